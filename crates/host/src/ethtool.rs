@@ -5,7 +5,8 @@ use crate::generic::{Attributes, Generic, attribute, attributes};
 
 const WHAT: &str = "tell or change how a device is set";
 
-/// `ETHTOOL_MSG_FEATURES_GET`, `ETHTOOL_MSG_FEATURES_SET`, and their attributes: header, what is wanted, what is.
+/// `ETHTOOL_MSG_FEATURES_GET`, `ETHTOOL_MSG_FEATURES_SET`, and their attributes: header, what is
+/// wanted, what is.
 const GET_FEATURES: u8 = 11;
 const SET_FEATURES: u8 = 12;
 /// `ETHTOOL_MSG_CHANNELS_GET`, and how many queues there are for transmitting, and for both ways.
@@ -28,7 +29,8 @@ const BIT_SET: u16 = 3;
 /// What a device may take off a frame before anybody sees it: tags of 802.1Q and of 802.1ad.
 const STRIPPING: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
 
-/// Which VLAN tags a device takes off the frames that it receives, to hand them over beside these: of 802.1Q, of 802.1ad.
+/// Which VLAN tags a device takes off the frames that it receives, to hand them over beside these:
+/// of 802.1Q, of 802.1ad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TagStripping([bool; 2]);
 
@@ -87,7 +89,8 @@ impl Ethtool {
         Ok(count(TRANSMIT_COUNT).saturating_add(count(COMBINED_COUNT)))
     }
 
-    /// Has a device strip these tags, or leave them in their frames. Not every device can: ask again what came of it.
+    /// Has a device strip these tags, or leave them in their frames. Not every device can: ask
+    /// again what came of it.
     ///
     /// # Errors
     /// If there is no such device, or without the privilege.

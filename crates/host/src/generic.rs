@@ -19,7 +19,8 @@ const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const PATIENCE_S: i64 = 2;
 
-/// The flag of an attribute that consists of attributes (`NLA_F_NESTED`), and the bits that are no flags.
+/// The flag of an attribute that consists of attributes (`NLA_F_NESTED`), and the bits that are no
+/// flags.
 const NESTED: u16 = 1 << 15;
 const KIND: u16 = 0x3fff;
 

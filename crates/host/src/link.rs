@@ -29,7 +29,8 @@ pub struct Link {
     pub kind: String,
     /// The bridge, bond or VRF it is a port of; 0 if none.
     pub master: u32,
-    /// What it is a port of, as rtnetlink names it: `bridge`, `bond`, `vrf`, ...; empty if it is none.
+    /// What it is a port of, as rtnetlink names it: `bridge`, `bond`, `vrf`, ...; empty if it is
+    /// none.
     pub port_of: String,
     /// The bus and the name on it of the hardware behind it; `None` for a software device.
     pub parent: Option<(String, String)>,
@@ -49,14 +50,16 @@ impl Link {
             && !is_lane_device(&self.name)
     }
 
-    /// Whether another interface has what it receives: it is a port of a bridge, a bond or the like. That of a VRF keeps its own.
+    /// Whether another interface has what it receives: it is a port of a bridge, a bond or the
+    /// like. That of a VRF keeps its own.
     #[must_use]
     pub fn is_port(&self) -> bool {
         !matches!(self.port_of.as_str(), "" | "vrf")
     }
 
-    /// Reads a link message; `None` if it lacks an index or name, or does not describe the link as a whole. A bridge tells in such messages what it
-    /// has to say of a port, and that it is none any more.
+    /// Reads a link message; `None` if it lacks an index or name, or does not describe the link as
+    /// a whole. A bridge tells in such messages what it has to say of a port, and that it is none
+    /// any more.
     pub(crate) fn parse(message: &LinkMessage) -> Option<Self> {
         if message.header.interface_family != AddressFamily::Unspec {
             return None;

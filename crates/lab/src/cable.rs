@@ -49,8 +49,9 @@ pub(crate) fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> 
         host.run(&["ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"])?;
     }
     host.run(&["ip", "link", "set", interface, "up"])?;
-    // GRO makes veth poll (NAPI), which keeps frames in order, and which it must do before a peer may redirect XDP frames into it. That it may is
-    // told only of a device that is up when GRO is switched on.
+    // GRO makes veth poll (NAPI), which keeps frames in order, and which it must do before a peer
+    // may redirect XDP frames into it. That it may is told only of a device that is up when GRO is
+    // switched on.
     host.run(&["ethtool", "-K", interface, "gro", "on"])?;
     Ok(())
 }

@@ -65,7 +65,8 @@ impl Service {
         let mut command = host.command(&tickwire.to_string_lossy());
         command.arg("service").arg("--config").arg(&config).arg("--socket").arg(host.socket());
         command.args(["--interface", &options.interface]).args(&options.arguments);
-        // The lab's links are veth pairs that hide tags, and carry no tagged frames unless a test says so.
+        // The lab's links are veth pairs that hide tags, and carry no tagged frames unless a test
+        // says so.
         if options.untagged {
             command.args(["--untagged", &options.interface]);
         }

@@ -131,7 +131,8 @@ fn what_a_lane_has_no_room_for_is_counted() {
     sleeper.signal(Signal::SIGCONT).unwrap();
 }
 
-/// A lane has room for a number of memberships of all sockets together. Groups beyond are the kernel's, and heard once like the others.
+/// A lane has room for a number of memberships of all sockets together. Groups beyond are the
+/// kernel's, and heard once like the others.
 #[test]
 fn a_group_for_which_a_lane_has_no_room_is_heard_by_the_kernel() {
     const GROUPS: usize = 530;

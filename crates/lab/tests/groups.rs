@@ -1,5 +1,6 @@
-//! Multicast as on Linux: each socket hears what the same socket hears on the kernel, and as often, whatever other sockets and
-//! programs have joined (`IP_MULTICAST_ALL`, source filters, several interfaces, both families).
+//! Multicast as on Linux: each socket hears what the same socket hears on the kernel, and as often,
+//! whatever other sockets and programs have joined (`IP_MULTICAST_ALL`, source filters, several
+//! interfaces, both families).
 
 mod common;
 
@@ -8,7 +9,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions};
 
-/// Opens sockets, does to each what it is told, and when it is signalled prints what each of them has heard.
+/// Opens sockets, does to each what it is told, and when it is signalled prints what each of them
+/// has heard.
 const HEAR: &str = r#"
 import json, select, signal, socket, struct, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})

@@ -1,4 +1,5 @@
-//! Live connections that a program passes to another process over a Unix socket: the kernel goes on with them, and no byte is lost or doubled.
+//! Live connections that a program passes to another process over a Unix socket: the kernel goes on
+//! with them, and no byte is lost or doubled.
 
 mod common;
 
@@ -24,8 +25,8 @@ assert got == stream(total, 2), ('wrong bytes', len(got))
 print('peer has', len(got), flush=True)
 "#;
 
-/// Accepts a connection, sends and receives a third of the streams, while both are under way passes it to a child that is another program, and that does the
-/// rest.
+/// Accepts a connection, sends and receives a third of the streams, while both are under way passes
+/// it to a child that is another program, and that does the rest.
 const PARENT: &str = r#"
 import hashlib, os, select, socket, subprocess, sys
 host, port, total = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -132,7 +133,8 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
-/// Brings connections into all kinds of states, passes each to a child, and tells what the child and itself find.
+/// Brings connections into all kinds of states, passes each to a child, and tells what the child
+/// and itself find.
 const STATES: &str = r#"
 import array, os, select, signal, socket, struct, sys, threading, time
 host, own, free = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -275,7 +277,8 @@ fn a_connection_can_be_passed_in_every_state_as_beside_the_kernel() {
     }
 }
 
-/// Asks a server as often as is said, with connections that it keeps and others that it closes. Says which processes answered.
+/// Asks a server as often as is said, with connections that it keeps and others that it closes.
+/// Says which processes answered.
 const ASKS: &str = r#"
 import socket, sys
 def line(c):
@@ -330,8 +333,8 @@ fn nodes_cluster_gives_its_connections_to_its_workers() {
     assert_eq!(told, "answered by 3\n", "{}{}", server.stdout(), server.stderr());
 }
 
-/// Its parent accepts, and sends each connection to a worker by a pipe: `multiprocessing` duplicates it into that. The workers are forked before, or begin as
-/// programs of their own.
+/// Its parent accepts, and sends each connection to a worker by a pipe: `multiprocessing`
+/// duplicates it into that. The workers are forked before, or begin as programs of their own.
 const MULTIPROCESSING: &str = r#"
 import multiprocessing, os, socket, sys, threading
 def serve(c):

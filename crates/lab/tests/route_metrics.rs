@@ -1,11 +1,13 @@
-//! What a route sets (`ip route ... advmss`, `initcwnd`, `initrwnd`, `hoplimit`, `rto_min`) holds for connections and datagrams on it, as on the kernel.
+//! What a route sets (`ip route ... advmss`, `initcwnd`, `initrwnd`, `hoplimit`, `rto_min`) holds
+//! for connections and datagrams on it, as on the kernel.
 
 mod common;
 
 use common::{PATIENCE, python, start};
 use tickwire_lab::{Host, Pair, Service};
 
-/// A peer that has no kernel: it answers a SYN, acknowledges nothing, and prints what it has seen when nothing new has come for a while.
+/// A peer that has no kernel: it answers a SYN, acknowledges nothing, and prints what it has seen
+/// when nothing new has come for a while.
 const PEER: &str = r#"
 import json, select, socket, struct, sys, time
 own = sys.argv[1]

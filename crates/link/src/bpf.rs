@@ -63,9 +63,11 @@ pub mod program {
     pub const ALIVE_GUARD: &str = "alive_guard";
     /// The same for [`GUARD_BULK`].
     pub const ALIVE_GUARD_BULK: &str = "alive_guard_bulk";
-    /// Counts frames that [`GUARD`] let out and a NIC's driver did not take: at the tracepoint `xdp_devmap_xmit`.
+    /// Counts frames that [`GUARD`] let out and a NIC's driver did not take: at the tracepoint
+    /// `xdp_devmap_xmit`.
     pub const REDIRECT_LOST: &str = "redirect_lost";
-    /// The same for those that the kernel did not even hand to the driver: at the tracepoint `xdp_redirect_err`.
+    /// The same for those that the kernel did not even hand to the driver: at the tracepoint
+    /// `xdp_redirect_err`.
     pub const REDIRECT_REFUSED: &str = "redirect_refused";
 }
 
@@ -509,7 +511,8 @@ impl core::ops::AddAssign for LaneCounters {
     }
 }
 
-/// How many addresses of the host there is room for, each once for every interface (`addresses` and `sources` in `maps.h`).
+/// How many addresses of the host there is room for, each once for every interface (`addresses` and
+/// `sources` in `maps.h`).
 pub const MOST_ADDRESSES: u32 = 65_536;
 
 /// What became of packets that arrived on the NICs: index into [`map::HOST_COUNTERS`].
@@ -530,7 +533,8 @@ pub enum HostCounter {
     CaptureLost = 5,
 }
 
-/// Frames that lanes have sent and that a NIC has not taken from XDP: an entry of [`map::REDIRECTS`].
+/// Frames that lanes have sent and that a NIC has not taken from XDP: an entry of
+/// [`map::REDIRECTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct RedirectLosses {

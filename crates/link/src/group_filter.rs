@@ -1,4 +1,5 @@
-//! What a socket wants of a multicast group on an interface, as the kernel tells it: `MCAST_MSFILTER` of RFC 3678 section 5.2, for both families.
+//! What a socket wants of a multicast group on an interface, as the kernel tells it:
+//! `MCAST_MSFILTER` of RFC 3678 section 5.2, for both families.
 //!
 //! The kernel's own socket is where memberships are: service and program read them from it.
 
@@ -47,7 +48,8 @@ pub fn level(group: Address) -> c_int {
     }
 }
 
-/// What to ask the kernel with. It answers in the same place. Not on the stack, of which a program may have little.
+/// What to ask the kernel with. It answers in the same place. Not on the stack, of which a program
+/// may have little.
 #[must_use]
 pub fn question(group: Address, interface: u32) -> Vec<u8> {
     let mut value = vec![0; VALUE_BYTES];

@@ -1,7 +1,7 @@
 //! A TCP connection that another stack has had, as a socket of the kernel's (`TCP_REPAIR`).
 //!
-//! In repair mode a socket is put into the state of a connection without a packet, and closing it says nothing to the peer. So until
-//! [`Repair::finish`] nothing has happened, whatever fails.
+//! In repair mode a socket is put into the state of a connection without a packet, and closing it
+//! says nothing to the peer. So until [`Repair::finish`] nothing has happened, whatever fails.
 
 use crate::sys::answer;
 use crate::sys_socket::tcp_state;
@@ -71,13 +71,13 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Makes a connection of what another stack says of one: its numbers, the bytes that the program
-    /// has not read, and those that were sent and are not acknowledged. `v6`: the socket is one of
-    /// IPv6, also if the connection is of IPv4.
+    /// Makes a connection of what another stack says of one: its numbers, the bytes that the
+    /// program has not read, and those that were sent and are not acknowledged. `v6`: the socket is
+    /// one of IPv6, also if the connection is of IPv4.
     ///
     /// # Errors
-    /// If this process has not the right (`CAP_NET_ADMIN`), there is such a connection, or the kernel
-    /// refuses a number.
+    /// If this process has not the right (`CAP_NET_ADMIN`), there is such a connection, or the
+    /// kernel refuses a number.
     pub fn new(state: &Leaving, v6: bool, unread: &[u8], in_flight: &[u8]) -> io::Result<Self> {
         let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -106,7 +106,8 @@ impl Repair {
             let only = i32::from(state.local.address.to_v4().is_none());
             set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &only)?;
         }
-        // As long as the peer takes: the kernel computes the length of its segments when it connects, and takes the least one of all hosts without this.
+        // As long as the peer takes: the kernel computes the length of its segments when it
+        // connects, and takes the least one of all hosts without this.
         set(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, &libc::c_int::from(state.peer_mss.clamp(LEAST_MSS, MOST_MSS)))?;
         let (local, len) = name(state.local, v6, state.interface);
         // SAFETY: `local` is alive and has `len` bytes.
@@ -129,17 +130,21 @@ impl Repair {
         Ok(Self { socket, send_buffer })
     }
 
-    /// The connection goes on, and the peer is asked to acknowledge what it has, unless it has shut its side. Then what was never sent is written to it. If there is
-    /// no room for all of that, the connection is reset, because a stream with a hole must not end like a whole one, and the error says why.
+    /// The connection goes on, and the peer is asked to acknowledge what it has, unless it has shut
+    /// its side. Then what was never sent is written to it. If there is no room for all of that,
+    /// the connection is reset, because a stream with a hole must not end like a whole one, and the
+    /// error says why.
     ///
-    /// If nobody takes the socket up, closing it resets the connection, too (`SO_LINGER`): who takes it up sets that as it should be.
+    /// If nobody takes the socket up, closing it resets the connection, too (`SO_LINGER`): who
+    /// takes it up sets that as it should be.
     pub fn finish(self, unsent: &[u8]) -> (OwnedFd, io::Result<()>) {
         let fd = self.socket.as_fd();
         let done = set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_OFF).and_then(|()| write(fd, unsent));
         if done.is_err() {
             disconnect(fd);
         }
-        // What was forced was for the queues; from here on the kernel chooses. The receive buffer has to hold what was promised.
+        // What was forced was for the queues; from here on the kernel chooses. The receive buffer
+        // has to hold what was promised.
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.send_buffer / 2));
         let _ = set(fd, libc::SOL_SOCKET, SO_BUF_LOCK, &0_i32);
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
@@ -186,7 +191,8 @@ fn options(fd: BorrowedFd<'_>, state: &Leaving) -> io::Result<()> {
         set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_OPTIONS, &RepairOption { kind, value })?;
     }
     if let Some(now) = state.timestamp {
-        // The lowest bit says since Linux 6.7 whether the clock ticks in microseconds. It must not go back.
+        // The lowest bit says since Linux 6.7 whether the clock ticks in microseconds. It must not
+        // go back.
         let next = now.wrapping_add(2) & !1;
         set(fd, libc::IPPROTO_TCP, libc::TCP_TIMESTAMP, &next)?;
     }
@@ -227,7 +233,8 @@ fn name(end: Endpoint, v6: bool, interface: u32) -> (libc::sockaddr_storage, lib
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4) },
                 sin_zero: [0; 8],
             };
-            // SAFETY: a `sockaddr_storage` has room for, and the alignment of, every socket address.
+            // SAFETY: a `sockaddr_storage` has room for, and the alignment of, every socket
+            // address.
             unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(name) };
             size_of::<libc::sockaddr_in>()
         }
@@ -249,7 +256,8 @@ fn name(end: Endpoint, v6: bool, interface: u32) -> (libc::sockaddr_storage, lib
 
 fn set<T>(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
-    // SAFETY: `value` is alive and `length` bytes long; the values that this module sets have no padding.
+    // SAFETY: `value` is alive and `length` bytes long; the values that this module sets have no
+    // padding.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const *value).cast(), length) };
     answer(done.into()).map(drop)
 }
@@ -273,11 +281,14 @@ const ACK: u8 = 0x10;
 const LOOPBACK: Duration = Duration::from_millis(50);
 
 impl Repair {
-    /// Shuts the sides that are shut: repair mode knows no half-closed connection. So the peer's FIN comes once more, and so does its acknowledgement of the FIN of
-    /// this side, which repair mode does not send. They come by the loopback interface, where the kernel does not ask from where a packet comes.
+    /// Shuts the sides that are shut: repair mode knows no half-closed connection. So the peer's
+    /// FIN comes once more, and so does its acknowledgement of the FIN of this side, which repair
+    /// mode does not send. They come by the loopback interface, where the kernel does not ask from
+    /// where a packet comes.
     ///
     /// # Errors
-    /// If this process may not send packets that it has made itself (`CAP_NET_RAW`), or they do not arrive.
+    /// If this process may not send packets that it has made itself (`CAP_NET_RAW`), or they do not
+    /// arrive.
     pub fn shut(&self, state: &Leaving) -> io::Result<()> {
         if state.fin_received {
             from_peer(state, FIN_ACK, state.receive_next, state.send_una)?;
@@ -385,7 +396,8 @@ mod tests {
 
     const ESTABLISHED: u8 = 1;
 
-    /// What another stack would say of a connection of the kernel's, which is forgotten by that. All that was sent has been acknowledged.
+    /// What another stack would say of a connection of the kernel's, which is forgotten by that.
+    /// All that was sent has been acknowledged.
     fn left_by_kernel(stream: TcpStream, unread: u32) -> Leaving {
         let fd = stream.as_fd();
         let number = |option| number(fd, libc::IPPROTO_TCP, option).unwrap() as u32;

@@ -309,7 +309,8 @@ fn a_tagged_packet_is_not_ours() {
     }
 }
 
-/// IEEE 802.1Q: such a tag carries a priority alone, as controllers send it. To Linux the packet is untagged.
+/// IEEE 802.1Q: such a tag carries a priority alone, as controllers send it. To Linux the packet is
+/// untagged.
 #[test]
 fn a_packet_with_the_tag_of_no_vlan_is_ours_without_it() {
     if !have_root() {

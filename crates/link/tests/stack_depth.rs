@@ -1,7 +1,8 @@
 //! The stack that the BPF programs need, as the strictest of the kernels counts it that load them.
 //!
-//! A program and the functions that it calls have 512 bytes together. Before Linux 6.8 the kernel rounds the part of each function up
-//! to 32 bytes, later ones to 16: what the kernel of the test loads an older one may refuse.
+//! A program and the functions that it calls have 512 bytes together. Before Linux 6.8 the kernel
+//! rounds the part of each function up to 32 bytes, later ones to 16: what the kernel of the test
+//! loads an older one may refuse.
 
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use std::collections::BTreeMap;
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 const MOST: u32 = 512;
 const ROUNDED_TO: u32 = 32;
 
-/// Instruction codes (`linux/bpf.h`): a call, of a function of the program; a copy of a register; an addition.
+/// Instruction codes (`linux/bpf.h`): a call, of a function of the program; a copy of a register;
+/// an addition.
 const CALL: u8 = 0x85;
 const OF_A_FUNCTION: u8 = 1;
 const COPY: u8 = 0xbf;
@@ -58,7 +60,8 @@ fn functions(bytes: &[u8]) -> BTreeMap<String, Function> {
                 let callee = match relocations.get(&at) {
                     Some(&RelocationTarget::Symbol(index)) => {
                         let symbol = file.symbol_by_index(index).unwrap();
-                        // A section's symbol: the function is told by its place, in instructions behind this one.
+                        // A section's symbol: the function is told by its place, in instructions
+                        // behind this one.
                         let place = (i64::from(constant) + 1) * 8;
                         if symbol.kind() == SymbolKind::Text {
                             Some(symbol.name().unwrap().to_owned())

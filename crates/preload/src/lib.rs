@@ -34,9 +34,11 @@
 //!   (`ENOPROTOOPT`). Control messages of this kind, `MSG_MORE` and `UDP_CORK` let single datagrams go by the kernel.
 //! * A forked child connects to the service at the moment of the fork, so it may give up rights and views afterwards. One whose parent has given them up
 //!   before has none of its sockets: they are reset in it, and one line says so.
-//! * A program that confines itself by `prctl(PR_SET_SECCOMP)` leaves its lane then: everything becomes the kernel's, but for connections that other processes have, too, which are reset in it, and
-//!   `tickwire stat` lists it with that reason (by the connection that it has, so no system call is needed any more for it). A filter
-//!   that is installed by a direct system call (as libseccomp does) must allow what the library calls.
+//! * A program that confines itself by `prctl(PR_SET_SECCOMP)` leaves its lane then: everything
+//!   becomes the kernel's, but for connections that other processes have, too, which are reset in
+//!   it, and `tickwire stat` lists it with that reason (by the connection that it has, so no system
+//!   call is needed any more for it). A filter that is installed by a direct system call (as
+//!   libseccomp does) must allow what the library calls.
 //! * A bad pointer of a thread that has blocked `SIGSEGV`, or of a program that ignores it, is a
 //!   fault, not `EFAULT`.
 //! * Whether an interrupted call restarts is decided by all handlers of the program together: it restarts if all of them were installed

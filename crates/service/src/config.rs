@@ -21,7 +21,8 @@ pub struct Config {
     pub attach: Attach,
     /// Other ways to attach on single interfaces, by name.
     pub attach_by_interface: BTreeMap<String, Attach>,
-    /// Interfaces at which no frame with a VLAN tag arrives, by name. XDP may run there although the device hides tags.
+    /// Interfaces at which no frame with a VLAN tag arrives, by name. XDP may run there although
+    /// the device hides tags.
     pub untagged: Vec<String>,
     /// The service's socket.
     pub socket: SocketConfig,
@@ -80,7 +81,8 @@ pub struct Limits {
     pub flows: u32,
     /// Claims of one user.
     pub flows_per_user: u32,
-    /// Memberships of multicast groups in all (at most 65536): of each group, port and interface, each socket's.
+    /// Memberships of multicast groups in all (at most 65536): of each group, port and interface,
+    /// each socket's.
     pub memberships: u32,
     /// Memberships of one user.
     pub memberships_per_user: u32,

@@ -1,10 +1,12 @@
 //! Multicast groups: which lanes get copies, and the filter that keeps the kernel from delivering them a second time.
 //!
-//! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of the group to every lane that
-//! joined and lets the original go on to the kernel, whose other members hear it as ever. The program's own kernel socket is a
-//! member as well, so a filter on it drops what came by an interface on which it has joined: that the lane has already. The groups that only
-//! other sockets have joined it hears from the kernel (`IP_MULTICAST_ALL`). What a program of this
-//! host sent, and the kernel loops back, bears the interface by which it left; it comes to no lane, and passes.
+//! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of
+//! the group to every lane that joined and lets the original go on to the kernel, whose other
+//! members hear it as ever. The program's own kernel socket is a member as well, so a filter on it
+//! drops what came by an interface on which it has joined: that the lane has already. The groups
+//! that only other sockets have joined it hears from the kernel (`IP_MULTICAST_ALL`). What a
+//! program of this host sent, and the kernel loops back, bears the interface by which it left; it
+//! comes to no lane, and passes.
 //!
 //! Only the first fragment of a datagram names the port. What comes before it goes to the lanes that joined the group at any port, so these are
 //! entered, too, as port 0.
@@ -161,7 +163,8 @@ const LOOPED_BACK: u32 = 5;
 const IP_HEADER: u32 = (-0x10_0000_i32).cast_unsigned();
 const EVERYTHING: u32 = u32::MAX;
 
-/// More memberships than this of one socket are not filtered: the kernel runs the filter for each datagram.
+/// More memberships than this of one socket are not filtered: the kernel runs the filter for each
+/// datagram.
 const MAX_FILTERED: usize = 64;
 
 fn op(code: u16, k: u32) -> Instruction {
@@ -172,9 +175,10 @@ fn equal(k: u32, jt: u8, jf: u8) -> Instruction {
     Instruction { code: JUMP_EQUAL, jt, jf, k }
 }
 
-/// The filter for a socket that takes the `joined` groups, each with an accelerated interface, from its lane: drops datagrams to
-/// those groups that came from the network by those interfaces, passes everything else. `None` if nothing needs to be dropped, or if there are
-/// too many for a filter (the caller then leaves those groups to the kernel).
+/// The filter for a socket that takes the `joined` groups, each with an accelerated interface, from
+/// its lane: drops datagrams to those groups that came from the network by those interfaces, passes
+/// everything else. `None` if nothing needs to be dropped, or if there are too many for a filter
+/// (the caller then leaves those groups to the kernel).
 pub(crate) fn filter(joined: &[(Address, u32)]) -> Option<Vec<Instruction>> {
     if joined.is_empty() || joined.len() > MAX_FILTERED {
         return None;

@@ -257,8 +257,8 @@ impl Service {
         }
     }
 
-    /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects to it, and what it does not take is seen; else by
-    /// a tc filter.
+    /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects
+    /// to it, and what it does not take is seen; else by a tc filter.
     fn guard_mode(&mut self) -> AttachMode {
         let in_xdp =
             self.nics.all_take_redirects(self.xdp_info.as_mut(), &self.programs) && self.programs.watch_redirects();

@@ -24,7 +24,8 @@ pub(crate) struct Nic {
     /// What divert in XDP relies on. After the hook, so that it is given back after that is gone.
     tags: Option<KeptTags>,
     pub(crate) addresses: BTreeSet<Address>,
-    /// Its driver has refused a frame that XDP had redirected to it, and may do so with every frame of some processor.
+    /// Its driver has refused a frame that XDP had redirected to it, and may do so with every frame
+    /// of some processor.
     refuses_redirects: bool,
     /// Sends frames by it.
     sender: Option<PacketSender>,
@@ -250,8 +251,9 @@ impl Nics {
         self.all.values().flat_map(|nic| nic.addresses.iter().map(move |&a| of(nic, a))).collect()
     }
 
-    /// Whether every accelerated interface is known to transmit what XDP redirects to it, from every processor. A virtual
-    /// device does so only under conditions at its far end, which may change at any time.
+    /// Whether every accelerated interface is known to transmit what XDP redirects to it, from
+    /// every processor. A virtual device does so only under conditions at its far end, which may
+    /// change at any time.
     pub(crate) fn all_take_redirects(&mut self, info: Option<&mut XdpInfo>, programs: &Programs) -> bool {
         let Some(info) = info else { return false };
         for nic in self.all.values_mut().filter(|nic| nic.mode == AttachMode::Native && !nic.refuses_redirects) {

@@ -100,7 +100,8 @@ impl OwnAddresses {
         Ok(())
     }
 
-    /// Takes an address out of the maps. What is received for it could not be answered while only a part of it is in them.
+    /// Takes an address out of the maps. What is received for it could not be answered while only a
+    /// part of it is in them.
     fn take_out(&mut self, address: Address, programs: &mut Programs) {
         self.received.retain(|&(known, index), _| {
             if known == address {
@@ -116,7 +117,8 @@ impl OwnAddresses {
         });
     }
 
-    /// An address is in no map. It is the kernel's, and tried again with the next change that concerns it. Said once, of the first.
+    /// An address is in no map. It is the kernel's, and tried again with the next change that
+    /// concerns it. Said once, of the first.
     fn leave_out(&mut self, address: Address, error: &BpfError) {
         if self.left_out.is_empty() {
             let most = MOST_ADDRESSES;

@@ -240,7 +240,8 @@ impl Programs {
         let _ = self.redirects.remove(&index);
     }
 
-    /// Begins to count the frames that NICs do not take from the guard in XDP. Whether they are counted.
+    /// Begins to count the frames that NICs do not take from the guard in XDP. Whether they are
+    /// counted.
     pub(crate) fn watch_redirects(&mut self) -> bool {
         if self.redirect_watch.is_none() {
             let watch = attach_redirect_watch(&mut self.ebpf);
@@ -508,7 +509,8 @@ impl Programs {
         total
     }
 
-    /// What became of packets on the NICs, in the order of [`HostCounter`], and how many frames of lanes NICs have not taken.
+    /// What became of packets on the NICs, in the order of [`HostCounter`], and how many frames of
+    /// lanes NICs have not taken.
     pub(crate) fn host_counters(&self) -> [u64; 7] {
         use HostCounter as C;
         let [passed, diverted, copies, vlan, stray, capture] =

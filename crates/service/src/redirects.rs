@@ -2,11 +2,13 @@
 
 use tickwire_host::Ethtool;
 
-/// Drivers of which every processor may use every queue (as their sources in Linux say: they take the rest of a division).
+/// Drivers of which every processor may use every queue (as their sources in Linux say: they take
+/// the rest of a division).
 const SHARES_QUEUES: [&str; 6] = ["veth", "tun", "virtio_net", "igb", "igc", "ena"];
 
-/// Whether a device transmits redirected frames whichever processor has redirected them. Many drivers have a queue for each
-/// processor up to the number of their queues, and refuse what the other processors redirect.
+/// Whether a device transmits redirected frames whichever processor has redirected them. Many
+/// drivers have a queue for each processor up to the number of their queues, and refuse what the
+/// other processors redirect.
 pub(crate) fn from_every_processor(index: u32, driver: &str, processors: usize) -> bool {
     let queues = || Ethtool::open().and_then(|mut ethtool| ethtool.transmit_queues(index));
     SHARES_QUEUES.contains(&driver) || queues().is_ok_and(|queues| has_enough(queues, processors))

@@ -87,7 +87,8 @@ impl Service {
         }
     }
 
-    /// Whether packets go the same way from the source address that an answer has chosen. If so, that way is watched for the lane, too.
+    /// Whether packets go the same way from the source address that an answer has chosen. If so,
+    /// that way is watched for the lane, too.
     fn goes_alike_from_chosen(&mut self, lane: LaneId, answer: &HostAnswer) -> bool {
         let path = &answer.path;
         if !matches!(path.state, PathState::Ready | PathState::Resolving) || path.source.is_unspecified() {

@@ -58,7 +58,8 @@ pub(crate) struct Service {
     pub(crate) offload: Offload,
     /// What is being looked at in the background: the claims of each user.
     pub(crate) verifications: HashMap<u32, Verification>,
-    /// When the kernel last did not take the end of a connection that it was to go on with, by user.
+    /// When the kernel last did not take the end of a connection that it was to go on with, by
+    /// user.
     pub(crate) ends_failed: HashMap<u32, Instant>,
     pub(crate) groups: Groups,
     pub(crate) usage: Usage,

@@ -1,7 +1,8 @@
 //! VLAN tags where XDP sees them.
 //!
-//! A device that strips the tag of a frame hands it over beside the frame. XDP sees the frame alone, and would take one of another
-//! VLAN for its own. So XDP runs only where tags stay in their frames; elsewhere a tc filter does, which sees both.
+//! A device that strips the tag of a frame hands it over beside the frame. XDP sees the frame
+//! alone, and would take one of another VLAN for its own. So XDP runs only where tags stay in their
+//! frames; elsewhere a tc filter does, which sees both.
 
 use tickwire_host::{Ethtool, Link, TagStripping};
 
@@ -19,7 +20,8 @@ impl KeptTags {
     /// # Errors
     /// Why it cannot be known to do so.
     pub(crate) fn keep(link: &Link) -> Result<Self, String> {
-        // A virtual device hands on what others have received. Of a TAP device a program writes the whole frames.
+        // A virtual device hands on what others have received. Of a TAP device a program writes the
+        // whole frames.
         if !link.kind.is_empty() && link.kind != "tun" {
             return Err(format!("a {} device hands over VLAN tags beside the frame", link.kind));
         }

@@ -31,7 +31,8 @@ pub(crate) struct Verification {
 /// What is looked at: a claim's socket, what is expected of it, and what is made use of now.
 type Look = (ClaimId, Duty, Endpoint, Right, Weak<Foreign>);
 
-/// What a socket gives the right to: the address for which packets are diverted, and the interface to which it is bound (0: to none).
+/// What a socket gives the right to: the address for which packets are diverted, and the interface
+/// to which it is bound (0: to none).
 type Right = (Address, u32);
 
 /// A socket that gives another right than is made use of.
@@ -96,7 +97,8 @@ impl Service {
                 for (claim, duty, local, used, socket) in claims {
                     if let Some(socket) = socket.upgrade() {
                         let right = socket.get().and_then(|fd| {
-                            // The kernel binds a socket that is connected to a link-local peer: that is no wish of the program's.
+                            // The kernel binds a socket that is connected to a link-local peer:
+                            // that is no wish of the program's.
                             let connected = duty == Duty::Datagrams && is_connected(fd);
                             let device = if connected { used.1 } else { sys_socket::bound_interface(fd).unwrap_or(0) };
                             Some((right(fd, local, duty)?, device))

@@ -268,6 +268,7 @@ fn frames_that_a_driver_does_not_take_from_xdp_are_counted_and_the_next_go_by_tc
     if skipped() {
         return;
     }
-    // The service looks each second what the driver says of itself, and may do so between the change and the frame.
+    // The service looks each second what the driver says of itself, and may do so between the
+    // change and the frame.
     assert!((0..5).any(|_| refusal_is_seen()));
 }

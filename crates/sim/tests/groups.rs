@@ -58,7 +58,8 @@ fn every_member_gets_its_own_copy() {
     assert_eq!(pair.frames_held(1), 0);
 }
 
-/// What other sockets have joined is heard by the host's socket (`IP_MULTICAST_ALL`), and not twice.
+/// What other sockets have joined is heard by the host's socket (`IP_MULTICAST_ALL`), and not
+/// twice.
 #[test]
 fn a_group_that_was_not_joined_is_not_taken() {
     let mut pair = Pair::seeded(1);

@@ -1,4 +1,5 @@
-//! Connections that are handed over to another stack of the host: they stand still, are read out, and are forgotten, or go on.
+//! Connections that are handed over to another stack of the host: they stand still, are read out,
+//! and are forgotten, or go on.
 
 mod tcp_support;
 

@@ -35,8 +35,9 @@ fn hears(pair: &mut Pair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
     !got.is_empty()
 }
 
-/// RFC 1122 §4.1.3.5, RFC 3493 §3.7: any address of a family means each of ours and the groups of that family, `::` means IPv4, too; one address means
-/// that one. Of the groups it hears those that it has joined.
+/// RFC 1122 §4.1.3.5, RFC 3493 §3.7: any address of a family means each of ours and the groups of
+/// that family, `::` means IPv4, too; one address means that one. Of the groups it hears those that
+/// it has joined.
 #[test]
 fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
     let addresses = Pair::seeded(1).host(0).addresses;

@@ -78,7 +78,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// The time to live of a packet: what the program has set, else what the route has, else the default.
+    /// The time to live of a packet: what the program has set, else what the route has, else the
+    /// default.
     #[must_use]
     pub const fn hops(&self, own: u8, set: bool) -> u8 {
         if set || self.hop_limit == 0 { own } else { self.hop_limit }
@@ -105,8 +106,8 @@ pub struct PathInfo {
     pub state: PathState,
     /// What its route sets.
     pub metrics: Metrics,
-    /// The source address if the host was asked without one and packets from this one go the same way;
-    /// [`Address::ANY`] if that was not looked at, or they do not.
+    /// The source address if the host was asked without one and packets from this one go the same
+    /// way; [`Address::ANY`] if that was not looked at, or they do not.
     pub chosen: Address,
 }
 
@@ -184,7 +185,8 @@ impl Slot for Path {
 }
 
 impl Path {
-    /// Takes over what was learnt of the MTU on another way to the same destination: routers are mostly the same.
+    /// Takes over what was learnt of the MTU on another way to the same destination: routers are
+    /// mostly the same.
     pub(crate) fn learn_from(&mut self, other: &Self) {
         if other.pmtu != 0 && (self.pmtu == 0 || other.pmtu < self.pmtu) {
             (self.pmtu, self.pmtu_until, self.narrow) = (other.pmtu, other.pmtu_until, other.narrow);

@@ -370,7 +370,8 @@ mod tests {
         assert!(stack.deadline().is_none());
     }
 
-    /// A router's word on the way to a peer concerns each way there, also one that is asked for later.
+    /// A router's word on the way to a peer concerns each way there, also one that is asked for
+    /// later.
     #[test]
     fn what_was_learnt_of_a_way_holds_for_a_later_one_to_the_same_peer() {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 16, ..Limits::DEFAULT });

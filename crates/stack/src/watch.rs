@@ -222,7 +222,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Whether an item has reported once, and is quiet until it is modified ([`Interest::oneshot`]).
+    /// Whether an item has reported once, and is quiet until it is modified
+    /// ([`Interest::oneshot`]).
     ///
     /// # Errors
     /// [`WatchError::Stale`], [`WatchError::Missing`].

@@ -36,7 +36,8 @@ pub(crate) struct Service {
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) attach: Option<AttachMode>,
 
-    /// No frame with a VLAN tag arrives at this interface, so XDP may run there although the device hides tags; may be given several times
+    /// No frame with a VLAN tag arrives at this interface, so XDP may run there although the device
+    /// hides tags; may be given several times
     #[arg(long, value_name = "IF")]
     pub(crate) untagged: Vec<String>,
 }

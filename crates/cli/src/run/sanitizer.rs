@@ -1,4 +1,5 @@
-//! Programs built with AddressSanitizer: its library ends a program when another one is loaded before it, as ours is.
+//! Programs built with AddressSanitizer: its library ends a program when another one is loaded
+//! before it, as ours is.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -22,8 +22,8 @@ use tickwire_stack::table::{Row, kind};
 /// More lanes than this no service makes; a listing that does not end is broken.
 const MANY: usize = 1 << 20;
 
-/// The figures of [`CountersOf::Host`], in their order: those of `tickwire_link::bpf::HostCounter`, frames that NICs have not taken, and addresses of the
-/// host for which there is no room.
+/// The figures of [`CountersOf::Host`], in their order: those of `tickwire_link::bpf::HostCounter`,
+/// frames that NICs have not taken, and addresses of the host for which there is no room.
 pub(super) const HOST_COUNTERS: [&str; 8] = [
     "passed",
     "diverted",

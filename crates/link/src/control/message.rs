@@ -240,15 +240,18 @@ messages! {
         /// What.
         parts: Parts,
     };
-    /// A UDP socket has joined a group, or left it, on some interface: the service reads from the claim's socket where it is a member, and
-    /// copies the group's datagrams to the lane from there. Answered by [`Reply::Joined`] or, if the group is left to the kernel, by [`Reply::Refused`].
+    /// A UDP socket has joined a group, or left it, on some interface: the service reads from the
+    /// claim's socket where it is a member, and copies the group's datagrams to the lane from
+    /// there. Answered by [`Reply::Joined`] or, if the group is left to the kernel, by
+    /// [`Reply::Refused`].
     Join = 6 [0] {
         /// The socket's claim.
         claim: Claim,
         /// The group.
         group: Address,
     };
-    /// The group is left to the kernel, wherever the socket is a member. Answered by [`Reply::Done`].
+    /// The group is left to the kernel, wherever the socket is a member. Answered by
+    /// [`Reply::Done`].
     Leave = 7 [0] {
         /// The socket's claim.
         claim: Claim,
@@ -263,7 +266,8 @@ messages! {
         source: Address,
         /// The interface; 0 if the host may choose.
         interface: u32,
-        /// Without a source address: whether packets from that which the host chooses go the same way ([`PathInfo::chosen`]).
+        /// Without a source address: whether packets from that which the host chooses go the same
+        /// way ([`PathInfo::chosen`]).
         choose: bool,
     };
     /// The first lane whose number is above `after` (0: the first of all) and that is the asker's to see; behind the lanes, programs
@@ -322,8 +326,8 @@ messages! {
     };
     /// The kernel is to go on with a connection, which stands still in the lane's stack. The
     /// descriptor is a memory file (`memfd_create`) with its bytes: first what has come and was not
-    /// read, then the send queue. Answered by [`Reply::TakenOver`]; after [`Reply::Refused`] nothing
-    /// has changed.
+    /// read, then the send queue. Answered by [`Reply::TakenOver`]; after [`Reply::Refused`]
+    /// nothing has changed.
     TakeOver = 17 [1] {
         /// Its claim. If it is the connection's own, it has ended by the answer.
         claim: Claim,

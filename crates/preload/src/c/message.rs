@@ -106,7 +106,8 @@ pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result
     super::caught(|| rights::before_passing(&message.control().passed()))
 }
 
-/// After a message has come by a socket that is not ours (`got` is what the kernel answered): sockets may have come with it.
+/// After a message has come by a socket that is not ours (`got` is what the kernel answered):
+/// sockets may have come with it.
 pub(super) unsafe fn note_passed(got: isize, message: *mut msghdr) -> isize {
     if got < 0 {
         return got;

@@ -643,8 +643,8 @@ impl Lane {
         }
     }
 
-    /// Sends what is to be sent, and wakes the threads that are to be woken. Says whether the helper
-    /// is to be woken, too.
+    /// Sends what is to be sent, and wakes the threads that are to be woken. Says whether the
+    /// helper is to be woken, too.
     #[inline(never)]
     fn pass_ends(
         &self,

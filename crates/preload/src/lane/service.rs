@@ -127,7 +127,8 @@ impl Lane {
         answer.map_err(|(Unserved::Refused(reason) | Unserved::Unknown(reason))| reason)
     }
 
-    /// [`Lane::ask`] for an answer that brings descriptors. Says of a failure whether the service may have done what it was asked.
+    /// [`Lane::ask`] for an answer that brings descriptors. Says of a failure whether the service
+    /// may have done what it was asked.
     pub(crate) fn ask_for_descriptors<T>(
         &self,
         request: &Request,

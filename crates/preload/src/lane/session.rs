@@ -130,7 +130,8 @@ impl Session {
         }
         if self.received.read().map_err(no_answer)? == self.number {
             if let Reply::Path { path, .. } = &self.received.reply {
-                // What was said of it before is older, and would be taken for news when it is heard afterwards.
+                // What was said of it before is older, and would be taken for news when it is heard
+                // afterwards.
                 let is_older =
                     |push: &Push| matches!(push, Push::PathChanged { path: old, .. } if old.query == path.query);
                 self.pushes.retain(|push| !is_older(push));

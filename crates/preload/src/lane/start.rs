@@ -273,7 +273,8 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
 }
 
-/// Sockets of another process have come to one that has no lane, and may never ask for one: the service is to say so in `tickwire stat`.
+/// Sockets of another process have come to one that has no lane, and may never ask for one: the
+/// service is to say so in `tickwire stat`.
 pub(crate) fn announce_passed() {
     if is_vain() || lane::is_stray() || crate::base::inside::is_inside() {
         return;

@@ -18,7 +18,8 @@ pub(crate) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let result = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("tickwire-start".into()).stack_size(STACK);
         let run = || done = work.take().map(|work| work());
-        // It has ended altogether when it is joined: a fork that comes next finds nothing half-done.
+        // It has ended altogether when it is joined: a fork that comes next finds nothing
+        // half-done.
         thread.spawn_scoped(scope, run).ok().map(std::thread::ScopedJoinHandle::join)
     });
     sys::restore_signals(&before);

@@ -133,7 +133,8 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
     }
 }
 
-/// The description that was given to the kernel last, and why: another thread may see that it is the kernel's before its reason is shown.
+/// The description that was given to the kernel last, and why: another thread may see that it is
+/// the kernel's before its reason is shown.
 static GIVEN_LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Before a description is given to the kernel, with the lane's lock in hand.

@@ -1,5 +1,6 @@
-//! A connection is handed over to the kernel: the service makes a kernel socket of what the stack has of it, and that socket takes the place of the one behind
-//! its descriptors, which was never connected.
+//! A connection is handed over to the kernel: the service makes a kernel socket of what the stack
+//! has of it, and that socket takes the place of the one behind its descriptors, which was never
+//! connected.
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
@@ -22,8 +23,8 @@ use tickwire_stack::tcp::{Algorithm, Leaving, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::{SocketId, TcpId};
 
-/// The connections that were handed over last: the kernel sockets behind their descriptors, before and after. A thread that waited in a call may wake when its
-/// description is another's.
+/// The connections that were handed over last: the kernel sockets behind their descriptors, before
+/// and after. A thread that waited in a call may wake when its description is another's.
 static MOVED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -48,10 +49,12 @@ struct Suspended {
     bytes: Vec<u8>,
 }
 
-/// Hands a connection over to the kernel; then all its descriptors in this process are those of the kernel socket. If that is not possible, it goes on as it was.
+/// Hands a connection over to the kernel; then all its descriptors in this process are those of the
+/// kernel socket. If that is not possible, it goes on as it was.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or reset; it has urgent data; or the service refuses.
+/// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or
+/// reset; it has urgent data; or the service refuses.
 pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> Result<()> {
     let suspended = lane.with(|access| suspend(access, socket))?;
     let new = match take_over(lane, &suspended) {
@@ -68,7 +71,8 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
     crate::wait::epoll::about_to_leave(lane, socket.index);
     let placed = place(lane, socket, &suspended, new);
     if placed.is_err() {
-        // The kernel has it, and nobody else. If the program has closed it meanwhile, that ends it as it would have; with its lane it ends by a reset.
+        // The kernel has it, and nobody else. If the program has closed it meanwhile, that ends it
+        // as it would have; with its lane it ends by a reset.
         if lane.is_over() {
             reset(new);
         }
@@ -88,12 +92,14 @@ fn give_up(lane: &'static Lane, from: &Suspended) {
     });
 }
 
-/// Has the closing of a socket end its connection by a RST, so that the peer does not take it for the end of the stream.
+/// Has the closing of a socket end its connection by a RST, so that the peer does not take it for
+/// the end of the stream.
 fn reset(socket: c_int) {
     let _ = sys::set_option(socket, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
 }
 
-/// Hands over what connections this process alone has; the others stay. For a program that is about to leave its lane.
+/// Hands over what connections this process alone has; the others stay. For a program that is about
+/// to leave its lane.
 pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason) {
     for (fd, entry) in TABLE.each() {
         let Entry::Tcp(index) = entry else { continue };
@@ -108,11 +114,13 @@ pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason) {
     }
 }
 
-/// How long a program that this one has just started may take until it has let go of what it was not given.
+/// How long a program that this one has just started may take until it has let go of what it was
+/// not given.
 const STARTING: Span = Span::from_millis(500);
 const LOOK_AGAIN: Span = Span::from_millis(1);
 
-/// A child has all connections of its parent until the program that it becomes has looked which of them it was given.
+/// A child has all connections of its parent until the program that it becomes has looked which of
+/// them it was given.
 pub(crate) fn wait_for_started(lane: &'static Lane, socket: &Same) {
     let until = sys::now() + STARTING;
     let shared = || {

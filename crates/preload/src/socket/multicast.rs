@@ -1,7 +1,8 @@
-//! Multicast memberships. The kernel socket behind a descriptor is where they are: an option about them goes there first, and what has become of
-//! the group is then read from there, by the service (on which interfaces) and here (from which sources). The lane takes what the socket
-//! has joined on accelerated interfaces, the kernel delivers everything else: other interfaces, groups that only other sockets have
-//! joined (`IP_MULTICAST_ALL`), and what the lane has no room for.
+//! Multicast memberships. The kernel socket behind a descriptor is where they are: an option about
+//! them goes there first, and what has become of the group is then read from there, by the service
+//! (on which interfaces) and here (from which sources). The lane takes what the socket has joined
+//! on accelerated interfaces, the kernel delivers everything else: other interfaces, groups that
+//! only other sockets have joined (`IP_MULTICAST_ALL`), and what the lane has no room for.
 
 use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
@@ -15,7 +16,8 @@ use tickwire_stack::UdpId;
 use tickwire_stack::addr::Address;
 use tickwire_stack::udp::GroupFilter;
 
-/// Groups that sockets of this process have joined, by description: to be told again when the port is claimed later than the group was joined.
+/// Groups that sockets of this process have joined, by description: to be told again when the port
+/// is claimed later than the group was joined.
 static JOINED: Lock<Joined> = Lock::new(Vec::new());
 
 /// Groups, by description.
@@ -35,7 +37,8 @@ fn v4(bytes: &[u8], at: usize) -> Option<Address> {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(Address::v4)
 }
 
-/// The group that an option is about (RFC 3678 and the older ones), and whether the socket can be a member afterwards.
+/// The group that an option is about (RFC 3678 and the older ones), and whether the socket can be a
+/// member afterwards.
 fn group_of(level: c_int, name: c_int, value: &[u8]) -> Option<(Address, bool)> {
     let group = match (level, name) {
         // The group comes first in all of these structures.
@@ -79,7 +82,8 @@ pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Addres
     told.unwrap_or(0)
 }
 
-/// After the kernel has taken an option: the lane follows. Says whether the option was about memberships.
+/// After the kernel has taken an option: the lane follows. Says whether the option was about
+/// memberships.
 pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
     let Some((group, may_be_member)) = group_of(level, name, value) else { return false };
     let claim = claim_of(lane, index);

@@ -1,5 +1,5 @@
-//! Programs that read the wire: by a packet socket (`AF_PACKET`) or a raw socket of IP they see what
-//! comes to the kernel, and diverted packets do not. One that opens such a socket has its UDP
+//! Programs that read the wire: by a packet socket (`AF_PACKET`) or a raw socket of IP they see
+//! what comes to the kernel, and diverted packets do not. One that opens such a socket has its UDP
 //! sockets, and all that it makes afterwards, on the kernel. Its connections stay where they are.
 //!
 //! GigE Vision programs (Aravis) read a stream so: the UDP socket has the port, a packet socket

@@ -1,5 +1,7 @@
-//! Descriptors that the program passes to another process over a Unix socket (`SCM_RIGHTS`). The receiver gets the kernel socket, whatever program
-//! it is, so the kernel socket must be all there is: listeners and UDP sockets become the kernel's before they are passed, and connections are handed over to it.
+//! Descriptors that the program passes to another process over a Unix socket (`SCM_RIGHTS`). The
+//! receiver gets the kernel socket, whatever program it is, so the kernel socket must be all there
+//! is: listeners and UDP sockets become the kernel's before they are passed, and connections are
+//! handed over to it.
 
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
@@ -16,7 +18,8 @@ use tickwire_link::control::Reason;
 /// Before descriptors are passed.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if one of them means nothing outside the lane; then all that have not become the kernel's go on as they were.
+/// `EOPNOTSUPP` if one of them means nothing outside the lane; then all that have not become the
+/// kernel's go on as they were.
 pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     let Some(lane) = lane::current() else { return Ok(()) };
     let mut to_kernel = Vec::new();
@@ -61,7 +64,8 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     Ok(())
 }
 
-/// Descriptors have come from another process. A TCP or UDP socket among them is the kernel's, and shown so, with what it accepts.
+/// Descriptors have come from another process. A TCP or UDP socket among them is the kernel's, and
+/// shown so, with what it accepts.
 pub(crate) fn have_come(fds: &[c_int]) {
     let mut unlisted = false;
     for &fd in fds.iter().filter(|&&fd| Table::fits(fd) && TABLE.get(fd) == Entry::Foreign) {

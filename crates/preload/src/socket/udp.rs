@@ -129,7 +129,8 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     let via = lane.with(|access| Ok(access.descriptions().get(index).via()))?;
     let interface = match (via::scope_of(remote.address, scope), via::bound_device(fd)) {
         (0, 0) => via.interface(remote.address),
-        // The kernel has bound it to the interface of a link-local address, this one's or one before.
+        // The kernel has bound it to the interface of a link-local address, this one's or one
+        // before.
         (0, device) => device,
         (scope, _) => scope,
     };

@@ -42,7 +42,8 @@ pub(crate) fn bound_device(fd: c_int) -> u32 {
     sys::option(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX).map_or(0, |index| u32::try_from(index).unwrap_or(0))
 }
 
-/// Why a socket that is bound to an interface cannot have its port; `None` if it can, because the service accelerates this one and no other.
+/// Why a socket that is bound to an interface cannot have its port; `None` if it can, because the
+/// service accelerates this one and no other.
 fn why_not_device(lane: &'static Lane, device: u32) -> Option<Reason> {
     let next = |after| {
         lane.ask(&Request::ListInterfaces { after }, None, |reply| match reply {
@@ -106,7 +107,8 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
             let (device, (_, flags, socket)) = (bound_device(fd), description());
             let connection = flags & (flag::TCP | flag::LISTENING) == flag::TCP;
             let claimed = socket.filter(|_| flags & flag::CLAIMED != 0);
-            // What was claimed for all interfaces would go on coming from all. If there is but this one, nothing changes.
+            // What was claimed for all interfaces would go on coming from all. If there is but this
+            // one, nothing changes.
             if let (Some(socket), true) = (claimed, device != 0 && !connection)
                 && let Some(reason) = why_not_device(lane, device)
             {

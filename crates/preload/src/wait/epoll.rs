@@ -405,7 +405,8 @@ pub(crate) fn moved_to_stack(lane: &'static Lane, index: u32) {
     });
 }
 
-/// The socket is about to leave the stack for the kernel: what has been reported once (`EPOLLONESHOT`) stays quiet there until the program asks anew.
+/// The socket is about to leave the stack for the kernel: what has been reported once
+/// (`EPOLLONESHOT`) stays quiet there until the program asks anew.
 pub(crate) fn about_to_leave(lane: &'static Lane, index: u32) {
     each_of(index, |fd, _, registration| {
         let once = registration.events & libc::EPOLLONESHOT as u32 != 0;

@@ -129,8 +129,8 @@ fn kernels_among(fds: &[pollfd]) -> usize {
     fds.iter().filter(|fd| matches!(TABLE.get(fd.fd), Entry::Kernel(_) | Entry::Unlisted(_))).count()
 }
 
-/// Fills in what the stack knows. [`DEMOTED`] if more of them are the kernel's by now than when the call began (`kernels`): a connection that was handed over the
-/// kernel has not been asked about.
+/// Fills in what the stack knows. [`DEMOTED`] if more of them are the kernel's by now than when the
+/// call began (`kernels`): a connection that was handed over the kernel has not been asked about.
 fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Result<usize> {
     let (mut ready, mut now_kernels) = (0, 0);
     for fd in fds {

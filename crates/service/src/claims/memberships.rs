@@ -20,7 +20,8 @@ impl Service {
         }
     }
 
-    /// Makes the lane a member of a group where the claim's socket is one. Says on which accelerated interfaces that is.
+    /// Makes the lane a member of a group where the claim's socket is one. Says on which
+    /// accelerated interfaces that is.
     fn try_join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
         let (lane, port) = self.group_port(id, claim, group)?;
         let interfaces = self.joined_by_kernel(claim, group)?;

@@ -291,7 +291,8 @@ impl Service {
         }
     }
 
-    /// Ends the claims of sockets that are bound to an interface and cannot have their ports any more, because the interfaces are others now.
+    /// Ends the claims of sockets that are bound to an interface and cannot have their ports any
+    /// more, because the interfaces are others now.
     pub(crate) fn lose_bound_to_devices(&mut self) {
         for reason in [Reason::OneOfSeveral, Reason::BoundDevice] {
             let lost = |(_, held): &(&ClaimId, &Held)| {

@@ -1,8 +1,10 @@
-//! A lane's connection that the kernel is to go on with, because the program passes it to another process.
+//! A lane's connection that the kernel is to go on with, because the program passes it to another
+//! process.
 //!
-//! What the program says of the connection makes a socket from which the kernel sends. So that must be no more than what the lane may send
-//! itself: from an address and port of its claim, to a host that is reached by an accelerated interface. The program gets the socket when repair
-//! mode is over: with it, it could put the socket anywhere.
+//! What the program says of the connection makes a socket from which the kernel sends. So that must
+//! be no more than what the lane may send itself: from an address and port of its claim, to a host
+//! that is reached by an accelerated interface. The program gets the socket when repair mode is
+//! over: with it, it could put the socket anywhere.
 
 use crate::connection::{Answer, ConnectionId};
 use crate::offload::Foreign;
@@ -23,7 +25,8 @@ use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
 use tickwire_stack::tcp::Leaving;
 
-/// For so long after the kernel did not take the end of a connection nothing of that user's is tried that needs one: the service's loop waits for it.
+/// For so long after the kernel did not take the end of a connection nothing of that user's is
+/// tried that needs one: the service's loop waits for it.
 const END_AGAIN: Duration = Duration::from_secs(30);
 
 /// The bytes of a connection.
@@ -92,7 +95,8 @@ impl Service {
                 self.ends_failed.insert(user, Instant::now());
             })
             .map_err(failed("its end"))?;
-        // For the kernel's rules of who shares a port, and for `ss`. Without the right to do so it is the service's.
+        // For the kernel's rules of who shares a port, and for `ss`. Without the right to do so it
+        // is the service's.
         let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
         let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
         self.let_go(lane, claim, flow)?;
@@ -149,7 +153,8 @@ impl Service {
         }
     }
 
-    /// What comes to a connection of a lane is the kernel's from now on. Nothing has changed if that is not possible.
+    /// What comes to a connection of a lane is the kernel's from now on. Nothing has changed if
+    /// that is not possible.
     fn let_go(&mut self, lane: LaneId, claim: ClaimId, flow: FlowKey) -> Result<(), Reason> {
         let Some(held) = self.claims.get(&claim) else { return Err(Reason::BadRequest) };
         let whole = match held.kind {
@@ -162,7 +167,8 @@ impl Service {
             self.registry.unpin(lane, claim, &flow)
         };
         let its_own = changes.len();
-        // Others may listen at the port, or this claim does: to each of them it is a connection of the kernel's.
+        // Others may listen at the port, or this claim does: to each of them it is a connection of
+        // the kernel's.
         let covers = |(&other, held): (&ClaimId, &super::Held)| {
             let listens = held.has_tcp_port() && held.bound.covers(flow.local) && !(whole && other == claim);
             listens.then_some((held.lane, other))
@@ -175,7 +181,8 @@ impl Service {
         if let Err(error) = &done {
             tracing::warn!(lane, claim, %error, "a connection cannot be left to the kernel");
             if whole {
-                // It is over here in any case: a claim that is gone from the registry cannot be entered as it was.
+                // It is over here in any case: a claim that is gone from the registry cannot be
+                // entered as it was.
                 self.programs.apply_best(changes);
             } else {
                 listening.iter().for_each(|&(lane, other)| self.registry.take_exception_back(lane, other, &flow));
@@ -221,7 +228,8 @@ fn merged(changes: Vec<Change>, flow: &FlowKey) -> Vec<Change> {
     others
 }
 
-/// The bytes of a connection, from a memory file that the program has made. Any other file may let its reader wait.
+/// The bytes of a connection, from a memory file that the program has made. Any other file may let
+/// its reader wait.
 fn read(file: BorrowedFd<'_>, state: &Leaving, most: usize) -> io::Result<Bytes> {
     let seals = fcntl(file, FcntlArg::F_GET_SEALS)?;
     if !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK) {

@@ -1,4 +1,5 @@
-//! Handing a live connection over to another stack of the same host (the kernel's, by `TCP_REPAIR`).
+//! Handing a live connection over to another stack of the same host (the kernel's, by
+//! `TCP_REPAIR`).
 //!
 //! A connection that leaves stands still first: it sends nothing, takes nothing in, and its timers
 //! do not run. The peer sends again what is dropped meanwhile, because it was never acknowledged.
@@ -15,8 +16,8 @@ use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::time::Instant;
 
-/// All that another stack has to know of a connection, but its bytes ([`Stack::tcp_leaving_bytes`]).
-/// The numbers are those of data: neither side's FIN counts.
+/// All that another stack has to know of a connection, but its bytes
+/// ([`Stack::tcp_leaving_bytes`]). The numbers are those of data: neither side's FIN counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// This end.
@@ -69,7 +70,8 @@ impl Socket {
         self.fin_queued && self.send.una == self.send.end
     }
 
-    /// Whether there is something that another stack can be given: what is open, or has ended in order.
+    /// Whether there is something that another stack can be given: what is open, or has ended in
+    /// order.
     fn may_leave(&self) -> bool {
         let ended = self.state == State::Closed && self.fin_received && self.fin_acknowledged();
         let passable = self.state.is_synchronized() || ended;
@@ -121,8 +123,8 @@ impl Stack<'_> {
     /// until it is closed. Calls that read and write would block meanwhile.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, was reset, stands still already, or has
-    /// urgent data or an error to tell, which no other stack can be given.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, was reset, stands still already, or
+    /// has urgent data or an error to tell, which no other stack can be given.
     pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];

@@ -130,7 +130,8 @@ impl Stack<'_> {
                 }
                 let route = &path.info.metrics;
                 s.follow_route(route);
-                // The peer may have opened the connection before the host had said so. After a lost SYN the window is one segment.
+                // The peer may have opened the connection before the host had said so. After a lost
+                // SYN the window is one segment.
                 let begins = s.send.nxt == s.iss + 1 && s.cc.cwnd > s.mss.into();
                 if route.initcwnd != 0 && s.state.is_synchronized() && begins {
                     s.cc.begin_with(route.initcwnd, s.mss.into());

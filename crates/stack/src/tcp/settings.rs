@@ -61,7 +61,8 @@ pub struct TcpOptions {
     pub algorithm: Algorithm,
     /// Largest segment to send and to ask for (`TCP_MAXSEG`); 0: what the path allows.
     pub max_segment: u16,
-    /// Time to live on the connection's route, 0 if that sets none. Not the program's: the stack follows the route.
+    /// Time to live on the connection's route, 0 if that sets none. Not the program's: the stack
+    /// follows the route.
     pub route_hops: u8,
     /// Acknowledgements are sent at once on that route. The same.
     pub route_quickack: bool,
@@ -172,7 +173,8 @@ impl TcpOptions {
         }
     }
 
-    /// Time to live of a packet: what the program has set, else what the route has, else the default.
+    /// Time to live of a packet: what the program has set, else what the route has, else the
+    /// default.
     pub(super) const fn hops(&self) -> u8 {
         if self.own_ttl || self.route_hops == 0 { self.ttl } else { self.route_hops }
     }

@@ -59,7 +59,8 @@ impl Stack<'_> {
         self.udp_connect_from(id, now, remote, bound, interface)
     }
 
-    /// The same from an address of the host's, of which one that is unspecified leaves the choice to the host.
+    /// The same from an address of the host's, of which one that is unspecified leaves the choice
+    /// to the host.
     ///
     /// # Errors
     /// As for [`Stack::udp_connect`].

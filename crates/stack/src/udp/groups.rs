@@ -1,7 +1,9 @@
-//! Which multicast groups a socket takes from the lane, and from which sources. Joining itself (IGMP, MLD) is the host's business; this is the filter
-//! behind it (RFC 3376 section 3.1, RFC 3678).
+//! Which multicast groups a socket takes from the lane, and from which sources. Joining itself
+//! (IGMP, MLD) is the host's business; this is the filter behind it (RFC 3376 section 3.1, RFC
+//! 3678).
 //!
-//! What a socket has not joined it does not get here. The host's own socket behind it hears what other sockets have joined (`IP_MULTICAST_ALL`).
+//! What a socket has not joined it does not get here. The host's own socket behind it hears what
+//! other sockets have joined (`IP_MULTICAST_ALL`).
 
 use crate::Stack;
 use crate::addr::Address;
@@ -17,7 +19,8 @@ pub struct GroupFilter<'a> {
     pub group: Address,
     /// The interface on which it was joined, 0: any.
     pub interface: u32,
-    /// Everything but what comes from `sources`; otherwise only that. Nothing from no source ends the membership.
+    /// Everything but what comes from `sources`; otherwise only that. Nothing from no source ends
+    /// the membership.
     pub exclude: bool,
     /// The sources named.
     pub sources: &'a [Address],
@@ -57,11 +60,12 @@ impl Slot for Membership {
 }
 
 impl Stack<'_> {
-    /// Sets what a socket wants of a group on an interface, whatever it was before (`IPMulticastListen` of RFC 3376). Interface 0 takes the
-    /// place of all others.
+    /// Sets what a socket wants of a group on an interface, whatever it was before
+    /// (`IPMulticastListen` of RFC 3376). Interface 0 takes the place of all others.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::NoBuffers`], and the filter stays as it was.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::NoBuffers`], and the filter
+    /// stays as it was.
     pub fn udp_set_filter(&mut self, id: UdpId, filter: &GroupFilter<'_>) -> Result<()> {
         let index = self.check(id.into())?;
         let &GroupFilter { group, interface, exclude, sources } = filter;

@@ -18,7 +18,8 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int>
     check(unsafe { real::fcntl(fd, command, argument as usize) })
 }
 
-/// Puts a file in the place of another one's descriptor, which stays close-on-exec or not. (Not by the library's own `dup3`.)
+/// Puts a file in the place of another one's descriptor, which stays close-on-exec or not. (Not by
+/// the library's own `dup3`.)
 pub(crate) fn replace(fd: c_int, with: c_int) -> Result<()> {
     let cloexec = fcntl(fd, libc::F_GETFD, 0)? & libc::FD_CLOEXEC;
     let flags = if cloexec != 0 { libc::O_CLOEXEC } else { 0 };

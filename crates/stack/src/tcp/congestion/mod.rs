@@ -89,7 +89,8 @@ pub(super) fn initial_window(mss: u32) -> u32 {
     (10 * mss).min((2 * mss).max(14_600))
 }
 
-/// The window of the first flight, and of one after a pause, on a route that says how many segments it has; 0: as many as usual.
+/// The window of the first flight, and of one after a pause, on a route that says how many segments
+/// it has; 0: as many as usual.
 fn first_window(segments: u16, mss: u32) -> u32 {
     match segments {
         0 => initial_window(mss),
