@@ -21,7 +21,11 @@ fn option<T: Copy + Default>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::R
     option_of(socket, libc::SOL_SOCKET, name)
 }
 
-fn option_of<T: Copy + Default>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+pub(crate) fn option_of<T: Copy + Default>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<T> {
     let mut value = T::default();
     let mut length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
     // SAFETY: `value` is a live, writable object of `length` bytes, and the callers below use integer types only, for
@@ -32,6 +36,36 @@ fn option_of<T: Copy + Default>(socket: BorrowedFd<'_>, level: libc::c_int, name
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a socket option of unexpected length"));
     }
     Ok(value)
+}
+
+/// Sets an option whose value is a number, or consists of numbers without padding.
+pub(crate) fn set_option<T>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    // SAFETY: `value` is alive and `length` bytes long, all of which are initialised, as there is
+    // no padding.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const *value).cast(), length) };
+    answer(done.into()).map(drop)
+}
+
+/// The type of service that a socket gives its packets of IPv4.
+///
+/// # Errors
+/// If the descriptor is no Internet socket.
+pub fn type_of_service(socket: BorrowedFd<'_>) -> io::Result<u8> {
+    option_of::<libc::c_int>(socket, libc::IPPROTO_IP, libc::IP_TOS).map(|tos| tos as u8)
+}
+
+/// The traffic class that a socket gives its packets of IPv6.
+///
+/// # Errors
+/// If the descriptor is no socket of IPv6.
+pub fn traffic_class(socket: BorrowedFd<'_>) -> io::Result<u8> {
+    option_of::<libc::c_int>(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS).map(|class| class as u8)
 }
 
 /// `SO_PEERGROUPS` (Linux 4.13).
@@ -76,18 +110,7 @@ pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
 /// # Errors
 /// If the descriptor is no Unix socket, or the kernel is older than 6.16, where they may always.
 pub fn take_descriptors(socket: BorrowedFd<'_>, whether: bool) -> io::Result<()> {
-    let value = libc::c_int::from(whether);
-    // SAFETY: `value` is alive and of the length given.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    answer(done.into()).map(drop)
+    set_option(socket, libc::SOL_SOCKET, SO_PASSRIGHTS, &libc::c_int::from(whether))
 }
 
 /// Whether descriptors may be passed to a Unix socket (see [`take_descriptors`]).
@@ -208,20 +231,11 @@ pub fn attach_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Res
 /// # Errors
 /// If the descriptor is no socket, or its filter is locked.
 pub fn detach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let nothing: libc::c_int = 0;
-    let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?;
-    // SAFETY: the option's value is an ignored integer, alive for the call.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_DETACH_FILTER,
-            (&raw const nothing).cast(),
-            length,
-        )
-    };
-    let error = io::Error::last_os_error();
-    if done == 0 || error.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(error) }
+    // Its value is not looked at.
+    match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &libc::c_int::default()) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
