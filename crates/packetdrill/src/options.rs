@@ -16,43 +16,19 @@ const SIOCOUTQNSD: u64 = 0x894B;
 /// The setting of the stack that an option is.
 fn setting(level: i32, name: i32, value: &[u8]) -> Option<Setting> {
     let number = number(value)?;
-    let on = number != 0;
-    let seconds = || Span::from_secs(number.max(0) as u64);
-    Some(match (level, name) {
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(on),
-        (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(on),
-        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => Setting::QuickAck(on),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Setting::KeepIdle(seconds()),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Setting::KeepInterval(seconds()),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => Setting::KeepCount(number.clamp(0, 255) as u8),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(Span::from_millis(number.max(0) as u64)),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Setting::NotSentLowat(number as u32),
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Setting::MaxSegment(number.clamp(0, 32_767) as u16),
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"reno") => Setting::Algorithm(Algorithm::Reno),
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"cubic") => {
-            Setting::Algorithm(Algorithm::Cubic)
+    match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"reno") => {
+            Some(Setting::Algorithm(Algorithm::Reno))
         }
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Setting::KeepAlive(on),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => Setting::OobInline(on),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => Setting::SendBuffer(number.max(0) as u32),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => Setting::ReceiveBuffer(number.max(0) as u32),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"cubic") => {
+            Some(Setting::Algorithm(Algorithm::Cubic))
+        }
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let time = value.get(4..8).and_then(self::number)?.max(0) as u64;
-            Setting::Linger(on.then_some(Span::from_secs(time)))
+            Some(Setting::Linger((number != 0).then_some(Span::from_secs(time))))
         }
-        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => Setting::FinWait((number >= 0).then(seconds)),
-        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Setting::Tos(number.max(0) as u8),
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-            Setting::Ttl(number.clamp(0, 255) as u8)
-        }
-        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
-            Setting::DontFragment(
-                [libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE].contains(&number),
-            )
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Setting::V6Only(on),
-        _ => return None,
-    })
+        _ => Setting::of_linux(level, name, number),
+    }
 }
 
 /// Options that mean nothing here: who may bind where is the host's business, hints may be ignored.
@@ -176,18 +152,6 @@ fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -
     let number = |n: u64| Some((n.min(i32::MAX as u64) as i32).to_ne_bytes().to_vec());
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => number(0),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(u64::from(options.send_buffer) * 2),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => number(u64::from(options.receive_buffer) * 2),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => number(options.keepalive.into()),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => number(options.oob_inline.into()),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => number(options.nodelay.into()),
-        (libc::IPPROTO_TCP, libc::TCP_CORK) => number(options.cork.into()),
-        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => number(options.quickack.into()),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => number(options.keep_idle.as_millis() / 1000),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => number(options.keep_interval.as_millis() / 1000),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(options.keep_count.into()),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(options.user_timeout.as_millis()),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Some(options.notsent_lowat.to_ne_bytes().to_vec()),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
             // Before there is a connection: what was set, or what any peer takes.
             let unset = if options.max_segment == 0 { 536 } else { options.max_segment };
@@ -215,7 +179,7 @@ fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -
             Some(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
         }
         (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => number(info?.path_mtu.into()),
-        _ => None,
+        _ => options.to_linux(level, name).map(|number| number.to_ne_bytes().to_vec()),
     }
 }
 
