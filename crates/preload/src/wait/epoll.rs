@@ -240,6 +240,18 @@ fn watches_kernel(entry: Entry) -> bool {
 
 /// `epoll_ctl` for a descriptor of ours, or an instance.
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
+    let lane = lane::current();
+    match control_now(epfd, op, fd, events, data) {
+        // It has ended under the call.
+        Err(Errno(libc::ENETDOWN)) if lane.is_some_and(Lane::is_over) => {
+            lane::await_ending();
+            control_now(epfd, op, fd, events, data)
+        }
+        done => done,
+    }
+}
+
+fn control_now(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
     if let Entry::Instance(_) = TABLE.open(fd)? {
         return nested(epfd, op, fd, events, data);
     }

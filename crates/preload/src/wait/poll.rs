@@ -46,7 +46,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut foreign = false;
     // How many sockets are the kernel's that a lane has, or had.
     let mut kernels = 0;
-    lane.with(|access| {
+    let listed = lane.with(|access| {
         for (place, fd) in fds.iter().enumerate() {
             let entry = TABLE.get(fd.fd);
             let events = match entry {
@@ -69,7 +69,11 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
             }
         }
         Ok(())
-    })?;
+    });
+    match listed {
+        Err(_) if lane.is_over() => return without(fds, timeout, mask),
+        other => other?,
+    }
     let mut looked = Instant::NEVER;
     // The kernel's list is lent to the wait; attempts ask with a copy.
     let mut copy = kernel.clone();
@@ -109,7 +113,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
             poll(fds, until.map(|until| until.since(sys::now())), mask)
         }
         // The rest of the time is the kernel's.
-        Err(_) if lane.is_over() => by_kernel(fds, until.map(|until| until.since(sys::now())), mask),
+        Err(_) if lane.is_over() => without(fds, until.map(|until| until.since(sys::now())), mask),
         answer => answer,
     }
 }
@@ -162,6 +166,13 @@ fn dead(error: u32, events: u32) -> u32 {
     }
     let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
     readiness::answer(if error == 0 { over } else { over | Ready::ERR }, events)
+}
+
+/// The lane has ended under the call.
+#[cold]
+fn without(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+    crate::lane::await_ending();
+    by_kernel(fds, timeout, mask)
 }
 
 /// Without a lane: the kernel, but for connections whose lane ended.
