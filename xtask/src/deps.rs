@@ -51,7 +51,7 @@ const CC: Need = tool("cc", "gcc");
 const IP: Need = tool("ip", "iproute2");
 const ETHTOOL: Need = tool("ethtool", "ethtool");
 const TASKSET: Need = tool("taskset", "util-linux");
-/// Shows that reading a clock makes no system call.
+/// Shows that reading a clock makes no system call, and has the calls of a hand-over fail.
 const STRACE: Need = tool("strace", "strace");
 /// Programs that the demo and the lab tests run.
 const PING: Need = tool("ping", "iputils-ping");
@@ -120,8 +120,8 @@ pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 pub(crate) const SCALE: [Need; 1] = [VALGRIND];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 10] =
-    [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA, NODE];
+pub(crate) const TESTS: [Need; 11] =
+    [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA, NODE, STRACE];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

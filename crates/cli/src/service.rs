@@ -2,7 +2,11 @@
 
 use crate::args::service::{AttachMode, Service};
 use anyhow::Result;
+use std::time::Duration;
 use tickwire_service::{Attach, Options};
+
+/// When the service ends, programs have so long to hand their connections over to the kernel.
+const HAND_OVER: Duration = Duration::from_secs(2);
 
 /// Runs the service until it is told to end.
 pub(crate) fn run(arguments: Service) -> Result<()> {
@@ -26,5 +30,6 @@ fn options(arguments: Service) -> Options {
         }),
         untagged: arguments.untagged,
         stop: None,
+        hand_over: HAND_OVER,
     }
 }

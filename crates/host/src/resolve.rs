@@ -115,7 +115,8 @@ impl Host {
             return Ok(Answer { path, next_hop: None, why: Some(why) });
         }
         let source = Some(query.source).filter(|s| !s.is_unspecified());
-        let route = RouteQuery { destination: query.destination, source, interface: query.interface, mark: 0 };
+        let &Query { destination, interface, tos, .. } = query;
+        let route = RouteQuery { source, interface, tos, ..RouteQuery::to(destination) };
         let route = self.route(&route)?;
         let from = if query.source.is_unspecified() { route.source.unwrap_or(Address::ANY) } else { query.source };
         match decide(query, &route, accelerated(route.interface, from)) {

@@ -20,6 +20,16 @@ pub struct RouteQuery {
     pub interface: u32,
     /// The socket's mark (`SO_MARK`); 0 if none.
     pub mark: u32,
+    /// The type of service or traffic class, without the bits of ECN; 0 if none.
+    pub tos: u8,
+}
+
+impl RouteQuery {
+    /// How a destination is reached, if nothing else is said.
+    #[must_use]
+    pub const fn to(destination: Address) -> Self {
+        Self { destination, source: None, interface: 0, mark: 0, tos: 0 }
+    }
 }
 
 /// What sort of route the kernel found.
@@ -123,6 +133,7 @@ fn request(query: &RouteQuery) -> RouteMessage {
     };
     message.header.address_family = family;
     message.header.destination_prefix_length = bits;
+    message.header.tos = query.tos;
     message.attributes.push(RouteAttribute::Destination(IpAddr::from(query.destination).into()));
     if let Some(source) = query.source.filter(|s| s.family() == query.destination.family() && !s.is_unspecified()) {
         message.header.source_prefix_length = bits;
@@ -174,14 +185,14 @@ mod tests {
     #[test]
     fn own_addresses_are_local() {
         let mut host = Host::open().unwrap();
-        let query = RouteQuery { destination: Address::v4([127, 0, 0, 1]), source: None, interface: 0, mark: 0 };
+        let query = RouteQuery::to(Address::v4([127, 0, 0, 1]));
         assert_eq!(host.route(&query).unwrap().kind, RouteKind::Local);
     }
 
     #[test]
     fn a_source_of_the_other_family_is_not_sent() {
         let query =
-            RouteQuery { destination: Address::v4([10, 0, 0, 1]), source: Some(Address::ANY), interface: 3, mark: 0 };
+            RouteQuery { source: Some(Address::ANY), interface: 3, ..RouteQuery::to(Address::v4([10, 0, 0, 1])) };
         let message = request(&query);
         assert_eq!(message.attributes.len(), 2);
         assert_eq!(message.header.source_prefix_length, 0);

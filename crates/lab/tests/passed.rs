@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Both, bound, crossing, python, start};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
+use tickwire_lab::{Pair, Service, ServiceOptions, tools};
 
 /// Long enough for streams with a hole in their middle.
 const LONG: Duration = Duration::from_secs(60);
@@ -68,12 +70,16 @@ print('parent had', len(got), 'sent', sent, flush=True)
 "#;
 
 fn passed(v6: bool, peer_accelerated: bool, total: &str) {
-    let both = Both::new();
+    passed_on(&Both::new(), v6, peer_accelerated, total, 9000);
+}
+
+fn passed_on(both: &Both, v6: bool, peer_accelerated: bool, total: &str, port: u16) {
     let address = if v6 { both.pair.b_v6() } else { both.pair.b_v4() };
-    let mut parent = start(both.b(), true, &[python(), "-c", PARENT, &address, "9000", total]);
-    bound(both.b(), &mut parent, "tcp", 9000);
+    let number = port.to_string();
+    let mut parent = start(both.b(), true, &[python(), "-c", PARENT, &address, &number, total]);
+    bound(both.b(), &mut parent, "tcp", port);
     let log = crossing(&both.b_service, 20, || {
-        let mut peer = start(both.a(), peer_accelerated, &[python(), "-c", PEER, &address, "9000", total]);
+        let mut peer = start(both.a(), peer_accelerated, &[python(), "-c", PEER, &address, &number, total]);
         let told = peer.success(LONG);
         format!("{told:?}\n{}", parent.success(LONG).unwrap())
     });
@@ -99,6 +105,36 @@ fn a_connection_of_ipv6_under_load_goes_on_in_another_process() {
 fn a_connection_goes_on_whose_peer_is_on_a_lane() {
     passed(false, true, "614400");
     passed(true, true, "614400");
+}
+
+/// The rights that the packaged unit leaves the service, as `setpriv` names them.
+fn rights_of_the_unit() -> String {
+    let unit = include_str!("../../../packaging/tickwire.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let rights = line.split(' ').map(|right| format!(",+{}", right.trim_start_matches("CAP_").to_lowercase()));
+    format!("-all{}", rights.collect::<String>())
+}
+
+#[test]
+fn the_rights_of_the_packaged_unit_suffice_also_for_a_low_port() {
+    let pair = Pair::new().unwrap();
+    let (wrapper, tickwire) = (pair.b.directory().join("service"), tools::tickwire().unwrap());
+    let rights = rights_of_the_unit();
+    let script = format!(
+        "#!/bin/sh\nexec setpriv --no-new-privs --inh-caps=-all --bounding-set={rights} {} \"$@\"\n",
+        tickwire.display()
+    );
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let a_service = Service::start(&pair.a).unwrap();
+    let options = ServiceOptions { program: Some(wrapper), ..ServiceOptions::default() };
+    let mut b_service = Service::start_with(&pair.b, &options).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", b_service.process().id())).unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    let effective = u64::from_str_radix(effective, 16).unwrap();
+    assert_eq!(effective.count_ones().min(8), 8, "some rights are left: {status}");
+    assert_eq!(effective & 1 << 1, 0, "but not that to overlook files' modes: {status}");
+    passed_on(&Both { a_service, b_service, pair }, false, false, "614400", 80);
 }
 
 /// Does with each connection what its first line says.
@@ -136,7 +172,7 @@ while True:
 /// Brings connections into all kinds of states, passes each to a child, and tells what the child
 /// and itself find.
 const STATES: &str = r#"
-import array, os, select, signal, socket, struct, sys, threading, time
+import array, errno, os, select, signal, socket, struct, sys, threading, time
 host, own, free = sys.argv[1], sys.argv[2], int(sys.argv[3])
 family = socket.AF_INET6 if ':' in host else socket.AF_INET
 to_child, to_parent = socket.socketpair()
@@ -155,6 +191,10 @@ def rest(c):
     got = b''
     while d := c.recv(65536): got += d
     return got
+def peer(c):
+    # One that is over at both sides has none any more, sooner or later.
+    try: return 'its' if c.getpeername()[1] == 9000 else 'another'
+    except OSError as error: return 'its' if error.errno == errno.ENOTCONN else error
 def options(c):
     return [c.getsockopt(*o) for o in ((socket.IPPROTO_TCP, socket.TCP_NODELAY), (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT), (socket.SOL_SOCKET, socket.SO_REUSEADDR),
@@ -176,7 +216,7 @@ if os.fork() == 0:
                 if do == 'send': c.sendall(b'from the child')
                 if do == 'shut': c.shutdown(socket.SHUT_WR)
                 if do.isdigit(): d = exactly(c, int(do)); found.append((len(d), sum(d), d[:3]))
-            found.append(c.getpeername()[1] if c.getpeername()[1] == 9000 else 'another')
+            found.append(peer(c))
         except OSError as error:
             found.append(error)
         c.close()

@@ -1,5 +1,5 @@
-//! A host with two accelerated interfaces, whose routes depend on the source address: what is sent
-//! from an address goes the way that the host's rules say, or it does not arrive.
+//! A host with two accelerated interfaces, whose routes depend on the source address or on the type
+//! of service: what is sent goes the way that the host's rules say, or it does not arrive.
 
 mod common;
 
@@ -185,4 +185,79 @@ fn what_ends_a_dead_programs_connection_goes_the_way_of_the_connection() {
         client.kill();
         server.wait_for("reset", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", net.service.log()));
     });
+}
+
+/// Sends with several types of service, which are set before, meanwhile, or for one datagram, and
+/// says from which address it went and which answer came.
+const SERVICES: &str = r#"
+import socket, struct, sys
+server = sys.argv[1]
+v6 = ':' in server
+family = socket.AF_INET6 if v6 else socket.AF_INET
+level, option = (socket.IPPROTO_IPV6, socket.IPV6_TCLASS) if v6 else (socket.IPPROTO_IP, socket.IP_TOS)
+def made(kind, tos):
+    s = socket.socket(family, kind)
+    s.settimeout(10)
+    s.setsockopt(level, option, tos)
+    return s
+def echoed(s, tos):
+    s.sendall(b'%d' % tos)
+    return s.recv(100).decode(), s.getsockname()[0]
+for tos in 0, 0x10, 0xb8, 0x12, 0:
+    s = made(socket.SOCK_STREAM, tos); s.connect((server, 7300)); print('TCP', tos, echoed(s, tos), flush=True)
+    s = made(socket.SOCK_DGRAM, tos); s.connect((server, 7300)); print('UDP connected', tos, echoed(s, tos), flush=True)
+    s = made(socket.SOCK_DGRAM, tos); s.sendto(b'to', (server, 7300)); print('UDP', tos, s.recv(100), flush=True)
+    s = made(socket.SOCK_DGRAM, 0); s.sendmsg([b'one'], [(level, option, struct.pack('=i', tos))], 0, (server, 7300))
+    print('one', tos, s.recv(100), flush=True)
+s = made(socket.SOCK_STREAM, 0)
+s.connect((server, 7300))
+for tos in 0, 0x10, 0xb8, 0x10:
+    s.setsockopt(level, option, tos)
+    print('set', tos, echoed(s, tos), s.getsockopt(level, option), flush=True)
+s = made(socket.SOCK_STREAM, 0x10); s.bind(('', 0)); s.connect((server, 7300)); print('bound', echoed(s, 1), flush=True)
+s = made(socket.SOCK_STREAM, 0x10); s.connect((server, 7300)); print('before', echoed(s, 2), flush=True)
+ours, theirs = socket.socketpair()
+socket.send_fds(ours, [b'x'], [s.fileno()])
+s = socket.socket(fileno=socket.recv_fds(theirs, 1, 1)[1][0])
+s.settimeout(10)
+print('passed', echoed(s, 3), s.getsockopt(level, option), flush=True)
+"#;
+
+/// Echoes what comes, and says from where.
+const SAYS_FROM_WHERE: &str = r#"
+import socket, sys, threading
+family = socket.AF_INET6 if sys.argv[1] == 'v6' else socket.AF_INET
+listener = socket.create_server(('', 7300), family=family)
+udp = socket.socket(family, socket.SOCK_DGRAM)
+udp.bind((sys.argv[2], 7300))
+def datagrams():
+    while True:
+        data, peer = udp.recvfrom(100)
+        udp.sendto(data + b' ' + peer[0].encode(), peer)
+threading.Thread(target=datagrams, daemon=True).start()
+print('ready', flush=True)
+def serve(c, peer):
+    while data := c.recv(100): c.sendall(data + b' ' + peer[0].encode())
+while True:
+    threading.Thread(target=serve, args=listener.accept(), daemon=True).start()
+"#;
+
+#[test]
+fn what_is_sent_goes_the_way_of_its_type_of_service_as_beside_the_kernel() {
+    let net = forked();
+    for v6 in [false, true] {
+        let family = if v6 { "-6" } else { "-4" };
+        net.host.run(&["ip", family, "rule", "add", "tos", "0x10", "table", "100"]).unwrap();
+        let mut server =
+            start(&net.other, false, &[python(), "-c", SAYS_FROM_WHERE, if v6 { "v6" } else { "v4" }, far(v6)]);
+        server.wait_for("ready", PATIENCE).unwrap();
+        let run = |accelerated| {
+            let mut client = start(&net.host, accelerated, &[python(), "-c", SERVICES, far(v6)]);
+            client.success(PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}{}", client.stdout(), client.stderr()))
+        };
+        let kernels = run(false);
+        assert!(kernels.contains(&format!("{}1", network(v6, 1))), "{kernels}");
+        let ours = crossing(&net.service, 40, || run(true));
+        assert_eq!(ours, kernels);
+    }
 }

@@ -4,7 +4,7 @@
 //! says nothing to the peer. So until [`Repair::finish`] nothing has happened, whatever fails.
 
 use crate::sys::answer;
-use crate::sys_socket::tcp_state;
+use crate::sys_socket::{option_of, set_option as set, tcp_state};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -87,13 +87,21 @@ impl Repair {
         let socket = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let fd = socket.as_fd();
         set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_ON)?;
-        let send_buffer = number(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+        let send_buffer = option_of(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
         let queued = u64::from(state.in_flight) + u64::from(state.unsent);
         let promised = u64::from(state.unread) + u64::from(state.receive_window);
         set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room(queued))?;
         set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &room(promised))?;
         if state.interface != 0 {
             set(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, &state.interface)?;
+        }
+        if state.tos != 0 {
+            // The route that the kernel takes when it connects may depend on it.
+            let (level, option) = match state.remote.address.to_v4() {
+                Some(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                None => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            set(fd, level, option, &libc::c_int::from(state.tos))?;
         }
         for (queue, first) in
             [(Queue::Send, state.send_una), (Queue::Receive, state.receive_next.wrapping_sub(state.unread))]
@@ -133,14 +141,19 @@ impl Repair {
     /// The connection goes on, and the peer is asked to acknowledge what it has, unless it has shut
     /// its side. Then what was never sent is written to it. If there is no room for all of that,
     /// the connection is reset, because a stream with a hole must not end like a whole one, and the
-    /// error says why.
+    /// inner error says why.
     ///
-    /// If nobody takes the socket up, closing it resets the connection, too (`SO_LINGER`): who
+    /// If the socket is not taken up, closing it resets the connection, too (`SO_LINGER`): what
     /// takes it up sets that as it should be.
-    pub fn finish(self, unsent: &[u8]) -> (OwnedFd, io::Result<()>) {
+    ///
+    /// # Errors
+    /// If repair mode does not end. Then there is no connection any more, and the peer does not
+    /// know.
+    pub fn finish(self, unsent: &[u8]) -> io::Result<(OwnedFd, io::Result<()>)> {
         let fd = self.socket.as_fd();
-        let done = set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_OFF).and_then(|()| write(fd, unsent));
-        if done.is_err() {
+        set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_OFF)?;
+        let written = write(fd, unsent);
+        if written.is_err() {
             disconnect(fd);
         }
         // What was forced was for the queues; from here on the kernel chooses. The receive buffer
@@ -148,7 +161,7 @@ impl Repair {
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.send_buffer / 2));
         let _ = set(fd, libc::SOL_SOCKET, SO_BUF_LOCK, &0_i32);
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
-        (self.socket, done)
+        Ok((self.socket, written))
     }
 }
 
@@ -252,21 +265,6 @@ fn name(end: Endpoint, v6: bool, interface: u32) -> (libc::sockaddr_storage, lib
         }
     };
     (storage, length as libc::socklen_t)
-}
-
-fn set<T>(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
-    // SAFETY: `value` is alive and `length` bytes long; the values that this module sets have no
-    // padding.
-    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const *value).cast(), length) };
-    answer(done.into()).map(drop)
-}
-
-fn number(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int) -> io::Result<libc::c_int> {
-    let (mut value, mut length) = (0, size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: `value` is alive and `length` bytes long, and any bytes are a number.
-    let done = unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut length) };
-    answer(done.into()).map(|_| value)
 }
 
 /// As Linux numbers the states of TCP.
@@ -400,7 +398,7 @@ mod tests {
     /// All that was sent has been acknowledged.
     fn left_by_kernel(stream: TcpStream, unread: u32) -> Leaving {
         let fd = stream.as_fd();
-        let number = |option| number(fd, libc::IPPROTO_TCP, option).unwrap() as u32;
+        let number = |option| option_of::<u32>(fd, libc::IPPROTO_TCP, option).unwrap();
         set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_ON).unwrap();
         let [send, receive] = [Queue::Send, Queue::Receive].map(|queue| {
             set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, &(queue as i32)).unwrap();
@@ -410,6 +408,7 @@ mod tests {
             local: stream.local_addr().unwrap().into(),
             remote: stream.peer_addr().unwrap().into(),
             interface: 0,
+            tos: 0,
             send_una: send,
             in_flight: 0,
             unsent: 0,
@@ -447,7 +446,7 @@ mod tests {
     }
 
     fn finished(repair: Repair, unsent: &[u8]) -> OwnedFd {
-        let (socket, done) = repair.finish(unsent);
+        let (socket, done) = repair.finish(unsent).unwrap();
         done.unwrap();
         socket
     }
@@ -476,7 +475,7 @@ mod tests {
             let unread = b"to be dropped";
             let repair = Repair::new(&state, address.is_ipv6(), unread, &sent[..100_000]).unwrap();
             let mut stream = TcpStream::from(finished(repair, &sent[100_000..]));
-            let segment = number(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).unwrap();
+            let segment: libc::c_int = option_of(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).unwrap();
             assert_eq!(segment, 1460 - 12, "as long as the peer takes, with timestamps");
             stream.set_nonblocking(false).unwrap();
             let mut got = [0; 13];

@@ -47,6 +47,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         local: peer,
         remote: peer,
         interface: 0,
+        tos: 0,
         send_una: 1,
         in_flight: 2,
         unsent: 3,
@@ -68,14 +69,11 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-hello", &Request::Hello { program: name, layout: 5 }),
         named("request-attach", &Request::Attach { lane, token, descriptors: true }),
         named("request-claim", &Request::Claim { kind: ClaimKind::Flow, remote: peer }),
-        named("request-convert", &Request::Convert { claim, remotes, more: false }),
+        named("request-convert", &Request::Convert { claim, remotes, more: false, closes: true }),
         named("request-release", &Request::Release { parts }),
         named("request-join", &Request::Join { claim, group }),
         named("request-leave", &Request::Leave { claim, group }),
-        named(
-            "request-resolve",
-            &Request::Resolve { destination: peer.address, source: Address::ANY, interface: 0, choose: true },
-        ),
+        named("request-resolve", &Request::Resolve { query: Query::to(peer.address), choose: true }),
         named("request-list-lanes", &Request::ListLanes { after: 0 }),
         named("request-list-interfaces", &Request::ListInterfaces { after: 0 }),
         named("request-list-claims", &Request::ListClaims { lane, after: claim }),
@@ -113,6 +111,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("push-closing", &Push::Closing { reason: Reason::Stopping }),
         named("push-mtu", &Push::Mtu { mtu: 9000 }),
         named("push-realtime", &Push::Realtime { priority: 50 }),
+        named("push-leave", &Push::Leave),
     ]
 }
 
@@ -144,7 +143,7 @@ proptest! {
 fn undamaged_messages_are_canonical_and_travel() {
     let (a, b) = Channel::pair().unwrap();
     let remotes = [Endpoint::new(Address::v4([10, 0, 0, 2]), 80); Remotes::MAX];
-    let request = Request::Convert { claim: Claim(7), remotes: Remotes::new(&remotes), more: true };
+    let request = Request::Convert { claim: Claim(7), remotes: Remotes::new(&remotes), more: true, closes: true };
     a.send(&request, 9, &[]).unwrap();
     let (number, got) = b.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
     assert_eq!((number, format!("{got:?}")), (9, format!("{request:?}")));

@@ -16,6 +16,7 @@ mod connection;
 mod door;
 mod endpoint;
 mod events;
+mod farewell;
 mod groups;
 mod lane_maker;
 mod lanes;

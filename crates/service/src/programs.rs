@@ -24,6 +24,9 @@ use tickwire_link::sys_bpf;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 
+/// Of a map: an entry is made only if there is none (`BPF_NOEXIST`).
+const NO_OTHER: u64 = 1;
+
 type Result<T> = std::result::Result<T, BpfError>;
 
 /// What is attached to a NIC; dropping it detaches.
@@ -285,23 +288,26 @@ impl Programs {
 
     /// Notes how the host reaches a peer from an address, as a connection has it, or that it does
     /// not now. By which interface else it may be reached, as a lane may ask, is another question.
+    /// The way of another type of service is noted as long as there is no other.
     pub(crate) fn note_path(&mut self, query: &Query, path: &PathInfo) {
         if query.interface != 0 || query.source.is_unspecified() {
             return;
         }
+        let flags = if query.tos == 0 { 0 } else { NO_OTHER };
         let ends = bpf::HopKey::new(query.source, query.destination);
         match path.state {
             PathState::Ready => {
                 let hop = bpf::HopValue::new(path.next_hop_mac, path.source_mac, path.interface);
-                if let Err(error) = self.hops.insert(ends, hop, 0) {
-                    tracing::debug!(%error, "a path could not be noted");
+                if let Err(error) = self.hops.insert(ends, hop, flags) {
+                    tracing::trace!(%error, "a path was not noted");
                 }
             }
             // While a neighbour is looked for again he is where he was, as far as anybody knows.
             PathState::Resolving => {}
-            PathState::Free | PathState::Kernel | PathState::Unreachable => {
+            PathState::Free | PathState::Kernel | PathState::Unreachable if query.tos == 0 => {
                 let _ = self.hops.remove(&ends);
             }
+            PathState::Free | PathState::Kernel | PathState::Unreachable => {}
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Proof {
     pub(crate) idle: bool,
     /// The interface it is bound to, 0 if to none.
     pub(crate) interface: u32,
+    /// The type of service of its packets of IPv4, and of those of IPv6.
+    pub(crate) services: [u8; 2],
 }
 
 /// Why a socket proves nothing.
@@ -82,6 +84,8 @@ impl Judge {
             listens: sys_socket::listens(socket).unwrap_or(false),
             idle: protocol == Protocol::Tcp && is_idle(socket),
             interface: sys_socket::bound_interface(socket).unwrap_or(0),
+            services: [sys_socket::type_of_service(socket), sys_socket::traffic_class(socket)]
+                .map(Result::unwrap_or_default),
         })
     }
 }

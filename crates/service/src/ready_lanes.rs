@@ -51,7 +51,8 @@ impl Service {
         if connection.lane.is_some() || self.ready_lanes.waiting.iter().any(|waiting| waiting.id == id) {
             return Some(refused(Reason::BadRequest));
         }
-        if let Err(reason) = self.book_lane(id, layout) {
+        let booked = if self.parts() { Err(Reason::Stopping) } else { self.book_lane(id, layout) };
+        if let Err(reason) = booked {
             return Some(self.without_lane(id, program, reason));
         }
         self.ready_lanes.waiting.push_back(Waiting { id, request, program });
@@ -105,6 +106,17 @@ impl Service {
             if is_given {
                 self.grant_real_time(id);
             }
+        }
+    }
+
+    /// No program gets a lane any more: those that wait for one are told why.
+    pub(crate) fn refuse_waiting(&mut self, reason: Reason) {
+        while let Some(Waiting { id, request, program }) = self.next_waiting() {
+            if let Some(user) = self.user_of(id) {
+                self.give_back_lane(user);
+            }
+            let answer = self.without_lane(id, program, reason);
+            self.answer(id, request, answer);
         }
     }
 

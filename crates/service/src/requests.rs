@@ -39,17 +39,17 @@ pub(crate) fn handle(
     let answer = match request {
         Request::Hello { program, layout } => return service.hello(id, number, program, layout),
         Request::Attach { lane, token, descriptors } => service.attach(id, lane, token, descriptors),
+        // What is opened from here on is the kernel's from the first.
+        Request::Claim { .. } | Request::Ports { .. } if service.parts() => refused(Reason::Stopping),
         Request::Claim { kind, remote } => match passed.into_iter().next() {
             Some(socket) => service.claim(id, kind, remote, socket),
             None => refused(Reason::BadRequest),
         },
-        Request::Convert { claim, remotes, more } => service.convert(id, claim.0, &remotes, more),
+        Request::Convert { claim, remotes, more, closes } => service.convert(id, claim.0, &remotes, (more, closes)),
         Request::Release { parts } => service.release(id, &parts),
         Request::Join { claim, group } => service.join(id, claim.0, group),
         Request::Leave { claim, group } => service.leave(id, claim.0, group),
-        Request::Resolve { destination, source, interface, choose } => {
-            service.resolve(id, Query { destination, source, interface }, choose)
-        }
+        Request::Resolve { query, choose } => service.resolve(id, query, choose),
         Request::ListLanes { after } => service.list_lanes(id, after),
         Request::ListInterfaces { after } => service.list_interfaces(after),
         Request::ListClaims { lane, after } => service.list_claims(id, lane, after),

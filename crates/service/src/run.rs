@@ -56,6 +56,9 @@ pub struct Options {
     pub untagged: Vec<String>,
     /// Ends the service when it becomes readable, as SIGTERM does.
     pub stop: Option<OwnedFd>,
+    /// When it ends: how long programs may take to hand their connections over to the kernel. What
+    /// they have on their lanes afterwards is reset.
+    pub hand_over: Duration,
 }
 
 /// Why the service cannot run.
@@ -127,7 +130,8 @@ const VERIFY_EVERY: Duration = Duration::from_secs(1);
 /// Changes of routes come in bursts; paths are asked anew once, so long after the first.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Runs the service until SIGTERM, SIGINT, or `Options::stop`.
+/// Runs the service until SIGTERM, SIGINT, or `Options::stop`. A second one of these ends it at
+/// once.
 ///
 /// The calling thread's signal mask is changed: the three signals are read by the loop. Call it from the first thread, before others
 /// are started.
@@ -239,6 +243,7 @@ fn start(config: Config) -> Result<Service, Error> {
         inventory_stale: false,
         paths_stale: false,
         refreshing: VecDeque::new(),
+        farewell: None,
     };
     for name in &service.config.interfaces {
         let error = match service.host.link_by_name(name)? {
@@ -318,7 +323,11 @@ fn serve(
         let more = (!service.refreshing.is_empty()).then_some(now);
         let due =
             [Some(verified + VERIFY_EVERY), service.next_burial(now), service.next_look_at_remains(), settle, more];
-        let due = due.into_iter().chain([service.next_awakening(), door.shut_until()]).flatten().min();
+        let due = due
+            .into_iter()
+            .chain([service.next_awakening(), door.shut_until(), service.next_farewell()])
+            .flatten()
+            .min();
         let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
         // Rounded up, so that what is due is due when the loop wakes.
         let timeout = EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO);
@@ -339,14 +348,19 @@ fn serve(
                     while let Ok(Some(info)) = signals.read_signal() {
                         if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
                             reload(service, options);
-                        } else {
-                            tracing::info!("asked to end");
+                        } else if service.is_to_end(options.hand_over) {
                             return Ok(());
                         }
                     }
                 }
                 EVENTS => service.host_events(),
-                STOP => return Ok(()),
+                STOP => {
+                    // It stays readable.
+                    let _ = stop.as_ref().map(|stop| service.poll.delete(stop));
+                    if service.is_to_end(options.hand_over) {
+                        return Ok(());
+                    }
+                }
                 CAPTURE => service.captures.drain(),
                 LANES => service.lanes_made(),
                 id => talking.push(Ready { id, hung_up: event.events().contains(EpollFlags::EPOLLHUP) }),
@@ -356,6 +370,9 @@ fn serve(
         service.round(&mut talking, rounds);
         talking.clear();
         let now = Instant::now();
+        if service.has_parted(now) {
+            return Ok(());
+        }
         service.awake(now);
         if door.shut_until().is_some_and(|until| until <= now) {
             door.open();

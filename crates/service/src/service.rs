@@ -5,6 +5,7 @@ use crate::census::Census;
 use crate::config::Config;
 use crate::connection::{Connection, ConnectionId, End, Peer};
 use crate::door::{Door, Visitor};
+use crate::farewell::Farewell;
 use crate::groups::Groups;
 use crate::lane_maker::LaneMaker;
 use crate::lanes::Lane;
@@ -78,6 +79,8 @@ pub(crate) struct Service {
     pub(crate) paths_stale: bool,
     /// Paths that are being asked for anew, with the lanes that watch them.
     pub(crate) refreshing: VecDeque<(Query, Vec<LaneId>)>,
+    /// Set when the service was asked to end.
+    pub(crate) farewell: Option<Farewell>,
 }
 
 impl Service {

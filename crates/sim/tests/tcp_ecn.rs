@@ -5,6 +5,7 @@ mod tcp_support;
 use tcp_support::raw::{ACK, CE, CWR, ECE, ECT0, SYN, Seg, Wire};
 use tcp_support::{Flow, close_and_check, connected, transfer};
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_stack::path::PathInfo;
 use tickwire_stack::tcp::{Ecn, Setting};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, TcpId};
@@ -97,8 +98,15 @@ fn a_program_cannot_set_the_field() {
     let mut wire = using(Ecn::Accept);
     let (id, ..) = wire.accepted();
     let now = wire.now;
+    let before = wire.stack().tcp_query(id).unwrap();
+    let known = wire.stack().path_get(&before).unwrap().info;
     wire.stack().tcp_set(id, now, Setting::Tos(0xb8 | 3)).unwrap();
     wire.send(id, b"data").unwrap();
+    // Packets of another type of service may go another way: they wait until the host has spoken.
+    assert_eq!(wire.taken().len(), 0);
+    let query = before.of_service(0xb8);
+    assert_eq!((wire.stack().take_request(), wire.stack().tcp_query(id)), (Some(query), Ok(query)));
+    wire.stack().path_set(PathInfo { query, ..known }, now);
     assert_eq!(wire.one().class, 0xb8);
 }
 

@@ -89,6 +89,13 @@ fn a_receive_tells_where_from_where_to_and_how() {
             interface: 0,
             segment: None,
         };
+        // Packets of another type of service may go another way: the host is asked.
+        let asked = pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]);
+        assert_eq!(asked, Err(Error::NeedPath));
+        let known = pair.stack(0).path_get(&Query::to(to).from(from)).unwrap().info;
+        let query = pair.stack(0).udp_query(a, &how).unwrap();
+        assert_eq!(query, known.query.of_service(0xb8));
+        pair.stack(0).path_set(PathInfo { query, ..known }, now);
         pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]).unwrap();
         pair.run_for(MS);
         let mut bytes = [0; 3];

@@ -25,7 +25,8 @@ pub enum PathState {
 }
 
 /// What a path is looked up by: what the kernel's routes are looked up by, too. Another source
-/// address may go by another router, or by another interface (`ip rule from`).
+/// address may go by another router, or by another interface (`ip rule from`), and so may another
+/// class of traffic (`ip rule tos`, `ip route add tos`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(C)]
 pub struct Query {
@@ -35,13 +36,15 @@ pub struct Query {
     pub source: Address,
     /// By which interface, as the host numbers them; 0 if the host may choose.
     pub interface: u32,
+    /// The type of service (IPv4) or traffic class (IPv6), without the two bits of ECN.
+    pub tos: u8,
 }
 
 impl Query {
     /// How the host reaches a destination, if nothing else is said.
     #[must_use]
     pub const fn to(destination: Address) -> Self {
-        Self { destination, source: Address::ANY, interface: 0 }
+        Self { destination, source: Address::ANY, interface: 0, tos: 0 }
     }
 
     /// How packets go from a source address. One that no packet can have, being unspecified or a
@@ -57,7 +60,16 @@ impl Query {
     pub const fn by(self, interface: u32) -> Self {
         Self { interface, ..self }
     }
+
+    /// How packets with this type of service go.
+    #[must_use]
+    pub const fn of_service(self, tos: u8) -> Self {
+        Self { tos: tos & !ECN, ..self }
+    }
 }
+
+/// The bits of the type of service that are not the routes' concern (RFC 3168).
+const ECN: u8 = 3;
 
 /// What a route sets for what is sent on it (`ip route ... advmss`, Linux's `RTAX_*`); 0: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]

@@ -76,7 +76,7 @@ impl Cards {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => address.into(),
         };
-        let query = RouteQuery { destination, source: None, interface, mark: 0 };
+        let query = RouteQuery { interface, ..RouteQuery::to(destination) };
         let route = host.route(&query).map_err(|error| error.to_string())?;
         match route.kind {
             RouteKind::Local => return Err("the server is on this host".into()),

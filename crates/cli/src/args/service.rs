@@ -5,10 +5,12 @@ use clap::{Args, ValueEnum};
 
 /// Run the service that diverts packets and hands out lanes (as root).
 ///
-/// It runs in the foreground, attaches its divert program to the interfaces, listens for programs that want a lane, and logs to standard error. SIGTERM or SIGINT
-/// ends it cleanly: programs that run on lanes then go on with the kernel, except that their established connections end with an
-/// error. Command line settings win over the configuration file. Needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF,
-/// CAP_PERFMON and CAP_SYS_ADMIN; CAP_SYS_RESOURCE, too, if it is to grant real-time priorities).
+/// It runs in the foreground, attaches its divert program to the interfaces, listens for programs
+/// that want a lane, and logs to standard error. SIGTERM or SIGINT ends it cleanly: programs that
+/// run on lanes then go on with the kernel, and their established connections, too; a connection
+/// that several processes share ends with an error. Command line settings win over the
+/// configuration file. Needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and
+/// CAP_SYS_ADMIN; CAP_SYS_RESOURCE, too, if it is to grant real-time priorities).
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/service.txt"))]
 pub(crate) struct Service {

@@ -16,7 +16,7 @@ pub const MAX_MESSAGE: usize = 1024;
 pub const MAX_REQUEST: usize = 384;
 
 /// The version of the protocol: changed whenever a message changes. Descriptors and region have versions of their own.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// First bytes of every message. Magic and version keep this place in all versions to come.
 const MAGIC: u32 = 0x5457_4331; // "TWC1"
@@ -247,11 +247,12 @@ macro_rules! field_struct {
 pub(super) use field_struct;
 
 field_struct!(Endpoint { address, port });
-field_struct!(Query { destination, source, interface });
+field_struct!(Query { destination, source, interface, tos });
 field_struct!(Leaving {
     local,
     remote,
     interface,
+    tos,
     send_una,
     in_flight,
     unsent,

@@ -7,7 +7,7 @@ use super::reason::Reason;
 use std::fmt;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::PathInfo;
+use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::tcp::Leaving;
 
 /// A message in one of the two directions.
@@ -233,6 +233,8 @@ messages! {
         remotes: Remotes,
         /// Whether further remotes follow in another message.
         more: bool,
+        /// Whether the kernel's listener closes with it; else that goes on in its place.
+        closes: bool,
     };
     /// Take claims out, or flows of converted ones. Answered by [`Reply::Done`], or by [`Reply::Refused`] if any of them was not the lane's to give
     /// back; all others are given back even so.
@@ -260,12 +262,8 @@ messages! {
     };
     /// How is this destination reached? Answered by [`Reply::Path`]; changes are then pushed for as long as the lane lives.
     Resolve = 8 [0] {
-        /// The destination.
-        destination: Address,
-        /// The source address; unspecified if the host may choose.
-        source: Address,
-        /// The interface; 0 if the host may choose.
-        interface: u32,
+        /// Which.
+        query: Query,
         /// Without a source address: whether packets from that which the host chooses go the same
         /// way ([`PathInfo::chosen`]).
         choose: bool,
@@ -327,7 +325,7 @@ messages! {
     /// The kernel is to go on with a connection, which stands still in the lane's stack. The
     /// descriptor is a memory file (`memfd_create`) with its bytes: first what has come and was not
     /// read, then the send queue. Answered by [`Reply::TakenOver`]; after [`Reply::Refused`]
-    /// nothing has changed.
+    /// nothing has changed; after [`Reply::Done`] neither the lane nor the kernel has it any more.
     TakeOver = 17 [1] {
         /// Its claim. If it is the connection's own, it has ended by the answer.
         claim: Claim,
@@ -461,12 +459,14 @@ messages! {
         /// Of `SCHED_FIFO`, 1 to 99.
         priority: u32,
     };
+    /// The service is about to end. For a short time it still does what it is asked, so that the
+    /// process can hand its connections over to the kernel, and leave the lane.
+    Leave = 7 [0];
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_stack::path::Query;
 
     fn bytes_of(message: &impl MessageTo, number: u32) -> Vec<u8> {
         let mut out = Vec::new();
@@ -499,6 +499,7 @@ mod tests {
             local: PEER,
             remote: PEER,
             interface: 1,
+            tos: 0,
             send_una: 2,
             in_flight: 3,
             unsent: 4,
@@ -526,11 +527,11 @@ mod tests {
             (Request::Hello { program: Name::new("nginx"), layout: 5 }, 0),
             (Request::Attach { lane: 3, token: Token([7; 16]), descriptors: true }, 0),
             (Request::Claim { kind: ClaimKind::Flow, remote: PEER }, 1),
-            (Request::Convert { claim, remotes: Remotes::new(&[PEER; 40]), more: true }, 0),
+            (Request::Convert { claim, remotes: Remotes::new(&[PEER; 40]), more: true, closes: true }, 0),
             (Request::Release { parts: Parts::new(&[Part { claim, remote: PEER }; 40]) }, 0),
             (Request::Join { claim, group }, 0),
             (Request::Leave { claim, group }, 0),
-            (Request::Resolve { destination: PEER.address, source: Address::ANY, interface: 0, choose: true }, 0),
+            (Request::Resolve { query: Query::to(PEER.address).of_service(0xb8), choose: true }, 0),
             (Request::ListLanes { after: 0 }, 0),
             (Request::ListInterfaces { after: 0 }, 0),
             (Request::ListClaims { lane: 1, after: claim }, 0),
@@ -598,6 +599,7 @@ mod tests {
             Push::Closing { reason: Reason::Stopping },
             Push::Mtu { mtu: 9000 },
             Push::Realtime { priority: 50 },
+            Push::Leave,
         ] {
             goes_back(&push, 0);
         }
@@ -617,7 +619,8 @@ mod tests {
         assert_eq!(with(12, 4), Some(Malformed::Field("claim kind")));
         assert_eq!(Request::decode(&good, 0).err(), Some(Malformed::Descriptors(0)));
         assert_eq!(Reply::decode(&good, 1).err(), Some(Malformed::Kind(0x103)), "a request is no reply");
-        let mut convert = bytes_of(&Request::Convert { claim: Claim(1), remotes: Remotes::new(&[]), more: false }, 1);
+        let mut convert =
+            bytes_of(&Request::Convert { claim: Claim(1), remotes: Remotes::new(&[]), more: false, closes: false }, 1);
         convert[20] = 255;
         assert_eq!(Request::decode(&convert, 0).err(), Some(Malformed::Field("list")));
     }

@@ -111,7 +111,6 @@ reasons! {
     Device = 34: "the interface cannot take the divert program";
     /// Nothing is known about it yet: the socket has neither been bound nor connected.
     Idle = 35: "not bound or connected yet";
-    /// The interface's frames may be longer than the kernel hands to a lane (before Linux 6.6).
     /// The socket names an interface by which the destination's route does not leave.
     OtherWay = 37: "the socket names another interface than that of the route";
     /// The program passed the descriptor on, and whoever received it knows only the kernel socket.
@@ -173,6 +172,8 @@ reasons! {
     NotMoved = 66: "the socket came from another process over a Unix socket, and only the kernel's socket comes along: pass it by fork or exec";
     /// Divert in XDP would take frames of other VLANs for the interface's own.
     TagsHidden = 67: "the interface hides VLAN tags from XDP, so that frames of other VLANs could reach programs: attach divert by tc, or name the interface under `untagged` if no tagged frames arrive there";
+    /// Its children could not have it on the lane (`CLONE_NEWPID` and its kin).
+    Elsewhere = 68: "the program made a child in another namespace, which shares only the kernel's sockets";
 }
 
 impl Reason {

@@ -3,6 +3,7 @@
 use super::{export, real};
 use crate::lane;
 use crate::process::family::{self, ForkLocks};
+use crate::process::share;
 use crate::socket::open;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,6 +16,16 @@ type Start = extern "C" fn(*mut c_void) -> c_int;
 thread_local! {
     /// The locks held by the thread that forks, between the two sides of the fork.
     static LOCKS: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
+}
+
+/// Before a fork by the C library. (One without hooks may come from a signal's handler, where
+/// nothing that this needs may be used.)
+extern "C" fn before_fork() {
+    let _ = super::caught(|| {
+        share::before_child();
+        Ok(())
+    });
+    prepare();
 }
 
 extern "C" fn prepare() {
@@ -83,7 +94,7 @@ extern "C" fn load() {
     crate::process::helper::remember_processors();
     // SAFETY: functions of ours that live as long as the process.
     unsafe {
-        libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
+        libc::pthread_atfork(Some(before_fork), Some(parent), Some(child));
         // Of no object: what belongs to one runs when it is unloaded, and ours is before the libraries of the program, whose static objects
         // may still have threads to join and sockets to close.
         __cxa_atexit(at_exit, core::ptr::null_mut(), core::ptr::null_mut());
@@ -137,7 +148,7 @@ fn say_orphan() {
     if !SAID.swap(true, Relaxed) {
         super::sys::say(
             "the program calls clone with flags that fork does not have (namespaces, for one): \
-             its sockets do not work in the child, which may open new ones",
+             sockets that it shares with other processes do not work in the child, which may open new ones",
         );
     }
 }
@@ -212,7 +223,15 @@ export! {
             }
             return pid;
         }
-        if open::any() {
+        const NAMESPACES: c_int = libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP | libc::CLONE_NEWUTS | libc::CLONE_NEWIPC | libc::CLONE_NEWPID | libc::CLONE_NEWNET;
+        let is_refused = flags & NAMESPACES != 0 && flags & libc::CLONE_NEWUSER == 0 && !super::sys::is_administrator();
+        let _ = super::caught(|| {
+            if let Some(lane) = lane::current().filter(|_| open::any() && !is_refused) {
+                share::leave_to_kernel(lane, |_| true);
+            }
+            Ok(())
+        });
+        if open::any_socket() {
             say_orphan();
         }
         let mut orphan = Orphan { start: run, argument, own_descriptors: flags & libc::CLONE_FILES == 0 };

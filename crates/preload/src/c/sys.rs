@@ -28,8 +28,8 @@ pub(crate) use option::{
     congestion, detach_filter, linger, option, option_bytes, refused_by_kernel, set_option, set_option_bytes,
 };
 pub(crate) use process::{
-    children_are_elsewhere, is_filtered, may_filter_calls, parent_is_elsewhere, process, process_lives, thread,
-    thread_lives, thread_name, wipe_in_children,
+    children_are_elsewhere, is_administrator, is_filtered, may_filter_calls, parent_is_elsewhere, process,
+    process_lives, thread, thread_lives, thread_name, wipe_in_children,
 };
 pub(crate) use schedule::{
     affinity, become_ordinary, become_real_time, current_processor, is_granted_real_time, is_ordinary, open_to_read,

@@ -47,28 +47,28 @@ pub(crate) fn await_ending() {
 impl Lane {
     /// The lane is over: connections fail, everything else goes on as what its kernel socket is.
     pub(crate) fn end(&self, reason: Reason) {
-        if self.take_down(reason) {
+        if let Some(connections) = self.take_down(reason) {
             // At last, because nobody may be reading it.
-            close::say_ended(reason);
+            close::say_ended(reason, connections);
         }
     }
 
-    /// Says whether it has not been done before.
-    fn take_down(&self, reason: Reason) -> bool {
+    /// How many descriptors of connections it had; `None` if it has been done before.
+    fn take_down(&self, reason: Reason) -> Option<usize> {
         // A handler that jumped away would leave the rest undone.
         let _holding = Holding::new();
-        let Some(mut ending) = hold() else { return false };
+        let mut ending = hold()?;
         if !self.is_over_from_now(reason) {
-            return false;
+            return None;
         }
-        close::lane_ended(self, reason, &mut ending);
+        let connections = close::lane_ended(self, reason, &mut ending);
         // Before the registry, with which in hand others wait for this.
         drop(ending);
         epoll::lane_ended();
         sys::ring(self.descriptors().1);
         // It hangs up: a thread may be asking at this moment, perhaps this one.
         crate::base::bell::ring();
-        true
+        Some(connections)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::lane::Lane;
 use crate::lane::session::Session;
 use crate::table::protect;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::io::ErrorKind;
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
@@ -24,6 +24,8 @@ pub(crate) struct Talk {
     requests: Lock<Vec<Query>>,
     /// Whether a device for trains of segments is wanted: 0 no, 1 yes, 2 the service was asked.
     bulk: AtomicU32,
+    /// The service is about to end: nothing is begun on the lane any more.
+    leaves: AtomicBool,
 }
 
 /// A lane's locks, held while the process forks.
@@ -39,6 +41,7 @@ impl Talk {
             session: Lock::new(session),
             requests: Lock::new(Vec::with_capacity(MOST_REQUESTS)),
             bulk: AtomicU32::new(0),
+            leaves: AtomicBool::new(false),
         }
     }
 
@@ -59,6 +62,16 @@ impl Talk {
     /// Takes the connection, for what is to be said on it when the lane is over.
     pub(crate) fn take(&self) -> Option<Session> {
         self.session().take()
+    }
+
+    /// Whether the service is about to end.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves.load(Relaxed)
+    }
+
+    /// It has said so.
+    pub(super) fn is_to_leave(&self) {
+        self.leaves.store(true, Relaxed);
     }
 
     /// A device for trains of segments is wanted. Says whether that is news for the helper thread, which asks.
@@ -257,12 +270,11 @@ impl Lane {
 
     #[inline(never)]
     fn resolve(&self, query: &Query, choose: bool) -> core::result::Result<PathInfo, Reason> {
-        let &Query { destination, source, interface } = query;
         let told = |reply: &Reply| match *reply {
             Reply::Path { path, reason } => Ok((path, reason)),
             _ => Err(Reason::BadRequest),
         };
-        let (path, reason) = self.ask(&Request::Resolve { destination, source, interface, choose }, None, told)?;
+        let (path, reason) = self.ask(&Request::Resolve { query: *query, choose }, None, told)?;
         let _ = self.with(|access| {
             access.stack.path_set(path, access.now);
             Ok(())
@@ -308,6 +320,7 @@ impl Lane {
                 }
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
                 Push::Realtime { priority } => crate::process::realtime::granted(priority),
+                Push::Leave => self.talk.is_to_leave(),
             }
         }
         Some(number)
@@ -369,9 +382,7 @@ impl Lane {
             self.talk.bulk.store(2, Relaxed);
         }
         // If the service does not read, there are answers to come, after which it is tried again.
-        let ask = |&Query { destination, source, interface }: &Query| {
-            session.as_ref()?.tell(&Request::Resolve { destination, source, interface, choose: false }).ok()
-        };
+        let ask = |&query: &Query| session.as_ref()?.tell(&Request::Resolve { query, choose: false }).ok();
         let asked = wanted.iter().map_while(ask).count();
         wanted.drain(..asked);
         Some(asked)
@@ -411,7 +422,7 @@ mod tests {
         lane.talk.requests.lock().push(Query::to(THERE));
         assert_eq!((lane.run_errands(), lane.run_errands()), (Some(1), Some(0)));
         let (number, asked) = request(&service);
-        assert!(matches!(asked, Request::Resolve { destination: THERE, .. }), "{asked:?}");
+        assert!(matches!(asked, Request::Resolve { query: Query { destination: THERE, .. }, .. }), "{asked:?}");
         let path = PathInfo { query: Query::to(THERE), mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
         // It may come to who asks something else.
         std::thread::scope(|scope| {

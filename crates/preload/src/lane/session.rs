@@ -289,12 +289,7 @@ mod tests {
         let changed = |last| Push::PathChanged { path: path(last, PathState::Resolving), reason: Reason::None };
         [1, 2].into_iter().for_each(|last| service.send(&changed(last), 0, &[]).unwrap());
         service.send(&Reply::Path { path: path(1, PathState::Ready), reason: Reason::None }, 1, &[]).unwrap();
-        let request = Request::Resolve {
-            destination: path(1, PathState::Ready).query.destination,
-            source: Address::ANY,
-            interface: 0,
-            choose: false,
-        };
+        let request = Request::Resolve { query: path(1, PathState::Ready).query, choose: false };
         assert!(matches!(session.call(&request, None), Ok((Reply::Path { .. }, _))));
         let left = session.pushes().unwrap();
         let Push::PathChanged { path: of_other, .. } = left[0] else { panic!("{left:?}") };

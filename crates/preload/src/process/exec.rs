@@ -10,6 +10,7 @@ use crate::process::family;
 use crate::process::realtime;
 use crate::socket::close;
 use crate::socket::kernel;
+use crate::socket::leaving;
 use crate::socket::open;
 use crate::socket::pending;
 use crate::table::desc::flag;
@@ -129,7 +130,10 @@ pub(crate) fn outlives(fd: c_int) -> bool {
 pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     realtime::lay_down();
+    // Other threads are not inside from here on, so none begins to hand a connection over.
+    let moving = leaving::hold();
     lane.gate().close(true);
+    drop(moving);
     if goes_on || family::has_company(lane) {
         // To the new program, which takes it over as it begins, or to this one if the exec fails.
         pending::leave(lane);

@@ -7,6 +7,7 @@ use crate::lane::{self, Lane};
 use crate::process::share::{Birth, ELSEWHERE, Share, is_forked_by, is_unborn, say_elsewhere};
 use crate::socket::close;
 use crate::socket::kernel;
+use crate::socket::leaving;
 use crate::socket::multicast;
 use crate::socket::open;
 use crate::socket::pending;
@@ -49,7 +50,7 @@ fn before_fork(lane: &'static Lane) {
         access.kernel_rows().share(access.slot, child);
     });
     match taken {
-        Err(ELSEWHERE) => say_elsewhere(),
+        Err(ELSEWHERE) if open::any_socket() => say_elsewhere(),
         Err(Errno(libc::ENOBUFS)) => {
             sys::say("too many processes share one lane; the sockets of this child will not work");
         }
@@ -92,7 +93,7 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     close::finish_for_others();
     let elsewhere = sys::parent_is_elsewhere();
     let Some(share) = CHILD.take().filter(|share| share.is_of(lane) && !elsewhere) else {
-        if elsewhere && open::any() {
+        if elsewhere && open::any_socket() {
             say_elsewhere();
         }
         abandon(true);
@@ -289,6 +290,7 @@ pub(crate) fn at_exit() {
 pub(crate) struct ForkLocks {
     _helper: Locked<'static, ()>,
     _starting: Option<Locked<'static, Option<crate::lane::start::Listed>>>,
+    _moving: Locked<'static, ()>,
     _registry: epoll::Registry,
     _ending: Option<lane::ending::Ending>,
     _joined: Locked<'static, multicast::Joined>,
@@ -311,6 +313,8 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
     let helper = crate::process::helper::asleep();
     // No other thread is making a lane now.
     let starting = crate::lane::start::hold();
+    // Before the child gets its share: what is about to leave the lane is no part of that.
+    let moving = leaving::hold();
     let lane = lane::current();
     if let Some(lane) = lane {
         before(lane);
@@ -318,6 +322,7 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
     ForkLocks {
         _helper: helper,
         _starting: starting,
+        _moving: moving,
         _registry: epoll::registry(),
         // After the registry, with which in hand a lane may be found lost; before the pending list, which is locked inside the lane.
         _ending: lane::ending::hold(),

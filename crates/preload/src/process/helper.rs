@@ -11,7 +11,7 @@ use crate::base::scheduling::{CpuMask, Policy, Scheduling};
 use crate::c::sys::{self, NO_FD, readable};
 use crate::lane::{self, Lane, ports, start};
 use crate::process::ear::{DEAF, Ear};
-use crate::process::{family, realtime};
+use crate::process::{family, leave, realtime};
 use crate::socket::pending;
 use crate::table::protect;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -177,6 +177,12 @@ fn run() {
         }
         // After the bell is quiet again: it rings for what came while an answer was awaited.
         let (heard, asked) = (lane.hear(woken[1]), lane.run_errands());
+        if lane.talk.leaves() && !lane.is_over() {
+            leave::leave(lane, |pause| {
+                let _ = sleep(&mut work, &mut [], Some(pause));
+            });
+            continue;
+        }
         if start::settings().helper.policy == Scheduling::DEFAULT.policy {
             realtime::take_up();
         }

@@ -6,6 +6,7 @@
 //! | `share` | what a child is given before it is made |
 //! | `exec`, `spawn` | sockets that outlive exec; programs that the C library starts by itself |
 //! | `helper`, `ear` | the helper thread, and when it listens to the service |
+//! | `leave` | leaving the lane because the service is about to end |
 //! | `own_stack` | a thread for what needs more stack than the program may have left |
 //! | `realtime` | the real-time priority that the service grants |
 
@@ -13,6 +14,7 @@ mod ear;
 pub(crate) mod exec;
 pub(crate) mod family;
 pub(crate) mod helper;
+pub(crate) mod leave;
 pub(crate) mod own_stack;
 pub(crate) mod realtime;
 pub(crate) mod share;

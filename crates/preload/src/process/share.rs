@@ -2,9 +2,12 @@
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
-use crate::lane::{Access, Lane};
+use crate::lane::{self, Access, Lane};
 use crate::process::family;
+use crate::socket::{kernel, leaving, open};
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tickwire_link::control::Reason;
 
 /// In place of a process in its slot, with the number of the thread that is about to make one: nobody who could be dead. A thread makes one child at a
 /// time, so its mark is on one slot at most.
@@ -20,8 +23,25 @@ pub(crate) fn say_elsewhere() {
     if !SAID.swap(true, Relaxed) {
         sys::say(
             "the program makes its children in another process namespace (unshare, setns): \
-             its sockets do not work in them, and they may open new ones",
+             sockets that it shares with other processes do not work in them, and they may open new ones",
         );
+    }
+}
+
+/// Gives those sockets of this process to the kernel that a child inherits which cannot have the
+/// lane: parent and child share the kernel's then, as they would without a lane. What other
+/// processes have, too, stays as it is.
+pub(crate) fn leave_to_kernel(lane: &'static Lane, inherited: impl Fn(c_int) -> bool) {
+    let _ = leaving::own_to_kernel(lane, Reason::Elsewhere, &inherited);
+    kernel::give_each_to_kernel(lane, Reason::Elsewhere, false, &inherited);
+    // What its listeners have accepted meanwhile.
+    let _ = leaving::own_to_kernel(lane, Reason::Elsewhere, &inherited);
+}
+
+/// Before the calling thread makes a child that is to have all that this process has.
+pub(crate) fn before_child() {
+    if let Some(lane) = lane::current().filter(|_| open::any() && sys::children_are_elsewhere()) {
+        leave_to_kernel(lane, |_| true);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane;
 use crate::process::exec;
-use crate::process::share::{Birth, ELSEWHERE, Share, say_elsewhere};
+use crate::process::share::{Birth, ELSEWHERE, Share, leave_to_kernel, say_elsewhere};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -36,10 +36,14 @@ pub(crate) fn gives(list: usize, fd: c_int) {
 pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     let lane = lane::current()?;
     let named = given().as_ref().and_then(|all| all.get(&list).cloned()).unwrap_or_default();
+    let is_given = |fd: c_int| named.contains(&fd) || exec::outlives(fd);
+    if sys::children_are_elsewhere() {
+        leave_to_kernel(lane, is_given);
+    }
     let inherited: Vec<u32> = TABLE
         .each()
         .filter_map(|(fd, entry)| match entry {
-            Entry::Udp(index) | Entry::Tcp(index) if named.contains(&fd) || exec::outlives(fd) => Some(index),
+            Entry::Udp(index) | Entry::Tcp(index) if is_given(fd) => Some(index),
             _ => None,
         })
         .collect();

@@ -126,8 +126,9 @@ pub(crate) fn drop_reference(lane: &'static Lane, index: u32) {
 pub(crate) enum After {
     /// Its claim goes at once.
     Release(u64),
-    /// A listener: its claim shrinks to the connections it accepted.
-    Convert(u64),
+    /// A listener: its claim shrinks to the connections it accepted. Whether the kernel's closes,
+    /// too.
+    Convert(u64, bool),
     /// A connection: its claim goes when the stack is done with it.
     Pending(pending::Closed),
 }
@@ -137,14 +138,14 @@ impl After {
     pub(crate) fn finish(self, lane: &'static Lane) {
         match self {
             Self::Release(claim) => lane.release(claim),
-            Self::Convert(claim) => convert(lane, claim),
+            Self::Convert(claim, closes) => convert(lane, claim, closes),
             Self::Pending(closed) => pending::add(lane, closed),
         }
     }
 }
 
 #[inline(never)]
-fn convert(lane: &'static Lane, claim: u64) {
+fn convert(lane: &'static Lane, claim: u64, closes: bool) {
     let mut next = 0;
     let mut remotes = accepted(lane, claim, &mut next);
     if remotes.as_slice().is_empty() {
@@ -153,7 +154,7 @@ fn convert(lane: &'static Lane, claim: u64) {
     loop {
         let further = accepted(lane, claim, &mut next);
         let more = !further.as_slice().is_empty();
-        let request = Request::Convert { claim: Claim(claim), remotes, more };
+        let request = Request::Convert { claim: Claim(claim), remotes, more, closes };
         if lane.ask(&request, None, |_| Ok(())).is_err() || !more {
             return;
         }
@@ -184,7 +185,7 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
         }
         SocketKind::Listener => {
             let _ = access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now);
-            (claim != 0).then_some(After::Convert(claim))
+            (claim != 0).then_some(After::Convert(claim, true))
         }
         SocketKind::Tcp => {
             let id = TcpId::try_from(socket)?;
@@ -249,7 +250,7 @@ pub(crate) fn stop_listening(lane: &'static Lane, index: u32) {
         description.set_socket(SocketId::default());
         description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);
         let _ = access.stack.tcp_close_listener(id, now);
-        Ok(Some(After::Convert(claim)))
+        Ok(Some(After::Convert(claim, true)))
     });
     if let Ok(Some(after)) = after {
         after.finish(lane);
@@ -261,20 +262,25 @@ fn is_without_service(reason: Reason) -> bool {
     matches!(reason, Reason::Lost | Reason::Stopping)
 }
 
-/// Tells the person why the lane has ended, and what that means.
-pub(crate) fn say_ended(reason: Reason) {
+/// Tells the person why the lane has ended, and what that means. So many descriptors of connections
+/// were left on it.
+pub(crate) fn say_ended(reason: Reason, connections: usize) {
+    let what = match connections {
+        0 => "its sockets go on with the kernel's stack",
+        _ => "open connections are reset, other sockets go on with the kernel's stack",
+    };
     let then = if is_without_service(reason) {
         "; new ones take the fast path when the service is back, listeners when the program is restarted"
     } else {
         ""
     };
-    sys::say(&format!(
-        "the lane has ended ({reason}): open connections are reset, other sockets go on with the kernel's stack{then}"
-    ));
+    sys::say(&format!("the lane has ended ({reason}): {what}{then}"));
 }
 
-/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel sockets are.
-pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
+/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel
+/// sockets are. Answers how many descriptors of connections there were.
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) -> usize {
+    let mut connections = 0;
     let without_service = is_without_service(reason);
     // By the time that anybody sees the socket in a list there is another service.
     let ended = if without_service { Reason::Restarted } else { reason };
@@ -303,13 +309,17 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
             Entry::Tcp(index) => {
                 let (flags, ours_alone) = last(index);
                 if flags & (flag::STARTED | flag::LISTENING) == flag::STARTED {
+                    connections += 1;
                     TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
                     if for_all || ours_alone {
                         // So that the kernel's epoll shows the end of the stream. It says that it is not connected, and does it all the same.
                         let _ = sys::shutdown(fd, libc::SHUT_RDWR);
                     }
                 } else {
-                    if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                    // Others that go on with the lane would wait in the kernel with its lock in
+                    // hand.
+                    let goes = for_all || ours_alone;
+                    if goes && flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
                         kernel::restore_blocking(fd);
                     }
                     TABLE.replace(fd, entry, unlisted(ended));
@@ -326,4 +336,5 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
             Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }
+    connections
 }

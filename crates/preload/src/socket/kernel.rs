@@ -10,10 +10,9 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
+use tickwire_stack::{ListenerId, SocketKind, TcpId, UdpId, table};
 
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
@@ -133,28 +132,12 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
     }
 }
 
-/// The description that was given to the kernel last, and why: another thread may see that it is
-/// the kernel's before its reason is shown.
-static GIVEN_LAST: AtomicU64 = AtomicU64::new(0);
-
-/// Before a description is given to the kernel, with the lane's lock in hand.
-fn note_reason(index: u32, reason: Reason) {
-    GIVEN_LAST.store(u64::from(index) << 32 | u64::from(reason.code()), Relaxed);
-}
-
-/// Why a description was given to the kernel, if that has just happened in this process.
-pub(crate) fn noted_reason(index: u32) -> Option<Reason> {
-    let last = GIVEN_LAST.load(Relaxed);
-    Reason::from_code(last as u32).filter(|_| last >> 32 == u64::from(index))
-}
-
 /// Gives a socket to the kernel for good; says whether it did, as it may be closed by now. The kernel socket behind the descriptor is in the state in which the
 /// stack's was.
 pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool {
     let claim = lane.with(|access| {
         socket.check(access)?;
-        note_reason(socket.index, reason);
-        Ok(give(access, socket.index).unwrap_or(0))
+        Ok(give(access, socket.index, reason).unwrap_or(0))
     });
     if let Ok(claim) = claim {
         given(lane, socket.index, None, reason, claim);
@@ -163,15 +146,13 @@ pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool
 }
 
 /// The part of [`demote`] that is done with the lock in hand, for who has to see first what the socket is; [`given`] is to follow. Answers its claim.
-pub(crate) fn give(access: &mut Access<'_>, index: u32) -> Result<u64> {
+pub(crate) fn give(access: &mut Access<'_>, index: u32, reason: Reason) -> Result<u64> {
     let now = access.now;
     let mut descriptions = access.descriptions();
     let mut description = descriptions.get(index);
     let socket = description.socket();
     let claim = core::mem::take(description.claim());
-    description.set(flag::KERNEL, true);
-    description.set(flag::CLAIMED | flag::STARTED, false);
-    description.set_socket(SocketId::default());
+    description.becomes_the_kernels(reason);
     match socket.kind {
         SocketKind::Udp => access.stack.udp_close(UdpId::try_from(socket)?)?,
         SocketKind::Tcp => access.stack.tcp_abort(TcpId::try_from(socket)?, now)?,
@@ -188,43 +169,38 @@ pub(crate) fn given(lane: &'static Lane, index: u32, remote: Option<Endpoint>, r
         say_why(lane, fd, matches!(entry, Entry::Udp(_)), remote, reason);
     }
     crate::wait::epoll::moved_to_kernel(lane, index);
-    forget(lane, index, reason);
+    forget(lane, index);
     lane.release(claim);
 }
 
-/// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received
-/// is lost.
+/// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay
+/// with the stack. What waits to be accepted or received is lost.
 pub(crate) fn give_to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) {
     let kept = lane.with(|access| {
         socket.check(access)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(socket.index);
-        if description.socket().kind != SocketKind::Listener {
-            return Ok(None);
-        }
-        let claim = core::mem::take(description.claim());
-        Ok((claim != 0).then_some(After::Convert(claim)))
+        let listens = description.socket().kind == SocketKind::Listener;
+        Ok(if listens { core::mem::take(description.claim()) } else { 0 })
     });
     let given = demote(lane, socket, reason);
-    if let Ok(Some(after)) = kept {
-        after.finish(lane);
-        // To the service its listener has closed, and it has shut the kernel's; this one goes on, if it does.
-        if !given {
-            return;
-        }
-        let _ = sys::listen(socket.fd, crate::socket::opening::SOMAXCONN);
+    if let Ok(claim @ 1..) = kept {
+        // The kernel's listener goes on, unless the program has closed it meanwhile.
+        After::Convert(claim, !given).finish(lane);
     }
 }
 
-/// Gives the listeners and UDP sockets to the kernel that no other process has.
-pub(crate) fn give_own_to_kernel(lane: &'static Lane, reason: Reason) {
-    for (fd, entry) in TABLE.each() {
+/// Gives those of the listeners and UDP sockets to the kernel that no other process has; `shared`:
+/// and those that others have, too.
+pub(crate) fn give_each_to_kernel(lane: &'static Lane, reason: Reason, shared: bool, those: impl Fn(c_int) -> bool) {
+    for (fd, entry) in TABLE.each().filter(|&(fd, _)| those(fd)) {
         let (Entry::Udp(index) | Entry::Tcp(index)) = entry else { continue };
         let movable = lane.with(|access| {
             let own = 1 << access.slot;
             let mut descriptions = access.descriptions();
             let mut description = descriptions.get(index);
-            let movable = *description.holders() == own && description.socket().kind != SocketKind::Tcp;
+            let whose = shared || *description.holders() == own;
+            let movable = whose && !description.has(flag::KERNEL) && description.socket().kind != SocketKind::Tcp;
             movable.then(|| Same::of(access, fd, index)).transpose()
         });
         // By another of its descriptors it may have gone already.
@@ -235,7 +211,9 @@ pub(crate) fn give_own_to_kernel(lane: &'static Lane, reason: Reason) {
 }
 
 /// Takes every descriptor of a description that is the kernel's now out of this process's table.
-pub(crate) fn forget(lane: &'static Lane, index: u32, reason: Reason) {
+pub(crate) fn forget(lane: &'static Lane, index: u32) {
+    let reason = |flags| flag::reason(flags).unwrap_or(Reason::Idle);
+    let unlisted = |flags| Entry::Unlisted(reason(flags).code().into());
     let dropped = {
         // If the lane has ended, that has seen to it, and the number may be that of a socket of the next lane; it does not end meanwhile.
         let Some(_ending) = lane::ending::hold().filter(|_| !lane.is_over()) else { return };
@@ -250,7 +228,7 @@ pub(crate) fn forget(lane: &'static Lane, index: u32, reason: Reason) {
                 if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
                     restore_blocking(fd);
                 }
-                if TABLE.replace(fd, entry, Entry::Unlisted(reason.code().into())) {
+                if TABLE.replace(fd, entry, unlisted(flags)) {
                     gone.push(fd);
                 }
             }
@@ -263,8 +241,7 @@ pub(crate) fn forget(lane: &'static Lane, index: u32, reason: Reason) {
         if gone.is_empty() {
             return;
         }
-        let unlisted = Entry::Unlisted(reason.code().into());
-        gone.iter().for_each(|&fd| show_kernel(lane, fd, unlisted, flags & flag::UDP != 0, reason));
+        gone.iter().for_each(|&fd| show_kernel(lane, fd, unlisted(flags), flags & flag::UDP != 0, reason(flags)));
         crate::socket::multicast::closed(index);
         lane.with(|access| {
             let slot = access.slot;
@@ -310,8 +287,7 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
                     return Ok(None);
                 }
             }
-            note_reason(index, reason);
-            Ok(Some(give(access, index).unwrap_or(0)))
+            Ok(Some(give(access, index, reason).unwrap_or(0)))
         });
         if let Ok(Some(claim)) = to_kernel {
             given(lane, index, None, reason, claim);

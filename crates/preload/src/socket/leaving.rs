@@ -3,6 +3,7 @@
 //! connected.
 
 use crate::base::errno::{Errno, Result};
+use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
@@ -18,10 +19,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Re
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use std::os::fd::IntoRawFd;
 use tickwire_link::control::{Claim, Reason, Reply, Request};
+use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::{Algorithm, Leaving, TcpOptions};
+use tickwire_stack::tcp::{Algorithm, Leaving, State, TcpOptions};
 use tickwire_stack::time::Span;
-use tickwire_stack::{SocketId, TcpId};
 
 /// The connections that were handed over last: the kernel sockets behind their descriptors, before
 /// and after. A thread that waited in a call may wake when its description is another's.
@@ -39,6 +40,16 @@ pub(crate) fn has_moved(before: u64, after: u64) -> bool {
     before != 0 && MOVED.iter().any(|[old, new]| old.load(Acquire) == before && new.load(Acquire) == after)
 }
 
+/// Held while a connection changes hands.
+static MOVING: Lock<()> = Lock::new(());
+
+/// No connection changes hands while the answer lives: a child that is forked in the midst of it
+/// would have the socket that was never connected, and a program that is executed a connection that
+/// stands still for ever.
+pub(crate) fn hold() -> Locked<'static, ()> {
+    MOVING.lock()
+}
+
 /// A connection that stands still.
 struct Suspended {
     id: TcpId,
@@ -54,8 +65,10 @@ struct Suspended {
 ///
 /// # Errors
 /// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or
-/// reset; it has urgent data; or the service refuses.
+/// reset; it has urgent data; or the service refuses. [`UNKNOWN`] if the service does not answer:
+/// the connection is over.
 pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> Result<()> {
+    let _moving = hold();
     let suspended = lane.with(|access| suspend(access, socket))?;
     let new = match take_over(lane, &suspended) {
         Ok(new) => new,
@@ -65,16 +78,20 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
         }
         Err(Unserved::Unknown(_)) => {
             give_up(lane, &suspended);
-            return Err(IMPOSSIBLE);
+            return Err(UNKNOWN);
         }
     };
     crate::wait::epoll::about_to_leave(lane, socket.index);
-    let placed = place(lane, socket, &suspended, new);
+    let placed = place(lane, socket, &suspended, new, reason);
     if placed.is_err() {
-        // The kernel has it, and nobody else. If the program has closed it meanwhile, that ends it
-        // as it would have; with its lane it ends by a reset.
-        if lane.is_over() {
+        // Only the kernel has it now. If the program has closed it meanwhile, that ends it
+        // as it would have. With its lane it ends by a reset, as it does if a descriptor could not
+        // be given to it.
+        if lane.is_over() || placed == Err(UNPLACED) {
             reset(new);
+        } else if suspended.options.linger && !suspended.options.linger_time.is_zero() {
+            // This thread is not the one that was to wait.
+            let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 0, l_linger: 0 });
         }
         give_up(lane, &suspended);
     }
@@ -88,20 +105,26 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
 fn give_up(lane: &'static Lane, from: &Suspended) {
     let _ = lane.with(|access| {
         access.stack.tcp_resume(from.id, access.now)?;
-        Ok(access.stack.tcp_abort(from.id, access.now)?)
+        // The program has its descriptor still, and is told.
+        Ok(access.stack.tcp_sever(from.id, access.now)?)
     });
 }
 
-/// Has the closing of a socket end its connection by a RST, so that the peer does not take it for
-/// the end of the stream.
+/// Ends the connection of a kernel socket by a RST, so that the peer does not take it for the end
+/// of the stream.
 fn reset(socket: c_int) {
-    let _ = sys::set_option(socket, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
+    // Whose family is `AF_UNSPEC`.
+    let _ = sys::connect(socket, &[0; 16]);
 }
 
-/// Hands over what connections this process alone has; the others stay. For a program that is about
-/// to leave its lane.
-pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason) {
-    for (fd, entry) in TABLE.each() {
+/// Hands over those connections that no other process has. For a program that is about to leave its
+/// lane, or to make a child that cannot have it. Says how many have gone.
+///
+/// # Errors
+/// [`UNKNOWN`]: the service does not answer. The others stay as they are.
+pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn(c_int) -> bool) -> Result<usize> {
+    let mut gone = 0;
+    for (fd, entry) in TABLE.each().filter(|&(fd, _)| those(fd)) {
         let Entry::Tcp(index) = entry else { continue };
         let connection = lane.with(|access| {
             let is_connection = matches!(tcp::stage(access, index)?.0, Stage::Connection(_));
@@ -109,9 +132,28 @@ pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason) {
         });
         // By another of its descriptors it may have gone already.
         if let (Ok(Some(socket)), true) = (connection, TABLE.get(fd) == entry) {
-            let _ = to_kernel(lane, &socket, reason);
+            match to_kernel(lane, &socket, reason) {
+                Ok(()) => gone += 1,
+                Err(UNKNOWN) => return Err(UNKNOWN),
+                Err(_) => {}
+            }
         }
     }
+    Ok(gone)
+}
+
+/// Whether this process has a connection of its own that may be handed over, or may be soon: it is
+/// open, is being opened, or stands still for that.
+pub(crate) fn any_left(access: &mut Access<'_>) -> bool {
+    let own = 1 << access.slot;
+    (0..access.descriptions().used()).any(|index| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        *description.holders() == own
+            && TcpId::try_from(description.socket()).is_ok_and(|id| {
+                access.stack.tcp_state(id).is_ok_and(|state| !matches!(state, State::Closed | State::TimeWait))
+            })
+    })
 }
 
 /// How long a program that this one has just started may take until it has let go of what it was
@@ -135,6 +177,10 @@ pub(crate) fn wait_for_started(lane: &'static Lane, socket: &Same) {
 }
 
 const IMPOSSIBLE: Errno = Errno(libc::EOPNOTSUPP);
+/// What has become of a connection is not known, and will not be: the service does not answer.
+pub(crate) const UNKNOWN: Errno = Errno(libc::ETIMEDOUT);
+/// A descriptor could not be given to the kernel socket.
+const UNPLACED: Errno = Errno(libc::EMFILE);
 
 fn suspend(access: &mut Access<'_>, socket: &Same) -> Result<Suspended> {
     socket.check(access)?;
@@ -167,23 +213,24 @@ fn take_over(lane: &'static Lane, from: &Suspended) -> core::result::Result<c_in
 }
 
 /// Puts the kernel socket in the place of the connection.
-fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int) -> Result<()> {
+fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int, reason: Reason) -> Result<()> {
     copy_options(socket.fd, new, from);
     let inode = sys::socket_inode(new).unwrap_or(0);
     remember(socket.inode, inode);
     let shut = lane.with(|access| {
         socket.check(access)?;
-        let shut = access.stack.tcp_leave(from.id)?;
         // Before anybody learns that it is the kernel's.
         for (fd, _) in TABLE.each().filter(|(_, entry)| entry.description() == Some(socket.index)) {
-            let _ = sys::replace(fd, new);
+            // Another thread may be closing a copy of it.
+            if sys::replace(fd, new).is_err() && TABLE.get(fd).description() == Some(socket.index) {
+                return Err(UNPLACED);
+            }
         }
+        let shut = access.stack.tcp_leave(from.id)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(socket.index);
         *description.claim() = 0;
-        description.set(flag::KERNEL, true);
-        description.set(flag::CLAIMED | flag::STARTED, false);
-        description.set_socket(SocketId::default());
+        description.becomes_the_kernels(reason);
         Ok(shut)
     });
     // The program has closed it meanwhile, or the lane has ended: then the connection ends here.

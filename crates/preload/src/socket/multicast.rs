@@ -14,6 +14,7 @@ use tickwire_link::control::{Claim, Interfaces, Reason, Reply, Request};
 use tickwire_link::group_filter::{self, MCAST_MSFILTER, SourceFilter};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::Address;
+use tickwire_stack::path::Query;
 use tickwire_stack::udp::GroupFilter;
 
 /// Groups that sockets of this process have joined, by description: to be told again when the port
@@ -74,7 +75,7 @@ fn group_of(level: c_int, name: c_int, value: &[u8]) -> Option<(Address, bool)> 
 
 /// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
 pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
-    let request = Request::Resolve { destination: group, source, interface: 0, choose: false };
+    let request = Request::Resolve { query: Query::to(group).from(source), choose: false };
     let told = lane.ask(&request, None, |reply| match reply {
         Reply::Path { path, .. } => Ok(path.interface),
         _ => Err(Reason::BadRequest),

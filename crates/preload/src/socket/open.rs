@@ -95,6 +95,11 @@ pub(crate) fn any() -> bool {
     TABLE.each().any(|(_, entry)| entry.description().is_some())
 }
 
+/// Whether one of them is a socket.
+pub(crate) fn any_socket() -> bool {
+    TABLE.each().any(|(_, entry)| matches!(entry, Entry::Udp(_) | Entry::Tcp(_)))
+}
+
 /// Enters a new descriptor of a description.
 pub(crate) fn enter(fd: c_int, entry: Entry) {
     if let Some(index) = entry.description() {

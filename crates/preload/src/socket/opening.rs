@@ -52,7 +52,7 @@ impl Subject {
     ) -> Result<bool> {
         let claim = lane.with(|access| {
             let (stage, _) = self.stage(access)?;
-            as_before(&stage).then(|| kernel::give(access, self.0.index)).transpose()
+            as_before(&stage).then(|| kernel::give(access, self.0.index, reason)).transpose()
         });
         let Some(claim) = claim? else { return Ok(false) };
         kernel::given(lane, self.0.index, remote, reason, claim);
@@ -142,12 +142,16 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     let Same { fd, index, .. } = subject.0;
     let v6 = flags & flag::V6 != 0;
     let demote = |reason| subject.demote(lane, remote, reason).map(|()| None);
+    if lane.talk.leaves() {
+        return demote(Reason::Restarted);
+    }
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
     let device = via::bound_device(fd);
     let scope = via::scope_of(remote.address, scope);
     let interface = if scope == 0 { device } else { scope };
-    let query = Query::to(remote.address).by(interface);
+    let tos = if flags & flag::OPTIONS == 0 { 0 } else { options::service_of(fd, remote.address.family()) };
+    let query = Query::to(remote.address).by(interface).of_service(tos);
     let path = match lane.reach_from_own(&query.from(wanted)) {
         Ok(path) => path,
         // The socket names an interface that the lane does not have.

@@ -13,7 +13,6 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, readiness};
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
 use tickwire_stack::{Ready, SocketKind};
 
 /// The lane, or [`DEMOTED`] if it is gone, and then the table says what has become of the socket.
@@ -31,7 +30,7 @@ pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
         return false;
     }
     crate::wait::epoll::moved_to_kernel(lane, index);
-    kernel::forget(lane, index, kernel::noted_reason(index).unwrap_or(Reason::Idle));
+    kernel::forget(lane, index);
     true
 }
 
@@ -309,6 +308,7 @@ pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
 mod tests {
     use super::*;
     use crate::testing;
+    use tickwire_link::control::Reason;
 
     #[test]
     fn what_one_lane_gave_to_the_kernel_is_no_socket_of_the_next() {

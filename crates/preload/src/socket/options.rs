@@ -7,6 +7,7 @@ use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::inherited;
 use crate::socket::kernel;
+use crate::socket::leaving;
 use crate::socket::multicast;
 use crate::socket::ops;
 use crate::socket::tcp::{self, Stage};
@@ -15,6 +16,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
 use core::ffi::c_int;
+use tickwire_link::control::Reason;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
 use tickwire_stack::time::{Instant, Span};
@@ -200,52 +202,44 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
     Ok(access.stack.udp_set_options(id, options)?)
 }
 
-/// The setting of the stack that an option is, with its value; `None` for those that are the kernel's alone.
-fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
-    let on = number != 0;
-    let seconds = || Span::from_secs(number.max(0) as u64);
-    Some(match (level, name) {
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(on),
-        (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(on),
-        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => Setting::QuickAck(on),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Setting::KeepIdle(seconds()),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Setting::KeepInterval(seconds()),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => Setting::KeepCount(number.clamp(0, 255) as u8),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(Span::from_millis(number.max(0) as u64)),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Setting::NotSentLowat(number as u32),
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Setting::MaxSegment(number.clamp(0, 32_767) as u16),
-        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => Setting::FinWait((number >= 0).then(seconds)),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Setting::KeepAlive(on),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => Setting::OobInline(on),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => Setting::SendBuffer(number.max(0) as u32),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => Setting::ReceiveBuffer(number.max(0) as u32),
-        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Setting::Tos(number.max(0) as u8),
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number > 0 => {
-            Setting::Ttl(number as u8)
+/// Before a connection's packets get another type of service, which routes may depend on: whether
+/// they are the lane's then. If not, the kernel goes on with the connection, and has the option
+/// set; where it cannot, they go as before.
+fn may_have_service(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, tos: u8) -> bool {
+    let connection = lane.with(|access| match tcp::stage(access, index)?.0 {
+        Stage::Connection(id) => {
+            let query = access.stack.tcp_query(id)?;
+            Ok((query.of_service(tos) != query).then_some((Same::of(access, fd, index)?, query.of_service(tos))))
         }
-        // As before it was set.
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number < 0 => {
-            Setting::DefaultTtl(64)
+        _ => Ok(None),
+    });
+    let Ok(Some((socket, query))) = connection else { return true };
+    match lane.reach(&query) {
+        Ok(_) | Err(Reason::ServiceError | Reason::LaneGone | Reason::RateLimit) => true,
+        Err(reason) => {
+            if leaving::to_kernel(lane, &socket, reason).is_ok() {
+                let _ = sys::set_option(fd, level, name, &c_int::from(tos));
+            }
+            false
         }
-        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
-            Setting::DontFragment(matches!(
-                number,
-                libc::IP_PMTUDISC_WANT | libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE
-            ))
-        }
-        _ => return None,
-    })
+    }
 }
 
 fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, number: c_int) {
     let setting = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => Setting::Linger(sys::linger(fd).map(|s| Span::from_secs(s.into()))),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Setting::Algorithm(algorithm(fd)),
-        _ => match setting(level, name, number) {
+        _ => match Setting::of_linux(level, name, number) {
+            // That is a flag of the description.
+            Some(Setting::V6Only(_)) | None => return,
             Some(setting) => setting,
-            None => return,
         },
     };
+    if let Setting::Tos(tos) = setting
+        && !may_have_service(lane, fd, index, level, name, tos)
+    {
+        return;
+    }
     let _ = lane.with(|access| {
         let now = access.now;
         match tcp::stage(access, index)?.0 {
@@ -314,6 +308,15 @@ pub(crate) fn tcp_from_kernel(options: TcpOptions, fd: c_int, bits: u64, family:
     known.insert((now, read)).1
 }
 
+/// The type of service or traffic class that a kernel socket has for packets of a family.
+pub(crate) fn service_of(fd: c_int, family: Family) -> u8 {
+    let (level, name) = match family {
+        Family::V4 => (libc::IPPROTO_IP, libc::IP_TOS),
+        Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    sys::option(fd, level, name).map_or(0, |number| number.max(0) as u8)
+}
+
 fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Family) -> TcpOptions {
     const SAME: &[(c_int, c_int)] = &[
         (libc::IPPROTO_TCP, libc::TCP_NODELAY),
@@ -337,7 +340,7 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
     let fin_wait = (bits & flag::FIN_WAIT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_LINGER2));
     for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment).chain(&fin_wait) {
         if let Ok(number) = sys::option(fd, level, name)
-            && let Some(setting) = setting(level, name, number)
+            && let Some(setting) = Setting::of_linux(level, name, number)
         {
             let setting = match setting {
                 Setting::Ttl(hops) if bits & flag::HOPS == 0 => Setting::DefaultTtl(hops),
@@ -427,33 +430,18 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
             Some(error.to_ne_bytes().to_vec())
         }
         (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(access.stack.tcp_info(id, access.now)?.to_linux().to_vec()),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => number(options.nodelay.into()),
-        (libc::IPPROTO_TCP, libc::TCP_CORK) => number(options.cork.into()),
-        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => number(options.quickack.into()),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => number(options.keep_idle.as_millis() / 1000),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => number(options.keep_interval.as_millis() / 1000),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(options.keep_count.into()),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(options.user_timeout.as_millis()),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Some(options.notsent_lowat.to_ne_bytes().to_vec()),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
-        (libc::IPPROTO_TCP, libc::TCP_LINGER2) if options.no_fin_wait => Some((-1 as c_int).to_ne_bytes().to_vec()),
-        // What holds if nothing was set the kernel tells.
-        (libc::IPPROTO_TCP, libc::TCP_LINGER2) if options.fin_wait.is_zero() => None,
-        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => number(options.fin_wait.as_millis() / 1000),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
         PATH_MTU | PATH_MTU_V6 => number(access.stack.tcp_info(id, access.now)?.path_mtu.into()),
         // The thread that takes its packets in is the one that reads them, as a rule.
         (libc::SOL_SOCKET, treatment::SO_INCOMING_CPU) => number(sys::current_processor()),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => number(options.keepalive.into()),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => number(options.oob_inline.into()),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(u64::from(options.send_buffer) * 2),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => number(u64::from(options.receive_buffer) * 2),
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let mut bytes = c_int::from(options.linger).to_ne_bytes().to_vec();
             bytes.extend(((options.linger_time.as_millis() / 1000) as c_int).to_ne_bytes());
             Some(bytes)
         }
-        _ => None,
+        // Of `TCP_LINGER2`, if nothing was set, the kernel tells what holds.
+        _ => options.to_linux(level, name).map(|number| number.to_ne_bytes().to_vec()),
     })
 }
 

@@ -357,7 +357,7 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
                 _ => Ok(access.stack.tcp_shutdown(id, access.now, way).map(|()| Shut::Done)?),
             },
             // It is not connected, and shut all the same: it reads an end, shows it to poll, and keeps it when it is connected or listens.
-            (Stage::Fresh, _) => kernel::give(access, index).map(Shut::Given),
+            (Stage::Fresh, _) => kernel::give(access, index, Reason::Shut).map(Shut::Given),
             (Stage::Listener(_), _) if way == Shutdown::Write => Ok(Shut::Done),
             (Stage::Listener(_), flags) => Ok(Shut::Listener(flags)),
         }

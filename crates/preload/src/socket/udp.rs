@@ -40,7 +40,7 @@ fn still(access: &mut Access<'_>, index: u32, id: UdpId) -> Result<u64> {
 
 /// Gives it to the kernel, which then gets the call ([`DEMOTED`]).
 fn demote<T>(lane: &'static Lane, index: u32, id: UdpId, reason: Reason) -> Result<T> {
-    let claim = lane.with(|access| still(access, index, id).and_then(|_| kernel::give(access, index)))?;
+    let claim = lane.with(|access| still(access, index, id).and_then(|_| kernel::give(access, index, reason)))?;
     kernel::given(lane, index, None, reason, claim);
     Err(DEMOTED)
 }
@@ -136,7 +136,8 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     };
     // The kernel has chosen the address, or kept that of the connection before.
     let source = sys::socket_name(fd, false)?.address;
-    let query = Query::to(remote.address).from(source).by(interface);
+    let tos = lane.with(|access| Ok(access.stack.udp_options(id)?.tos))?;
+    let query = Query::to(remote.address).from(source).by(interface).of_service(tos);
     if let Err(reason) = lane.reach_from_own(&query) {
         return demote(lane, index, id, reason);
     }

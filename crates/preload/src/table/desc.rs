@@ -4,6 +4,7 @@
 
 use crate::table::fd::LIMIT;
 use crate::table::ports::{self, Ports};
+use tickwire_link::control::Reason;
 use tickwire_stack::SocketId;
 use tickwire_stack::time::Span;
 
@@ -45,6 +46,8 @@ mod word {
 
 /// Bits of [`Description::flags`].
 pub(crate) mod flag {
+    use tickwire_link::control::Reason;
+
     /// A UDP socket.
     pub(crate) const UDP: u64 = 1 << 0;
     /// A TCP socket.
@@ -134,6 +137,19 @@ pub(crate) mod flag {
     pub(crate) const HOPS: u64 = 1 << 50;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
+
+    /// The highest byte: of what is the kernel's, the code of the reason.
+    const REASON: u32 = 56;
+
+    /// The bits of what is the kernel's for this reason.
+    pub(super) fn kernels(reason: Reason) -> u64 {
+        KERNEL | u64::from(reason.code()) << REASON
+    }
+
+    /// For which reason it is the kernel's.
+    pub(crate) fn reason(flags: u64) -> Option<Reason> {
+        Reason::from_code((flags >> REASON) as u32).filter(|&reason| flags & KERNEL != 0 && reason != Reason::None)
+    }
 }
 
 /// The interfaces that a socket names for what it sends; 0 is none.
@@ -297,6 +313,13 @@ impl Description<'_> {
         } else {
             self.words[word::FLAGS] &= !bits;
         }
+    }
+
+    /// It is the kernel's from now on, for this reason.
+    pub(crate) fn becomes_the_kernels(&mut self, reason: Reason) {
+        self.set(flag::CLAIMED | flag::STARTED, false);
+        self.set(flag::kernels(reason), true);
+        self.set_socket(SocketId::default());
     }
 
     /// The stack's socket or set.

@@ -119,9 +119,8 @@ pub(super) fn start() -> Channel {
                     kept.insert(claims, (inode, socket));
                     Reply::Claimed { claim: Claim(claims), local: Endpoint::default() }
                 }
-                Request::Resolve { destination, source, interface, choose } => {
-                    let query = Query { destination, source, interface };
-                    let chosen = if choose && source == Address::ANY { HERE } else { Address::ANY };
+                Request::Resolve { query, choose } => {
+                    let chosen = if choose && query.source == Address::ANY { HERE } else { Address::ANY };
                     Reply::Path { path: PathInfo { chosen, ..path_to(query, HERE) }, reason: Reason::None }
                 }
                 Request::Release { parts } => {

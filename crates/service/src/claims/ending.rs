@@ -19,7 +19,13 @@ const CLOSED_AT_ONCE: usize = 64;
 
 impl Service {
     /// Answers [`tickwire_link::control::Request::Convert`].
-    pub(crate) fn convert(&mut self, id: ConnectionId, claim: ClaimId, remotes: &Remotes, more: bool) -> Answer {
+    pub(crate) fn convert(
+        &mut self,
+        id: ConnectionId,
+        claim: ClaimId,
+        remotes: &Remotes,
+        (more, closes): (bool, bool),
+    ) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
         // Once only: what comes to the port afterwards is the next listener's.
@@ -42,7 +48,7 @@ impl Service {
         // The listener closes: the kernel's must not go on accepting behind the program's back. A port that the kernel chose it would
         // let go of with that.
         queue.finish(move || {
-            let Some(fd) = socket.get() else { return };
+            let Some(fd) = socket.get().filter(|_| closes) else { return };
             let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
             if local_name(fd).is_some_and(|name| name.port == 0) {
                 let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));

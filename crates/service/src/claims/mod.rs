@@ -166,7 +166,9 @@ impl Service {
         if !local.is_unspecified() || !covered || nowhere {
             return;
         }
-        let query = Query::to(remote.address).by(proof.interface);
+        let [v4, v6] = proof.services;
+        let service = if remote.address.to_v4().is_some() { v4 } else { v6 };
+        let query = Query::to(remote.address).by(proof.interface).of_service(service);
         let nics = &self.nics;
         if let Ok(answer) = self.host.resolve(&query, |index, source| nics.path(index, source)) {
             (*local, *dual) = (answer.path.source, false);

@@ -48,10 +48,11 @@ impl Service {
     ) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         match self.try_take_over(lane, claim, v6, state, bytes) {
-            Ok(socket) => {
+            Ok(Some(socket)) => {
                 tracing::debug!(lane, claim, local = %state.local, remote = %state.remote, "the kernel goes on");
                 Answer { reply: Reply::TakenOver, descriptors: vec![socket] }
             }
+            Ok(None) => Reply::Done.into(),
             Err(reason) => refused(reason),
         }
     }
@@ -63,7 +64,7 @@ impl Service {
         v6: bool,
         state: &Leaving,
         bytes: Foreign,
-    ) -> Result<OwnedFd, Reason> {
+    ) -> Result<Option<OwnedFd>, Reason> {
         let failed = |what: &'static str| {
             move |error: io::Error| {
                 tracing::warn!(lane, claim, %error, "the kernel cannot go on with a connection: {what}");
@@ -101,16 +102,24 @@ impl Service {
         let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
         self.let_go(lane, claim, flow)?;
         // From here on it is the kernel's, whatever happens.
-        let (socket, written) = repair.finish(&bytes.unsent);
-        if let Err(error) = written {
-            tracing::warn!(lane, claim, %error, "the kernel has no room for what a connection has to send: it is reset");
+        match repair.finish(&bytes.unsent) {
+            Ok((socket, written)) => {
+                if let Err(error) = written {
+                    tracing::warn!(lane, claim, %error, "the kernel has no room for what a connection has to send: it is reset");
+                }
+                self.has_handed_over();
+                Ok(Some(socket))
+            }
+            Err(error) => {
+                tracing::warn!(lane, claim, %error, "the kernel does not go on with a connection: it is over");
+                Ok(None)
+            }
         }
-        Ok(socket)
     }
 
     /// Whether a connection is the lane's to give away.
     fn check_leaving(&mut self, lane: LaneId, claim: ClaimId, v6: bool, state: &Leaving) -> Result<(), Reason> {
-        let &Leaving { local, remote, interface, .. } = state;
+        let &Leaving { local, remote, interface, tos, .. } = state;
         let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
         let (user, bound) = (held.user, held.bound);
         let its = match held.kind {
@@ -143,7 +152,7 @@ impl Service {
         if self.usage.room_for_flows(user) == 0 {
             return Err(Reason::UserFlowLimit);
         }
-        let query = Query::to(remote.address).from(local.address).by(interface);
+        let query = Query::to(remote.address).from(local.address).by(interface).of_service(tos);
         let nics = &self.nics;
         let answer = self.host.resolve(&query, |index, source| nics.path(index, source));
         match answer.map(|answer| (answer.path.state, answer.why)) {
@@ -267,6 +276,7 @@ mod tests {
             local: end(1),
             remote: end(2),
             interface: 0,
+            tos: 0,
             send_una: 0,
             in_flight,
             unsent,

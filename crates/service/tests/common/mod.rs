@@ -466,7 +466,8 @@ impl Client {
         let mut rest = &remotes[..];
         loop {
             let (some, after) = rest.split_at(rest.len().min(Remotes::MAX));
-            let request = Request::Convert { claim, remotes: Remotes::new(some), more: more || !after.is_empty() };
+            let more = more || !after.is_empty();
+            let request = Request::Convert { claim, remotes: Remotes::new(some), more, closes: true };
             match self.request(&request, &[]).0 {
                 Reply::Done if after.is_empty() => return None,
                 Reply::Done => rest = after,
@@ -493,10 +494,9 @@ impl Client {
 
     /// Asks for a path until it is resolved.
     pub fn path_for(&mut self, query: Query) -> PathInfo {
-        let Query { destination, source, interface } = query;
         let end = Instant::now() + PATIENCE;
         loop {
-            let request = Request::Resolve { destination, source, interface, choose: false };
+            let request = Request::Resolve { query, choose: false };
             let Reply::Path { path, .. } = self.request(&request, &[]).0 else { panic!("a path") };
             if path.state == PathState::Ready {
                 return path;

@@ -9,7 +9,6 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::ids::{Ready, Sink, SocketKind, Source, TcpId};
-use crate::path::Query;
 use crate::time::Instant;
 
 /// Which directions to shut.
@@ -49,7 +48,7 @@ impl Stack<'_> {
         if !good(&local) || !good(&remote) || local.address.family() != remote.address.family() {
             return Err(Error::Invalid);
         }
-        let query = Query::to(remote.address).from(local.address).by(options.interface);
+        let query = options.query(local, remote);
         let path = self.path_lookup(&query, now)?;
         let index = self.new_connection(now, local, remote, path, options)?;
         self.mem.tcp[index].state = State::SynSent;

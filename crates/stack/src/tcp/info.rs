@@ -7,6 +7,7 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::Result;
 use crate::ids::{ListenerId, SocketKind, TcpId};
+use crate::path::Query;
 use crate::time::{Instant, Span};
 
 /// The figures of a connection, enough for most of Linux's `struct tcp_info` ([`TcpInfo::to_linux`]).
@@ -184,6 +185,15 @@ impl Stack<'_> {
             since_received: now.since(s.heard),
             algorithm: s.cc.algorithm,
         })
+    }
+
+    /// What the path of a connection is looked up by.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`].
+    pub fn tcp_query(&self, id: TcpId) -> Result<Query> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.tcp[index].query())
     }
 
     /// Both ends of a connection: ours, then the peer's.

@@ -26,6 +26,8 @@ pub struct Leaving {
     pub remote: Endpoint,
     /// The interface to which it is bound, 0 if to none.
     pub interface: u32,
+    /// The type of service of its packets, without the bits of ECN.
+    pub tos: u8,
     /// SND.UNA: the number of the first byte of the send queue.
     pub send_una: u32,
     /// Bytes in the send queue that were sent.
@@ -86,6 +88,7 @@ impl Socket {
             local: self.local,
             remote: self.remote,
             interface: self.settings.interface,
+            tos: self.settings.tos,
             send_una: una.0,
             in_flight: nxt.since(una),
             unsent: end.since(nxt),

@@ -14,7 +14,7 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
-use crate::path::{Metrics, Query};
+use crate::path::Metrics;
 use crate::pool::{Link, Slot};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -205,7 +205,7 @@ impl Stack<'_> {
         // A flood must not take the slots that the program's own connections need.
         let scarce =
             self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
-        let query = Query::to(remote.address).from(local.address).by(settings.interface);
+        let query = settings.query(local, remote);
         let path = if self.mem.listeners[at].half_open >= most || scarce {
             Err(Error::NoBuffers)
         } else {
@@ -249,12 +249,12 @@ impl Stack<'_> {
     }
 
     fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
-        let &Stray { packet, segment, local, remote, .. } = stray;
+        let &Stray { segment, local, remote, .. } = stray;
         self.mem.core.tcp.cookie_sent = now;
         self.mem.counters.tcp_syncookies_sent.inc();
         let (_, offset) = self.initial_sequence(now, local, remote);
         let settings = self.settings_for(at, remote.address);
-        let query = Query::to(packet.source).from(local.address).by(settings.interface);
+        let query = settings.query(local, remote);
         let window = settings.receive_buffer.min(0xffff) as u16;
         let known = self.path_find(&query);
         let metrics = known.map_or_else(Metrics::default, |path| self.path_metrics(path));
@@ -287,7 +287,7 @@ impl Stack<'_> {
 
     /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does not.
     fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
-        let &Stray { packet, segment, local, remote, .. } = stray;
+        let &Stray { segment, local, remote, .. } = stray;
         let sent = self.mem.core.tcp.cookie_sent;
         if sent.is_never() || now.since(sent) > COOKIE_LIFE {
             return false;
@@ -304,7 +304,7 @@ impl Stack<'_> {
         }
         let settings = self.settings_for(at, remote.address);
         // Data on the connection needs more than a guess.
-        let query = Query::to(packet.source).from(local.address).by(settings.interface);
+        let query = settings.query(local, remote);
         let Ok(path) = self.path_again(&query, now) else { return true };
         let Ok(index) = self.new_connection(now, local, remote, path, &settings) else {
             self.mem.counters.tcp_listen_drops.inc();

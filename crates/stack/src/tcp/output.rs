@@ -65,7 +65,7 @@ impl Socket {
 
     /// What its path is looked up by.
     pub(super) fn query(&self) -> Query {
-        Query { destination: self.remote.address, source: self.local.address, interface: self.settings.interface }
+        self.settings.query(self.local, self.remote)
     }
 
     /// Where a packet of this connection goes.

@@ -4,8 +4,10 @@ use super::config::Config;
 use super::congestion::Algorithm;
 use super::socket::State;
 use crate::Stack;
+use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, TcpId};
+use crate::path::Query;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
@@ -138,6 +140,11 @@ pub enum Setting {
 }
 
 impl TcpOptions {
+    /// What the path of a connection between these ends is looked up by.
+    pub(super) fn query(&self, local: Endpoint, remote: Endpoint) -> Query {
+        Query::to(remote.address).from(local.address).by(self.interface).of_service(self.tos)
+    }
+
     /// The settings of a socket of which nothing has been set.
     #[must_use]
     pub const fn new(config: &Config) -> Self {

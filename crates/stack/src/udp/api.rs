@@ -90,7 +90,7 @@ impl Stack<'_> {
         if remote.port == 0 {
             return Err(Error::Invalid);
         }
-        let query = Query::to(remote.address).by(interface);
+        let query = Query::to(remote.address).by(interface).of_service(options.tos);
         let path = self.path_lookup(&query.from(from), now)?;
         let source = self.udp_source(from, options.v6only, remote.address, path)?;
         // From an address, packets may go another way than that by which it was chosen.
@@ -170,7 +170,8 @@ impl Stack<'_> {
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
         let socket = &self.mem.udp[self.check(id.into())?];
         // Not the path that the socket has used last: it may have sent elsewhere.
-        let query = Query::to(socket.remote.address).from(socket.local.address).by(socket.interface);
+        let Socket { local, remote, interface, options, .. } = socket;
+        let query = Query::to(remote.address).from(local.address).by(*interface).of_service(options.tos);
         let path = self.path_get(&query).filter(|path| socket.remote.port != 0 && path.inferred == 0);
         path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
     }

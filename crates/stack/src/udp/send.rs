@@ -114,7 +114,7 @@ impl Socket {
         let source = to.source.filter(|address| !address.is_unspecified()).unwrap_or(self.local.address);
         let peer = to.destination.unwrap_or(self.remote);
         let interface = if to.destination.is_none() && to.interface == 0 { self.interface } else { to.interface };
-        Query::to(peer.address).from(source).by(interface)
+        Query::to(peer.address).from(source).by(interface).of_service(to.tos.unwrap_or(self.options.tos))
     }
 }
 

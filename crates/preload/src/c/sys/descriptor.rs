@@ -35,13 +35,13 @@ pub(crate) fn memory_file(bytes: &[u8]) -> Result<c_int> {
     // SAFETY: the name is a C string, which the kernel only reads.
     let made = unsafe { real::syscall(libc::SYS_memfd_create, name.as_ptr() as i64, flags, 0, 0, 0, 0) };
     let fd = c_int::try_from(made).ok().filter(|&fd| fd >= 0).ok_or(Errno(crate::base::errno::get()))?;
-    let mut left = bytes;
-    while !left.is_empty() {
-        let (start, len) = (left.as_ptr() as i64, left.len() as i64);
+    let mut done = 0;
+    while let Some(left) = bytes.get(done..).filter(|left| !left.is_empty()) {
+        let (start, len, at) = (left.as_ptr() as i64, left.len() as i64, done as i64);
         // SAFETY: `left` is alive and as long as said, and the kernel only reads it.
-        let written = unsafe { real::syscall(libc::SYS_write, fd.into(), start, len, 0, 0, 0) };
+        let written = unsafe { real::syscall(libc::SYS_pwrite64, fd.into(), start, len, at, 0, 0) };
         match usize::try_from(written) {
-            Ok(written) if written > 0 => left = left.get(written..).unwrap_or_default(),
+            Ok(written) if written > 0 => done += written,
             _ => {
                 close(fd);
                 return Err(Errno(libc::ENOMEM));

@@ -39,16 +39,21 @@ pub(crate) fn thread_name() -> String {
 
 /// Whether the calling thread may confine itself by a filter: it has promised never to gain rights, or has them.
 pub(crate) fn may_filter_calls() -> bool {
+    // SAFETY: plain numbers.
+    let has_promised = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 };
+    has_promised || is_administrator()
+}
+
+/// Whether the calling thread has `CAP_SYS_ADMIN`.
+pub(crate) fn is_administrator() -> bool {
     const VERSION_3: u32 = 0x2008_0522;
     const SYS_ADMIN: u32 = 1 << 21;
     let header = [VERSION_3, 0];
     // Effective, permitted and inheritable rights, twice.
     let mut rights = [0u32; 6];
-    // SAFETY: plain numbers; as many words as this version of the call reads and writes.
-    unsafe {
-        libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
-            || libc::syscall(libc::SYS_capget, header.as_ptr(), rights.as_mut_ptr()) == 0 && rights[0] & SYS_ADMIN != 0
-    }
+    // SAFETY: as many words as this version of the call reads and writes.
+    let told = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), rights.as_mut_ptr()) == 0 };
+    told && rights[0] & SYS_ADMIN != 0
 }
 
 /// Whether a process with this number exists and is not a zombie of someone's.

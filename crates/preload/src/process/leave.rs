@@ -1,0 +1,50 @@
+//! Leaving the lane because the service is about to end: the connections of this process are handed
+//! over to the kernel, and everything else is given to it.
+
+use crate::base::errno::Result;
+use crate::c::sys;
+use crate::lane::{Access, Lane};
+use crate::socket::{kernel, leaving, pending};
+use tickwire_link::control::Reason;
+use tickwire_stack::time::Span;
+
+/// So long after the last connection was handed over those that are left are given up. The service
+/// waits a little longer.
+const NO_PROGRESS: Span = Span::from_millis(1500);
+/// The pause between two looks, doubled each time.
+const FIRST_PAUSE: Span = Span::from_millis(2);
+const LAST_PAUSE: Span = Span::from_millis(64);
+
+/// Leaves the lane. `sleep` lets other threads fork meanwhile.
+pub(crate) fn leave(lane: &'static Lane, mut sleep: impl FnMut(Span)) {
+    let mut progress = sys::now();
+    let mut pause = FIRST_PAUSE;
+    let mut is_first = true;
+    // By the time that a list shows the sockets there is another service.
+    let reason = Reason::Restarted;
+    loop {
+        match leaving::own_to_kernel(lane, reason, |_| true) {
+            Ok(0) => {}
+            Ok(_) => (progress, pause) = (sys::now(), FIRST_PAUSE),
+            // Each of the others would wait for the service as long, and be lost.
+            Err(_) => break,
+        }
+        // After the connections, which alone can be lost; also what other processes have, because
+        // the whole lane is left.
+        if core::mem::take(&mut is_first) {
+            kernel::give_each_to_kernel(lane, reason, true, |_| true);
+            continue;
+        }
+        if lane.with_quietly(is_anything_left) != Ok(true) || sys::now().since(progress) > NO_PROGRESS {
+            break;
+        }
+        sleep(pause);
+        pause = pause.times(2).min(LAST_PAUSE);
+    }
+    lane.end(Reason::Stopping);
+}
+
+/// Whether a connection may leave yet, or one that the program has closed has something to send.
+fn is_anything_left(access: &mut Access<'_>) -> Result<bool> {
+    Ok(pending::unfinished(access) || leaving::any_left(access))
+}
