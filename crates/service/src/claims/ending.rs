@@ -2,6 +2,7 @@
 
 use super::{Closed, Held, reason_of_conflict};
 use crate::connection::{Answer, ConnectionId};
+use crate::offload::Foreign;
 use crate::proof::local_name;
 use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
@@ -16,6 +17,19 @@ use tickwire_stack::addr::{Address, Endpoint};
 
 /// So many sockets are closed in one turn of a user's thread: a small part of the patience with him.
 const CLOSED_AT_ONCE: usize = 64;
+
+/// A listener closes: the kernel's must not go on accepting behind the program's back. A port that
+/// the kernel chose it would let go of with that.
+fn close_kernels(socket: Arc<Foreign>, local: Endpoint) {
+    let queue = socket.queue();
+    queue.finish(move || {
+        let Some(fd) = socket.get() else { return };
+        let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
+        if local_name(fd).is_some_and(|name| name.port == 0) {
+            let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, local)));
+        }
+    });
+}
 
 impl Service {
     /// Answers [`tickwire_link::control::Request::Convert`].
@@ -43,17 +57,10 @@ impl Service {
         }
         let remotes = std::mem::take(&mut held.converting);
         held.closed = Some(Closed::new(&remotes));
-        let (socket, bound, user) = (Arc::clone(&held.socket), held.bound, held.user);
-        let queue = socket.queue();
-        // The listener closes: the kernel's must not go on accepting behind the program's back. A port that the kernel chose it would
-        // let go of with that.
-        queue.finish(move || {
-            let Some(fd) = socket.get().filter(|_| closes) else { return };
-            let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
-            if local_name(fd).is_some_and(|name| name.port == 0) {
-                let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));
-            }
-        });
+        let (bound, user) = (held.bound, held.user);
+        if closes {
+            close_kernels(Arc::clone(&held.socket), bound.local);
+        }
         if remotes.is_empty() {
             self.remove_claims(lane, vec![claim]);
             return Reply::Done.into();

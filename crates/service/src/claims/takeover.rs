@@ -96,7 +96,7 @@ impl Service {
                 self.ends_failed.insert(user, Instant::now());
             })
             .map_err(failed("its end"))?;
-        // For the kernel's rules of who shares a port, and for `ss`. Without the right to do so it
+        // For the kernel's rules on shared ports, and for `ss`. Without the right to do so it
         // is the service's.
         let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
         let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };

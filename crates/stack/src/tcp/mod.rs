@@ -15,7 +15,7 @@
 //! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
 //! | `api`, `settings` | what a program calls |
 //! | `leaving` | handing a live connection over to another stack of the host |
-//! | `info`, `tally`, `linux_info`, `linux_options` | what a program is told of its connection, and in which form |
+//! | `info`, `tally`, `linux_info`, `linux_options` | what a program is told of its connection |
 //! | `audit`, `numbers` | what tests and simulations look at |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
