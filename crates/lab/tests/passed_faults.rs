@@ -167,9 +167,11 @@ fn whatever_call_of_the_service_fails_no_byte_is_lost_or_doubled() {
     assert!(log.ends_with("done\n"), "{log}");
     assert!(!log.contains("odd") && !log.contains("wrong bytes") && !log.contains("never"), "{log}");
     assert!(count(&log, "stayed") > 15, "what fails before the kernel has it leaves it where it is: {log}");
-    // When repair mode does not end, and when what was not sent finds no room, in two writes at
-    // most.
-    assert!((2..=3).contains(&count(&log, "reset")), "{log}");
+    // When repair mode does not end, and when what had not been sent is refused, if there was any:
+    // how much there is depends on how far the peer was.
+    let resets: Vec<_> = log.lines().filter(|line| line.split(' ').nth(2) == Some("reset")).collect();
+    assert!(resets.iter().any(|line| line.contains("TCP_REPAIR, [0]")), "{log}");
+    assert!(resets.iter().all(|line| line.contains("TCP_REPAIR, [0]") || line.starts_with("sendto")), "{log}");
 }
 
 #[test]
