@@ -253,3 +253,32 @@ fn a_suspended_connection_can_be_closed_and_shut() {
         assert_eq!((got, ended), (b"last words".to_vec(), true));
     }
 }
+
+/// A client that connects while a listener leaves sends its SYN again, and the next one has it.
+#[test]
+fn a_listener_that_leaves_refuses_nobody_and_a_closed_one_does() {
+    for family in 0..2 {
+        let mut pair = looked_through(8, 0);
+        let (client, server, listener) = connected(&mut pair, family);
+        let now = pair.now();
+        pair.stack(1).tcp_leave_listener(listener, now).unwrap();
+        let late = connect(&mut pair, family, 4001);
+        pair.run_for(Span::from_millis(500));
+        assert_eq!(state(&mut pair, 0, late), State::SynSent);
+        let now = pair.now();
+        pair.stack(1).tcp_close_listener(listener, now).unwrap();
+        let next = listen(&mut pair, 1, 8);
+        pair.run_for(Span::from_secs(2));
+        assert_eq!(state(&mut pair, 0, late), State::Established);
+        send(&mut pair, 0, client, b"as before").unwrap();
+        close(&mut pair, 0, client);
+        let told = read_to_end(&mut pair, 1, server, Span::from_secs(1));
+        assert_eq!(told, (b"as before".to_vec(), true), "what was accepted goes on");
+
+        let now = pair.now();
+        pair.stack(1).tcp_close_listener(next, now).unwrap();
+        let refused = connect(&mut pair, family, 4002);
+        pair.run_for(Span::from_millis(500));
+        assert_eq!(state(&mut pair, 0, refused), State::Closed);
+    }
+}

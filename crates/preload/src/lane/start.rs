@@ -165,8 +165,7 @@ pub(crate) fn confine() {
     drop(hold());
     if let Some(lane) = lane::current() {
         // In order, so that nothing is diverted any more when the program goes on.
-        crate::socket::kernel::give_each_to_kernel(lane, Reason::Confined, false, |_| true);
-        let _ = crate::socket::leaving::own_to_kernel(lane, Reason::Confined, |_| true);
+        crate::socket::leaving::each_to_kernel(lane, Reason::Confined, |_| true);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
         // By the connection that it has: to make another it may have given up the rights, or the view of the file system.

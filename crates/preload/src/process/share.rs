@@ -4,7 +4,7 @@ use crate::base::errno::{Errno, Result};
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::process::family;
-use crate::socket::{kernel, leaving, open};
+use crate::socket::{leaving, open};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tickwire_link::control::Reason;
@@ -32,10 +32,7 @@ pub(crate) fn say_elsewhere() {
 /// lane: parent and child share the kernel's then, as they would without a lane. What other
 /// processes have, too, stays as it is.
 pub(crate) fn leave_to_kernel(lane: &'static Lane, inherited: impl Fn(c_int) -> bool) {
-    let _ = leaving::own_to_kernel(lane, Reason::Elsewhere, &inherited);
-    kernel::give_each_to_kernel(lane, Reason::Elsewhere, false, &inherited);
-    // What its listeners have accepted meanwhile.
-    let _ = leaving::own_to_kernel(lane, Reason::Elsewhere, &inherited);
+    leaving::each_to_kernel(lane, Reason::Elsewhere, inherited);
 }
 
 /// Before the calling thread makes a child that is to have all that this process has.

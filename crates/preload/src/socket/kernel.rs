@@ -12,7 +12,7 @@ use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::{ListenerId, SocketKind, TcpId, UdpId, table};
+use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
 
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
@@ -176,17 +176,25 @@ pub(crate) fn given(lane: &'static Lane, index: u32, remote: Option<Endpoint>, r
 /// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay
 /// with the stack. What waits to be accepted or received is lost.
 pub(crate) fn give_to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) {
-    let kept = lane.with(|access| {
+    let left = lane.with(|access| {
         socket.check(access)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(socket.index);
-        let listens = description.socket().kind == SocketKind::Listener;
-        Ok(if listens { core::mem::take(description.claim()) } else { 0 })
+        let listener = ListenerId::try_from(description.socket()).ok();
+        let converted = listener.map(|id| (id, core::mem::take(description.claim())));
+        if let Some(id) = listener {
+            // `give` would close it.
+            description.set_socket(SocketId::default());
+            let _ = access.stack.tcp_leave_listener(id, access.now);
+        }
+        Ok((converted, give(access, socket.index, reason).unwrap_or(0)))
     });
-    let given = demote(lane, socket, reason);
-    if let Ok(claim @ 1..) = kept {
-        // The kernel's listener goes on, unless the program has closed it meanwhile.
-        After::Convert(claim, !given).finish(lane);
+    let Ok((converted, claim)) = left else { return };
+    given(lane, socket.index, None, reason, claim);
+    if let Some((listener, claim)) = converted {
+        After::Convert(claim, false).finish(lane);
+        // Now the kernel's socket listens.
+        let _ = lane.with(|access| Ok(access.stack.tcp_close_listener(listener, access.now)?));
     }
 }
 

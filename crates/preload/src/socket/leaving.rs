@@ -142,6 +142,16 @@ pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn(
     Ok(gone)
 }
 
+/// Gives those sockets of this process to the kernel that no other process has.
+pub(crate) fn each_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn(c_int) -> bool) {
+    let moved = own_to_kernel(lane, reason, &those);
+    kernel::give_each_to_kernel(lane, reason, false, &those);
+    if moved.is_ok() {
+        // What its listeners have accepted meanwhile.
+        let _ = own_to_kernel(lane, reason, &those);
+    }
+}
+
 /// Whether this process has a connection of its own that may be handed over, or may be soon: it is
 /// open, is being opened, or stands still for that.
 pub(crate) fn any_left(access: &mut Access<'_>) -> bool {

@@ -37,6 +37,8 @@ pub struct Listener {
     backlog: u32,
     /// Connections in SYN-RECEIVED.
     pub(super) half_open: u32,
+    /// Another stack of the host is about to listen instead, if it is not 0.
+    leaving: u32,
 }
 
 impl Slot for Listener {
@@ -105,6 +107,28 @@ impl Stack<'_> {
     /// [`Error::Stale`].
     pub fn tcp_close_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
         let at = self.check(id.into())?;
+        self.drop_unaccepted(at, now);
+        self.release(SocketKind::Listener, at as u32);
+        Ok(())
+    }
+
+    /// Another stack of the host is about to listen instead: until this listener is closed, what
+    /// comes for it is not answered, so that a peer sends its SYN again and is not refused.
+    /// Connections that were not accepted are reset.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_leave_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
+        let at = self.check(id.into())?;
+        self.drop_unaccepted(at, now);
+        self.mem.listeners[at].leaving = 1;
+        if let Some(slot) = self.mem.slot(SocketKind::Listener, at as u32) {
+            self.unwatch_all(slot);
+        }
+        Ok(())
+    }
+
+    fn drop_unaccepted(&mut self, at: usize, now: Instant) {
         while let Some(index) = self.dequeue_accepted(at) {
             self.drop_connection(index, now);
         }
@@ -116,8 +140,6 @@ impl Stack<'_> {
                 }
             }
         }
-        self.release(SocketKind::Listener, at as u32);
-        Ok(())
     }
 
     fn dequeue_accepted(&mut self, at: usize) -> Option<usize> {
@@ -184,7 +206,7 @@ impl Stack<'_> {
     #[inline(never)]
     pub(super) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
         let &Stray { packet, segment, local, remote, .. } = stray;
-        if segment.has(bit::RST) {
+        if segment.has(bit::RST) || self.mem.listeners[at].leaving != 0 {
             return;
         }
         if segment.has(bit::ACK) {
