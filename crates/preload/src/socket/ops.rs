@@ -7,6 +7,7 @@ use crate::c::sys::{self, Extras};
 use crate::lane::{self, Lane};
 use crate::socket::kernel;
 use crate::socket::opening;
+use crate::socket::pending;
 use crate::socket::tcp;
 use crate::socket::udp;
 use crate::table::desc::flag;
@@ -178,7 +179,7 @@ pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
         // The kernel socket of a connection need not have a name.
         return Err(Errno(libc::EINVAL));
     }
-    sys::bind(fd, address)?;
+    bind_in_kernel(fd, address)?;
     let entry = TABLE.get(fd);
     let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::bound(lane, fd, index)),
@@ -187,6 +188,16 @@ pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
     };
     // Bound it is, accelerated or not.
     if for_kernel(fd, entry, &answer) { Ok(()) } else { answer }
+}
+
+/// Binds the kernel socket. A port that only connections hold which have ended is free on Linux; of
+/// these the service learns some time afterwards.
+fn bind_in_kernel(fd: c_int, address: &[u8]) -> Result<()> {
+    let done = sys::bind(fd, address);
+    if done == Err(Errno(libc::EADDRINUSE)) && lane::current().is_some_and(pending::free_ports) {
+        return sys::bind(fd, address);
+    }
+    done
 }
 
 /// `connect`.

@@ -4,7 +4,7 @@
 use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
 use crate::table::desc::Left;
-use tickwire_link::control::{Claim, Part};
+use tickwire_link::control::{Claim, Part, Parts, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
@@ -67,6 +67,15 @@ fn is_first(list: &mut Vec<Kept>, kept: Kept) -> bool {
 
 /// A listener's claim covers single flows from now on: those of closed connections are marked, as many as there is room to name. Says how many.
 pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usize {
+    // What has ended needs no flow, and would keep the port until the next sweep.
+    let _ = lane.with(|access| {
+        list().retain(|kept| {
+            let Closed { shared, converted, .. } = kept.closed;
+            let of_listener = kept.is_of(lane) && kept.closed.claim == claim && shared && !converted;
+            !of_listener || lives(access, &kept.closed)
+        });
+        Ok(())
+    });
     let mut list = list();
     let of_lane = list.iter_mut().filter(|kept| kept.is_of(lane)).map(|kept| &mut kept.closed);
     let found = of_lane.filter(|closed| closed.claim == claim && !closed.converted);
@@ -164,6 +173,15 @@ pub(crate) fn sweep(lane: &'static Lane) {
     list().extend(over[told..].iter().map(|&closed| Kept { lane, closed }));
 }
 
+/// As [`sweep`]; when it returns, the ports of connections that have ended are free. Says whether
+/// there were any.
+pub(crate) fn free_ports(lane: &'static Lane) -> bool {
+    let before = list().len();
+    sweep(lane);
+    // The service does one thing after the other.
+    list().len() < before && lane.ask(&Request::Release { parts: Parts::new(&[]) }, None, |_| Ok(())).is_ok()
+}
+
 /// At the end of this process: what the stack has not done with is left to the others of the lane.
 pub(crate) fn leave(lane: &'static Lane) {
     sweep(lane);
@@ -199,7 +217,7 @@ mod tests {
     use super::*;
     use crate::testing;
     use std::time::Duration;
-    use tickwire_link::control::{Channel, Reply, Request};
+    use tickwire_link::control::{Channel, Reply};
 
     /// The claims that are released while this is done, by whoever asks at that end of a connection, message by message.
     fn released(service: &Channel, work: impl FnOnce() + Send) -> Vec<Vec<u64>> {
