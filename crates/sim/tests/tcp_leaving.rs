@@ -282,3 +282,33 @@ fn a_listener_that_leaves_refuses_nobody_and_a_closed_one_does() {
         assert_eq!(state(&mut pair, 0, refused), State::Closed);
     }
 }
+
+/// What is left to send leaves also when the program has closed the connection; if it is not taken,
+/// it goes on.
+#[test]
+fn what_a_closed_connection_has_to_send_can_be_read_out() {
+    for taken in [true, false] {
+        let mut pair = looked_through(9, 0);
+        let (client, server, _) = connected(&mut pair, 0);
+        let ends = pair.stack(0).tcp_endpoints(client).unwrap();
+        assert_eq!(pair.stack(0).tcp_closed(ends.0, ends.1), None, "the program has it");
+        let data = pattern(100_000, 3);
+        assert_eq!(send(&mut pair, 0, client, &data), Ok(data.len()));
+        close(&mut pair, 0, client);
+        pair.flush();
+        let closed = pair.stack(0).tcp_closed(ends.0, ends.1).unwrap();
+        let state = suspend(&mut pair, 0, closed);
+        let left = bytes(&mut pair, 0, closed);
+        assert_eq!(left.len() as u32, state.in_flight + state.unsent);
+        assert!(data.ends_with(&left) && !state.fin_acknowledged);
+        if taken {
+            pair.stack(0).tcp_leave(closed).unwrap();
+            assert_eq!(pair.stack(0).tcp_closed(ends.0, ends.1), None);
+            assert_eq!(pair.stack(0).in_use(), InUse::default());
+        } else {
+            resume(&mut pair, 0, closed);
+            let (got, ended) = read_to_end(&mut pair, 1, server, Span::from_secs(5));
+            assert!(got == data && ended);
+        }
+    }
+}

@@ -166,6 +166,7 @@ pub(crate) fn confine() {
     if let Some(lane) = lane::current() {
         // In order, so that nothing is diverted any more when the program goes on.
         crate::socket::leaving::each_to_kernel(lane, Reason::Confined, |_| true);
+        crate::socket::leaving::closed_to_kernel(lane);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
         // By the connection that it has: to make another it may have given up the rights, or the view of the file system.

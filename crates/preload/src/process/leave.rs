@@ -33,6 +33,7 @@ pub(crate) fn leave(lane: &'static Lane, mut sleep: impl FnMut(Span)) {
         // the whole lane is left.
         if core::mem::take(&mut is_first) {
             kernel::give_each_to_kernel(lane, reason, true, |_| true);
+            leaving::closed_to_kernel(lane);
             continue;
         }
         if lane.with_quietly(is_anything_left) != Ok(true) || sys::now().since(progress) > NO_PROGRESS {

@@ -9,6 +9,7 @@ use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
 use crate::socket::inherited;
 use crate::socket::kernel;
+use crate::socket::pending;
 use crate::socket::tcp::{self, Stage};
 use crate::socket::via::SO_BINDTOIFINDEX;
 use crate::table::desc::flag;
@@ -73,7 +74,7 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
     let new = match take_over(lane, &suspended) {
         Ok(new) => new,
         Err(Unserved::Refused(_)) => {
-            let _ = lane.with(|access| Ok(access.stack.tcp_resume(suspended.id, access.now)?));
+            resume(lane, &suspended);
             return Err(IMPOSSIBLE);
         }
         Err(Unserved::Unknown(_)) => {
@@ -99,6 +100,11 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
     placed?;
     kernel::given(lane, socket.index, None, reason, 0);
     Ok(())
+}
+
+/// Lets it go on as it was.
+fn resume(lane: &'static Lane, from: &Suspended) {
+    let _ = lane.with(|access| Ok(access.stack.tcp_resume(from.id, access.now)?));
 }
 
 /// Ends a connection that the kernel has, or may have: two stacks must not go on with it.
@@ -149,6 +155,37 @@ pub(crate) fn each_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn
     if moved.is_ok() {
         // What its listeners have accepted meanwhile.
         let _ = own_to_kernel(lane, reason, &those);
+    }
+}
+
+/// Hands over what the program has closed and the stack has yet to send: it arrives though the lane
+/// ends.
+pub(crate) fn closed_to_kernel(lane: &'static Lane) {
+    for closed in pending::unfinished_of(lane) {
+        let _moving = hold();
+        let suspended = lane.with_quietly(|access| {
+            let id = access.stack.tcp_closed(closed.local, closed.remote).ok_or(IMPOSSIBLE)?;
+            let flags = if closed.local.address.family() == Family::V6 { flag::V6 } else { 0 };
+            read_out(access, id, closed.claim, flags)
+        });
+        let Ok(suspended) = suspended else { continue };
+        let from = &suspended;
+        match take_over(lane, from) {
+            Ok(new) => {
+                pending::is_the_kernels(lane, &closed);
+                // The service has set it, for a socket that nobody takes up.
+                let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 0, l_linger: 0 });
+                set_service(new, from);
+                let _ = lane.with_quietly(|access| Ok(access.stack.tcp_leave(from.id)?));
+                sys::close(new);
+            }
+            Err(Unserved::Refused(_)) => resume(lane, from),
+            Err(Unserved::Unknown(_)) => {
+                let _ = lane.with_quietly(|access| Ok(access.stack.tcp_abort(from.id, access.now)?));
+                // Each of the others would wait for the service as long, and be lost.
+                return;
+            }
+        }
     }
 }
 
@@ -203,6 +240,10 @@ fn suspend(access: &mut Access<'_>, socket: &Same) -> Result<Suspended> {
     if !alone || claim == 0 {
         return Err(IMPOSSIBLE);
     }
+    read_out(access, id, claim, flags)
+}
+
+fn read_out(access: &mut Access<'_>, id: TcpId, claim: u64, flags: u64) -> Result<Suspended> {
     let options = access.stack.tcp_options(id)?;
     let state = access.stack.tcp_suspend(id, access.now).map_err(|_| IMPOSSIBLE)?;
     let mut bytes = Vec::with_capacity((state.unread + state.in_flight + state.unsent) as usize);
@@ -256,7 +297,6 @@ fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int, reaso
 fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     let Suspended { flags, options, state, .. } = from;
     let v6 = flags & flag::V6 != 0;
-    let family = state.remote.address.family();
     inherited::copy(old, new, v6);
     // The old one is bound to an interface only if the program has said so.
     if state.interface != 0 {
@@ -301,11 +341,7 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     let linger =
         libc::linger { l_onoff: options.linger.into(), l_linger: (options.linger_time.as_millis() / 1000) as c_int };
     let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &linger);
-    if family == Family::V4 {
-        set(IPPROTO_IP, libc::IP_TOS, options.tos.into());
-    } else {
-        set(IPPROTO_IPV6, libc::IPV6_TCLASS, options.tos.into());
-    }
+    set_service(new, from);
     // What the host has by default stays, unless the program has chosen otherwise.
     let mut name = [0; 16];
     if let Ok(len) = sys::option_bytes(old, IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) {
@@ -321,4 +357,13 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     let nonblock = if flags & flag::NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
     let others = sys::fcntl(old, libc::F_GETFL, 0).unwrap_or(0) & !libc::O_NONBLOCK;
     let _ = sys::fcntl(new, libc::F_SETFL, others | nonblock);
+}
+
+/// Gives the new socket the type of service, or traffic class, of the old one's packets.
+fn set_service(new: c_int, from: &Suspended) {
+    let (level, name) = match from.state.remote.address.family() {
+        Family::V4 => (IPPROTO_IP, libc::IP_TOS),
+        Family::V6 => (IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    let _ = sys::set_option(new, level, name, &c_int::from(from.options.tos));
 }

@@ -124,10 +124,30 @@ pub(crate) fn lives(access: &Access<'_>, closed: &Closed) -> bool {
 
 /// Whether data or FIN of a connection is still unacknowledged: the program may not end yet.
 pub(crate) fn unfinished(access: &Access<'_>) -> bool {
+    list().iter().any(|kept| is_unfinished(access, &kept.closed))
+}
+
+fn is_unfinished(access: &Access<'_>, closed: &Closed) -> bool {
     // SYN-RECEIVED, where the FIN waits for the connection, FIN-WAIT-1, CLOSING, LAST-ACK, and anything with bytes in the queue, as Linux numbers states.
-    list().iter().map(|kept| &kept.closed).filter(|c| lives(access, c)).any(|c| {
-        access.tcp_row(c.index).is_some_and(|row| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11))
-    })
+    let unfinished = |row: &table::Row| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11);
+    lives(access, closed) && access.tcp_row(closed.index).is_some_and(unfinished)
+}
+
+/// The connections of a lane that are [unfinished](unfinished).
+pub(crate) fn unfinished_of(lane: &'static Lane) -> Vec<Closed> {
+    let found = lane.with_quietly(|access| {
+        let list = list();
+        let of_lane = list.iter().filter(|kept| kept.is_of(lane)).map(|kept| kept.closed);
+        Ok(of_lane.filter(|closed| is_unfinished(access, closed)).collect())
+    });
+    found.unwrap_or_default()
+}
+
+/// The kernel has a connection now, and its claim is no more.
+pub(crate) fn is_the_kernels(lane: &Lane, closed: &Closed) {
+    let is_it =
+        |other: &Closed| (other.local, other.remote, other.claim) == (closed.local, closed.remote, closed.claim);
+    list().retain(|kept| !(kept.is_of(lane) && is_it(&kept.closed)));
 }
 
 /// Whether a connection has ended and its port rests among those that the lane holds.

@@ -11,6 +11,7 @@ use super::seq::Seq;
 use super::socket::{Pending, Socket, State};
 use crate::Stack;
 use crate::addr::Endpoint;
+use crate::demux::TCP;
 use crate::error::{Error, Result};
 use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
@@ -122,6 +123,14 @@ impl Socket {
 }
 
 impl Stack<'_> {
+    /// A connection that the program has closed and that is not over: what is left to send can be
+    /// handed over, too. `None` if there is none between these ends.
+    pub fn tcp_closed(&self, local: Endpoint, remote: Endpoint) -> Option<TcpId> {
+        let (_, index) = self.find_connected(TCP, local, remote).filter(|(kind, _)| *kind == SocketKind::Tcp)?;
+        let is_closed = self.mem.tcp[index as usize].orphan;
+        is_closed.then(|| self.id_of(SocketKind::Tcp, index).try_into().ok()).flatten()
+    }
+
     /// A connection stands still from now on, until [`Stack::tcp_resume`], [`Stack::tcp_leave`] or
     /// until it is closed. Calls that read and write would block meanwhile.
     ///
