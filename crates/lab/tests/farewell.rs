@@ -267,9 +267,10 @@ for _ in range(2):
 for t in threads: t.join()
 "#;
 
-/// Sends as much as there is room for and closes, twice; then lives on.
+/// Sends as much as there is room for and closes, twice; then lives on, and confines itself before
+/// if it is to.
 const HASTY_WRITER: &str = r#"
-import socket, sys, time
+import ctypes, socket, struct, sys
 for line in (b'stay!\n', b'shut!\n'):
     s = socket.create_connection((sys.argv[1], 9000), timeout=10)
     s.sendall(line)
@@ -282,31 +283,48 @@ for line in (b'stay!\n', b'shut!\n'):
         pass
     s.close()
     print(count, flush=True)
+if sys.argv[2] == 'confined':
+    libc = ctypes.CDLL(None)
+    allow = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, 0x7fff0000))
+    program = struct.pack('HxxxxxxP', 1, ctypes.addressof(allow))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 print('closed', flush=True)
 sys.stdin.read()
 "#;
 
-#[test]
-fn what_a_program_has_closed_arrives_though_the_service_is_stopped_before() {
-    for v6 in [false, true] {
-        let mut both = Both::new();
-        let peer = if v6 { both.pair.b_v6() } else { both.pair.b_v4() };
-        let go = both.a().directory().join("go");
-        let mut reader = start(both.b(), false, &[python(), "-c", LATE_READER, &peer, go.to_str().unwrap()]);
-        bound(both.b(), &mut reader, "tcp", 9000);
-        let mut writer = willing(both.a(), &[python(), "-c", HASTY_WRITER, &peer]);
-        writer.wait_for("closed", PATIENCE).unwrap();
-        assert!(both.a_service.stat().unwrap().diverted() > 20, "they cross the stack");
+/// What a program has closed arrives, though its lane ends before.
+fn arrives(v6: bool, confined: bool) {
+    let mut both = Both::new();
+    let peer = if v6 { both.pair.b_v6() } else { both.pair.b_v4() };
+    let go = both.a().directory().join("go");
+    let mut reader = start(both.b(), false, &[python(), "-c", LATE_READER, &peer, go.to_str().unwrap()]);
+    bound(both.b(), &mut reader, "tcp", 9000);
+    let how = if confined { "confined" } else { "free" };
+    let mut writer = willing(both.a(), &[python(), "-c", HASTY_WRITER, &peer, how]);
+    writer.wait_for("closed", PATIENCE).unwrap();
+    assert!(both.a_service.stat().unwrap().diverted() > 20, "they cross the stack");
+    if !confined {
         let begin = std::time::Instant::now();
         assert!(both.a_service.stop().unwrap().status.success());
         assert!(begin.elapsed() < Duration::from_millis(1400), "there is nothing to wait for");
-        std::fs::write(&go, "").unwrap();
-        let mut told: Vec<_> = reader.success(PATIENCE).unwrap().lines().map(str::to_owned).collect();
-        let mut sent: Vec<_> = writer.stdout().lines().take(2).map(|count| format!("{count} ended")).collect();
-        told.sort();
-        sent.sort();
-        assert_eq!(told, sent, "{}", writer.stderr());
-        let count = |line: &String| line.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
-        assert!(sent.iter().map(count).all(|count| count > 100_000), "more than the peer has room for: {sent:?}");
     }
+    std::fs::write(&go, "").unwrap();
+    let mut told: Vec<_> = reader.success(PATIENCE).unwrap().lines().map(str::to_owned).collect();
+    let mut sent: Vec<_> = writer.stdout().lines().take(2).map(|count| format!("{count} ended")).collect();
+    told.sort();
+    sent.sort();
+    assert_eq!(told, sent, "{}", writer.stderr());
+    let count = |line: &String| line.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    assert!(sent.iter().map(count).all(|count| count > 100_000), "more than the peer has room for: {sent:?}");
+}
+
+#[test]
+fn what_a_program_has_closed_arrives_though_the_service_is_stopped_before() {
+    arrives(false, false);
+    arrives(true, false);
+}
+
+#[test]
+fn what_a_program_has_closed_arrives_though_it_confines_itself() {
+    arrives(false, true);
 }
