@@ -243,6 +243,7 @@ fn the_structure_is_that_of_linux() {
         resent: 14_000,
         unsent: 115,
         unread: 116,
+        unread_to_mark: 116,
         srtt: us(117),
         rttvar: us(118),
         min_rtt: us(119),

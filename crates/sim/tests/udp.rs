@@ -386,8 +386,8 @@ fn shutting_and_errors_show_in_readiness() {
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::OUT));
     assert_eq!(pair.stack(0).udp_shutdown(a, true, false), Err(Error::NotConnected));
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP));
-    let end = pair.stack(0).udp_recv(a, false, &mut Vec::new()).unwrap();
-    assert_eq!(end.len, 0);
+    assert_eq!(pair.stack(0).udp_recv(a, false, &mut Vec::new()), Err(Error::WouldBlock));
+    assert_eq!(pair.stack(0).udp_is_shut(a), Ok(true));
     let _ = pair.stack(0).udp_shutdown(a, false, true);
     assert!(pair.stack(0).readiness(a.into()).unwrap().contains(Ready::HUP));
     let to = Endpoint::new(pair.host(1).addresses[0], 1);

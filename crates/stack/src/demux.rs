@@ -41,6 +41,8 @@ pub(crate) struct Node {
     protocol: u8,
     /// For sockets bound to `::`: IPv6 only, no IPv4.
     v6only: u8,
+    /// Flows are spread over it and others that are bound alike (`SO_REUSEPORT`).
+    spread: u8,
     place: Place,
 }
 
@@ -108,16 +110,32 @@ impl Stack<'_> {
         let slot = self.mem.slot(kind, index).ok_or(Error::Stale)?;
         let bucket = self.connected_bucket(protocol, local, remote);
         let next = core::mem::replace(&mut self.mem.connected[bucket], Link::to(slot as u32));
-        self.mem.nodes[slot] =
-            Node { next, bucket: bucket as u32, local, remote, protocol, v6only: 0, place: Place::Connected };
+        self.mem.nodes[slot] = Node {
+            next,
+            bucket: bucket as u32,
+            local,
+            remote,
+            protocol,
+            v6only: 0,
+            spread: 0,
+            place: Place::Connected,
+        };
         Ok(())
     }
 
-    /// Enters a listening or bound socket. Several may share an address and port (the host decided that already).
+    /// Enters a listening or bound socket. Several may share an address and port (the host decided
+    /// that already): over those that are `spread` flows are spread (`SO_REUSEPORT`), of others the
+    /// one that was bound last is found (`SO_REUSEADDR`).
     ///
     /// # Errors
     /// [`Error::Stale`] if there is no such slot.
-    pub(crate) fn demux_bind(&mut self, kind: SocketKind, index: u32, local: Endpoint, v6only: bool) -> Result<()> {
+    pub(crate) fn demux_bind(
+        &mut self,
+        kind: SocketKind,
+        index: u32,
+        local: Endpoint,
+        (v6only, spread): (bool, bool),
+    ) -> Result<()> {
         self.demux_remove(kind, index);
         let protocol = protocol_of(kind);
         let slot = self.mem.slot(kind, index).ok_or(Error::Stale)?;
@@ -130,6 +148,7 @@ impl Stack<'_> {
             remote: Endpoint::default(),
             protocol,
             v6only: v6only.into(),
+            spread: spread.into(),
             place: Place::Bound,
         };
         Ok(())
@@ -174,22 +193,25 @@ impl Stack<'_> {
         None
     }
 
-    /// The socket bound to that port which fits the address best; among equals (SO_REUSEPORT) the flow decides, so that a
-    /// flow stays with its socket.
+    /// The socket bound to that port which fits the address best; among equals the one that was
+    /// bound last, as on Linux. If flows are spread over that and others, the flow decides, so that
+    /// it stays with its socket.
     pub(crate) fn find_bound(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
+        let spread = |slot: u32| self.mem.nodes[slot as usize].spread != 0;
+        // The walk begins with what was bound last.
         let (mut best, mut count, mut found) = (0, 0u64, None);
         for (slot, score) in self.bound_to(protocol, local) {
             if score > best {
-                (best, count, found) = (score, 1, Some(slot));
-            } else if score == best {
-                count += 1;
+                (best, count, found) = (score, spread(slot).into(), Some(slot));
+            } else if score == best && count > 0 {
+                count += u64::from(spread(slot));
             }
         }
         if count > 1 {
             let nth = (self.flow_hash(protocol, local, remote) >> 32) % count;
             found = self
                 .bound_to(protocol, local)
-                .filter(|&(_, score)| score == best)
+                .filter(|&(slot, score)| score == best && spread(slot))
                 .nth(nth as usize)
                 .map(|(slot, _)| slot);
         }

@@ -3,7 +3,7 @@
 use super::iov::{Buffers, one};
 use super::name;
 use super::sys::Extras;
-use super::{answer, answer_len, export, guarded, message, real, sys};
+use super::{answer, answer_len, export, message, real, sys};
 use crate::base::errno::{Errno, Result};
 use crate::socket::ops;
 use crate::table::fd::TABLE;
@@ -243,30 +243,6 @@ export! {
         // SAFETY: the program's structures.
         answer(|| unsafe { message::send_many(fd, messages, count, flags) }.map(|n| n as c_int))
     }
-
-    /// `sendfile(2)`: the file is read piece by piece and sent.
-    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, len: size_t) -> ssize_t {
-        if !TABLE.get(out).is_socket() {
-            // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::sendfile(out, input, offset, len) };
-        }
-        answer_len(|| {
-            // SAFETY: any bytes are a number.
-            let mut at = unsafe { guarded::load_any(offset) }?;
-            let sent = send_file(out, input, at.as_mut(), len);
-            if let Some(at) = at {
-                // SAFETY: the program's place.
-                unsafe { guarded::store(at, offset) }?;
-            }
-            sent
-        })
-    }
-
-    /// `sendfile(2)` under its other name.
-    fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, len: size_t) -> ssize_t {
-        // SAFETY: the program's arguments go on unchanged.
-        unsafe { sendfile(out, input, offset, len) }
-    }
 }
 
 /// What the fortified forms check: that the buffer is not longer than the object it is in.
@@ -274,69 +250,5 @@ fn fortify(len: size_t, room: size_t) {
     if len > room {
         sys::say("buffer overflow detected by a fortified receive call; the program is stopped");
         std::process::abort();
-    }
-}
-
-/// Sends from a file until `len` bytes, its end, or a full socket. Only what was sent counts as read.
-fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size_t) -> Result<usize> {
-    const PIECE: usize = 64 << 10;
-    let mut piece = vec![0u8; PIECE.min(len.max(1))];
-    // Without an offset the file's own position moves; it is set by what was sent, so that nothing is lost when the socket is full.
-    let start = match &offset {
-        Some(at) => **at,
-        // SAFETY: plain numbers.
-        None => unsafe { libc::lseek(input, 0, libc::SEEK_CUR) },
-    };
-    let seekable = start >= 0;
-    let mut sent = 0;
-    let mut outcome = Ok(());
-    while sent < len && outcome.is_ok() {
-        let want = PIECE.min(len - sent);
-        // SAFETY: `piece` has room for `want`.
-        let got = unsafe {
-            if seekable {
-                real::pread(input, piece.as_mut_ptr().cast(), want, start + sent as off_t)
-            } else {
-                real::read(input, piece.as_mut_ptr().cast(), want)
-            }
-        };
-        let Ok(got) = usize::try_from(got) else {
-            outcome = Err(Errno::last());
-            break;
-        };
-        if got == 0 {
-            break;
-        }
-        let mut done = 0;
-        while done < got {
-            let iov = one(piece[done..got].as_ptr().cast(), got - done);
-            // SAFETY: the piece is ours and lives on.
-            let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
-            match ops::send(out, &mut buffers, libc::MSG_NOSIGNAL, None, &mut Extras::default()) {
-                Ok(n) => done += n,
-                // A pipe's bytes cannot be put back: wait until they are gone.
-                Err(Errno(libc::EAGAIN)) if !seekable => ops::wait_writable(out)?,
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            }
-        }
-        sent += done;
-    }
-    if let Some(at) = &mut offset {
-        **at = start + sent as off_t;
-    } else if seekable {
-        // SAFETY: plain numbers.
-        unsafe { libc::lseek(input, start + sent as off_t, libc::SEEK_SET) };
-    }
-    match outcome {
-        Err(error) if sent == 0 => {
-            if error == Errno(libc::EPIPE) {
-                sys::raise_pipe();
-            }
-            Err(error)
-        }
-        _ => Ok(sent),
     }
 }

@@ -64,20 +64,32 @@ impl<'a> Message<'a> {
             unsafe { name::store(&extras.name[..extras.name_len], header.msg_name.cast(), room) }?;
         }
         header.msg_controllen = extras.control.map_or(0, |c| c.len()) as _;
-        header.msg_flags = extras.flags;
+        header.msg_flags = extras.flags | flags & libc::MSG_CMSG_CLOEXEC;
         Ok(len)
     }
 
     fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
-        if !self.control().is_there() {
-            return Err(guarded::FAULT);
-        }
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
         let (name, len) = (self.header.msg_name.cast(), self.header.msg_namelen);
-        // A name of no length is none, as in Linux (`__copy_msghdr`).
+        // As in Linux (`__copy_msghdr`) a name of no length is none, and one that is too long is cut.
+        let len = if name::is_negative(len) { len } else { len.min(name::LONGEST) };
         // SAFETY: the program's name, by the promise of `at`.
         let to = if len == 0 { None } else { unsafe { extras.name_to_send(name, len) }? };
-        ops::send(fd, &mut self.buffers()?, flags, to, &mut extras)
+        let mut buffers = self.buffers()?;
+        self.control_is_there()?;
+        ops::send(fd, &mut buffers, flags, to, &mut extras)
+    }
+
+    /// # Errors
+    /// `ENOBUFS` if there is more control data than a call may have; `EFAULT` if it is not there.
+    fn control_is_there(&self) -> Result<()> {
+        let (start, len) = (self.header.msg_control, self.header.msg_controllen);
+        match len {
+            0 => Ok(()),
+            _ if len > i32::MAX as usize => Err(Errno(libc::ENOBUFS)),
+            _ if start.is_null() || !self.control().is_there() => Err(guarded::FAULT),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod exec;
 mod handle;
 mod message;
 mod process;
+pub(crate) mod send_file;
 pub(crate) mod signal;
 pub(crate) mod socket;
 mod spawn;

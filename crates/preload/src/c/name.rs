@@ -9,6 +9,9 @@ use tickwire_stack::addr::{Address, Endpoint};
 /// The longest socket address we look at (`sockaddr_in6`).
 pub(crate) const MAX: usize = 28;
 
+/// The longest that there can be (`sockaddr_storage`).
+pub(crate) const LONGEST: socklen_t = size_of::<libc::sockaddr_storage>() as socklen_t;
+
 /// An address that the program gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -28,7 +31,8 @@ pub(crate) fn is_negative(len: socklen_t) -> bool {
 /// Reads a socket address as it is, cut to what an IP address can have; `None` for a null pointer.
 ///
 /// # Errors
-/// `EINVAL` if the length is negative, as the kernel sees it; `EFAULT` if it is not there.
+/// `EINVAL` if the length is negative, as the kernel sees it, or no address is so long; `EFAULT` if
+/// it is not there.
 ///
 /// # Safety
 /// `address` is the program's to give.
@@ -36,7 +40,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Op
     if address.is_null() {
         return Ok(None);
     }
-    if is_negative(len) {
+    if len > LONGEST {
         return Err(Errno(libc::EINVAL));
     }
     let mut bytes = [0u8; MAX];

@@ -44,7 +44,8 @@ impl Drop for Pipe {
     }
 }
 
-fn is_pipe(fd: c_int) -> bool {
+/// Whether a descriptor is a pipe, or a FIFO.
+pub(super) fn is_pipe(fd: c_int) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a valid place, read only if it was filled in.
     unsafe { libc::fstat(fd, stat.as_mut_ptr()) == 0 && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO }
@@ -80,7 +81,7 @@ fn until_ready(pipe: c_int, events: i16) -> Result<()> {
 
 /// From a connection into a pipe. Whether it waits for data is the socket's own business, whether for room in the pipe the flags' and the pipe's, as in
 /// Linux.
-fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
+pub(super) fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0 && sys::fcntl(pipe, libc::F_GETFL, 0)? & libc::O_NONBLOCK == 0;
     loop {
         if receive(socket, &mut [0], libc::MSG_PEEK)? == 0 {

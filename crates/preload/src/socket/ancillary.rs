@@ -1,6 +1,7 @@
 //! What comes beside a datagram: its sender's name and control messages, both ways. And when data
 //! of a stream came.
 
+use crate::base::errno::Errno;
 use crate::c::name;
 use crate::c::sys::{Control, Extras};
 use crate::lane::Access;
@@ -8,7 +9,7 @@ use crate::socket::treatment::SO_TXTIME as SCM_TXTIME;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
-use tickwire_stack::addr::Address;
+use tickwire_stack::addr::{Address, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{Datagram, SendTo};
@@ -133,16 +134,38 @@ fn real_time(now: Instant, at: Instant) -> (i64, i64) {
     ((then / 1_000_000_000) as i64, (then % 1_000_000_000) as i64)
 }
 
+/// How an IPv4 address begins that is mapped to IPv6 (RFC 4291 §2.5.5.2).
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
 /// Reads the control messages of a send into `call`, and which interface they name (0: none); the reason if one of them is for the kernel only.
-pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> Result<u32, Reason> {
+///
+/// `connected` says of which family the peer is that the socket is connected to.
+pub(crate) fn for_send(
+    extras: &Extras<'_>,
+    call: &mut SendTo,
+    connected: impl Fn() -> Option<Family>,
+) -> Result<u32, Reason> {
     let mut reason = Reason::None;
     let mut interface = 0;
     let Some(control) = &extras.control else { return Ok(0) };
+    // The kernel knows the errors.
+    if control.is_malformed() {
+        return Err(Reason::Option);
+    }
     let word = |data: &[u8], at: usize| data[at..].first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
     control.each(|level, kind, data| {
-        let number = data.first_chunk().map(|b| c_int::from_ne_bytes(*b));
+        let number = data.first_chunk().filter(|_| data.len() == 4).map(|b| c_int::from_ne_bytes(*b));
+        // As on Linux, messages of the other family are passed over, but for the source of an IPv4
+        // datagram, which has to be an address of IPv4.
+        let to = call.destination.map(|to| to.address.family());
+        match (level, to.or_else(|| (level == libc::IPPROTO_IP).then(&connected).flatten())) {
+            (libc::IPPROTO_IP, Some(Family::V6)) => return,
+            (libc::IPPROTO_IPV6, Some(Family::V4)) if kind != libc::IPV6_PKTINFO => return,
+            (libc::IPPROTO_IPV6, Some(Family::V4)) if !data.starts_with(&MAPPED) => return reason = Reason::Option,
+            _ => {}
+        }
         match (level, kind, number) {
-            (libc::IPPROTO_IP, libc::IP_PKTINFO, _) if data.len() >= 12 => {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, _) if data.len() == 12 => {
                 interface = word(data, 0);
                 call.source = Some(Address::v4([data[4], data[5], data[6], data[7]]));
             }
@@ -154,7 +177,8 @@ pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> Result<u32, Re
             }
             (libc::IPPROTO_IP, libc::IP_TTL, Some(ttl @ 1..=255))
             | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, Some(ttl @ 0..=255)) => call.ttl = Some(ttl as u8),
-            (libc::IPPROTO_IP, libc::IP_TOS, _) if !data.is_empty() => call.tos = Some(data[0]),
+            (libc::IPPROTO_IP, libc::IP_TOS, Some(tos @ 0..=255)) => call.tos = Some(tos as u8),
+            (libc::IPPROTO_IP, libc::IP_TOS, None) if data.len() == 1 => call.tos = Some(data[0]),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, Some(class @ 0..=255)) => call.tos = Some(class as u8),
             (libc::IPPROTO_UDP, libc::UDP_SEGMENT, _) if data.len() == 2 => {
                 call.segment = data.first_chunk().map(|b| u16::from_ne_bytes(*b));
@@ -165,4 +189,22 @@ pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> Result<u32, Re
         }
     });
     if reason == Reason::None { Ok(interface) } else { Err(reason) }
+}
+
+/// Looks at the control messages of a send on a stream: none of them concerns it, but not every one
+/// is let pass.
+///
+/// # Errors
+/// `EINVAL`, where Linux has it (`sock_cmsg_send`).
+pub(crate) fn for_stream(extras: &Extras<'_>) -> Result<(), Errno> {
+    let Some(control) = &extras.control else { return Ok(()) };
+    let mut known = true;
+    control.each(|level, kind, _| {
+        known &= level != libc::SOL_SOCKET
+            || matches!(
+                kind,
+                libc::SCM_RIGHTS | libc::SCM_CREDENTIALS | libc::SO_MARK | libc::SO_PRIORITY | libc::SO_TIMESTAMPING
+            );
+    });
+    if known && !control.is_malformed() { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }

@@ -138,25 +138,30 @@ impl After {
     pub(crate) fn finish(self, lane: &'static Lane) {
         match self {
             Self::Release(claim) => lane.release(claim),
-            Self::Convert(claim, closes) => convert(lane, claim, closes),
+            Self::Convert(claim, closes) => {
+                convert(lane, claim, closes);
+            }
             Self::Pending(closed) => pending::add(lane, closed),
         }
     }
 }
 
+/// Says whether the service keeps the claim, and closes the kernel's listener if it is to.
 #[inline(never)]
-fn convert(lane: &'static Lane, claim: u64, closes: bool) {
+fn convert(lane: &'static Lane, claim: u64, closes: bool) -> bool {
     let mut next = 0;
     let mut remotes = accepted(lane, claim, &mut next);
     if remotes.as_slice().is_empty() {
-        return lane.release(claim);
+        lane.release(claim);
+        return false;
     }
     loop {
         let further = accepted(lane, claim, &mut next);
         let more = !further.as_slice().is_empty();
         let request = Request::Convert { claim: Claim(claim), remotes, more, closes };
-        if lane.ask(&request, None, |_| Ok(())).is_err() || !more {
-            return;
+        let done = lane.ask(&request, None, |_| Ok(()));
+        if done.is_err() || !more {
+            return done.is_ok();
         }
         remotes = further;
     }
@@ -239,9 +244,10 @@ fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
     Remotes::new(&remotes[..count])
 }
 
-/// A listener was shut: it stops listening, its descriptor stays.
-pub(crate) fn stop_listening(lane: &'static Lane, index: u32) {
-    let after = lane.with(|access| {
+/// A listener was shut: it stops listening, its descriptor stays. Says whether the service ends the
+/// kernel's listener.
+pub(crate) fn stop_listening(lane: &'static Lane, index: u32) -> bool {
+    let claim = lane.with(|access| {
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
@@ -250,11 +256,9 @@ pub(crate) fn stop_listening(lane: &'static Lane, index: u32) {
         description.set_socket(SocketId::default());
         description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);
         let _ = access.stack.tcp_close_listener(id, now);
-        Ok(Some(After::Convert(claim, true)))
+        Ok(Some(claim))
     });
-    if let Ok(Some(after)) = after {
-        after.finish(lane);
-    }
+    matches!(claim, Ok(Some(claim)) if convert(lane, claim, true))
 }
 
 /// Whether a lane that ended for this reason did so because the service ended.

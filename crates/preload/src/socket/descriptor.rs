@@ -62,7 +62,7 @@ pub(crate) fn figure(fd: c_int, request: c_ulong) -> Result<Option<c_int>> {
         }
         let Stage::Connection(id) = tcp::stage(access, index)?.0 else { return Ok(None) };
         Ok(match request {
-            libc::FIONREAD => Some(access.stack.tcp_info(id, access.now)?.unread),
+            libc::FIONREAD => Some(access.stack.tcp_info(id, access.now)?.unread_to_mark),
             libc::TIOCOUTQ => {
                 let info = access.stack.tcp_info(id, access.now)?;
                 Some(info.outstanding + info.unsent)

@@ -70,6 +70,7 @@ impl Subject {
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
     let subject = Subject::new(lane, fd, index)?;
     let name = Name::parse(address);
+    let mut again = false;
     let id = loop {
         let (stage, flags) = lane.with(|access| subject.stage(access))?;
         match (stage, name) {
@@ -96,7 +97,10 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                     done => done,
                 };
             }
-            (Stage::Connection(id), _) => break id,
+            (Stage::Connection(id), _) => {
+                again = true;
+                break id;
+            }
             (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
                 if let Some(id) = begin(lane, &subject, endpoint, scope, flags)? {
                     if flags & flag::NONBLOCK != 0 {
@@ -119,7 +123,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, attempt) } else { first };
     match end {
         Ok(()) => Ok(()),
-        Err(TIMED_OUT) => Err(Errno(libc::EINPROGRESS)),
+        Err(TIMED_OUT) => Err(Errno(if again { libc::EALREADY } else { libc::EINPROGRESS })),
         // It goes on.
         Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
         Err(error) => fail(lane, index, id, error),

@@ -5,6 +5,7 @@ use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{self, Lane};
+use crate::socket::ancillary;
 use crate::socket::kernel;
 use crate::socket::opening;
 use crate::socket::pending;
@@ -12,9 +13,8 @@ use crate::socket::tcp;
 use crate::socket::udp;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, readiness};
 use core::ffi::c_int;
-use tickwire_stack::{Ready, SocketKind};
+use tickwire_stack::SocketKind;
 
 /// The lane, or [`DEMOTED`] if it is gone, and then the table says what has become of the socket.
 pub(crate) fn the_lane() -> Result<&'static Lane> {
@@ -130,7 +130,9 @@ pub(crate) fn send(
     }
     let mut answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::send(lane, fd, index, buffers, flags, to, extras)),
-        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::send(lane, fd, index, buffers, flags)),
+        Entry::Tcp(index) => ancillary::for_stream(extras)
+            .and_then(|()| the_lane())
+            .and_then(|lane| tcp::send(lane, fd, index, buffers, flags)),
         Entry::Dead(error) => send_dead(fd, error),
         _ => Err(DEMOTED),
     };
@@ -271,6 +273,9 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
     let answer = match entry {
         Entry::Udp(index) => {
             let kernel = sys::shutdown(fd, how);
+            if kernel == Err(Errno(libc::EINVAL)) {
+                return kernel;
+            }
             match the_lane().and_then(|lane| udp::shutdown(lane, index, how)) {
                 Err(DEMOTED) => kernel,
                 answer => answer.and(kernel),
@@ -294,31 +299,11 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MA
     Ok(answer?.map(|(endpoint, v6, scope)| name::emit(endpoint, v6, scope)))
 }
 
-/// Waits until a socket can be written to, or is none of ours any more: what is tried next then finds that out.
-pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
-    let (Some(lane), Some(index)) = (lane::current(), TABLE.get(fd).description()) else { return Ok(()) };
-    let socket = match lane.with(|access| Same::of(access, fd, index)) {
-        Err(ANEW | Errno(libc::EBADF)) => return Ok(()),
-        socket => socket?,
-    };
-    let attempt = |access: &mut lane::Access<'_>, _: Kernel| {
-        socket.check(access)?;
-        if access.descriptions().get(index).socket().kind == SocketKind::None {
-            return Ok(()); // not connected any more
-        }
-        let ready = readiness::in_stack(access, index)?;
-        if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }
-    };
-    match wait::wait(lane, &mut Plan::new(&[index], &mut [NO_FD; OWN], None), attempt) {
-        Err(DEMOTED) => Ok(()),
-        waited => waited,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
+    use crate::wait::Same;
     use tickwire_link::control::Reason;
 
     #[test]

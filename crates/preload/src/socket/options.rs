@@ -94,6 +94,12 @@ pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     let number =
         value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).or(value.first().map(|&b| c_int::from(b)));
     let Some(number) = number else { return };
+    let number = match (level, name) {
+        // What it has made of it: half of it is for what lies beside the data.
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => granted(fd, libc::SO_SNDBUF).unwrap_or(number),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => granted(fd, libc::SO_RCVBUF).unwrap_or(number),
+        _ => number,
+    };
     let common = lane.with(|access| Ok(set_common(access, index, level, name, number, value)));
     if common != Ok(false) {
         return;
@@ -105,6 +111,11 @@ pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
         Entry::Tcp(index) => set_tcp(lane, fd, index, level, name, number),
         _ => {}
     }
+}
+
+/// The size of a buffer that the kernel has granted, as a program would ask for it.
+fn granted(fd: c_int, name: c_int) -> Option<c_int> {
+    sys::option(fd, libc::SOL_SOCKET, name).ok().map(|size| size / 2)
 }
 
 /// Options that both kinds of sockets have and that are ours to carry out. Says whether it was one.
@@ -189,10 +200,11 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tos = hops(0),
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
             options.mtu_discover = match number {
-                // The last two believe no ICMP message and forbid no fragments, against forged messages.
-                libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_INTERFACE | libc::IP_PMTUDISC_OMIT => MtuDiscover::Dont,
+                // It believes no ICMP message and forbids no fragments, against forged messages.
+                libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_OMIT => MtuDiscover::Dont,
                 libc::IP_PMTUDISC_DO => MtuDiscover::Do,
-                libc::IP_PMTUDISC_PROBE => MtuDiscover::Probe,
+                // Both send what the interface takes, whatever routers have said.
+                libc::IP_PMTUDISC_PROBE | libc::IP_PMTUDISC_INTERFACE => MtuDiscover::Probe,
                 _ => MtuDiscover::Want,
             };
         }
@@ -243,6 +255,12 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
     let _ = lane.with(|access| {
         let now = access.now;
         match tcp::stage(access, index)?.0 {
+            // As on Linux what was agreed on stays.
+            Stage::Connection(id)
+                if matches!(setting, Setting::MaxSegment(_)) && access.stack.tcp_state(id)?.is_synchronized() =>
+            {
+                Ok(())
+            }
             Stage::Connection(id) => Ok(access.stack.tcp_set(id, now, setting)?),
             Stage::Listener(id) => Ok(access.stack.tcp_listener_set(id, setting)?),
             // The kernel socket remembers it until then, but for whether some were set at all.
@@ -408,7 +426,8 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
                 // The kernel socket behind it is new.
                 (Stage::Connection(id), flags) => match inherited::flag_of(level, name, flags) {
                     Some(bit) => Ok(Some(c_int::from(flags & bit != 0).to_ne_bytes().to_vec())),
-                    None => get_tcp(access, id, level, name),
+                    None if kernel_remembers(access, id, level, name, flags)? => Ok(None),
+                    None => get_tcp(access, id, level, name, flags),
                 },
                 _ => Ok(None),
             });
@@ -421,7 +440,19 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
     }
 }
 
-fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Result<Option<Vec<u8>>> {
+/// Whether the kernel socket tells an option as the program has set it: the size of a buffer, of
+/// which the stack has at least what it needs.
+fn kernel_remembers(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int, flags: u64) -> Result<bool> {
+    let options = access.stack.tcp_options(id)?;
+    let set = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => options.send_fixed,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => options.receive_fixed,
+        _ => false,
+    };
+    Ok(set && flags & flag::ACCEPTED == 0)
+}
+
+fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int, flags: u64) -> Result<Option<Vec<u8>>> {
     let options = access.stack.tcp_options(id)?;
     let number = |n: u64| Some((n.min(c_int::MAX as u64) as c_int).to_ne_bytes().to_vec());
     Ok(match (level, name) {
@@ -433,6 +464,12 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
         PATH_MTU | PATH_MTU_V6 => number(access.stack.tcp_info(id, access.now)?.path_mtu.into()),
+        (libc::SOL_SOCKET, treatment::SO_PEERNAME) => {
+            let (_, remote) = access.stack.tcp_endpoints(id)?;
+            let v6 = flags & flag::V6 != 0;
+            let (name, len) = crate::c::name::emit(remote, v6, options.interface);
+            Some(name[..len].to_vec())
+        }
         // The thread that takes its packets in is the one that reads them, as a rule.
         (libc::SOL_SOCKET, treatment::SO_INCOMING_CPU) => number(sys::current_processor()),
         (libc::SOL_SOCKET, libc::SO_LINGER) => {

@@ -371,11 +371,28 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         Shut::Listener(flags) => {
             // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
             // listen any more it would take back, with the connections.
-            close::stop_listening(lane, index);
+            let is_shut = close::stop_listening(lane, index) && has_stopped(fd);
             if flags & flag::NONBLOCK == 0 {
                 kernel::restore_blocking(fd);
             }
-            sys::shutdown(fd, how)
+            let done = if is_shut { Ok(()) } else { sys::shutdown(fd, how) };
+            crate::wait::epoll::moved_to_kernel(lane, index);
+            done
+        }
+    }
+}
+
+/// How long the service may take to end a kernel's listener behind its answer.
+const STOPPING: Span = Span::from_millis(100);
+const LOOK_AGAIN: Span = Span::from_micros(200);
+
+/// Waits until the kernel's listener has stopped to listen, and says whether it has.
+fn has_stopped(fd: c_int) -> bool {
+    let until = sys::now() + STOPPING;
+    loop {
+        match sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) {
+            Ok(1..) if sys::now() < until => drop(sys::ppoll(&mut [], Some(LOOK_AGAIN), None)),
+            listens => return listens == Ok(0),
         }
     }
 }

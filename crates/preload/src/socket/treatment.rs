@@ -203,6 +203,7 @@ fn of_udp(name: c_int) -> Treatment {
 // As Linux's headers have them; the C library's binding does not.
 const SO_WIFI_STATUS: c_int = 41;
 const SO_LOCK_FILTER: c_int = 44;
+pub(crate) const SO_PEERNAME: c_int = 28;
 pub(crate) const SO_SELECT_ERR_QUEUE: c_int = 45;
 const SO_MAX_PACING_RATE: c_int = 47;
 pub(crate) const SO_INCOMING_CPU: c_int = 49;

@@ -19,6 +19,9 @@ use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};
 use tickwire_stack::{Error, UdpId};
 
+/// Sends nothing, but learns the way.
+const MSG_PROBE: c_int = 0x10;
+
 fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
@@ -51,13 +54,14 @@ pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
     if local.port == 0 {
         return Ok(());
     }
+    let reuse_port = sys::option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT).is_ok_and(|on| on != 0);
     let unclaimed = lane.with(|access| {
         let (id, flags) = id_of(access, index)?;
         if flags & flag::CLAIMED != 0 {
             return Ok(None);
         }
         let mut options = access.stack.udp_options(id)?;
-        options.v6only = flags & flag::V6ONLY != 0;
+        (options.v6only, options.reuse_port) = (flags & flag::V6ONLY != 0, reuse_port);
         access.stack.udp_set_options(id, options)?;
         access.stack.udp_bind(id, local)?;
         Ok(Some(id))
@@ -185,8 +189,15 @@ pub(crate) fn send(
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = SendTo { destination, ..SendTo::default() };
-    match ancillary::for_send(extras, &mut call) {
-        _ if flags & libc::MSG_OOB != 0 => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
+    // To whom it is connected only a socket of both families has to ask.
+    let connected = || match lane.flags_of(index) & flag::V6 {
+        0 => Some(Family::V4),
+        _ => sys::socket_name(fd, true).ok().map(|peer| peer.address.family()),
+    };
+    match ancillary::for_send(extras, &mut call, connected) {
+        _ if flags & (libc::MSG_OOB | MSG_PROBE) != 0 => {
+            return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None);
+        }
         _ if flags & libc::MSG_MORE != 0 => {
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::Pieces);
         }
@@ -388,16 +399,19 @@ pub(crate) fn receive(
             Err(Error::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
+        // The end of a socket that was shut is told to a call that would wait.
+        let waits = flags & libc::MSG_DONTWAIT == 0 && bits & flag::NONBLOCK == 0;
+        let nothing = if waits && access.stack.udp_is_shut(id)? { Ok(0) } else { Err(AGAIN) };
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
         if readiness::kernel_is_quiet(kernel, bits, *description.kernel_check(), now) {
-            return Err(AGAIN);
+            return nothing;
         }
         *description.kernel_check() = now.as_nanos();
         let got = sys::receive(fd, buffers, flags | libc::MSG_DONTWAIT, extras);
         description.set(flag::KERNEL_QUIET, got == Err(AGAIN));
-        got
+        if got == Err(AGAIN) { nothing } else { got }
     };
     let fds = &mut wait::and(wait::readable(fd));
     let got = wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), fds, attempt)?;

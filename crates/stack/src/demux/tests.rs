@@ -25,14 +25,15 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
 #[derive(Clone, Debug)]
 enum Step {
     Connect(usize, u32, Endpoint, Endpoint),
-    Bind(usize, u32, Endpoint, bool),
+    Bind(usize, u32, Endpoint, bool, bool),
     Remove(usize, u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..3usize, 0..EACH, endpoint(), endpoint()).prop_map(|(k, i, l, r)| Step::Connect(k, i, l, r)),
-        3 => (0..3usize, 0..EACH, endpoint(), any::<bool>()).prop_map(|(k, i, l, six)| Step::Bind(k, i, l, six)),
+        3 => (0..3usize, 0..EACH, endpoint(), any::<bool>(), any::<bool>())
+            .prop_map(|(k, i, l, six, spread)| Step::Bind(k, i, l, six, spread)),
         1 => (0..3usize, 0..EACH).prop_map(|(k, i)| Step::Remove(k, i)),
     ]
 }
@@ -43,6 +44,7 @@ struct Socket {
     local: Endpoint,
     remote: Option<Endpoint>,
     v6only: bool,
+    spread: bool,
 }
 
 fn protocol(kind: SocketKind) -> u8 {
@@ -86,13 +88,13 @@ proptest! {
                     prop_assert_eq!(done, if taken { Err(Error::AddressInUse) } else { Ok(()) });
                     if !taken {
                         model.retain(|s| s.who != who);
-                        model.push(Socket { who, local, remote: Some(remote), v6only: false });
+                        model.push(Socket { who, local, remote: Some(remote), v6only: false, spread: false });
                     }
                 }
-                Step::Bind(k, i, local, v6only) => {
-                    stack.demux_bind(KINDS[k], i, local, v6only).unwrap();
+                Step::Bind(k, i, local, v6only, spread) => {
+                    stack.demux_bind(KINDS[k], i, local, (v6only, spread)).unwrap();
                     model.retain(|s| s.who != (KINDS[k], i));
-                    model.push(Socket { who: (KINDS[k], i), local, remote: None, v6only });
+                    model.push(Socket { who: (KINDS[k], i), local, remote: None, v6only, spread });
                 }
                 Step::Remove(k, i) => {
                     stack.demux_remove(KINDS[k], i);
@@ -110,7 +112,13 @@ proptest! {
             }
             let bound = || ours().filter(|s| s.remote.is_none() && s.local.port == local.port);
             let best = bound().map(|s| rank(s, local.address)).max().unwrap_or(0);
-            let fitting: Vec<_> = bound().filter(|s| best > 0 && rank(s, local.address) == best).map(|s| s.who).collect();
+            let fits = || bound().filter(|s| best > 0 && rank(s, local.address) == best);
+            // The last to be bound, or one of those over which flows are spread, if it is.
+            let last = fits().next_back();
+            let fitting: Vec<_> = fits()
+                .filter(|s| last.is_some_and(|last| if last.spread { s.spread } else { s.who == last.who }))
+                .map(|s| s.who)
+                .collect();
             match stack.find_bound(wanted, local, remote) {
                 None => prop_assert!(fitting.is_empty()),
                 Some(found) => prop_assert!(fitting.contains(&found), "{found:?} is not among {fitting:?}"),

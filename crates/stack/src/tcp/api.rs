@@ -168,7 +168,14 @@ impl Stack<'_> {
         }
         let frames = &mut self.mem.frames;
         let limit = s.limit_to_mark(frames, flags.peek).min(sink.room());
-        let (taken, came) = s.recv.read(frames, limit, flags.peek, |bytes| sink.write(bytes));
+        let over = if flags.peek { s.passed_over() } else { 0 };
+        let mut left = over;
+        let (read, came) = s.recv.read(frames, limit.saturating_add(over), flags.peek, |bytes| {
+            let passed = left.min(bytes.len());
+            left -= passed;
+            passed + bytes.get(passed..).map_or(0, |bytes| sink.write(bytes))
+        });
+        let taken = read.saturating_sub(over);
         if taken == 0 && sink.failed() {
             return Err(Error::Fault);
         }

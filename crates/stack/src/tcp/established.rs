@@ -313,12 +313,14 @@ impl Stack<'_> {
         if !s.state.may_receive() {
             return;
         }
-        if s.orphan {
-            // Nobody will ever read it: the peer must know (RFC 2525 §2.17). What was read before may come again together with the FIN, which is no data.
+        let is_shut = s.read_shut && matches!(s.state, State::FinWait1 | State::FinWait2);
+        if s.orphan || is_shut {
+            // It will never be read: the peer must know (RFC 2525 §2.17). What was read before may come again together with the FIN, which is no data.
             if (segment.seq + segment.len).gt(s.recv.next) {
+                let told = if s.orphan { Pending::None } else { Pending::Reset };
                 self.mem.counters.tcp_abort_on_data.inc();
                 self.send_reset(index, now);
-                self.fail(index, now, Pending::None);
+                self.fail(index, now, told);
             }
             return;
         }

@@ -51,6 +51,8 @@ pub struct TcpInfo {
     pub unsent: u32,
     /// Bytes received and not read: what a read would find.
     pub unread: u32,
+    /// The same as `FIONREAD` tells it: up to an urgent byte that is ahead.
+    pub unread_to_mark: u32,
     /// Smoothed round-trip time.
     pub srtt: Span,
     /// Its mean deviation.
@@ -156,6 +158,7 @@ impl Stack<'_> {
             resent: s.send.board.again,
             unsent: s.send.unsent(),
             unread: s.readable(),
+            unread_to_mark: s.unread_to_mark(),
             srtt: s.rtt.srtt,
             rttvar: s.rtt.rttvar,
             min_rtt: s.rtt.min,

@@ -71,7 +71,8 @@ impl Stack<'_> {
         let listener = &mut self.mem.listeners[id.index as usize];
         *listener = Listener::new_zeroed();
         (listener.local, listener.settings, listener.backlog) = (local, *options, backlog);
-        if let Err(error) = self.demux_bind(SocketKind::Listener, id.index, local, options.v6only) {
+        // Listeners share a port only by SO_REUSEPORT.
+        if let Err(error) = self.demux_bind(SocketKind::Listener, id.index, local, (options.v6only, true)) {
             self.release(SocketKind::Listener, id.index);
             return Err(error);
         }

@@ -83,10 +83,31 @@ impl Socket {
         }
     }
 
+    /// Whether the urgent byte comes next, and is not for the stream's reader.
+    fn is_urgent_next(&self) -> bool {
+        let at_head = self.urgent.mark != Mark::None && self.urgent.at == self.unread();
+        at_head && !self.settings.oob_inline && self.recv.bytes > 0
+    }
+
     /// How much of what is unread the program can read now.
     pub(super) fn readable(&self) -> u32 {
-        let at_head = self.urgent.mark != Mark::None && self.urgent.at == self.unread();
-        if at_head && !self.settings.oob_inline { self.recv.bytes.saturating_sub(1) } else { self.recv.bytes }
+        self.recv.bytes - u32::from(self.is_urgent_next())
+    }
+
+    /// What `FIONREAD` says, which is what Linux' `tcp_inq` does: as [`Self::readable`], up to an urgent byte
+    /// that is ahead.
+    pub(super) fn unread_to_mark(&self) -> u32 {
+        let ahead = self.urgent.at.since(self.unread());
+        match self.urgent.mark {
+            Mark::None => self.recv.bytes,
+            _ if self.settings.oob_inline || self.recv.bytes == 0 || ahead >= self.recv.bytes => self.recv.bytes,
+            _ => ahead,
+        }
+    }
+
+    /// How many bytes a reader that takes nothing (`MSG_PEEK`) passes over: the urgent byte.
+    pub(super) fn passed_over(&self) -> usize {
+        usize::from(self.is_urgent_next())
     }
 
     /// Prepares a read: drops the urgent byte if the program has read up to it, and says how many bytes lie before the

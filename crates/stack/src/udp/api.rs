@@ -30,7 +30,8 @@ impl Stack<'_> {
     }
 
     /// Binds a socket: from now on datagrams to that address (or to any, `0.0.0.0` or `::`) and port are its own. Whether the port
-    /// may be had is the host's decision and has been made; several sockets of the lane may share one.
+    /// may be had is the host's decision and has been made; several sockets of the lane may share one:
+    /// a datagram is for the one that was bound last, unless [`UdpOptions::reuse_port`] spreads them.
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if it is connected, or the port is 0.
@@ -41,8 +42,8 @@ impl Stack<'_> {
             return Err(Error::Invalid);
         }
         (socket.local, socket.bound) = (local, local);
-        let v6only = socket.options.v6only;
-        self.demux_bind(SocketKind::Udp, id.index, local, v6only)?;
+        let UdpOptions { v6only, reuse_port, .. } = socket.options;
+        self.demux_bind(SocketKind::Udp, id.index, local, (v6only, reuse_port))?;
         self.mem.row(SocketKind::Udp, id.index).local.set(local);
         Ok(())
     }
@@ -78,7 +79,7 @@ impl Stack<'_> {
             return Err(Error::Invalid);
         }
         let Some(remote) = remote else {
-            self.demux_bind(SocketKind::Udp, id.index, bound, options.v6only)?;
+            self.demux_bind(SocketKind::Udp, id.index, bound, (options.v6only, options.reuse_port))?;
             let socket = &mut self.mem.udp[index];
             (socket.local, socket.remote, socket.interface) = (bound, Endpoint::default(), 0);
             let row = self.mem.row(SocketKind::Udp, id.index);
@@ -176,7 +177,8 @@ impl Stack<'_> {
         path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
     }
 
-    /// Shuts a direction or both of a connected socket.
+    /// Shuts a direction or both of a connected socket. As on Linux, what comes after receiving was
+    /// shut is received; but it is not waited for ([`Stack::udp_is_shut`]).
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::NotConnected`], though the shutdown takes effect, as on Linux.
@@ -187,6 +189,14 @@ impl Stack<'_> {
         let connected = socket.remote.port != 0;
         self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP | Ready::RDHUP);
         if connected { Ok(()) } else { Err(Error::NotConnected) }
+    }
+
+    /// Whether receiving was shut: who would wait for a datagram is told the end instead.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_is_shut(&self, id: UdpId) -> Result<bool> {
+        Ok(self.mem.udp[self.check(id.into())?].shut & shut::RECEIVE != 0)
     }
 
     /// The error pending on a socket, which is thereby taken (`SO_ERROR`).

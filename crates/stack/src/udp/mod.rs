@@ -57,6 +57,8 @@ pub struct UdpOptions {
     pub mtu_discover: MtuDiscover,
     /// A socket bound to `::` takes no IPv4.
     pub v6only: bool,
+    /// Flows are spread over all sockets that are bound alike and have this (`SO_REUSEPORT`).
+    pub reuse_port: bool,
     /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one datagram.
     pub segment: u16,
 }
@@ -72,6 +74,7 @@ impl Default for UdpOptions {
             tos: 0,
             mtu_discover: MtuDiscover::Want,
             v6only: false,
+            reuse_port: false,
             segment: 0,
         }
     }

@@ -1,6 +1,6 @@
 //! Receiving datagrams: to which sockets one goes, and the queue in which it waits for the program.
 
-use super::{HEADER, shut};
+use super::HEADER;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::demux::UDP;
@@ -139,7 +139,7 @@ impl Stack<'_> {
         let (available, all) = (frames.available(), frames.meta.len());
         let low = available < all / 8 && socket.charged > 16 * FRAME_CHARGE
             || available <= all / 16 && (socket.count > 0 || self.mem.core.filled <= self.mem.core.fill.wanted / 2);
-        if socket.charged > socket.options.rcvbuf || socket.shut & shut::RECEIVE != 0 || low {
+        if socket.charged > socket.options.rcvbuf || low {
             if low { &counters.udp_mem_errors } else { &counters.udp_rcvbuf_errors }.inc();
             self.mem.row(SocketKind::Udp, index).drops.inc();
             return self.mem.frames.give_chain(frame);
@@ -201,16 +201,14 @@ impl Stack<'_> {
     /// # Errors
     /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is none;
     /// [`Error::Fault`] if it could not be written to `sink`, which, as on Linux, is its end unless
-    /// `peek`. On a socket shut for receiving an empty datagram says so.
+    /// `peek`.
     pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
         if let Some(error) = socket.take_error() {
             return Err(error);
         }
-        let Some(first) = socket.head.get() else {
-            return if socket.shut & shut::RECEIVE != 0 { Ok(Datagram::default()) } else { Err(Error::WouldBlock) };
-        };
+        let first = socket.head.get().ok_or(Error::WouldBlock)?;
         let frames = &self.mem.frames;
         let meta = &frames.meta[first as usize];
         let mut datagram = Datagram {

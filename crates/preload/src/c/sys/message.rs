@@ -68,30 +68,40 @@ impl Control<'_> {
         self.len
     }
 
-    /// Appends one message; `false` if it did not fit (`MSG_CTRUNC`), or its place is not there.
+    /// Appends one message, cut to the room as in Linux (`put_cmsg`); `false` if it did not fit
+    /// (`MSG_CTRUNC`), or its place is not there.
     pub(crate) fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) -> bool {
+        let left = self.room - self.len;
         // SAFETY: pure arithmetic.
-        let (whole, padded) =
-            unsafe { (libc::CMSG_LEN(data.len() as u32) as usize, libc::CMSG_SPACE(data.len() as u32) as usize) };
-        if self.len + whole > self.room {
+        let [head, whole, padded] = unsafe {
+            let len = data.len() as u32;
+            [libc::CMSG_LEN(0), libc::CMSG_LEN(len), libc::CMSG_SPACE(len)].map(|size| size as usize)
+        };
+        if left < head {
             return false;
         }
+        let cut = whole.min(left);
         // SAFETY: all parts are zero-valid integers.
         let mut header: libc::cmsghdr = unsafe { zeroed() };
-        header.cmsg_len = whole as _;
+        header.cmsg_len = cut as _;
         header.cmsg_level = level;
         header.cmsg_type = kind;
         let at = self.start.wrapping_add(self.len);
-        // SAFETY: `whole` bytes fit behind `len` as checked; the place need not be aligned for these copies.
+        // SAFETY: `cut` bytes fit behind `len`; the place need not be aligned for these copies.
         let written = unsafe {
-            guarded::store(header, at.cast()).is_ok()
-                && guarded::copy(data.as_ptr(), at.wrapping_add(libc::CMSG_LEN(0) as usize), data.len())
+            guarded::store(header, at.cast()).is_ok() && guarded::copy(data.as_ptr(), at.wrapping_add(head), cut - head)
         };
         if !written {
             return false;
         }
-        self.len = (self.len + padded).min(self.room);
-        true
+        self.len += padded.min(left);
+        cut == whole
+    }
+
+    /// Whether a message is shorter than its head, or longer than what is there: nothing is sent
+    /// with such (`CMSG_OK`).
+    pub(crate) fn is_malformed(&self) -> bool {
+        !self.walk(|_, _, _, _| {})
     }
 
     /// Every message that the program gave: `each(level, type, data)`. Data longer than 64 bytes is cut.
@@ -121,22 +131,24 @@ impl Control<'_> {
         fds
     }
 
-    /// Every message: `each(level, type, start, length)`.
-    fn walk(&self, mut each: impl FnMut(c_int, c_int, *const u8, usize)) {
+    /// Every message: `each(level, type, start, length)`. False if one of them is malformed, behind
+    /// which none is looked at.
+    fn walk(&self, mut each: impl FnMut(c_int, c_int, *const u8, usize)) -> bool {
         // SAFETY: pure arithmetic.
         let head = unsafe { libc::CMSG_LEN(0) } as usize;
         let mut at = 0;
         while at + head <= self.room {
             // SAFETY: any bytes are a header.
             let header = unsafe { guarded::load(self.start.wrapping_add(at).cast::<libc::cmsghdr>()) };
-            let Ok(header) = header else { return };
+            let Ok(header) = header else { return false };
             let whole: usize = header.cmsg_len as _;
             if whole < head || whole > self.room - at {
-                return;
+                return false;
             }
             each(header.cmsg_level, header.cmsg_type, self.start.wrapping_add(at + head), whole - head);
             at += whole.next_multiple_of(size_of::<usize>());
         }
+        true
     }
 }
 

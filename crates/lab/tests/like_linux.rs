@@ -1,0 +1,325 @@
+//! Answers of many calls, in states that programs rarely have them in: the same script runs on the
+//! kernel and on a lane, and what it prints must be the same.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, crossing, python, start};
+
+/// What the peer does for the script, by the line that comes first on a connection: it takes up
+/// connections, and answers datagrams.
+const PEER: &str = r#"
+import socket, struct, sys, threading, time
+own, other = sys.argv[1:]
+def told(c):
+    return c.makefile('rb', buffering=0).readline()
+def serve(c):
+    how = told(c).strip()
+    if how == b'data': c.sendall(b'hello there')
+    if how == b'urgent':
+        c.sendall(b'abc'); c.send(b'd', socket.MSG_OOB); c.send(b'ef')
+    if how == b'urgent alone': c.send(b'u', socket.MSG_OOB)
+    if how == b'more':
+        # After a moment, when the other end has shut both sides.
+        time.sleep(0.3)
+        try:
+            c.send(b'x'); time.sleep(0.2); c.send(b'y'); how = b'went'
+        except OSError as error:
+            how = error.strerror.encode()
+        with socket.create_connection((other, 7999)) as back: back.sendall(how)
+    if how.startswith(b'connect '):
+        with socket.create_connection((other, int(how.split()[1]))): c.recv(1)
+    try:
+        while c.recv(65536): pass
+    except OSError:
+        pass
+    c.close()
+def datagrams():
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind((own, 9000))
+    while True:
+        d, a = u.recvfrom(100)
+        for _ in range(8 if d == b'eight' else 1): u.sendto(d, a)
+        if d == b'anew':
+            for _ in range(8):
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as v: v.sendto(b'x', a)
+threading.Thread(target=datagrams, daemon=True).start()
+listener = socket.create_server((own, 9000), backlog=64)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+/// What all scripts have.
+const HEAD: &str = r#"
+import ctypes, errno, fcntl, os, select, signal, socket, struct, sys, threading, time
+own, other = sys.argv[1:]
+signal.alarm(25)
+libc = ctypes.CDLL(None, use_errno=True)
+def say(*what):
+    print(*what, flush=True)
+def e(call, *arguments):
+    try: return call(*arguments)
+    except OSError as error: return errno.errorcode.get(error.errno, 'timeout')
+def connection(how):
+    c = socket.create_connection((other, 9000), timeout=10)
+    c.sendall(how + b'\n')
+    return c
+def datagrams():
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.connect((other, 9000))
+    u.settimeout(5)
+    return u
+def events(s, mask):
+    p = select.poll()
+    p.register(s, mask)
+    return [hex(event) for _, event in p.poll(0)]
+def settle():
+    time.sleep(0.15)
+"#;
+
+/// Runs a script on host b, on the kernel and on a lane, with a peer on the kernel of host a.
+fn same(script: &str, packets: u64) {
+    let both = Both::new();
+    let (own, other) = (both.pair.b_v4(), both.pair.a_v4());
+    let mut peer = start(both.a(), false, &[python(), "-c", PEER, &other, &own]);
+    bound(both.a(), &mut peer, "tcp", 9000);
+    let script = format!("{HEAD}{script}");
+    let run = |accelerated| {
+        let mut program = start(both.b(), accelerated, &[python(), "-c", &script, &own, &other]);
+        let told = program.success(PATIENCE);
+        told.unwrap_or_else(|error| panic!("{error}\n{}{}{}", program.stdout(), program.stderr(), peer.stderr()))
+    };
+    let kernel = run(false);
+    assert!(!kernel.is_empty());
+    println!("{kernel}");
+    let lane = crossing(&both.b_service, packets, || run(true));
+    assert_eq!(lane, kernel);
+}
+
+#[test]
+fn a_listener_that_is_shut_hangs_up_whoever_waits_and_whatever_it_has_accepted() {
+    same(
+        r#"
+def listener(port):
+    l = socket.create_server((own, port))
+    helper = connection(b'connect %d' % port)
+    return l, l.accept()[0], helper
+for port, how in enumerate((0, select.EPOLLET, 'waits', 'polls'), 7000):
+    l, c, helper = listener(port)
+    l.setblocking(False)
+    ep, got = select.epoll(), []
+    ep.register(l, select.EPOLLIN | (how if isinstance(how, int) else 0))
+    waits = {'waits': lambda: got.append(ep.poll(3)[0][1]), 'polls': lambda: got.append(events_after(l))}
+    def events_after(l):
+        p = select.poll()
+        p.register(l, select.POLLIN)
+        return p.poll(3000)[0][1]
+    t = threading.Thread(target=waits.get(how, lambda: None))
+    t.start()
+    time.sleep(0.2)
+    say(how, e(l.shutdown, socket.SHUT_RD if port % 2 else socket.SHUT_RDWR))
+    t.join()
+    say(got, [event for _, event in ep.poll(0.5)], events(l, 5), e(l.accept))
+    # What was accepted goes on, and the socket may listen again.
+    say(c.send(b'x'), e(l.listen, 5), events(l, 5))
+"#,
+        20,
+    );
+}
+
+#[test]
+fn data_after_both_sides_were_shut_resets_a_connection_and_datagrams_after_that_arrive() {
+    same(
+        r#"
+for ways in ((socket.SHUT_RDWR,), (socket.SHUT_RD, socket.SHUT_WR), (socket.SHUT_WR, socket.SHUT_RD)):
+    back = socket.create_server((own, 7999))
+    c = connection(b'more')
+    for way in ways: c.shutdown(way)
+    say(ways, back.accept()[0].recv(100))
+    say(c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), e(c.recv, 10), events(c, 0x2007))
+    back.close()
+for mode in ('nonblock', 'dontwait', 'timeout', 'blocking'):
+    u = datagrams()
+    u.settimeout(None)
+    u.send(b'a')
+    say(u.recv(1))
+    u.shutdown(socket.SHUT_RD)
+    flags = socket.MSG_DONTWAIT if mode == 'dontwait' else 0
+    if mode == 'nonblock': u.setblocking(False)
+    if mode == 'timeout': u.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 100000))
+    say(mode, e(u.recv, 1, flags), e(u.recvmsg, 1, 0, flags)[:3], events(u, 0x2001))
+    u.send(b'b')
+    settle()
+    say(e(u.recv, 1, flags), e(u.recv, 1, flags))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+say(e(u.shutdown, 3), e(u.shutdown, 0))
+"#,
+        12,
+    );
+}
+
+#[test]
+fn files_are_sent_from_where_the_kernel_sends_them() {
+    same(
+        r#"
+c = connection(b'data')
+pipe, pipe_end = os.pipe()
+os.write(pipe_end, b'pipe!')
+ours, theirs = socket.socketpair()
+theirs.send(b'unix')
+udp = datagrams()
+name = '/tmp/twlab-sent-%d' % os.getpid()
+with open(name, 'wb') as f: f.write(b'0123456789')
+def send(path, offset, count=4):
+    fd = os.open(path, os.O_RDONLY)
+    told = e(os.sendfile, c.fileno(), fd, offset, count)
+    where = e(os.lseek, fd, 0, os.SEEK_CUR)
+    os.close(fd)
+    return told, where
+for path in (name, '/', '/proc/self/comm', '/dev/zero'): say(path != name and path, send(path, None), send(path, 3))
+for fd in (pipe, ours.fileno(), udp.fileno(), -1): say(e(os.sendfile, c.fileno(), fd, None, 4))
+say(ours.recv(9), os.read(pipe, 9))
+fd = os.open(name, os.O_RDONLY)
+say(libc.sendfile(c.fileno(), fd, ctypes.byref(ctypes.c_long(-1)), 4), ctypes.get_errno())
+say(libc.sendfile(c.fileno(), fd, None, ctypes.c_size_t(-1)), ctypes.get_errno())
+say(e(os.sendfile, c.fileno(), os.open(name, os.O_WRONLY), None, 4))
+settle()
+say(e(os.sendfile, pipe_end, c.fileno(), None, 5), os.read(pipe, 5), e(os.sendfile, ours.fileno(), c.fileno(), None, 5))
+say(c.recv(100))
+os.unlink(name)
+"#,
+        5,
+    );
+}
+
+#[test]
+fn what_is_before_and_behind_an_urgent_byte_is_seen_and_counted_alike() {
+    same(
+        r#"
+def unread(c):
+    return struct.unpack('i', fcntl.ioctl(c, 0x541b, b'\0' * 4))[0]
+for inline in (False, True):
+    c = connection(b'urgent')
+    if inline: c.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    time.sleep(0.3)
+    c.setblocking(False)
+    say('before', unread(c), c.recv(10, socket.MSG_PEEK), c.recv(10))
+    say('at it', unread(c), c.recv(10, socket.MSG_PEEK), c.recv(1, socket.MSG_PEEK), c.recv(10), unread(c))
+c = connection(b'urgent alone')
+time.sleep(0.3)
+c.setblocking(False)
+say(unread(c), events(c, 3), e(c.recv, 10, socket.MSG_PEEK), e(c.recv, 10), unread(c), e(c.recv, 1, socket.MSG_OOB))
+"#,
+        6,
+    );
+}
+
+#[test]
+fn of_datagram_sockets_that_reuse_an_address_the_last_hears_and_those_of_a_port_share() {
+    same(
+        r#"
+def bind(port, option):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.SOL_SOCKET, option, 1)
+    s.bind((own, port))
+    s.setblocking(False)
+    return s
+def heard(s):
+    count = 0
+    while not isinstance(e(s.recv, 10), str): count += 1
+    return count
+for port, option in ((7100, socket.SO_REUSEADDR), (7101, socket.SO_REUSEPORT)):
+    all = [bind(port, option) for _ in range(3)]
+    for _ in range(4):
+        all[0].sendto(b'anew', (other, 9000))
+        settle()
+    counts = [heard(s) for s in all]
+    say(counts if option == socket.SO_REUSEADDR else sum(counts) == 36 and sorted(counts)[1] > 0)
+    all.pop().close()
+    all[0].sendto(b'anew', (other, 9000))
+    settle()
+    counts = [heard(s) for s in all]
+    say(counts if option == socket.SO_REUSEADDR else sum(counts))
+"#,
+        60,
+    );
+}
+
+#[test]
+fn control_messages_and_names_are_looked_at_as_the_kernel_does() {
+    same(
+        r#"
+class Vector(ctypes.Structure):
+    _fields_ = [('base', ctypes.c_void_p), ('len', ctypes.c_size_t)]
+class Message(ctypes.Structure):
+    _fields_ = [('name', ctypes.c_void_p), ('namelen', ctypes.c_uint), ('vectors', ctypes.c_void_p), ('count', ctypes.c_size_t),
+        ('control', ctypes.c_void_p), ('controllen', ctypes.c_size_t), ('flags', ctypes.c_int)]
+c, u = connection(b'nothing'), datagrams()
+data = ctypes.create_string_buffer(b'abc')
+vector = Vector(ctypes.addressof(data), 3)
+def head(len, level, kind, rest=b''):
+    return struct.pack('Nii', len, level, kind) + rest
+def send(control, len):
+    message = Message(vectors=ctypes.addressof(vector), count=1, control=control, controllen=len)
+    def told(s):
+        n = libc.sendmsg(s.fileno(), ctypes.byref(message), 0)
+        return n if n >= 0 else errno.errorcode[ctypes.get_errno()]
+    return [told(s) for s in (c, u)]
+ttl = struct.pack('i', 5)
+for raw in (head(0, 0, 2), head(8, 0, 2), head(15, 0, 2), head(16, 0, 2), head(100, 0, 2, ttl), head((1 << 64) - 1, 0, 2, ttl),
+        head(20, 0, 2, ttl + ttl) + head(5, 0, 2), head(20, 0, 2, ttl + ttl) + b'abc', head(3, 99, 2), head(16, 99, 2),
+        head(20, 1, 77, ttl), head(20, 0, 2, ttl), head(24, 0, 2, ttl + ttl), head(18, 0, 1, b'\1\2'), head(17, 0, 1, b'\4'),
+        head(24, 0, 8, ttl + ttl), head(32, 0, 8, bytes(16)), head(20, 41, 52, ttl)):
+    control = ctypes.create_string_buffer(raw, len(raw))
+    say(raw[:8].hex(), len(raw), send(ctypes.addressof(control), len(raw)))
+say(send(None, 16), send(ctypes.addressof(data), 1 << 40))
+name = ctypes.create_string_buffer(struct.pack('>BBH', 2, 0, 9000) + socket.inet_aton(other) + bytes(200))
+def named(s, len):
+    n = libc.sendto(s.fileno(), data, 3, 0, name, len)
+    return n if n >= 0 else errno.errorcode[ctypes.get_errno()]
+say([named(s, len) for s in (c, u) for len in (128, 129, -1)])
+# Of what is received, the message that does not fit is cut, and none follows it.
+for option in (8, 12, 13): u.setsockopt(socket.IPPROTO_IP, option, 1)
+u.settimeout(0.2)
+while e(u.recv, 10) != 'timeout': pass
+u.settimeout(5)
+for room in (0, 15, 16, 24, 28, 32, 40, 52, 64, 80):
+    u.send(b'x')
+    d, all, flags, _ = u.recvmsg(10, room, 0)
+    say(room, [(level, kind, len(data)) for level, kind, data in all], flags)
+u.send(b'x')
+say(u.recvmsg(10, 100, socket.MSG_CMSG_CLOEXEC)[2])
+"#,
+        12,
+    );
+}
+
+#[test]
+fn sizes_of_buffers_and_segments_are_told_as_the_kernel_grants_them() {
+    same(
+        r#"
+for before in (True, False):
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        for size in (0, 1, 1000, 20000, 1 << 30, -1):
+            c = socket.socket() if before else connection(b'nothing')
+            c.setsockopt(socket.SOL_SOCKET, option, size)
+            if before:
+                c.connect((other, 9000))
+                c.sendall(b'nothing\n')
+            say(before, option, size, c.getsockopt(socket.SOL_SOCKET, option))
+            c.close()
+c = connection(b'nothing')
+for size in (100, 536, 1400):
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, size)
+    say(c.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+say(c.getsockopt(socket.SOL_SOCKET, 28, 16)[4:8] == socket.inet_aton(other))
+u = datagrams()
+for mode in (0, 2, 3, 4):
+    u.setsockopt(socket.IPPROTO_IP, 10, mode)
+    say(mode, e(u.send, bytes(1400)), e(u.send, bytes(3000)), u.getsockopt(socket.IPPROTO_IP, 10))
+u.settimeout(0.2)
+while e(u.recv, 10000) != 'timeout': pass
+say(e(u.send, b'probe', 0x10), e(u.recv, 10))
+"#,
+        20,
+    );
+}
