@@ -148,7 +148,10 @@ fn each_option_tells_of_the_datagrams_of_its_own_family() {
 fn how_many_datagrams_were_lost_is_told_with_those_that_were_queued_after_them() {
     use crate::c::sys::Control;
     let fd = socket(libc::SOCK_DGRAM);
-    let set = |name, value: i32| crate::socket::options::set(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes());
+    let set = |name, value: i32| {
+        sys::set_option(fd, libc::SOL_SOCKET, name, &value).unwrap();
+        crate::socket::options::set(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes());
+    };
     set(libc::SO_RXQ_OVFL, 1);
     set(libc::SO_RCVBUF, 0);
     let drops = || {
