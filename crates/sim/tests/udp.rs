@@ -172,7 +172,8 @@ fn the_best_fitting_socket_gets_the_datagram() {
 fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() {
     let mut pair = Pair::seeded(3);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
-    let workers: Vec<_> = (0..4).map(|_| open(&mut pair, 1, to, 2000)).collect();
+    let shares = UdpOptions { reuse_port: true, ..UdpOptions::default() };
+    let workers: Vec<_> = (0..4).map(|_| open_with(&mut pair, 1, to, 2000, shares)).collect();
     let mut owners = Vec::new();
     for port in 1000..1064 {
         let sender = open(&mut pair, 0, from, port);
@@ -185,6 +186,25 @@ fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() 
     }
     for worker in 0..4 {
         assert!(owners.iter().filter(|&&o| o == worker).count() >= 4, "{owners:?}");
+    }
+}
+
+#[test]
+fn of_sockets_that_reuse_an_address_the_one_that_was_bound_last_hears_all() {
+    let mut pair = Pair::seeded(3);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let mut sockets: Vec<_> = (0..3).map(|_| open(&mut pair, 1, to, 2000)).collect();
+    let mut port = 1000;
+    while let Some(last) = sockets.pop() {
+        for _ in 0..8 {
+            let sender = open(&mut pair, 0, from, port);
+            send(&mut pair, 0, sender, Endpoint::new(to, 2000), b"x").unwrap();
+            port += 1;
+        }
+        pair.run_for(MS);
+        assert_eq!(received(&mut pair, 1, last).len(), 8);
+        assert!(sockets.iter().all(|&other| received(&mut pair, 1, other).is_empty()));
+        pair.stack(1).udp_close(last).unwrap();
     }
 }
 

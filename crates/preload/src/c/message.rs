@@ -71,7 +71,8 @@ impl<'a> Message<'a> {
     fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
         let (name, len) = (self.header.msg_name.cast(), self.header.msg_namelen);
-        // As in Linux (`__copy_msghdr`) a name of no length is none, and one that is too long is cut.
+        // As in Linux (`__copy_msghdr`) a name of no length is none, and one that is too long is
+        // cut.
         let len = if name::is_negative(len) { len } else { len.min(name::LONGEST) };
         // SAFETY: the program's name, by the promise of `at`.
         let to = if len == 0 { None } else { unsafe { extras.name_to_send(name, len) }? };

@@ -42,9 +42,11 @@ export! {
     }
 }
 
-/// Sends from a file until `len` bytes, its end, or a full socket. Only what was sent counts as read.
+/// Sends from a file until `len` bytes, its end, or a full socket. Only what was sent counts as
+/// read.
 fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size_t) -> Result<usize> {
-    // Without an offset the file's own position moves; it is set by what was sent, so that nothing is lost when the socket is full.
+    // Without an offset the file's own position moves; it is set by what was sent, so that nothing
+    // is lost when the socket is full.
     let start = match &offset {
         Some(at) => **at,
         // SAFETY: plain numbers.

@@ -173,7 +173,7 @@ pub(crate) fn closed_to_kernel(lane: &'static Lane) {
         match take_over(lane, from) {
             Ok(new) => {
                 pending::is_the_kernels(lane, &closed);
-                // The service has set it, for a socket that nobody takes up.
+                // The service has set it, for a socket that is not taken up.
                 let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 0, l_linger: 0 });
                 set_service(new, from);
                 let _ = lane.with_quietly(|access| Ok(access.stack.tcp_leave(from.id)?));

@@ -133,7 +133,7 @@ fn is_unfinished(access: &Access<'_>, closed: &Closed) -> bool {
     lives(access, closed) && access.tcp_row(closed.index).is_some_and(unfinished)
 }
 
-/// The connections of a lane that are [unfinished](unfinished).
+/// The connections of a lane that are [`unfinished`].
 pub(crate) fn unfinished_of(lane: &'static Lane) -> Vec<Closed> {
     let found = lane.with_quietly(|access| {
         let list = list();

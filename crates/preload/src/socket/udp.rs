@@ -189,7 +189,7 @@ pub(crate) fn send(
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = SendTo { destination, ..SendTo::default() };
-    // To whom it is connected only a socket of both families has to ask.
+    // Only a socket of both families has to ask for its peer.
     let connected = || match lane.flags_of(index) & flag::V6 {
         0 => Some(Family::V4),
         _ => sys::socket_name(fd, true).ok().map(|peer| peer.address.family()),

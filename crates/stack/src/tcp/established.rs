@@ -315,7 +315,8 @@ impl Stack<'_> {
         }
         let is_shut = s.read_shut && matches!(s.state, State::FinWait1 | State::FinWait2);
         if s.orphan || is_shut {
-            // It will never be read: the peer must know (RFC 2525 §2.17). What was read before may come again together with the FIN, which is no data.
+            // It will never be read: the peer must know (RFC 2525 §2.17). What was read before may
+            // come again together with the FIN, which is no data.
             if (segment.seq + segment.len).gt(s.recv.next) {
                 let told = if s.orphan { Pending::None } else { Pending::Reset };
                 self.mem.counters.tcp_abort_on_data.inc();

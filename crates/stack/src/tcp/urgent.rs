@@ -94,8 +94,8 @@ impl Socket {
         self.recv.bytes - u32::from(self.is_urgent_next())
     }
 
-    /// What `FIONREAD` says, which is what Linux' `tcp_inq` does: as [`Self::readable`], up to an urgent byte
-    /// that is ahead.
+    /// What `FIONREAD` says, which is what Linux' `tcp_inq` does: as [`Self::readable`], up to an
+    /// urgent byte that is ahead.
     pub(super) fn unread_to_mark(&self) -> u32 {
         let ahead = self.urgent.at.since(self.unread());
         match self.urgent.mark {

@@ -29,9 +29,10 @@ impl Stack<'_> {
         id.try_into()
     }
 
-    /// Binds a socket: from now on datagrams to that address (or to any, `0.0.0.0` or `::`) and port are its own. Whether the port
-    /// may be had is the host's decision and has been made; several sockets of the lane may share one:
-    /// a datagram is for the one that was bound last, unless [`UdpOptions::reuse_port`] spreads them.
+    /// Binds a socket: from now on datagrams to that address (or to any, `0.0.0.0` or `::`) and
+    /// port are its own. Whether the port may be had is the host's decision and has been made;
+    /// several sockets of the lane may share one: a datagram is for the one that was bound last,
+    /// unless [`UdpOptions::reuse_port`] spreads them.
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if it is connected, or the port is 0.
@@ -191,7 +192,7 @@ impl Stack<'_> {
         if connected { Ok(()) } else { Err(Error::NotConnected) }
     }
 
-    /// Whether receiving was shut: who would wait for a datagram is told the end instead.
+    /// Whether receiving was shut: a call that would wait for a datagram is told the end instead.
     ///
     /// # Errors
     /// [`Error::Stale`].
