@@ -304,9 +304,7 @@ fn arrives(v6: bool, confined: bool) {
     writer.wait_for("closed", PATIENCE).unwrap();
     assert!(both.a_service.stat().unwrap().diverted() > 20, "they cross the stack");
     if !confined {
-        let begin = std::time::Instant::now();
         assert!(both.a_service.stop().unwrap().status.success());
-        assert!(begin.elapsed() < Duration::from_millis(1400), "there is nothing to wait for");
     }
     std::fs::write(&go, "").unwrap();
     let mut told: Vec<_> = reader.success(PATIENCE).unwrap().lines().map(str::to_owned).collect();

@@ -19,8 +19,9 @@ def serve(c):
         c.sendall(b'abc'); c.send(b'd', socket.MSG_OOB); c.send(b'ef')
     if how == b'urgent alone': c.send(b'u', socket.MSG_OOB)
     if how == b'more':
-        # After a moment, when the other end has shut both sides.
-        time.sleep(0.3)
+        # When the other end has shut both sides: after its FIN a moment later.
+        c.recv(1)
+        time.sleep(0.5)
         try:
             c.send(b'x'); time.sleep(0.2); c.send(b'y'); how = b'went'
         except OSError as error:
@@ -72,8 +73,11 @@ def events(s, mask):
     p = select.poll()
     p.register(s, mask)
     return [hex(event) for _, event in p.poll(0)]
-def settle():
-    time.sleep(0.15)
+def unread(s):
+    return struct.unpack('i', fcntl.ioctl(s, 0x541b, b'\0' * 4))[0]
+def until(there):
+    end = time.monotonic() + 8
+    while not there() and time.monotonic() < end: time.sleep(0.01)
 "#;
 
 /// Runs a script on host b, on the kernel and on a lane, with a peer on the kernel of host a.
@@ -148,7 +152,7 @@ for mode in ('nonblock', 'dontwait', 'timeout', 'blocking'):
     if mode == 'timeout': u.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 100000))
     say(mode, e(u.recv, 1, flags), e(u.recvmsg, 1, 0, flags)[:3], events(u, 0x2001))
     u.send(b'b')
-    settle()
+    until(lambda: unread(u))
     say(e(u.recv, 1, flags), e(u.recv, 1, flags))
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 say(e(u.shutdown, 3), e(u.shutdown, 0))
@@ -182,7 +186,7 @@ fd = os.open(name, os.O_RDONLY)
 say(libc.sendfile(c.fileno(), fd, ctypes.byref(ctypes.c_long(-1)), 4), ctypes.get_errno())
 say(libc.sendfile(c.fileno(), fd, None, ctypes.c_size_t(-1)), ctypes.get_errno())
 say(e(os.sendfile, c.fileno(), os.open(name, os.O_WRONLY), None, 4))
-settle()
+until(lambda: unread(c) == 11)
 say(e(os.sendfile, pipe_end, c.fileno(), None, 5), os.read(pipe, 5), e(os.sendfile, ours.fileno(), c.fileno(), None, 5))
 say(c.recv(100))
 os.unlink(name)
@@ -195,17 +199,15 @@ os.unlink(name)
 fn what_is_before_and_behind_an_urgent_byte_is_seen_and_counted_alike() {
     same(
         r#"
-def unread(c):
-    return struct.unpack('i', fcntl.ioctl(c, 0x541b, b'\0' * 4))[0]
 for inline in (False, True):
     c = connection(b'urgent')
     if inline: c.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
-    time.sleep(0.3)
+    time.sleep(0.8)
     c.setblocking(False)
     say('before', unread(c), c.recv(10, socket.MSG_PEEK), c.recv(10))
     say('at it', unread(c), c.recv(10, socket.MSG_PEEK), c.recv(1, socket.MSG_PEEK), c.recv(10), unread(c))
 c = connection(b'urgent alone')
-time.sleep(0.3)
+time.sleep(0.8)
 c.setblocking(False)
 say(unread(c), events(c, 3), e(c.recv, 10, socket.MSG_PEEK), e(c.recv, 10), unread(c), e(c.recv, 1, socket.MSG_OOB))
 "#,
@@ -227,17 +229,21 @@ def heard(s):
     count = 0
     while not isinstance(e(s.recv, 10), str): count += 1
     return count
+def heard_of(all, wanted):
+    counts = [0] * len(all)
+    def there():
+        for at, s in enumerate(all): counts[at] += heard(s)
+        return sum(counts) >= wanted
+    until(there)
+    return counts
 for port, option in ((7100, socket.SO_REUSEADDR), (7101, socket.SO_REUSEPORT)):
     all = [bind(port, option) for _ in range(3)]
-    for _ in range(4):
-        all[0].sendto(b'anew', (other, 9000))
-        settle()
-    counts = [heard(s) for s in all]
+    for _ in range(4): all[0].sendto(b'anew', (other, 9000))
+    counts = heard_of(all, 36)
     say(counts if option == socket.SO_REUSEADDR else sum(counts) == 36 and sorted(counts)[1] > 0)
     all.pop().close()
     all[0].sendto(b'anew', (other, 9000))
-    settle()
-    counts = [heard(s) for s in all]
+    counts = heard_of(all, 9)
     say(counts if option == socket.SO_REUSEADDR else sum(counts))
 "#,
         60,

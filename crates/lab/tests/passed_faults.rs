@@ -171,7 +171,8 @@ fn whatever_call_of_the_service_fails_no_byte_is_lost_or_doubled() {
     // how much there is depends on how far the peer was.
     let resets: Vec<_> = log.lines().filter(|line| line.split(' ').nth(2) == Some("reset")).collect();
     assert!(resets.iter().any(|line| line.contains("TCP_REPAIR, [0]")), "{log}");
-    assert!(resets.iter().all(|line| line.contains("TCP_REPAIR, [0]") || line.starts_with("sendto")), "{log}");
+    let writes = resets.iter().filter(|line| line.starts_with("sendto")).count();
+    assert!(writes <= 2 && resets.len() == writes + 1, "{log}");
 }
 
 #[test]

@@ -22,18 +22,15 @@ pub(crate) fn leave(lane: &'static Lane, mut sleep: impl FnMut(Span)) {
     let mut is_first = true;
     // By the time that a list shows the sockets there is another service.
     let reason = Reason::Restarted;
-    loop {
-        match leaving::own_to_kernel(lane, reason, |_| true) {
-            Ok(0) => {}
-            Ok(_) => (progress, pause) = (sys::now(), FIRST_PAUSE),
-            // Each of the others would wait for the service as long, and be lost.
-            Err(_) => break,
+    // After an error each of the others would wait for the service as long, and be lost.
+    while let Ok(moved) = leaving::own_to_kernel(lane, reason, |_| true) {
+        if moved + leaving::closed_to_kernel(lane) > 0 {
+            (progress, pause) = (sys::now(), FIRST_PAUSE);
         }
         // After the connections, which alone can be lost; also what other processes have, because
         // the whole lane is left.
         if core::mem::take(&mut is_first) {
             kernel::give_each_to_kernel(lane, reason, true, |_| true);
-            leaving::closed_to_kernel(lane);
             continue;
         }
         if lane.with_quietly(is_anything_left) != Ok(true) || sys::now().since(progress) > NO_PROGRESS {

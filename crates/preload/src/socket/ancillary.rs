@@ -139,10 +139,11 @@ const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// Reads the control messages of a send into `call`, and which interface they name (0: none); the reason if one of them is for the kernel only.
 ///
-/// `connected` says of which family the peer is that the socket is connected to.
+/// `v6` is the socket's family, and `connected` says of which the peer is that it is connected to.
 pub(crate) fn for_send(
     extras: &Extras<'_>,
     call: &mut SendTo,
+    v6: bool,
     connected: impl Fn() -> Option<Family>,
 ) -> Result<u32, Reason> {
     let mut reason = Reason::None;
@@ -157,8 +158,10 @@ pub(crate) fn for_send(
         let number = data.first_chunk().filter(|_| data.len() == 4).map(|b| c_int::from_ne_bytes(*b));
         // As on Linux, messages of the other family are passed over, but for the source of an IPv4
         // datagram, which has to be an address of IPv4.
+        let is_ip = matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6);
         let to = call.destination.map(|to| to.address.family());
-        match (level, to.or_else(|| (level == libc::IPPROTO_IP).then(&connected).flatten())) {
+        match (level, to.or_else(|| is_ip.then(&connected).flatten())) {
+            (libc::IPPROTO_IPV6, _) if !v6 => return,
             (libc::IPPROTO_IP, Some(Family::V6)) => return,
             (libc::IPPROTO_IPV6, Some(Family::V4)) if kind != libc::IPV6_PKTINFO => return,
             (libc::IPPROTO_IPV6, Some(Family::V4)) if !data.starts_with(&MAPPED) => return reason = Reason::Option,

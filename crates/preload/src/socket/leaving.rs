@@ -159,8 +159,9 @@ pub(crate) fn each_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn
 }
 
 /// Hands over what the program has closed and the stack has yet to send: it arrives though the lane
-/// ends.
-pub(crate) fn closed_to_kernel(lane: &'static Lane) {
+/// ends. Says how many connections have gone.
+pub(crate) fn closed_to_kernel(lane: &'static Lane) -> usize {
+    let mut gone = 0;
     for closed in pending::unfinished_of(lane) {
         let _moving = hold();
         let suspended = lane.with_quietly(|access| {
@@ -178,15 +179,19 @@ pub(crate) fn closed_to_kernel(lane: &'static Lane) {
                 set_service(new, from);
                 let _ = lane.with_quietly(|access| Ok(access.stack.tcp_leave(from.id)?));
                 sys::close(new);
+                gone += 1;
             }
             Err(Unserved::Refused(_)) => resume(lane, from),
-            Err(Unserved::Unknown(_)) => {
+            Err(Unserved::Unknown(reason)) => {
                 let _ = lane.with_quietly(|access| Ok(access.stack.tcp_abort(from.id, access.now)?));
-                // Each of the others would wait for the service as long, and be lost.
-                return;
+                if matches!(reason, Reason::ServiceError | Reason::LaneGone) {
+                    // Each of the others would wait for the service as long, and be lost.
+                    break;
+                }
             }
         }
     }
+    gone
 }
 
 /// Whether this process has a connection of its own that may be handed over, or may be soon: it is

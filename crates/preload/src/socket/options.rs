@@ -203,8 +203,8 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
                 // It believes no ICMP message and forbids no fragments, against forged messages.
                 libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_OMIT => MtuDiscover::Dont,
                 libc::IP_PMTUDISC_DO => MtuDiscover::Do,
-                // Both send what the interface takes, whatever routers have said.
-                libc::IP_PMTUDISC_PROBE | libc::IP_PMTUDISC_INTERFACE => MtuDiscover::Probe,
+                libc::IP_PMTUDISC_PROBE => MtuDiscover::Probe,
+                libc::IP_PMTUDISC_INTERFACE => MtuDiscover::Interface,
                 _ => MtuDiscover::Want,
             };
         }

@@ -1,6 +1,7 @@
 //! Connections that the program has closed and the stack has not finished with (FIN-WAIT, TIME-WAIT): their flows stay claimed until it
 //! has, so that the last acknowledgements reach the stack and the port stays taken.
 
+use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
 use crate::table::desc::Left;
@@ -9,7 +10,7 @@ use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
 /// A closed connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Closed {
     /// Its row among those of TCP.
     pub(crate) index: u32,
@@ -160,46 +161,76 @@ pub(crate) fn put_ports_back(lane: &Lane, access: &mut Access<'_>) {
     list().retain(|kept| !kept.is_of(lane) || !is_put_back(access, &kept.closed));
 }
 
-/// Releases the claims of a lane's connections that have ended, or lets the next call do it. Those of a lane that is over went with it.
+/// Releases the claims of a lane's connections that have ended, or lets the next call do it. Those
+/// of a lane that is over went with it.
 pub(crate) fn sweep(lane: &'static Lane) {
-    let mut over = Vec::new();
-    let swept = lane.with_quietly(|access| {
+    release_ended(lane);
+}
+
+/// Says whether the service was told of all.
+fn release_ended(lane: &'static Lane) -> bool {
+    loop {
+        let Ok((over, count)) = take_ended(lane) else {
+            if lane.is_over() {
+                list().retain(|kept| !kept.is_of(lane));
+            }
+            return false;
+        };
+        let over = &over[..count];
+        let mut parts = [Part::default(); Parts::MAX];
+        parts.iter_mut().zip(over).for_each(|(part, closed)| {
+            let remote = if closed.shared { closed.remote } else { Endpoint::default() };
+            *part = Part { claim: Claim(closed.claim), remote };
+        });
+        if lane.release_parts(&parts[..count]) < count {
+            list().extend(over.iter().map(|&closed| Kept { lane, closed }));
+            return false;
+        }
+        if count < Parts::MAX {
+            return true;
+        }
+    }
+}
+
+/// Takes connections that have ended off the list, as many as fit into one message to the service.
+/// (A list of all would have to be allocated.)
+fn take_ended(lane: &'static Lane) -> Result<([Closed; Parts::MAX], usize)> {
+    let mut over = [Closed::default(); Parts::MAX];
+    let mut count = 0;
+    lane.with_quietly(|access| {
         list().retain(|kept| {
             if !kept.is_of(lane) {
                 return !kept.lane.is_over();
             }
-            let alive = lives(access, &kept.closed);
-            if !alive && !is_put_back(access, &kept.closed) {
-                over.push(kept.closed);
+            let closed = kept.closed;
+            if count == over.len() || lives(access, &closed) {
+                return true;
             }
-            alive
+            // The listener lives and keeps its claim.
+            let is_listeners = closed.shared && !closed.converted;
+            if !is_listeners && !is_put_back(access, &closed) {
+                over[count] = closed;
+                count += 1;
+            }
+            false
         });
         Ok(())
-    });
-    if swept.is_err() {
-        return clear();
-    }
-    let part = |closed: Closed| {
-        let remote = match (closed.shared, closed.converted) {
-            (false, _) => Endpoint::default(),
-            (true, true) => closed.remote,
-            // The listener lives and keeps its claim.
-            (true, false) => return None,
-        };
-        Some((closed, Part { claim: Claim(closed.claim), remote }))
-    };
-    let (over, parts): (Vec<_>, Vec<_>) = over.into_iter().filter_map(part).unzip();
-    let told = lane.release_parts(&parts);
-    list().extend(over[told..].iter().map(|&closed| Kept { lane, closed }));
+    })?;
+    Ok((over, count))
 }
 
-/// As [`sweep`]; when it returns, the ports of connections that have ended are free. Says whether
-/// there were any.
+/// As [`sweep`]; when it returns, the ports of connections that had ended are free, unless it says
+/// that the service could not be asked.
 pub(crate) fn free_ports(lane: &'static Lane) -> bool {
-    let before = list().len();
-    sweep(lane);
-    // The service does one thing after the other.
-    list().len() < before && lane.ask(&Request::Release { parts: Parts::new(&[]) }, None, |_| Ok(())).is_ok()
+    // What the helper has taken off the list the service has been told of.
+    let _still = crate::process::helper::asleep();
+    // The service does one thing after the other. The session may have been another thread's when
+    // it was to be told.
+    let answered = || lane.ask(&Request::Release { parts: Parts::new(&[]) }, None, |_| Ok(())).is_ok();
+    (0..2).any(|_| {
+        let told = release_ended(lane);
+        answered() && told
+    })
 }
 
 /// At the end of this process: what the stack has not done with is left to the others of the lane.

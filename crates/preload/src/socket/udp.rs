@@ -189,12 +189,13 @@ pub(crate) fn send(
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = SendTo { destination, ..SendTo::default() };
+    let v6 = lane.flags_of(index) & flag::V6 != 0;
     // Only a socket of both families has to ask for its peer.
-    let connected = || match lane.flags_of(index) & flag::V6 {
-        0 => Some(Family::V4),
-        _ => sys::socket_name(fd, true).ok().map(|peer| peer.address.family()),
+    let connected = || match v6 {
+        false => Some(Family::V4),
+        true => sys::socket_name(fd, true).ok().map(|peer| peer.address.family()),
     };
-    match ancillary::for_send(extras, &mut call, connected) {
+    match ancillary::for_send(extras, &mut call, v6, connected) {
         _ if flags & (libc::MSG_OOB | MSG_PROBE) != 0 => {
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None);
         }

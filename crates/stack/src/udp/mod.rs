@@ -35,6 +35,15 @@ pub enum MtuDiscover {
     Do = 2,
     /// As [`MtuDiscover::Do`], but only the interface's MTU counts, not what was learnt.
     Probe = 3,
+    /// As [`MtuDiscover::Probe`], but routers may fragment it.
+    Interface = 4,
+}
+
+impl MtuDiscover {
+    /// Whether only the interface's MTU counts.
+    pub(super) const fn ignores_routers(self) -> bool {
+        matches!(self, Self::Probe | Self::Interface)
+    }
 }
 
 /// Options of a UDP socket.

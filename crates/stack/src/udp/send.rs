@@ -75,7 +75,7 @@ const fn bounds(family: Family) -> (usize, usize) {
 /// and all of them together what one send can be.
 fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut: usize) -> Result<usize> {
     let (most, header) = bounds(family);
-    let whole = matches!(discover, MtuDiscover::Do | MtuDiscover::Probe) || cut != 0;
+    let whole = discover == MtuDiscover::Do || discover.ignores_routers() || cut != 0;
     let segment = if cut == 0 { all } else { cut };
     if all > most || whole && header + HEADER + segment.min(all) > mtu {
         return Err(Error::MessageTooLong);
@@ -189,15 +189,14 @@ impl Stack<'_> {
             ttl: to.ttl.unwrap_or(ttl),
             tos: to.tos.unwrap_or(options.tos),
             dont_fragment: match options.mtu_discover {
-                MtuDiscover::Dont => false,
+                MtuDiscover::Dont | MtuDiscover::Interface => false,
                 MtuDiscover::Want => !info.udp_is_narrow(now),
                 MtuDiscover::Do | MtuDiscover::Probe => true,
             },
             class: Class::Prompt,
         };
         let (family, all) = (peer.address.family(), source.remaining());
-        let probes = options.mtu_discover == MtuDiscover::Probe;
-        let mtu = if probes { info.info.mtu } else { info.udp_mtu(now) } as usize;
+        let mtu = if options.mtu_discover.ignores_routers() { info.info.mtu } else { info.udp_mtu(now) } as usize;
         let cut = to.segment.unwrap_or(options.segment);
         let segment = segment_of(family, mtu, options.mtu_discover, all, cut.into())?;
         // All of it or nothing: what is under way cannot be taken back.
