@@ -8,17 +8,24 @@ use common::{Both, PATIENCE, bound, crossing, python, start};
 const PEER: &str = r#"
 import socket, struct, sys, time
 def end(address, port):
+    had = False
     while True:
         try:
             s = socket.create_connection((address, port), timeout=10)
-            break
         except ConnectionRefusedError:
+            if had: return
             time.sleep(0.005)
-    s.sendall(b'said')
-    try:
-        how = s.recv(1)
-    except OSError:
-        return
+            continue
+        had = True
+        try:
+            s.sendall(b'said')
+            how = s.recv(1)
+            break
+        except OSError:
+            # The server has reset it, and then nothing listens here any more; or it began to listen
+            # just then, and waits for another.
+            s.close()
+            time.sleep(0.2)
     if how == b'r': s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
     if how == b'w':
         try:
