@@ -312,3 +312,19 @@ fn what_a_closed_connection_has_to_send_can_be_read_out() {
         }
     }
 }
+
+/// What another stack has begun is not reset by a listener that has taken its place just now.
+#[test]
+fn a_listener_that_settles_does_not_answer_what_another_has_begun() {
+    let mut pair = looked_through(10, 0);
+    let (client, server, listener) = connected(&mut pair, 0);
+    suspend(&mut pair, 1, server);
+    pair.stack(1).tcp_leave(server).unwrap();
+    let until = pair.now() + Span::from_millis(500);
+    pair.stack(1).tcp_settle_listener(listener, until).unwrap();
+    send(&mut pair, 0, client, b"for another").unwrap();
+    pair.run_for(Span::from_millis(450));
+    assert_eq!(state(&mut pair, 0, client), State::Established);
+    pair.run_for(Span::from_secs(5));
+    assert_eq!(state(&mut pair, 0, client), State::Closed, "then it is reset");
+}

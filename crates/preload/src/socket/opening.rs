@@ -18,6 +18,7 @@ use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
 use tickwire_stack::tcp::{State, TcpOptions};
+use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Error, TcpId};
 
 /// The longest accept queue, as on Linux by default.
@@ -315,6 +316,9 @@ pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
     }
 }
 
+/// So long after its claim a listener may still meet what the kernel has begun.
+const SETTLING: Span = Span::from_millis(100);
+
 /// `listen` after the kernel's own.
 pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
     let backlog = backlog.clamp(0, SOMAXCONN) as u32;
@@ -328,6 +332,8 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family, access.now);
             options.v6only = flags & flag::V6ONLY != 0;
             let id = access.stack.tcp_listen(&options, local, backlog)?;
+            // The kernel listens already: with whom it has begun to connect the claim is to tell.
+            access.stack.tcp_settle_listener(id, Instant::NEVER)?;
             access.descriptions().get(index).set_socket(id.into());
             open::label(access, id.into(), fd);
             Ok(Some(id))
@@ -354,6 +360,8 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
         // The kernel's listener is asked without waiting; what the program set is remembered by us.
         let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
         sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
+        // What has come before that lies in the ring.
+        access.stack.tcp_settle_listener(id, access.now + SETTLING)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
         *description.claim() = claim;

@@ -39,6 +39,8 @@ pub struct Listener {
     pub(super) half_open: u32,
     /// Another stack of the host is about to listen instead, if it is not 0.
     leaving: u32,
+    /// Until then another stack of the host may be in the midst of a handshake.
+    settles: Instant,
 }
 
 impl Slot for Listener {
@@ -80,6 +82,18 @@ impl Stack<'_> {
         row.local.set(local);
         row.state.set(10); // LISTEN, as Linux numbers it
         ListenerId::try_from(id)
+    }
+
+    /// Another stack of the host has listened before, and what it has begun comes here until the
+    /// host has put that right, which it has at `settles`. Until then acknowledgements of what is
+    /// not known are not answered.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_settle_listener(&mut self, id: ListenerId, settles: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        self.mem.listeners[index].settles = settles;
+        Ok(())
     }
 
     /// Changes how many connections may wait to be accepted (a second `listen` call).
@@ -211,7 +225,8 @@ impl Stack<'_> {
             return;
         }
         if segment.has(bit::ACK) {
-            if segment.has(bit::SYN) || !self.take_cookie(at, now, stray, payload) {
+            let taken = !segment.has(bit::SYN) && self.take_cookie(at, now, stray, payload);
+            if !taken && now >= self.mem.listeners[at].settles {
                 self.refuse(now, stray);
             }
             return;
