@@ -3,16 +3,10 @@
 
 mod common;
 
-use common::{Both, PATIENCE, WAITING_CLIENT, bound, python, server, start};
+use common::{Both, PATIENCE, WAITING_CLIENT, bound, python, server, start, willing};
 use nix::sys::signal::Signal;
 use std::time::Duration;
-use tickwire_lab::{Process, Service, tools};
-
-/// A program under `tickwire run` without `--require`.
-fn willing(host: &tickwire_lab::Host, command: &[&str]) -> Process {
-    let tickwire = tools::tickwire().unwrap();
-    start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
-}
+use tickwire_lab::{Service, tools};
 
 /// Has streams echoed over connections that it has made and accepted, while its service is stopped
 /// in their midst. One is closed with bytes under way. Another thread waits in a call. Then it

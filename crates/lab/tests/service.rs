@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::{Both, ECHO_SERVER, GROUP, HEAR, PATIENCE, TELL, WAITING_CLIENT, bound, crossing, python, server, start};
+use common::{
+    Both, ECHO_SERVER, GROUP, HEAR, PATIENCE, TELL, WAITING_CLIENT, bound, crossing, python, server, start, willing,
+};
 use nix::sys::signal::Signal;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
+use tickwire_lab::{CableOptions, Pair, Service, ServiceOptions, tools};
 
 #[test]
 fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
@@ -131,12 +133,6 @@ fn a_stopped_service_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_after_
     second.kill();
     // The next service keeps lanes of its own ready.
     tools::until("the leftovers are gone", PATIENCE, || !lanes().iter().any(|name| left.contains(name))).unwrap();
-}
-
-/// A program under `tickwire run` without `--require`.
-fn willing(host: &tickwire_lab::Host, command: &[&str]) -> Process {
-    let tickwire = tools::tickwire().unwrap();
-    start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
 }
 
 #[test]

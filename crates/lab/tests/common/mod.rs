@@ -60,6 +60,12 @@ pub(crate) fn start(host: &Host, accelerated: bool, command: &[&str]) -> Process
     Process::spawn(prepared).unwrap()
 }
 
+/// A program under `tickwire run` without `--require`.
+pub(crate) fn willing(host: &Host, command: &[&str]) -> Process {
+    let tickwire = tools::tickwire().unwrap();
+    start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
+}
+
 /// As [`crossing`], at each end that is accelerated: what one end's lane sees says nothing of the other's.
 pub(crate) fn crossing_ends<T>(both: &Both, server: bool, client: bool, packets: u64, work: impl FnOnce() -> T) -> T {
     match (server, client) {

@@ -134,9 +134,6 @@ fn real_time(now: Instant, at: Instant) -> (i64, i64) {
     ((then / 1_000_000_000) as i64, (then % 1_000_000_000) as i64)
 }
 
-/// How an IPv4 address begins that is mapped to IPv6 (RFC 4291 §2.5.5.2).
-const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-
 /// Reads the control messages of a send into `call`, and which interface they name (0: none); the reason if one of them is for the kernel only.
 ///
 /// `v6` is the socket's family, and `connected` says of which the peer is that it is connected to.
@@ -160,11 +157,12 @@ pub(crate) fn for_send(
         // datagram, which has to be an address of IPv4.
         let is_ip = matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6);
         let to = call.destination.map(|to| to.address.family());
+        let is_mapped = || data.first_chunk().is_some_and(|octets| Address(*octets).to_v4().is_some());
         match (level, to.or_else(|| is_ip.then(&connected).flatten())) {
             (libc::IPPROTO_IPV6, _) if !v6 => return,
             (libc::IPPROTO_IP, Some(Family::V6)) => return,
             (libc::IPPROTO_IPV6, Some(Family::V4)) if kind != libc::IPV6_PKTINFO => return,
-            (libc::IPPROTO_IPV6, Some(Family::V4)) if !data.starts_with(&MAPPED) => return reason = Reason::Option,
+            (libc::IPPROTO_IPV6, Some(Family::V4)) if !is_mapped() => return reason = Reason::Option,
             _ => {}
         }
         match (level, kind, number) {

@@ -332,7 +332,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family, access.now);
             options.v6only = flags & flag::V6ONLY != 0;
             let id = access.stack.tcp_listen(&options, local, backlog)?;
-            // The kernel listens already: with whom it has begun to connect the claim is to tell.
+            // The kernel listens already. Handshakes that it has begun are known with the claim.
             access.stack.tcp_settle_listener(id, Instant::NEVER)?;
             access.descriptions().get(index).set_socket(id.into());
             open::label(access, id.into(), fd);
