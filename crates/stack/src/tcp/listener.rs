@@ -37,11 +37,19 @@ pub struct Listener {
     backlog: u32,
     /// Connections in SYN-RECEIVED.
     pub(super) half_open: u32,
-    /// Another stack of the host is about to listen instead, if it is not 0.
-    leaving: u32,
-    /// Until then another stack of the host may be in the midst of a handshake.
+    /// What it answers: `OPEN`, `SETTLING` or `LEAVING`.
+    phase: u32,
+    /// When it has settled; never, as long as that is not known.
     settles: Instant,
 }
+
+/// The phase of a listener that answers all that comes.
+const OPEN: u32 = 0;
+/// Another stack of the host has listened before, and may be in the midst of a handshake: what is
+/// not known is not answered.
+const SETTLING: u32 = 1;
+/// Another stack of the host is about to listen instead: nothing is answered.
+const LEAVING: u32 = 2;
 
 impl Slot for Listener {
     fn link(&mut self) -> &mut Link {
@@ -53,6 +61,11 @@ impl Listener {
     /// As on Linux, a backlog of n lets n + 1 connections wait.
     fn is_full(&self) -> bool {
         self.accept_len > self.backlog
+    }
+
+    /// Whether an acknowledgement of what it has not begun may be another stack's.
+    fn is_settling(&self, now: Instant) -> bool {
+        self.phase == SETTLING && (self.settles.is_never() || now < self.settles)
     }
 
     pub(super) fn readiness(&self) -> Ready {
@@ -71,7 +84,7 @@ impl Stack<'_> {
         }
         let id = self.open(SocketKind::Listener)?;
         let listener = &mut self.mem.listeners[id.index as usize];
-        *listener = Listener::new_zeroed();
+        *listener = Listener { phase: OPEN, ..Listener::new_zeroed() };
         (listener.local, listener.settings, listener.backlog) = (local, *options, backlog);
         // Listeners share a port only by SO_REUSEPORT.
         if let Err(error) = self.demux_bind(SocketKind::Listener, id.index, local, (options.v6only, true)) {
@@ -85,14 +98,17 @@ impl Stack<'_> {
     }
 
     /// Another stack of the host has listened before, and what it has begun comes here until the
-    /// host has put that right, which it has at `settles`. Until then acknowledgements of what is
-    /// not known are not answered.
+    /// host has put that right, which it has at `settles` ([`Instant::NEVER`]: not before this is
+    /// called again). Until then acknowledgements of what is not known are not answered.
     ///
     /// # Errors
     /// [`Error::Stale`].
     pub fn tcp_settle_listener(&mut self, id: ListenerId, settles: Instant) -> Result<()> {
         let index = self.check(id.into())?;
-        self.mem.listeners[index].settles = settles;
+        let listener = &mut self.mem.listeners[index];
+        if listener.phase != LEAVING {
+            (listener.phase, listener.settles) = (SETTLING, settles);
+        }
         Ok(())
     }
 
@@ -136,7 +152,7 @@ impl Stack<'_> {
     pub fn tcp_leave_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
         let at = self.check(id.into())?;
         self.drop_unaccepted(at, now);
-        self.mem.listeners[at].leaving = 1;
+        self.mem.listeners[at].phase = LEAVING;
         if let Some(slot) = self.mem.slot(SocketKind::Listener, at as u32) {
             self.unwatch_all(slot);
         }
@@ -221,12 +237,12 @@ impl Stack<'_> {
     #[inline(never)]
     pub(super) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
         let &Stray { packet, segment, local, remote, .. } = stray;
-        if segment.has(bit::RST) || self.mem.listeners[at].leaving != 0 {
+        if segment.has(bit::RST) || self.mem.listeners[at].phase == LEAVING {
             return;
         }
         if segment.has(bit::ACK) {
             let taken = !segment.has(bit::SYN) && self.take_cookie(at, now, stray, payload);
-            if !taken && now >= self.mem.listeners[at].settles {
+            if !taken && !self.mem.listeners[at].is_settling(now) {
                 self.refuse(now, stray);
             }
             return;
