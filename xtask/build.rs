@@ -1,4 +1,5 @@
-//! Tells the program for which target it is built: cargo wants it spelled out where tests are to be run by sudo.
+//! Tells the program for which target it is built: cargo wants it spelled out where tests are to be
+//! run by sudo.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -24,7 +24,8 @@ fn compile(source: PathBuf, object: &Path) {
     let status = Command::new(&clang)
         .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .args(["-Wno-unused-function", "-Wno-unused-variable"])
-        // Debian keeps <asm/types.h> in the multiarch folder, which clang does not search for the BPF target.
+        // Debian keeps <asm/types.h> in the multiarch folder, which clang does not search for the
+        // BPF target.
         .arg(format!("-I/usr/include/{arch}-linux-gnu"))
         .arg("-c")
         .arg(&source)

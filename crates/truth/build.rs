@@ -12,7 +12,8 @@ fn main() {
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let status = Command::new(&clang)
         .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
-        // Debian keeps <asm/types.h> in the multiarch folder, which clang does not search for the BPF target.
+        // Debian keeps <asm/types.h> in the multiarch folder, which clang does not search for the
+        // BPF target.
         .arg(format!("-I/usr/include/{arch}-linux-gnu"))
         .args(["-c", "bpf/stamp.c", "-o"])
         .arg(Path::new(&out).join("stamp.o"))

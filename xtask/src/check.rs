@@ -1,8 +1,8 @@
 //! `cargo xtask check`: the shared crates depend on nothing of an operating system.
 //!
-//! They come to Windows next, so whatever they use must be the same everywhere. The check walks what each of them is really built with
-//! (normal and build dependencies for every target, its own features, no tests) and allows only packages that are listed here with
-//! a reason.
+//! They come to Windows next, so whatever they use must be the same everywhere. The check walks
+//! what each of them is really built with (normal and build dependencies for every target, its own
+//! features, no tests) and allows only packages that are listed here with a reason.
 
 use anyhow::{Context, Result, bail};
 
@@ -62,7 +62,8 @@ const ALLOWED: [&str; 42] = [
     "document-features",
 ];
 
-/// Which instructions the processor has, for which it asks the operating system on some processors; that is not followed.
+/// Which instructions the processor has, for which it asks the operating system on some processors;
+/// that is not followed.
 const PROCESSOR: &str = "cpufeatures";
 
 /// Checks; fails with the path from a shared crate to each package that is not allowed.
@@ -71,7 +72,8 @@ pub(crate) fn run() -> Result<()> {
     for name in SHARED {
         // Not `cargo metadata`: it joins the features that other members, and tests, ask for.
         let output = crate::workspace::cargo()
-            // What is of the operating system is a default feature where a shared crate has it at all.
+            // What is of the operating system is a default feature where a shared crate has it at
+            // all.
             .args([
                 "tree",
                 "--locked",
@@ -101,7 +103,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The ways to packages that are not allowed, in a tree whose lines begin with their depth; not followed beyond such a package.
+/// The ways to packages that are not allowed, in a tree whose lines begin with their depth; not
+/// followed beyond such a package.
 fn forbidden(tree: &str) -> Result<Vec<String>> {
     let mut way: Vec<&str> = Vec::new();
     let mut faults = Vec::new();

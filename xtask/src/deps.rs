@@ -1,7 +1,8 @@
 //! What must be installed, named and installed.
 //!
-//! Installing a server package starts that server on most Debian machines. Here it must not: while apt-get runs, a
-//! `policy-rc.d` forbids it, and afterwards the units that came with it are disabled, so that the next boot does not start them either.
+//! Installing a server package starts that server on most Debian machines. Here it must not: while
+//! apt-get runs, a `policy-rc.d` forbids it, and afterwards the units that came with it are
+//! disabled, so that the next boot does not start them either.
 
 use crate::unpacked;
 use anyhow::{Context, Result, bail};
@@ -9,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use tickwire_lab::tools::installed;
 
-/// A program (or a file) that is needed, the Debian package that has it, and the service units that come with it.
+/// A program (or a file) that is needed, the Debian package that has it, and the service units that
+/// come with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     what: &'static str,

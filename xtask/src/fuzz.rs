@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: the fuzz targets with libFuzzer, for a bounded time each.
 //!
-//! Coverage instrumentation is asked of the compiler directly, so that a stable toolchain will do. Starts from the committed corpus; what
-//! it finds beside goes to the target directory, not into the tree.
+//! Coverage instrumentation is asked of the compiler directly, so that a stable toolchain will do.
+//! Starts from the committed corpus; what it finds beside goes to the target directory, not into
+//! the tree.
 
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
@@ -24,14 +25,15 @@ const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-cov
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
-/// An input's stacks take their memory from the heap and give it back: the C library would else ask the kernel for it anew each time, which took four fifths of
-/// the time of `frames`.
+/// An input's stacks take their memory from the heap and give it back: the C library would else ask
+/// the kernel for it anew each time, which took four fifths of the time of `frames`.
 const HEAP: [(&str, &str); 2] = [("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "1073741824")];
 
 /// No input of a target needs to be longer.
 const LONGEST_INPUT: usize = 4096;
 
-/// One input must not take longer than this many seconds: the work of stack and decoders is bounded.
+/// One input must not take longer than this many seconds: the work of stack and decoders is
+/// bounded.
 const TIMEOUT: u32 = 10;
 
 /// Fuzzes; fails at the first input that breaks a target, and says how to run it again.

@@ -24,12 +24,14 @@ pub(crate) struct Options {
     #[arg(long)]
     offload: bool,
 
-    /// Run this in host a instead of a shell; a shell whose input is no terminal runs that as its script. `on-peer COMMAND` runs a command in host b
+    /// Run this in host a instead of a shell; a shell whose input is no terminal runs that as its
+    /// script. `on-peer COMMAND` runs a command in host b
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
 
-/// Makes the lab, runs the command or a shell in host a, removes the lab. Ends as the command or script does.
+/// Makes the lab, runs the command or a shell in host a, removes the lab. Ends as the command or
+/// script does.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if !prepare::is_done() {
         return prepare::lab(|| Ok(())).map(|()| ExitCode::SUCCESS);

@@ -1,7 +1,9 @@
-//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `suites`, `soak`, `lab`, `check`, `man`, `wheel`.
+//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `suites`, `soak`,
+//! `lab`, `check`, `man`, `wheel`.
 //!
-//! Depends on the lab and the figures of the benchmark only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
-//! yet, because it is what installs them. It builds them with cargo and runs their programs.
+//! Depends on the lab and the figures of the benchmark only, never on the other crates: it must
+//! build on a machine on which their needs (clang, for one) are not installed yet, because it is
+//! what installs them. It builds them with cargo and runs their programs.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -19,7 +19,8 @@ pub(crate) struct Options {
     directory: Option<PathBuf>,
 }
 
-/// Writes a page for the program, one for each subcommand, and one for each of what those can be told to do.
+/// Writes a page for the program, one for each subcommand, and one for each of what those can be
+/// told to do.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let directory = options.directory.clone().unwrap_or_else(checked_in);
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
@@ -63,8 +64,8 @@ fn below(command: &Command, subcommand: &Command) -> Command {
     subcommand.clone().name(name).bin_name(usage)
 }
 
-/// What the text of a command says of one of its subcommands: of lists of subcommands and of examples what is about this one, and what is said of files,
-/// environment and exit status.
+/// What the text of a command says of one of its subcommands: of lists of subcommands and of
+/// examples what is about this one, and what is said of files, environment and exit status.
 fn about_one(text: &str, command: &str, name: &str) -> String {
     let mut about = String::new();
     let mut say = |line: &str| {
@@ -83,7 +84,8 @@ fn about_one(text: &str, command: &str, name: &str) -> String {
                     "Examples:" => term.contains(&format!("{} {name}", command.replace('-', " "))),
                     _ => names_it,
                 };
-                // A heading comes with the first thing below it, and the subcommand needs no name on its own page.
+                // A heading comes with the first thing below it, and the subcommand needs no name
+                // on its own page.
                 if kept && said != heading {
                     said = heading;
                     say(if heading == "Commands:" { "Notes:" } else { heading });
@@ -181,7 +183,8 @@ fn usage(argument: &Arg) -> Vec<Inline> {
     line
 }
 
-/// The text behind the options: headings end with a colon, terms are indented by two, what they mean by six.
+/// The text behind the options: headings end with a colon, terms are indented by two, what they
+/// mean by six.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     for line in text.lines().filter(|line| !line.is_empty()) {

@@ -9,8 +9,8 @@ pub(crate) fn is_done() -> bool {
     std::env::var_os(DIRECTORY_VARIABLE).is_some()
 }
 
-/// Asks for root's password, if it is wanted, installs the tools, builds the programs, and whatever `also` does, and becomes this program again, as root. Returns
-/// only if something of that fails.
+/// Asks for root's password, if it is wanted, installs the tools, builds the programs, and whatever
+/// `also` does, and becomes this program again, as root. Returns only if something of that fails.
 pub(crate) fn lab(also: impl FnOnce() -> Result<()>) -> Result<()> {
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;

@@ -1,5 +1,5 @@
-//! How far a long measurement has come, on standard error: on a terminal the step under way, anywhere else (a log file) whole lines without
-//! escape codes.
+//! How far a long measurement has come, on standard error: on a terminal the step under way,
+//! anywhere else (a log file) whole lines without escape codes.
 
 use std::io::{self, IsTerminal, Stderr, Write};
 
@@ -20,7 +20,8 @@ impl Progress {
     }
 }
 
-// That progress cannot be shown is no reason to end a measurement: errors of the output are ignored.
+// That progress cannot be shown is no reason to end a measurement: errors of the output are
+// ignored.
 impl<W: Write> Progress<W> {
     fn on(out: W, terminal: bool) -> Self {
         Self { out, terminal, step: String::new() }

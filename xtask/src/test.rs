@@ -1,7 +1,8 @@
 //! `cargo xtask test`: all tests, and their sum.
 //!
-//! Everything is built once, as the caller. The tests that make network namespaces then run as root (by sudo, if the caller is not), one at
-//! a time, because they measure time and the machine may have two processors only. All others run first, as the caller.
+//! Everything is built once, as the caller. The tests that make network namespaces then run as root
+//! (by sudo, if the caller is not), one at a time, because they measure time and the machine may
+//! have two processors only. All others run first, as the caller.
 
 use crate::{deps, unpacked, workspace};
 use anyhow::{Context, Result, bail};
@@ -61,8 +62,9 @@ struct Sum {
 }
 
 impl Sum {
-    /// Runs a test program (or cargo itself), passes its output on and counts. What ends badly without having counted a failure
-    /// has crashed, or did not build, and is one: the last line must not look like success.
+    /// Runs a test program (or cargo itself), passes its output on and counts. What ends badly
+    /// without having counted a failure has crashed, or did not build, and is one: the last line
+    /// must not look like success.
     fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         println!("== {what}");
         let before = self.failed;

@@ -1,5 +1,6 @@
-//! What Debian packages have in them, unpacked into the build directory instead of installed: installing a time daemon removes the one that keeps the machine's
-//! clock, for each excludes all others; and tests of the interpreter want its newest build.
+//! What Debian packages have in them, unpacked into the build directory instead of installed:
+//! installing a time daemon removes the one that keeps the machine's clock, for each excludes all
+//! others; and tests of the interpreter want its newest build.
 
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -39,7 +40,8 @@ pub(crate) fn path() -> OsString {
     std::env::join_paths(all).unwrap_or(path)
 }
 
-/// Gets a package, whose dependencies are installed. As the user who builds: apt-get's own cannot write here.
+/// Gets a package, whose dependencies are installed. As the user who builds: apt-get's own cannot
+/// write here.
 pub(crate) fn get(package: &str) -> Result<()> {
     let all = directory()?;
     std::fs::create_dir_all(&all).with_context(|| format!("cannot make {}", all.display()))?;

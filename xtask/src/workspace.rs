@@ -9,7 +9,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
-/// The top of the source tree: of the one that cargo runs us for, which may have been built for another with the same target directory.
+/// The top of the source tree: of the one that cargo runs us for, which may have been built for
+/// another with the same target directory.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -18,8 +19,10 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// Cargo, to be run in the source tree; the one that runs us, if one does. What that one has told us of our own package is not for it: build scripts (`ring`'s,
-/// for one) look at these variables, and would run again, with all that depends on them, whenever somebody builds with and without us in turn.
+/// Cargo, to be run in the source tree; the one that runs us, if one does. What that one has told
+/// us of our own package is not for it: build scripts (`ring`'s, for one) look at these variables,
+/// and would run again, with all that depends on them, whenever somebody builds with and without us
+/// in turn.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -43,7 +46,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds an example of a package, optimised, with these features; it is then in `release/examples` below [`target`].
+/// Builds an example of a package, optimised, with these features; it is then in `release/examples`
+/// below [`target`].
 pub(crate) fn build_release_example(package: &str, features: &str, name: &str) -> Result<()> {
     run(cargo().args(["build", "--release", "--package", package, "--features", features, "--example", name]))
 }
@@ -72,7 +76,8 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(directory.to_path_buf())
 }
 
-/// Makes sure that root can be had when the time comes, before anything takes long: sudo asks for its password now, if it needs one.
+/// Makes sure that root can be had when the time comes, before anything takes long: sudo asks for
+/// its password now, if it needs one.
 pub(crate) fn ask_for_root() -> Result<()> {
     if tickwire_lab::is_root() {
         return Ok(());
@@ -88,8 +93,9 @@ pub(crate) fn ask_for_root() -> Result<()> {
     run(Command::new("sudo").arg("-v"))
 }
 
-/// Becomes this program again: as root, and with the directory of the built programs in its environment. It replaces this process, so
-/// that a signal meets the one that has something to clean up. Returns only if that fails.
+/// Becomes this program again: as root, and with the directory of the built programs in its
+/// environment. It replaces this process, so that a signal meets the one that has something to
+/// clean up. Returns only if that fails.
 pub(crate) fn again_as_root(build: &Path) -> Result<()> {
     let me = std::env::current_exe().context("cannot find the running program")?;
     let mut command = if tickwire_lab::is_root() {

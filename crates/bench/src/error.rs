@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a probe found out. What it prints as one line of JSON. Times in ns; errors are clock - truth.
+/// What a probe found out. What it prints as one line of JSON. Times in ns; errors are clock -
+/// truth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockError {
-    /// Reads that the figures of the error are of: those after settling, at which the clock said that it knew the time.
+    /// Reads that the figures of the error are of: those after settling, at which the clock said
+    /// that it knew the time.
     pub reads: u64,
     /// Median of the error.
     pub median_ns: i64,
@@ -62,7 +64,8 @@ pub struct Point {
     pub bound_ns: Option<i64>,
 }
 
-/// Median, distance of the quartiles, 99th percentile and maximum of the size. `errors` is left in another order.
+/// Median, distance of the quartiles, 99th percentile and maximum of the size. `errors` is left in
+/// another order.
 #[must_use]
 pub fn spread(errors: &mut [i32]) -> Option<[i64; 4]> {
     if errors.is_empty() {

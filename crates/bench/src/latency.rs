@@ -69,7 +69,8 @@ impl Default for Recorder {
 }
 
 impl Latency {
-    /// The row that a comparison uses: each figure the median over the rounds, the maximum the worst of all.
+    /// The row that a comparison uses: each figure the median over the rounds, the maximum the
+    /// worst of all.
     ///
     /// Returns `None` for no rounds.
     #[must_use]

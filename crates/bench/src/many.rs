@@ -3,7 +3,8 @@
 use crate::latency::Latency;
 use serde::{Deserialize, Serialize};
 
-/// Messages and their answers over many connections. What a measuring program prints as one line of JSON.
+/// Messages and their answers over many connections. What a measuring program prints as one line of
+/// JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
@@ -11,11 +12,13 @@ pub struct Exchange {
     pub connections: u32,
     /// Those of them that carried messages; the others were idle.
     pub active: u32,
-    /// From a message's write until its answer was there, with others under way on other connections.
+    /// From a message's write until its answer was there, with others under way on other
+    /// connections.
     pub latency: Latency,
     /// Messages answered in a second.
     pub per_second: f64,
-    /// Messages answered since the first connection was opened, those that were not measured among them.
+    /// Messages answered since the first connection was opened, those that were not measured among
+    /// them.
     pub answered: u64,
 }
 

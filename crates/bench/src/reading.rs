@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What one clock's readings cost. Readings are timed in batches, because one takes about as long as looking at the time twice.
+/// What one clock's readings cost. Readings are timed in batches, because one takes about as long
+/// as looking at the time twice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Whose clock.

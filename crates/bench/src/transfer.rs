@@ -15,7 +15,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// The row that a comparison uses: each figure the median over the rounds, the maximum the worst of all.
+    /// The row that a comparison uses: each figure the median over the rounds, the maximum the
+    /// worst of all.
     ///
     /// Returns `None` for no rounds.
     #[must_use]

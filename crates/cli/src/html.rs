@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The report's file: tried before the work, so that a wrong name shows at once, and made or changed only when there is something to write. However the work ends, no
-/// empty file is left.
+/// The report's file: tried before the work, so that a wrong name shows at once, and made or
+/// changed only when there is something to write. However the work ends, no empty file is left.
 pub(crate) struct Html {
     path: PathBuf,
     place: Place,
@@ -47,7 +47,8 @@ impl Html {
     }
 }
 
-/// Whether a file is what standard output is. Opened again, each would have a place of its own in it, and one would write over the other.
+/// Whether a file is what standard output is. Opened again, each would have a place of its own in
+/// it, and one would write over the other.
 fn is_output(path: &Path) -> bool {
     let what = |path: &Path| metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     what(path).is_some_and(|file| what("/dev/stdout".as_ref()) == Some(file))

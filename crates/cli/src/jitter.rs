@@ -55,7 +55,8 @@ fn send(to: SocketAddr, arguments: &Jitter) -> Result<ExitCode> {
     let wait = if arguments.sleep { Wait::Sleep } else { Wait::Watch };
     let (messages, socket) = sender.transmit(wait, arguments.samples)?;
     output::print(&(serde_json::to_string(&messages)? + "\n"))?;
-    // The socket's lane is looked at now. Whoever does so closes our standard input then, or has died.
+    // The socket's lane is looked at now. Whoever does so closes our standard input then, or has
+    // died.
     std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
     drop(socket);
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! The one program that a person types.
 //!
-//! Each subcommand has a module; `args` defines the command line. May know all other crates; decides nothing that they could
-//! decide. No unsafe code.
+//! Each subcommand has a module; `args` defines the command line. May know all other crates;
+//! decides nothing that they could decide. No unsafe code.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -47,8 +47,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// One sentence: what happened, and why, from the outside in. Some errors say their reason themselves, which is not said again. Names of files and what other machines say
-/// are in it: a terminal takes no orders from them.
+/// One sentence: what happened, and why, from the outside in. Some errors say their reason
+/// themselves, which is not said again. Names of files and what other machines say are in it: a
+/// terminal takes no orders from them.
 fn sentence(error: &anyhow::Error) -> String {
     let said = error.chain().map(ToString::to_string).fold(String::new(), |said, reason| match said.as_str() {
         "" => reason,

@@ -1,4 +1,5 @@
-//! What studies have in common: who watches is told each step, and at the end what was found is a report for a browser, JSON or a table.
+//! What studies have in common: who watches is told each step, and at the end what was found is a
+//! report for a browser, JSON or a table.
 
 use crate::html::Html;
 use crate::output;
@@ -15,7 +16,8 @@ pub(crate) struct Study {
 }
 
 impl Study {
-    /// Of which a report is to be in a file, if one is named, and JSON or else a table is to be printed.
+    /// Of which a report is to be in a file, if one is named, and JSON or else a table is to be
+    /// printed.
     pub(crate) fn begin(report: Option<&Path>, json: bool) -> Result<Self> {
         // With the system's reason. Nothing has begun: it is the command line that is wrong.
         let report = report.map(Html::open).transpose().map_err(|error| Usage::new(format!("{error:#}")))?;
@@ -37,7 +39,8 @@ impl Study {
     }
 }
 
-/// The command as it was typed, for the report of a study that is to be repeated; what of it is no text is shown as well as it can be.
+/// The command as it was typed, for the report of a study that is to be repeated; what of it is no
+/// text is shown as well as it can be.
 pub(crate) fn command() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -1,11 +1,13 @@
-//! `tickwire run`: exit statuses, messages and what the program finds in its environment. No service and no root needed.
+//! `tickwire run`: exit statuses, messages and what the program finds in its environment. No
+//! service and no root needed.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A stand-in for the preload library: any shared object will do for these tests; this one is everywhere.
+/// A stand-in for the preload library: any shared object will do for these tests; this one is
+/// everywhere.
 struct Setup {
     directory: tempfile::TempDir,
 }
@@ -25,8 +27,9 @@ impl Setup {
         path.to_str().unwrap().to_owned()
     }
 
-    /// A file that may be executed. Another process writes it: while we had it open for writing, another test might fork, and as long as that child lives before
-    /// its own exec the file is "busy".
+    /// A file that may be executed. Another process writes it: while we had it open for writing,
+    /// another test might fork, and as long as that child lives before its own exec the file is
+    /// "busy".
     fn program(&self, name: &str, content: &[u8]) -> String {
         let path = self.path(name);
         let mut install = Command::new("install");
@@ -37,7 +40,8 @@ impl Setup {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Runs `tickwire run` with a library that is empty but there, and a socket on which nobody listens.
+    /// Runs `tickwire run` with a library that is empty but there, and a socket on which nobody
+    /// listens.
     fn run(&self, arguments: &[&str]) -> Output {
         let library = self.file("libtickwire_preload.so", b"");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));

@@ -1,4 +1,5 @@
-//! Exit statuses and messages of the commands other than `run`, as the manual says them. No service and no root needed.
+//! Exit statuses and messages of the commands other than `run`, as the manual says them. No service
+//! and no root needed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;

@@ -15,8 +15,9 @@ pub struct Exchange {
     pub received: Count,
     /// What the server said of itself.
     pub server: ServerState,
-    /// How far the client's own stamps may be off at random, in ns, beyond what shows in the round trip: nothing for the kernel's, microseconds for those that
-    /// a program took beside its system calls.
+    /// How far the client's own stamps may be off at random, in ns, beyond what shows in the round
+    /// trip: nothing for the kernel's, microseconds for those that a program took beside its system
+    /// calls.
     pub stamp_error: u32,
 }
 
@@ -36,7 +37,8 @@ pub struct ServerState {
 }
 
 impl ServerState {
-    /// The root distance in nanoseconds: how far from its reference the server may be, root dispersion + root delay / 2.
+    /// The root distance in nanoseconds: how far from its reference the server may be, root
+    /// dispersion + root delay / 2.
     #[must_use]
     pub const fn distance(&self) -> f64 {
         self.root_dispersion as f64 + self.root_delay as f64 / 2.0
@@ -44,8 +46,8 @@ impl ServerState {
 }
 
 impl Exchange {
-    /// The round trip in counts, which no clock's error touches: RTT = Tf - Ta. (The server's own time is taken out in nanoseconds, by
-    /// [`crate::sync`], where the period is known.)
+    /// The round trip in counts, which no clock's error touches: RTT = Tf - Ta. (The server's own
+    /// time is taken out in nanoseconds, by [`crate::sync`], where the period is known.)
     #[must_use]
     pub const fn round_trip(&self) -> i64 {
         self.received.since(self.sent)

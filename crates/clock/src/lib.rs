@@ -1,4 +1,5 @@
-//! One clock from a counter and NTP exchanges: feed-forward synchronisation after RADclock (Veitch, Ridoux, Babu 2009; Ridoux and Veitch 2012).
+//! One clock from a counter and NTP exchanges: feed-forward synchronisation after RADclock (Veitch,
+//! Ridoux, Babu 2009; Ridoux and Veitch 2012).
 //!
 //! It knows nothing of the network, nor of an operating system.
 //!

@@ -1,4 +1,5 @@
-//! From counts to nanoseconds in whole numbers, so that a reader and the algorithm agree to the last bit, on every machine.
+//! From counts to nanoseconds in whole numbers, so that a reader and the algorithm agree to the
+//! last bit, on every machine.
 
 /// Nanoseconds per count as `mult / 2^shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,8 @@ impl Scale {
     }
 }
 
-/// The nearest value that 64 bits hold. Nearly always that is the value itself: then nothing waits for the comparison.
+/// The nearest value that 64 bits hold. Nearly always that is the value itself: then nothing waits
+/// for the comparison.
 #[inline]
 const fn saturated(value: i128) -> i64 {
     if value as i64 as i128 == value { value as i64 } else { beyond(value) }

@@ -1,6 +1,7 @@
 //! Points and spans of time as the clock's algorithm knows them.
 //!
-//! Everything is counted in nanoseconds without leap seconds: who hands server stamps in takes them out, and who tells the time puts them back.
+//! Everything is counted in nanoseconds without leap seconds: who hands server stamps in takes them
+//! out, and who tells the time puts them back.
 
 /// Nanoseconds since 1970-01-01 00:00:00 UTC, leap seconds left out: good until the year 2262.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,5 @@
-//! How long a reading takes: two readings of the processor's counter with the one to measure between them (section IV-C of the paper).
+//! How long a reading takes: two readings of the processor's counter with the one to measure
+//! between them (section IV-C of the paper).
 
 use crate::load::Load;
 use crate::reach::Counter;
@@ -9,7 +10,8 @@ use tickclock::{CounterKind, Scale, counter};
 /// Longer than any reading takes; what takes longer counts as that much.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// How long readings of one counter took under one load, in ns. The two readings around it are in it: see the row `(nothing)`.
+/// How long readings of one counter took under one load, in ns. The two readings around it are in
+/// it: see the row `(nothing)`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Access {
     /// Which counter.

@@ -1,4 +1,5 @@
-//! The Allan deviation: how much the mean rate of one span differs from that of the next, for spans of many lengths.
+//! The Allan deviation: how much the mean rate of one span differs from that of the next, for spans
+//! of many lengths.
 
 use serde::Serialize;
 
@@ -11,8 +12,9 @@ pub struct Deviation {
     pub deviation: f64,
 }
 
-/// The overlapping Allan deviation of `phase`, time errors in ns that were read every `interval` seconds. Spans double from `interval` on, up to a third of
-/// the whole (NIST SP 1065, equation 11).
+/// The overlapping Allan deviation of `phase`, time errors in ns that were read every `interval`
+/// seconds. Spans double from `interval` on, up to a third of the whole (NIST SP 1065, equation
+/// 11).
 #[must_use]
 pub(crate) fn deviation(phase: &[f64], interval: f64) -> Vec<Deviation> {
     let mut result = Vec::new();

@@ -1,5 +1,6 @@
-//! The counter study (Ridoux, Veitch, Broomhead 2012, section IV): for each counter that a program on this machine can read, how long a reading takes, with
-//! the machine at rest and under load, and how evenly the counter runs beside another.
+//! The counter study (Ridoux, Veitch, Broomhead 2012, section IV): for each counter that a program
+//! on this machine can read, how long a reading takes, with the machine at rest and under load, and
+//! how evenly the counter runs beside another.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! What keeps the machine busy while readings are timed. All of it ends with the value that stands for it.
+//! What keeps the machine busy while readings are timed. All of it ends with the value that stands
+//! for it.
 
 use serde::Serialize;
 use std::net::UdpSocket;

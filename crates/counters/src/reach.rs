@@ -65,7 +65,8 @@ pub struct Absent {
     pub why: String,
 }
 
-/// Clocks of the kernel that a program reads through the vDSO, as far as the kernel's own counter allows.
+/// Clocks of the kernel that a program reads through the vDSO, as far as the kernel's own counter
+/// allows.
 const SYSTEM: [(ClockId, &str); 6] = [
     (ClockId::CLOCK_REALTIME, "CLOCK_REALTIME"),
     (ClockId::CLOCK_MONOTONIC, "CLOCK_MONOTONIC"),
@@ -160,7 +161,8 @@ fn ptp_devices() -> Vec<String> {
     names.into_iter().map(|name| format!("/dev/{name}")).collect()
 }
 
-/// The number by which `clock_gettime` knows an open clock device (`FD_TO_CLOCKID` of clock_getres(2)).
+/// The number by which `clock_gettime` knows an open clock device (`FD_TO_CLOCKID` of
+/// clock_getres(2)).
 fn dynamic(file: &File) -> ClockId {
     ClockId::from_raw(!file.as_raw_fd() << 3 | 3)
 }

@@ -89,7 +89,8 @@ mod tests {
         let all = watch(&counters, raw, Duration::from_millis(200));
         assert_eq!(all.len(), counters.len() - 1);
         let monotonic = all.iter().find(|one| one.counter == "CLOCK_MONOTONIC").unwrap();
-        // The kernel steers one against the other by at most 500 ppm; a look that was delayed adds some.
+        // The kernel steers one against the other by at most 500 ppm; a look that was delayed adds
+        // some.
         assert!((monotonic.period_ns - 1.0).abs() < 0.1, "{monotonic:?}");
     }
 }

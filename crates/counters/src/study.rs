@@ -85,7 +85,8 @@ impl fmt::Display for StudyError {
     }
 }
 
-/// Makes the study; `progress` is told what comes next. It takes about `watch` and, for each of the loads, some microseconds for each reading.
+/// Makes the study; `progress` is told what comes next. It takes about `watch` and, for each of the
+/// loads, some microseconds for each reading.
 ///
 /// # Errors
 /// There is no such reference, or the machine refuses a load.

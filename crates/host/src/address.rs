@@ -28,7 +28,8 @@ impl InterfaceAddress {
         let (mut local, mut address) = (None, None);
         for attribute in &message.attributes {
             match attribute {
-                // On point-to-point links `Address` is the peer's and `Local` ours; elsewhere they are the same.
+                // On point-to-point links `Address` is the peer's and `Local` ours; elsewhere they
+                // are the same.
                 AddressAttribute::Local(ip) => local = Some(*ip),
                 AddressAttribute::Address(ip) => address = Some(*ip),
                 AddressAttribute::Flags(all) => {

@@ -1,7 +1,8 @@
-//! TCP connections that the kernel's own stack has, asked of its socket diagnostics (`sock_diag(7)`).
+//! TCP connections that the kernel's own stack has, asked of its socket diagnostics
+//! (`sock_diag(7)`).
 //!
-//! A port that an accelerated program claims may still have connections of the kernel's: of a server that ran before, or
-//! accepted just before the claim. They must stay with the kernel.
+//! A port that an accelerated program claims may still have connections of the kernel's: of a
+//! server that ran before, or accepted just before the claim. They must stay with the kernel.
 
 use crate::error::{Error, Result};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
@@ -36,8 +37,9 @@ const PATIENCE_S: i64 = 2;
 /// In a request: connections of all ports.
 const ANY_PORT: u16 = 0;
 
-/// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, and a handshake under way
-/// (`TCP_NEW_SYN_RECV`), as Linux numbers them: states with something to lose. A connection in TIME-WAIT is no more than a memory.
+/// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, and
+/// a handshake under way (`TCP_NEW_SYN_RECV`), as Linux numbers them: states with something to
+/// lose. A connection in TIME-WAIT is no more than a memory.
 const LIVE: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
 
 /// A connection to the kernel's socket diagnostics, in the namespace of the thread that opened it.
@@ -63,7 +65,8 @@ impl Connections {
         setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
             .map_err(|e| fail(e.into()))?;
         let mut connections = Self { socket, sequence: 0 };
-        // The kernel says the same of a connection that it does not have and of diagnostics that it does not have, but not here.
+        // The kernel says the same of a connection that it does not have and of diagnostics that it
+        // does not have, but not here.
         connections.of_port(1)?;
         Ok(connections)
     }
@@ -116,7 +119,8 @@ impl Connections {
         self.of_port(ANY_PORT)
     }
 
-    /// Whether the kernel's stack has a live connection between these ends, ours first, for what comes by an interface.
+    /// Whether the kernel's stack has a live connection between these ends, ours first, for what
+    /// comes by an interface.
     ///
     /// # Errors
     /// If the kernel cannot be asked.

@@ -41,10 +41,12 @@ fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
 }
 
 impl Host {
-    /// Makes a veth pair, both ends down. `IFF_NOARP` and [`Host::raise_quietly`] keep both ends silent.
+    /// Makes a veth pair, both ends down. `IFF_NOARP` and [`Host::raise_quietly`] keep both ends
+    /// silent.
     ///
     /// # Errors
-    /// If the kernel refuses: a name or index is taken ([`crate::Error::is_taken`]), the namespace is gone, or there is no privilege.
+    /// If the kernel refuses: a name or index is taken ([`crate::Error::is_taken`]), the namespace
+    /// is gone, or there is no privilege.
     pub fn create_veth(&mut self, pair: &VethPair<'_>) -> Result<()> {
         let mut there = end(pair.there, pair.index, pair.mtu);
         there.attributes.push(LinkAttribute::NetNsFd(pair.namespace.as_raw_fd()));
@@ -62,9 +64,11 @@ impl Host {
     /// If the kernel refuses.
     pub fn raise_quietly(&mut self, index: u32) -> Result<()> {
         if let Some(link) = self.link_by_index(index)? {
-            // With IPv6, the link would get a route to all groups, equal to that of the host's network cards: what programs send to a group, and
-            // which groups they join, without naming an interface, would go there as well. Where there is no IPv6 there is no such file; where
-            // it cannot be written (a container's), what can be done by netlink has to do.
+            // With IPv6, the link would get a route to all groups, equal to that of the host's
+            // network cards: what programs send to a group, and which groups they join, without
+            // naming an interface, would go there as well. Where there is no IPv6 there is no such
+            // file; where it cannot be written (a container's), what can be done by netlink has to
+            // do.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name), "1");
         }
         let mut quiet = LinkMessage::default();

@@ -11,10 +11,12 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Bits of the groups of `rtnetlink(7)`: link, neighbour, IPv4 address and route, IPv6 address and route.
+/// Bits of the groups of `rtnetlink(7)`: link, neighbour, IPv4 address and route, IPv6 address and
+/// route.
 const GROUPS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10;
 
-/// Room for bursts (a flapping link with thousands of neighbours) before the kernel has to drop events.
+/// Room for bursts (a flapping link with thousands of neighbours) before the kernel has to drop
+/// events.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Something changed.

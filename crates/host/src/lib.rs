@@ -1,8 +1,10 @@
-//! What the host knows: its links, addresses, routes and neighbours, asked of the kernel by netlink.
+//! What the host knows: its links, addresses, routes and neighbours, asked of the kernel by
+//! netlink.
 //!
-//! The host stays the host (rule 1 of the design): nothing here copies a table of the kernel. A route is asked for one
-//! destination at a time, a neighbour is resolved by the kernel, and changes arrive as [`Event`]s.
-//! Beside asking, [`device`] makes the quiet veth pairs of which lanes consist.
+//! The host stays the host (rule 1 of the design): nothing here copies a table of the kernel. A
+//! route is asked for one destination at a time, a neighbour is resolved by the kernel, and changes
+//! arrive as [`Event`]s. Beside asking, [`device`] makes the quiet veth pairs of which lanes
+//! consist.
 //!
 //! May know: the operating system, and the plain address types of `tickwire-stack`. No unsafe code.
 #![forbid(unsafe_code)]
@@ -37,7 +39,8 @@ use netlink::Netlink;
 
 /// A connection to the kernel's routing netlink in the namespace of the thread that opened it.
 ///
-/// Every call is one question and its answer; the kernel answers at once, so nothing here waits for the network.
+/// Every call is one question and its answer; the kernel answers at once, so nothing here waits for
+/// the network.
 #[derive(Debug)]
 pub struct Host {
     netlink: Netlink,

@@ -25,7 +25,8 @@ pub struct Link {
     pub running: bool,
     /// It is the loopback interface.
     pub loopback: bool,
-    /// The kind that rtnetlink names: `veth`, `bridge`, `bond`, `vlan`, ...; empty for a hardware device.
+    /// The kind that rtnetlink names: `veth`, `bridge`, `bond`, `vlan`, ...; empty for a hardware
+    /// device.
     pub kind: String,
     /// The bridge, bond or VRF it is a port of; 0 if none.
     pub master: u32,
@@ -37,10 +38,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether it looks like an Ethernet interface by which a host is connected: an Ethernet address, no loopback, no
-    /// port of a bridge or bond, no software device that sits on another one, and not one of our own lanes.
+    /// Whether it looks like an Ethernet interface by which a host is connected: an Ethernet
+    /// address, no loopback, no port of a bridge or bond, no software device that sits on another
+    /// one, and not one of our own lanes.
     ///
-    /// Virtual NICs (`veth`) count: in a container they are what the host's Ethernet port is elsewhere.
+    /// Virtual NICs (`veth`) count: in a container they are what the host's Ethernet port is
+    /// elsewhere.
     #[must_use]
     pub fn looks_physical(&self) -> bool {
         self.mac.is_some()
@@ -110,7 +113,8 @@ impl Link {
     }
 }
 
-/// Whether a device name is one that a Tickwire service gives to the ends of its lanes: `tw`, digits, `h` or `p`.
+/// Whether a device name is one that a Tickwire service gives to the ends of its lanes: `tw`,
+/// digits, `h` or `p`.
 #[must_use]
 pub fn is_lane_device(name: &str) -> bool {
     let middle = name.strip_prefix("tw").and_then(|rest| rest.strip_suffix(['h', 'b', 'p']));

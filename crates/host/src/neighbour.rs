@@ -1,4 +1,5 @@
-//! Neighbours: who answers to an address on a link. The kernel resolves (ARP, neighbour discovery); we ask and prod.
+//! Neighbours: who answers to an address on a link. The kernel resolves (ARP, neighbour discovery);
+//! we ask and prod.
 
 use crate::Host;
 use crate::error::Result;
@@ -15,7 +16,8 @@ use tickwire_stack::addr::{Address, Family, Mac};
 pub enum Reachability {
     /// Confirmed of late, or permanent.
     Fresh,
-    /// Known, but not confirmed for a while: usable, and worth confirming (RFC 4861 §7.3.2 STALE, DELAY, PROBE).
+    /// Known, but not confirmed for a while: usable, and worth confirming (RFC 4861 §7.3.2 STALE,
+    /// DELAY, PROBE).
     Stale,
     /// Being resolved.
     Resolving,
@@ -93,8 +95,8 @@ impl Host {
         }
     }
 
-    /// Tells the kernel that a neighbour is in use (`NTF_USE`), as a packet of the kernel's own would: an unknown one is
-    /// resolved, a stale one confirmed. The outcome arrives as an event.
+    /// Tells the kernel that a neighbour is in use (`NTF_USE`), as a packet of the kernel's own
+    /// would: an unknown one is resolved, a stale one confirmed. The outcome arrives as an event.
     ///
     /// # Errors
     /// If the kernel refuses (the interface is gone or down).

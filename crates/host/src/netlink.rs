@@ -110,8 +110,8 @@ impl Netlink {
                     continue; // late answer to an earlier, timed-out question
                 }
                 let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(one);
-                // A message that the decoder does not know is left out rather than failing the whole table: new kernels
-                // add kinds of devices.
+                // A message that the decoder does not know is left out rather than failing the
+                // whole table: new kernels add kinds of devices.
                 let Ok(message) = message else { continue };
                 disturbed |= message.header.flags & NLM_F_DUMP_INTR != 0;
                 match message.payload {
@@ -145,7 +145,8 @@ pub(crate) fn decode_all(mut rest: &[u8]) -> Vec<RouteNetlinkMessage> {
     found
 }
 
-/// Cuts the first message off a datagram: its bytes, and what follows it at the next multiple of four.
+/// Cuts the first message off a datagram: its bytes, and what follows it at the next multiple of
+/// four.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     if length < 16 || length > bytes.len() {

@@ -37,7 +37,8 @@ pub enum Why {
 pub struct Answer {
     /// What the stack is told.
     pub path: PathInfo,
-    /// The neighbour by which the packets go (router or destination); `None` for groups and paths of the kernel's.
+    /// The neighbour by which the packets go (router or destination); `None` for groups and paths
+    /// of the kernel's.
     pub next_hop: Option<Address>,
     /// Why it is not for a lane, if it is not.
     pub why: Option<Why>,
@@ -62,7 +63,8 @@ fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
         ..PathInfo::default()
     };
     match route.kind {
-        // To a group the kernel also sends by the interface that the socket names, without any route.
+        // To a group the kernel also sends by the interface that the socket names, without any
+        // route.
         RouteKind::Unreachable if query.destination.is_multicast() => {
             return kernel(path, PathState::Kernel, Why::NoRoute);
         }
@@ -137,7 +139,8 @@ impl Host {
     }
 }
 
-/// The smallest MTU a family allows (RFC 791, RFC 8200 §5); a smaller one on an interface means the family is off there.
+/// The smallest MTU a family allows (RFC 791, RFC 8200 §5); a smaller one on an interface means the
+/// family is off there.
 #[must_use]
 pub const fn minimum_mtu(family: Family) -> u32 {
     match family {

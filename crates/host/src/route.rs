@@ -149,8 +149,8 @@ fn request(query: &RouteQuery) -> RouteMessage {
 }
 
 impl Host {
-    /// Asks the kernel how it would reach a destination. "No route" is an answer ([`RouteKind::Unreachable`]), not an
-    /// error.
+    /// Asks the kernel how it would reach a destination. "No route" is an answer
+    /// ([`RouteKind::Unreachable`]), not an error.
     ///
     /// # Errors
     /// If the kernel cannot be asked.
@@ -167,7 +167,8 @@ impl Host {
             Err(Error::Refused { source, .. })
                 if matches!(
                     Errno::from_raw(source.raw_os_error().unwrap_or(0)),
-                    // EINVAL: the source is not (or no longer) an address of this host, or a blackhole route.
+                    // EINVAL: the source is not (or no longer) an address of this host, or a
+                    // blackhole route.
                     Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::EACCES | Errno::EINVAL | Errno::ENODEV
                 ) =>
             {

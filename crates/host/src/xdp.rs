@@ -1,4 +1,5 @@
-//! What a device can do with XDP, asked of the kernel's "netdev" family of generic netlink (Linux 6.3).
+//! What a device can do with XDP, asked of the kernel's "netdev" family of generic netlink (Linux
+//! 6.3).
 
 use crate::error::Result;
 use crate::generic::{Attributes, Generic, attribute};
@@ -21,7 +22,8 @@ impl XdpFeatures {
         self.0 & 1 << 1 != 0
     }
 
-    /// Whether it transmits frames that an XDP program elsewhere redirects to it. Of a veth device this depends on its far end.
+    /// Whether it transmits frames that an XDP program elsewhere redirects to it. Of a veth device
+    /// this depends on its far end.
     #[must_use]
     pub const fn takes_redirects(self) -> bool {
         self.0 & 1 << 2 != 0

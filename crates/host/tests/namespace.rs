@@ -1,4 +1,5 @@
-//! The real kernel, in network namespaces of the test's own. Needs root; without it the tests say so and pass.
+//! The real kernel, in network namespaces of the test's own. Needs root; without it the tests say
+//! so and pass.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -11,7 +12,8 @@ use tickwire_host::{Ethtool, Event, Host, Monitor, Nic, Query, TagStripping, Why
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::PathState;
 
-/// Runs `test` in a thread with a network namespace of its own, and hands it a second, empty namespace.
+/// Runs `test` in a thread with a network namespace of its own, and hands it a second, empty
+/// namespace.
 fn in_namespaces(test: impl FnOnce(&File) + Send + 'static) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: network namespaces need root");

@@ -1,8 +1,10 @@
 //! A lab of two hosts on one cable: the kernel's path and Tickwire's, by the same method.
 //!
-//! What sends is this program, in host a, as it is or under `tickwire run --require`. What receives is this program, in host b, whose kernel stamps each message when the
-//! cable's driver hands it over. Both read one CLOCK_REALTIME. Stamps of the sender's own driver are the kernel's path only: a socket that asks for them is the
-//! kernel's under `tickwire run`, too. So these are taken in runs of their own, and the two paths are compared by runs that ask for nothing.
+//! What sends is this program, in host a, as it is or under `tickwire run --require`. What receives
+//! is this program, in host b, whose kernel stamps each message when the cable's driver hands it
+//! over. Both read one CLOCK_REALTIME. Stamps of the sender's own driver are the kernel's path
+//! only: a socket that asks for them is the kernel's under `tickwire run`, too. So these are taken
+//! in runs of their own, and the two paths are compared by runs that ask for nothing.
 
 use crate::pace::Wait;
 use crate::quantity::Carrier;
@@ -126,7 +128,8 @@ impl Bench {
 struct Sending(Child);
 
 impl Sending {
-    /// What it tells when it has sent so many messages. Asleep until then: who looks again and again takes the processor from what is measured.
+    /// What it tells when it has sent so many messages. Asleep until then: who looks again and
+    /// again takes the processor from what is measured.
     fn told(&mut self, messages: u32) -> Result<Vec<Message>> {
         let out = self.0.stdout.take().context("no standard output")?;
         let patience = PollTimeout::try_from(sender::longest(messages) + PATIENCE).unwrap_or(PollTimeout::MAX);
@@ -155,7 +158,8 @@ impl Drop for Sending {
     }
 }
 
-/// The packets that the guards of a program's lanes let out: at least so many, or it was not Tickwire's path.
+/// The packets that the guards of a program's lanes let out: at least so many, or it was not
+/// Tickwire's path.
 fn proven(stat: &Stat, process: u32, messages: u64) -> Result<u64> {
     let lanes = stat.lanes_of(process);
     let out = lanes.iter().filter_map(|lane| lane["guard"]["out_packets"].as_u64()).sum();

@@ -1,4 +1,5 @@
-//! A network card: the kernel's path to an address, with the stamps of the card's driver, and of the card itself where it makes them. No setting of the card is changed.
+//! A network card: the kernel's path to an address, with the stamps of the card's driver, and of
+//! the card itself where it makes them. No setting of the card is changed.
 
 use crate::Wait;
 use crate::readout::driver;

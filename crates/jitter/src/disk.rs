@@ -1,5 +1,6 @@
-//! The load of a disk: one block of 8 MB, small enough for the disk's own cache, read again and again past the kernel's; and that of a serial line, to which the
-//! paper's `dd` told what it had done.
+//! The load of a disk: one block of 8 MB, small enough for the disk's own cache, read again and
+//! again past the kernel's; and that of a serial line, to which the paper's `dd` told what it had
+//! done.
 
 use crate::load::Going;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -71,7 +72,8 @@ impl Disk {
     }
 }
 
-/// A file that nobody can find, and that goes away with this program; it is read and written past the kernel's cache.
+/// A file that nobody can find, and that goes away with this program; it is read and written past
+/// the kernel's cache.
 fn unnamed(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -121,7 +123,8 @@ impl Serial {
         Ok(Self { file })
     }
 
-    /// What `dd` says of a block, about 100 characters; ends early if it is to stop while the line takes nothing.
+    /// What `dd` says of a block, about 100 characters; ends early if it is to stop while the line
+    /// takes nothing.
     fn tell(&mut self, seconds: f64, going: &Going) -> io::Result<()> {
         let text = said(seconds);
         let mut rest = text.as_bytes();

@@ -1,12 +1,14 @@
-//! Of many times: percentiles, jitter, and the latency profile, a cumulative histogram with a reversed axis (section IV of the paper): on a logarithmic scale
-//! the worst cases are as large as the common ones.
+//! Of many times: percentiles, jitter, and the latency profile, a cumulative histogram with a
+//! reversed axis (section IV of the paper): on a logarithmic scale the worst cases are as large as
+//! the common ones.
 
 use serde::Serialize;
 
 /// Points of a profile for each decade of its axis.
 const POINTS: f64 = 30.0;
 
-/// What is known of many times, all in ns. A time from an instant to a stamp may be negative by what reading the two clocks leaves open.
+/// What is known of many times, all in ns. A time from an instant to a stamp may be negative by
+/// what reading the two clocks leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// How many.
@@ -62,7 +64,8 @@ impl Figures {
     }
 }
 
-/// The profile of times in order. Its points lie evenly on the logarithmic axis, so a million times need no more than some hundred; the last is the greatest.
+/// The profile of times in order. Its points lie evenly on the logarithmic axis, so a million times
+/// need no more than some hundred; the last is the greatest.
 fn profile(sorted: &[i64]) -> Vec<AtLeast> {
     let all = sorted.len();
     let mut points: Vec<AtLeast> = Vec::new();

@@ -1,5 +1,7 @@
-//! Latency profiles of transmission (Lisovy, Sojka, Hanzalek 2013): how long it takes to read a network card's clock, how long a message takes from the call to the
-//! driver, the wire and the peer, and by how much it misses the instant for which it was meant; with the machine at rest and under the paper's loads.
+//! Latency profiles of transmission (Lisovy, Sojka, Hanzalek 2013): how long it takes to read a
+//! network card's clock, how long a message takes from the call to the driver, the wire and the
+//! peer, and by how much it misses the instant for which it was meant; with the machine at rest and
+//! under the paper's loads.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -16,7 +18,8 @@
 //! | `study` | all of it, in order |
 //! | `table`, `html` | the study for a terminal and for a browser |
 //!
-//! May know the lab, the sockets with the kernel's stamps (`tickwire-ntp`), the cards' clocks, the operating system; nothing of lanes but what `tickwire stat` says.
+//! May know the lab, the sockets with the kernel's stamps (`tickwire-ntp`), the cards' clocks, the
+//! operating system; nothing of lanes but what `tickwire stat` says.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,4 +1,5 @@
-//! The paper's loads (section IV). All of it is threads of this program and a file without a name, so nothing of it outlives the program.
+//! The paper's loads (section IV). All of it is threads of this program and a file without a name,
+//! so nothing of it outlives the program.
 
 use crate::disk::{Disk, Serial, SerialError};
 use serde::Serialize;
@@ -54,7 +55,8 @@ impl Load {
         matches!(self, Self::Disk | Self::CpuDisk | Self::DiskSerial)
     }
 
-    /// Begins it: for so long at most, with a file on the disk of this directory, and this serial line.
+    /// Begins it: for so long at most, with a file on the disk of this directory, and this serial
+    /// line.
     ///
     /// # Errors
     /// The machine has no such thing, or refuses it.

@@ -14,7 +14,8 @@ use std::time::Duration;
 pub(crate) const AROUND_RUN: Duration = Duration::from_millis(500);
 /// What making the lab takes, about.
 const AROUND_LAB: Duration = Duration::from_secs(3);
-/// The runs in the lab under each load, each with both waits: on which path, and whether the sender's driver stamps.
+/// The runs in the lab under each load, each with both waits: on which path, and whether the
+/// sender's driver stamps.
 pub(crate) const RUNS: [(Carrier, bool); 3] =
     [(Carrier::Kernel, true), (Carrier::Kernel, false), (Carrier::Tickwire, false)];
 

@@ -1,6 +1,7 @@
 //! Waiting for an instant.
 //!
-//! Instants are of CLOCK_MONOTONIC, which nobody sets: if the system clock is set, a wait ends all the same.
+//! Instants are of CLOCK_MONOTONIC, which nobody sets: if the system clock is set, a wait ends all
+//! the same.
 
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::{Deserialize, Serialize};
@@ -35,7 +36,8 @@ impl Wait {
         }
     }
 
-    /// Waits until CLOCK_MONOTONIC shows so many ns, and returns what it shows then, which is not less.
+    /// Waits until CLOCK_MONOTONIC shows so many ns, and returns what it shows then, which is not
+    /// less.
     pub(crate) fn until(self, due: i64) -> i64 {
         let wake = match self {
             Self::Watch => due - EARLY,

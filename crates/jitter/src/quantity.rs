@@ -31,11 +31,13 @@ impl Carrier {
 pub enum Quantity {
     /// How long it takes to read the register of a network card's clock.
     ClockReadout,
-    /// From just before the call that sends to the driver's stamp, which it makes when it gives the message to its card.
+    /// From just before the call that sends to the driver's stamp, which it makes when it gives the
+    /// message to its card.
     CallToDriver,
     /// The same to the card's stamp.
     CallToWire,
-    /// The same to the kernel's stamp at the peer, when the peer's driver has handed the message over.
+    /// The same to the kernel's stamp at the peer, when the peer's driver has handed the message
+    /// over.
     CallToPeer,
     /// From the instant for which the message was meant to the driver's stamp.
     InstantToDriver,
@@ -54,8 +56,9 @@ pub(crate) enum Point {
 }
 
 impl Point {
-    /// What its stamps show after this wait. How long a call takes is told of watched waits only: behind a sleep the processor's caches are cold, for longer or
-    /// shorter times, and that is in the deviation.
+    /// What its stamps show after this wait. How long a call takes is told of watched waits only:
+    /// behind a sleep the processor's caches are cold, for longer or shorter times, and that is in
+    /// the deviation.
     pub(crate) fn quantities(self, wait: Wait) -> Vec<Quantity> {
         let (call, instant) = match self {
             Self::Driver => (Quantity::CallToDriver, Quantity::InstantToDriver),
@@ -102,7 +105,8 @@ impl Quantity {
         }
     }
 
-    /// Whether it tells how far a message missed its instant, which depends on how this was waited for.
+    /// Whether it tells how far a message missed its instant, which depends on how this was waited
+    /// for.
     pub(crate) const fn is_deviation(self) -> bool {
         matches!(self, Self::InstantToDriver | Self::InstantToWire | Self::InstantToPeer)
     }

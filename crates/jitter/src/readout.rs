@@ -1,4 +1,5 @@
-//! Reading a network card's clock (section IV-A of the paper): how long its register takes, between two readings of the system's clock by the card's driver.
+//! Reading a network card's clock (section IV-A of the paper): how long its register takes, between
+//! two readings of the system's clock by the card's driver.
 
 use crate::study::Absent;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ fn measure(readings: usize, mut read: impl FnMut() -> nix::Result<Vec<Triple>>) 
     Ok(took)
 }
 
-/// The clocks of the named interface, or of all hardware of this machine; and what has none, with the reason.
+/// The clocks of the named interface, or of all hardware of this machine; and what has none, with
+/// the reason.
 pub(crate) fn clocks(only: Option<&str>) -> (Vec<CardClock>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     let interfaces = only.map_or_else(|| hardware(Path::new(INTERFACES)), |one| vec![one.to_owned()]);

@@ -1,4 +1,5 @@
-//! When messages came: the kernel's stamps at the peer, made when the driver hands them over. They do not depend on when this program gets its turn.
+//! When messages came: the kernel's stamps at the peer, made when the driver hands them over. They
+//! do not depend on when this program gets its turn.
 
 use crate::sender::{Message, NUMBER};
 use nix::errno::Errno;
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tickwire_ntp::stamping::{self, Arrival};
 
-/// Room for what comes while a busy machine gives this program no turn, in bytes of the kernel's reckoning: some seconds.
+/// Room for what comes while a busy machine gives this program no turn, in bytes of the kernel's
+/// reckoning: some seconds.
 const ROOM: usize = 16 << 20;
 /// How often it is looked whether this is to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -24,7 +26,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// On this address, of the network namespace of the thread that calls, and a port that the kernel chooses.
+    /// On this address, of the network namespace of the thread that calls, and a port that the
+    /// kernel chooses.
     ///
     /// # Errors
     /// What the system says; this kernel has no stamps.
@@ -76,7 +79,8 @@ impl Receiver {
     }
 }
 
-/// Enters the stamps of what came; of a message that came twice, the first. Numbers that were not sent are passed over.
+/// Enters the stamps of what came; of a message that came twice, the first. Numbers that were not
+/// sent are passed over.
 pub(crate) fn enter(messages: &mut [Message], arrivals: &[(u64, i64)]) {
     for &(number, stamp) in arrivals {
         if let Some(message) = usize::try_from(number).ok().and_then(|number| messages.get_mut(number)) {

@@ -1,7 +1,8 @@
 //! Messages at instants, with the stamps of the driver and of the card.
 //!
-//! All times are of CLOCK_REALTIME, by which the kernel stamps. The program itself reads CLOCK_MONOTONIC, which differs from that by a constant unless the clock is
-//! set; the constant is taken before and after, and if it has changed nothing of the run is told.
+//! All times are of CLOCK_REALTIME, by which the kernel stamps. The program itself reads
+//! CLOCK_MONOTONIC, which differs from that by a constant unless the clock is set; the constant is
+//! taken before and after, and if it has changed nothing of the run is told.
 
 use crate::pace::{PERIOD, Wait};
 use nix::errno::Errno;
@@ -22,7 +23,8 @@ use tickwire_ntp::stamping;
 
 /// Frames that can be asked for, in bytes: all of Ethernet's but its checksum, which no tool shows.
 pub const FRAMES: RangeInclusive<u32> = 60..=1514;
-/// Messages before those that count: paths are found, memory is touched, the kernel begins to stamp.
+/// Messages before those that count: paths are found, memory is touched, the kernel begins to
+/// stamp.
 pub(crate) const WARM_UP: u32 = 200;
 /// Headers of Ethernet, and of UDP.
 const HEADERS: u32 = 14 + 8;
@@ -130,7 +132,8 @@ impl Sender {
         set.map_err(|error| SendError::Interface(interface.to_owned(), error))
     }
 
-    /// Asks for the driver's stamps, and for those of a card. Such a socket is the kernel's, under `tickwire run`, too.
+    /// Asks for the driver's stamps, and for those of a card. Such a socket is the kernel's, under
+    /// `tickwire run`, too.
     ///
     /// # Errors
     /// This kernel has none.
@@ -141,9 +144,10 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends the warm-up and so many messages, each at its instant, and returns them all with what is known of them: the number of each is its place. A message
-    /// whose instant has passed because the one before took too long is sent at once. A run that lags far behind ends with fewer. The socket is returned, too: a
-    /// program's lane lives no longer than its sockets.
+    /// Sends the warm-up and so many messages, each at its instant, and returns them all with what
+    /// is known of them: the number of each is its place. A message whose instant has passed
+    /// because the one before took too long is sent at once. A run that lags far behind ends with
+    /// fewer. The socket is returned, too: a program's lane lives no longer than its sockets.
     ///
     /// # Errors
     /// The system refuses a message, or somebody set its clock.

@@ -112,10 +112,12 @@ impl StudyError {
     }
 }
 
-/// Makes the study; `progress` is told what comes next. [`Options::estimate`] says how long it takes.
+/// Makes the study; `progress` is told what comes next. [`Options::estimate`] says how long it
+/// takes.
 ///
 /// # Errors
-/// The options cannot be meant, there is no lab, or nothing at all could be measured. What is merely lacking is named in [`Study::absent`].
+/// The options cannot be meant, there is no lab, or nothing at all could be measured. What is
+/// merely lacking is named in [`Study::absent`].
 pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study, StudyError> {
     options.check()?;
     let mut making = Making::new(options)?;

@@ -1,4 +1,5 @@
-//! Makes two hosts with a program in each, says so, and waits: for the test of what a signal leaves behind, and for looking around.
+//! Makes two hosts with a program in each, says so, and waits: for the test of what a signal leaves
+//! behind, and for looking around.
 
 fn main() -> anyhow::Result<()> {
     let pair = tickwire_lab::Pair::new()?;

@@ -13,9 +13,10 @@ const ENTERED: Duration = Duration::from_secs(5);
 /// Until a server whose lane cannot be told by its process number has entered its port.
 const MOMENT: Duration = Duration::from_millis(150);
 
-/// Waits until a server's port is bound (`tcp` or `udp`) on its host. If the server has a lane, waits until the port is diverted to it, too:
-/// that happens after the kernel's own `bind` or `listen`, and what comes in between goes by the kernel. A socket that stays on the
-/// kernel for good is not an error here.
+/// Waits until a server's port is bound (`tcp` or `udp`) on its host. If the server has a lane,
+/// waits until the port is diverted to it, too: that happens after the kernel's own `bind` or
+/// `listen`, and what comes in between goes by the kernel. A socket that stays on the kernel for
+/// good is not an error here.
 ///
 /// # Errors
 /// The server ended (the error has its words), or has not bound the port within half a minute.

@@ -9,13 +9,14 @@ use anyhow::Result;
 pub struct CableOptions {
     /// MTU of the interfaces.
     pub mtu: u32,
-    /// Whether the hosts' kernels may leave checksums to the device and send more than an MTU at a time. A veth pair passes both on
-    /// as they are, which no wire does: so it is off unless a test asks for the kernel's best throughput.
+    /// Whether the hosts' kernels may leave checksums to the device and send more than an MTU at a
+    /// time. A veth pair passes both on as they are, which no wire does: so it is off unless a test
+    /// asks for the kernel's best throughput.
     pub offload: bool,
     /// Bits per second of a switch port, in each direction; none: as fast as the machine.
     pub rate: Option<u64>,
-    /// Receive and transmit queues of each end. More than one are served by several processors at a time, as those of a network card: each takes the flows
-    /// that a hash gives it.
+    /// Receive and transmit queues of each end. More than one are served by several processors at a
+    /// time, as those of a network card: each takes the flows that a hash gives it.
     pub queues: u32,
 }
 
@@ -66,7 +67,8 @@ const BRIDGE: &str = "bridge";
 
 impl Switch {
     pub(crate) fn new(host: Host) -> Result<Self> {
-        // No spanning tree and no snooping: a port forwards at once, and multicast goes to every port.
+        // No spanning tree and no snooping: a port forwards at once, and multicast goes to every
+        // port.
         host.run(&["ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
         // No switch asks a firewall about what it forwards; the kernel may be set up so.
         for family in ["arp", "ip", "ip6"] {
@@ -104,7 +106,8 @@ pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &Cabl
     let port = port(host, interface);
     connect(host, interface, &switch.host, &port, options.queues)?;
     bring_up(host, interface, options)?;
-    // As the host's end: otherwise the frames of a cable wait in a queue of each processor, and overtake each other.
+    // As the host's end: otherwise the frames of a cable wait in a queue of each processor, and
+    // overtake each other.
     switch.host.run(&["ip", "link", "set", &port, "master", BRIDGE])?;
     bring_up(&switch.host, &port, options)?;
     if let Some(rate) = options.rate {

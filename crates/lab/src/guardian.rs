@@ -1,13 +1,14 @@
-//! Removes the labs of this process when it ends without having done so itself (`kill -9`, out of memory): a shell that waits for the end of
-//! a pipe that nobody else holds.
+//! Removes the labs of this process when it ends without having done so itself (`kill -9`, out of
+//! memory): a shell that waits for the end of a pipe that nobody else holds.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What it does then: `$1` is what the names of all namespaces begin with, `$2` the same of the directories. It finds nothing if all
-/// has been removed. Who is just about to enter a namespace, or to make one, is seen a moment later only: hence twice nobody before any is
-/// deleted, and another look afterwards.
+/// What it does then: `$1` is what the names of all namespaces begin with, `$2` the same of the
+/// directories. It finds nothing if all has been removed. Who is just about to enter a namespace,
+/// or to make one, is seen a moment later only: hence twice nobody before any is deleted, and
+/// another look afterwards.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r _; do :; done
@@ -34,7 +35,8 @@ rm -rf "$2"*
 pub(crate) struct Guardian(Child);
 
 impl Guardian {
-    /// Guards what begins with `prefix`. None if no shell can be started: then the next lab's sweep is what is left.
+    /// Guards what begins with `prefix`. None if no shell can be started: then the next lab's sweep
+    /// is what is left.
     pub(crate) fn start(prefix: &str, directories: &Path) -> Option<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "tickwire-lab-guardian", prefix]).arg(directories.join(prefix));

@@ -24,7 +24,8 @@ impl Host {
         registry::add_namespace(&namespace)?;
         let host = Self { lab, name: name.to_owned(), namespace };
         host.run(&["ip", "link", "set", "lo", "up"])?;
-        // Without duplicate address detection an address works at once; the lab has no second owner of it.
+        // Without duplicate address detection an address works at once; the lab has no second owner
+        // of it.
         host.sysctl("net.ipv6.conf.all.accept_dad", "0")?;
         host.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
         std::fs::create_dir_all(host.directory())?;
@@ -49,7 +50,8 @@ impl Host {
         self.lab.directory().join(&self.name)
     }
 
-    /// Where this host's Tickwire service listens; programs of the host get it as `TICKWIRE_SOCKET`.
+    /// Where this host's Tickwire service listens; programs of the host get it as
+    /// `TICKWIRE_SOCKET`.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.directory().join("service.sock")
@@ -74,7 +76,8 @@ impl Host {
         command
     }
 
-    /// A command that will run inside the host under `tickwire run --require`: it starts accelerated or not at all.
+    /// A command that will run inside the host under `tickwire run --require`: it starts
+    /// accelerated or not at all.
     ///
     /// # Errors
     /// The program `tickwire` has not been built.
@@ -94,7 +97,8 @@ impl Host {
         shell::output(self.command(program).args(arguments))
     }
 
-    /// Does some work of this program inside the host's network, in a thread of its own, and waits for it.
+    /// Does some work of this program inside the host's network, in a thread of its own, and waits
+    /// for it.
     ///
     /// # Errors
     /// The namespace cannot be entered: that needs root.

@@ -1,9 +1,11 @@
 //! The lab: computers, cables and switches made of network namespaces, veth pairs and bridges.
 //!
-//! May know the operating system and the tools `ip`, `ethtool` and `tc`; knows Tickwire only as a program to start (`tickwire service`,
-//! `tickwire run`, `tickwire stat --json`), and `relay` likewise. Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`] removes
-//! its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM; a guardian process does when the program is killed,
-//! and whatever is left all the same is swept by the next run (the names carry the process number).
+//! May know the operating system and the tools `ip`, `ethtool` and `tc`; knows Tickwire only as a
+//! program to start (`tickwire service`, `tickwire run`, `tickwire stat --json`), and `relay`
+//! likewise. Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`]
+//! removes its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM;
+//! a guardian process does when the program is killed, and whatever is left all the same is swept
+//! by the next run (the names carry the process number).
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {

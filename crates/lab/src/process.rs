@@ -64,7 +64,8 @@ impl Stream {
         String::from_utf8_lossy(&self.0.lock().bytes).into_owned()
     }
 
-    /// Sleeps until the stream ends, at most for `patience`: a grandchild may hold it open for longer than the program lives.
+    /// Sleeps until the stream ends, at most for `patience`: a grandchild may hold it open for
+    /// longer than the program lives.
     fn wait(&self, patience: Duration) {
         let running = |so_far: &mut SoFar| !so_far.ended;
         drop(self.0.ended.wait_timeout_while(self.0.lock(), patience, running));
@@ -137,13 +138,15 @@ impl Process {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits until it ends by itself, at most for `patience`; then it is killed and that is an error.
+    /// Waits until it ends by itself, at most for `patience`; then it is killed and that is an
+    /// error.
     ///
     /// # Errors
     /// It did not end in time.
     pub fn wait(&mut self, patience: Duration) -> Result<Ended> {
         let until = Instant::now() + patience;
-        // A program mostly ends with its output. Asleep until then: who looks again and again takes the processor from what is measured.
+        // A program mostly ends with its output. Asleep until then: who looks again and again takes
+        // the processor from what is measured.
         self.stdout.wait(patience);
         loop {
             if let Some(status) = self.child.try_wait()? {

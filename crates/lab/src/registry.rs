@@ -1,8 +1,9 @@
-//! What must be removed, known in one place, so that a drop, a signal and the next run all remove it the same way. After a death that leaves no
-//! time for that, the guardian does.
+//! What must be removed, known in one place, so that a drop, a signal and the next run all remove
+//! it the same way. After a death that leaves no time for that, the guardian does.
 //!
-//! Everything of a lab carries the lab's name, `twlab-<process>-<number>`: the namespaces `twlab-<process>-<number>-<host>` and the
-//! directory of the same name under the temporary directory. A name whose process is gone is a leftover.
+//! Everything of a lab carries the lab's name, `twlab-<process>-<number>`: the namespaces
+//! `twlab-<process>-<number>-<host>` and the directory of the same name under the temporary
+//! directory. A name whose process is gone is a leftover.
 
 use crate::guardian::Guardian;
 use crate::shell::run;
@@ -33,12 +34,14 @@ fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a new lab and returns its name; installs the signal handler and sweeps leftovers the first time.
+/// Enters a new lab and returns its name; installs the signal handler and sweeps leftovers the
+/// first time.
 pub(crate) fn enter() -> Result<String> {
     static FIRST: Once = Once::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
     FIRST.call_once(|| {
-        // Another handler (the caller's own) may be there already; then removal is left to it and to the next run.
+        // Another handler (the caller's own) may be there already; then removal is left to it and
+        // to the next run.
         let _ = ctrlc::set_handler(end_on_signal);
         if let Ok(swept @ 1..) = sweep() {
             eprintln!("removed what killed runs had left: {swept} lab{}", if swept == 1 { "" } else { "s" });
@@ -89,8 +92,9 @@ pub fn remove_when_interrupted(file: PathBuf) {
 /// Set once a signal has ended the labs of this process.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// To be called before something that failed is reported. If Ctrl-C or SIGTERM is ending this process, it failed for that reason: this waits for
-/// the end, instead of hastening it before all is removed.
+/// To be called before something that failed is reported. If Ctrl-C or SIGTERM is ending this
+/// process, it failed for that reason: this waits for the end, instead of hastening it before all
+/// is removed.
 pub fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::Relaxed) {
         std::thread::park();
@@ -102,7 +106,8 @@ fn end_on_signal() {
     // A terminal's line holds what was under way, and the `^C`.
     let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
     eprintln!("{start}interrupted: removing the lab");
-    // The lock is kept until the process has ended, so no other thread makes anything new meanwhile.
+    // The lock is kept until the process has ended, so no other thread makes anything new
+    // meanwhile.
     let mut live = live();
     for lab in &live.names {
         remove(lab);
@@ -115,7 +120,8 @@ fn end_on_signal() {
     std::process::exit(130);
 }
 
-/// Removes the labs of processes that no longer run; returns how many namespaces and directories there were.
+/// Removes the labs of processes that no longer run; returns how many namespaces and directories
+/// there were.
 ///
 /// # Errors
 /// The namespaces cannot be listed.
@@ -150,7 +156,8 @@ fn namespaces() -> Result<Vec<String>> {
     Ok(listed.lines().filter_map(|l| l.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// Ends every process of the lab's namespaces, then removes them and the directory. Best effort: what fails is left to the sweep.
+/// Ends every process of the lab's namespaces, then removes them and the directory. Best effort:
+/// what fails is left to the sweep.
 fn remove(lab: &str) {
     let prefix = format!("{lab}-");
     let mine: Vec<String> = namespaces().unwrap_or_default().into_iter().filter(|n| n.starts_with(&prefix)).collect();
@@ -186,7 +193,8 @@ fn end_processes(namespaces: &[String], signal: Signal, patience: Duration) -> R
     }
 }
 
-/// The processes inside a namespace that are not yet dead (a zombie waits only for its parent to look).
+/// The processes inside a namespace that are not yet dead (a zombie waits only for its parent to
+/// look).
 fn processes(namespace: &str) -> Vec<i32> {
     let listed = run(&["ip", "netns", "pids", namespace]).unwrap_or_default();
     let me = i32::try_from(std::process::id()).unwrap_or(-1);

@@ -1,7 +1,9 @@
-//! A cable with faults: two hosts whose frames pass through the program `relay` in a namespace between them.
+//! A cable with faults: two hosts whose frames pass through the program `relay` in a namespace
+//! between them.
 //!
-//! The kernel of this lab has no netem, and a BPF program can drop and double, but neither delay nor reorder. The relay does all of it, by the simulation's code,
-//! seeded. It is a process of the lab: it goes when the lab goes, however that happens.
+//! The kernel of this lab has no netem, and a BPF program can drop and double, but neither delay
+//! nor reorder. The relay does all of it, by the simulation's code, seeded. It is a process of the
+//! lab: it goes when the lab goes, however that happens.
 
 use crate::cable::{CableOptions, bring_up};
 use crate::pair::INTERFACE;
@@ -51,7 +53,8 @@ impl Relayed {
         Ok(Self { pair, between, mtu: options.mtu })
     }
 
-    /// Starts the relay, with these arguments beside the devices and their MTU (`relay --help`), and waits until frames pass.
+    /// Starts the relay, with these arguments beside the devices and their MTU (`relay --help`),
+    /// and waits until frames pass.
     ///
     /// # Errors
     /// It has not been built, or does not take the arguments.
@@ -84,7 +87,8 @@ impl Relayed {
     }
 }
 
-/// A cable whose end in `between` has this name. One queue each way: with more, frames that are sent by several processors overtake each other.
+/// A cable whose end in `between` has this name. One queue each way: with more, frames that are
+/// sent by several processors overtake each other.
 fn connect(host: &Host, between: &Host, device: &str) -> Result<()> {
     let one = "numtxqueues 1 numrxqueues 1";
     let command = format!(
@@ -93,11 +97,13 @@ fn connect(host: &Host, between: &Host, device: &str) -> Result<()> {
         between.namespace()
     );
     crate::run(&command.split(' ').collect::<Vec<_>>())?;
-    // Receive offload stays on, because a veth takes frames of XDP and keeps their order only so; but each frame must come as it was sent.
+    // Receive offload stays on, because a veth takes frames of XDP and keeps their order only so;
+    // but each frame must come as it was sent.
     between.run(&["ip", "link", "set", device, "gro_max_size", "1"]).map(drop)
 }
 
-/// Tells a host its peer's Ethernet address: a lost request for it would count as a second of whatever is measured.
+/// Tells a host its peer's Ethernet address: a lost request for it would count as a second of
+/// whatever is measured.
 fn know(host: &Host, peer: &Host, addresses: &[String]) -> Result<()> {
     let mac = peer.run(&["cat", &format!("/sys/class/net/{INTERFACE}/address")])?;
     for address in addresses {
@@ -136,7 +142,8 @@ pub struct Passed {
     pub late_mean_ns: u64,
     /// At most.
     pub late_max_ns: u64,
-    /// Processor time that the relay took, in us: its own, and what the kernels of both hosts do with a frame when they are given it.
+    /// Processor time that the relay took, in us: its own, and what the kernels of both hosts do
+    /// with a frame when they are given it.
     pub processor_us: u64,
 }
 

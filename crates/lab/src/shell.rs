@@ -13,7 +13,8 @@ pub fn is_root() -> bool {
 /// Runs a command to its end and returns its standard output.
 ///
 /// # Errors
-/// The command cannot be started, or ends with anything but success; the error carries what it wrote on standard error.
+/// The command cannot be started, or ends with anything but success; the error carries what it
+/// wrote on standard error.
 pub fn run(command: &[&str]) -> Result<String> {
     let (program, arguments) = command.split_first().context("an empty command")?;
     output(Command::new(program).args(arguments))

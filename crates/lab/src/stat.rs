@@ -47,7 +47,8 @@ impl Stat {
         self.all_lanes().iter().filter(|lane| lane["pid"] == process).collect()
     }
 
-    /// The lanes of the programs in the process group that this process leads, as each does that the lab starts.
+    /// The lanes of the programs in the process group that this process leads, as each does that
+    /// the lab starts.
     #[must_use]
     pub fn lanes_of_group(&self, leader: u32) -> Vec<&Value> {
         let group = |pid: i64| Some(getpgid(Some(Pid::from_raw(i32::try_from(pid).ok()?))).ok()?.as_raw());

@@ -15,8 +15,8 @@ pub fn tickwire() -> Result<PathBuf> {
     built("tickwire")
 }
 
-/// A program of the workspace by name: from the directory named by `TICKWIRE_BUILD`, or from the build directory that the running program
-/// (a test, an `xtask`) is itself in.
+/// A program of the workspace by name: from the directory named by `TICKWIRE_BUILD`, or from the
+/// build directory that the running program (a test, an `xtask`) is itself in.
 ///
 /// # Errors
 /// It is not there; the error says how to build it.

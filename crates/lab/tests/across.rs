@@ -1,5 +1,5 @@
-//! Paths with faults between an end on Tickwire and the other on the kernel: what is sent arrives whole, whichever end sends it. `relay.rs` has the same stack at
-//! both ends.
+//! Paths with faults between an end on Tickwire and the other on the kernel: what is sent arrives
+//! whole, whichever end sends it. `relay.rs` has the same stack at both ends.
 
 mod common;
 
@@ -35,7 +35,8 @@ impl Across {
         [&self.relayed.pair.a, &self.relayed.pair.b][end]
     }
 
-    /// The receiver checks each byte. Each message crosses the lane: its segments, or the acknowledgements of a kernel that merges what it receives.
+    /// The receiver checks each byte. Each message crosses the lane: its segments, or the
+    /// acknowledgements of a kernel that merges what it receives.
     fn messages(&self, talk: &Talk) -> Passed {
         println!("Tickwire sends: {}, to {}, {:?}", talk.sends, talk.address, talk.faults);
         let (program, size, count) = (built("messages"), SIZE.to_string(), talk.count.to_string());
@@ -99,7 +100,8 @@ fn a_message_arrives_whole_between_the_kernel_and_ours_after_a_second_of_darknes
     }
 }
 
-/// Exchanges with the other end which options its own end has agreed on: of `struct tcp_info` the sixth byte.
+/// Exchanges with the other end which options its own end has agreed on: of `struct tcp_info` the
+/// sixth byte.
 const AGREED: &str = r#"
 import socket, sys
 own, peer = sys.argv[1], sys.argv[2]
@@ -112,7 +114,8 @@ s.sendall(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5:6])
 print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5] & 7, s.recv(1)[0] & 7)
 "#;
 
-/// RFC 7323 and RFC 2018, between the kernel and ours, whichever connects: timestamps (1), selective acknowledgements (2), scaled windows (4).
+/// RFC 7323 and RFC 2018, between the kernel and ours, whichever connects: timestamps (1),
+/// selective acknowledgements (2), scaled windows (4).
 #[test]
 fn the_kernel_and_ours_agree_on_timestamps_and_the_other_options() {
     let both = Both::new();
@@ -146,7 +149,8 @@ else:
 time.sleep(60)
 "#;
 
-/// RFC 7323 §5: what comes so late that it has been sent again meanwhile bears an older time than what is there, and is dropped for that.
+/// RFC 7323 §5: what comes so late that it has been sent again meanwhile bears an older time than
+/// what is there, and is dropped for that.
 #[test]
 fn old_segments_are_told_by_their_timestamps_between_the_kernel_and_ours() {
     let across = Across::new();

@@ -1,5 +1,6 @@
-//! What other programs exchange data through: a cache with threads, a message broker, a messaging library with threads of its own. Each is accelerated against
-//! a peer on the kernel, the other way round, and at both ends.
+//! What other programs exchange data through: a cache with threads, a message broker, a messaging
+//! library with threads of its own. Each is accelerated against a peer on the kernel, the other way
+//! round, and at both ends.
 
 mod common;
 
@@ -10,7 +11,8 @@ const MEMCACHED_CLIENT: &str = include_str!("brokers/memcached.py");
 const ZEROMQ_SERVER: &str = include_str!("brokers/zeromq_server.py");
 const ZEROMQ_CLIENT: &str = include_str!("brokers/zeromq_client.py");
 
-/// Connections are handed from a listening thread to four others; datagrams are taken by all of them from one socket.
+/// Connections are handed from a listening thread to four others; datagrams are taken by all of
+/// them from one socket.
 #[test]
 fn memcached_serves_connections_and_datagrams_in_its_threads() {
     let both = Both::new();
@@ -28,7 +30,8 @@ fn memcached_serves_connections_and_datagrams_in_its_threads() {
     });
 }
 
-/// Subscribes on host a, and waits until the broker has answered: it then sends what has been kept for the topic.
+/// Subscribes on host a, and waits until the broker has answered: it then sends what has been kept
+/// for the topic.
 fn subscriber(host: &Host, accelerated: bool, command: &[&str]) -> Process {
     let mut subscriber = start(host, accelerated, command);
     subscriber.wait_for("subscribed", PATIENCE).unwrap();
@@ -73,7 +76,8 @@ fn mosquitto_hands_on_messages_in_order_and_once() {
         let copy = std::fs::read(copy).unwrap();
         assert!(copy.strip_prefix(b"subscribed") == Some(&content), "the image differs ({} bytes)", copy.len());
 
-        // Who is killed is missed at once, not when the broker's patience with a silent client is over.
+        // Who is killed is missed at once, not when the broker's patience with a silent client is
+        // over.
         let mut watching = subscriber(both.a(), client, &[&subscribe[..], &["alive", "-C", "2"]].concat());
         let will = ["--will-topic", "alive", "--will-payload", "gone", "--will-qos", "2"];
         let mut dying = subscriber(both.a(), client, &[&subscribe[..], &["alive", "-k", "600"], &will].concat());
@@ -84,7 +88,8 @@ fn mosquitto_hands_on_messages_in_order_and_once() {
     });
 }
 
-/// Sockets of its own kind, whose traffic is the business of a thread of the library; the program waits on an event descriptor.
+/// Sockets of its own kind, whose traffic is the business of a thread of the library; the program
+/// waits on an event descriptor.
 #[test]
 fn zeromq_carries_requests_streams_and_subscriptions() {
     let both = Both::new();

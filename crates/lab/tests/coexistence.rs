@@ -1,4 +1,5 @@
-//! Accelerated programs beside ordinary ones: ports are taken once, and what nobody claimed is untouched.
+//! Accelerated programs beside ordinary ones: ports are taken once, and what nobody claimed is
+//! untouched.
 
 mod common;
 
@@ -32,7 +33,8 @@ fn a_kernel_program_and_an_accelerated_one_cannot_both_take_a_port() {
     }
 }
 
-/// A login session in its habits: small messages back and forth on one long connection, each answered, none late or wrong.
+/// A login session in its habits: small messages back and forth on one long connection, each
+/// answered, none late or wrong.
 const SESSION: &str = r#"
 import socket, sys, time
 s = socket.create_connection((sys.argv[1], 2222), timeout=10)
@@ -151,7 +153,8 @@ while data := connection.recv(1 << 20):
 print(total, flush=True)
 time.sleep(60)";
 
-/// Waits until a frame is seen that is longer than any on the cable: GRO comes before packet sockets, and these before tc.
+/// Waits until a frame is seen that is longer than any on the cable: GRO comes before packet
+/// sockets, and these before tc.
 const MERGED: &str = r"
 import socket
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -160,7 +163,8 @@ print('watching', flush=True)
 while len(s.recv(1 << 17)) <= 1514: pass
 print('merged', flush=True)";
 
-/// A stream's segments come merged to divert where that is a tc program, and are taken apart for the lane.
+/// A stream's segments come merged to divert where that is a tc program, and are taken apart for
+/// the lane.
 #[test]
 fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
     /// Ethernet, IPv4, TCP with timestamps.

@@ -16,7 +16,8 @@ while True:
     s.sendto(data, peer)
 "#;
 
-/// Each size some times; what does not come back is sent again, as UDP asks of a program, but that must be rare.
+/// Each size some times; what does not come back is sent again, as UDP asks of a program, but that
+/// must be rare.
 const ASK: &str = r#"
 import os, socket, sys
 s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
@@ -112,7 +113,8 @@ fn every_program_that_joined_a_group_hears_each_datagram_once() {
     assert!(copies >= 25, "only {copies} copies went to lanes: {:?}", both.a_service.stat());
 }
 
-/// A program that does not run for a while: what its lane has no room for is lost, as at a kernel's socket, and counted.
+/// A program that does not run for a while: what its lane has no room for is lost, as at a kernel's
+/// socket, and counted.
 #[test]
 fn what_a_lane_has_no_room_for_is_counted() {
     const SLEEP: &str = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 7300)); print('bound', flush=True); time.sleep(60)";
@@ -175,7 +177,8 @@ for n in range(int(sys.argv[2])): s.sendto(b'%d' % n, ('239.7.%d.%d' % divmod(n,
     assert!((100..GROUPS as u64).contains(&copies), "{copies} copies went to lanes");
 }
 
-/// Prints what control messages say about datagrams to its addresses and to groups, in both families.
+/// Prints what control messages say about datagrams to its addresses and to groups, in both
+/// families.
 const WHERE: &str = r#"
 import select, socket, struct, sys
 own, device = sys.argv[1], socket.if_nametoindex('eth0')
@@ -233,7 +236,8 @@ fn control_messages_say_the_same_about_a_datagrams_way_as_the_kernels() {
     assert!(copies >= 2, "only {copies} copies went to lanes");
 }
 
-/// One socket that sends to a group with a loop back, one with an option of the kernel's, and one of the lane's.
+/// One socket that sends to a group with a loop back, one with an option of the kernel's, and one
+/// of the lane's.
 const MIXED: &str = r#"
 import socket, sys, time
 looped, errors, plain = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
@@ -269,7 +273,8 @@ fn what_goes_by_the_kernel_is_told_with_its_reason() {
     program.kill();
 }
 
-/// Hears two groups, of both families; sends to them itself once, and prints all that it has heard when there are so many, and nothing more comes.
+/// Hears two groups, of both families; sends to them itself once, and prints all that it has heard
+/// when there are so many, and nothing more comes.
 const HEAR_ITSELF: &str = r#"
 import select, socket, struct, sys
 own, expected, device = sys.argv[1], int(sys.argv[2]), socket.if_nametoindex('eth0')
@@ -340,7 +345,8 @@ while True:
         print(4 if s is four else 6, len(data), right, flush=True)
 "#;
 
-/// Sends a datagram of 60000 bytes to each address that is named, its pieces in the reverse order, as a network may bring them.
+/// Sends a datagram of 60000 bytes to each address that is named, its pieces in the reverse order,
+/// as a network may bring them.
 const TELL_REVERSED: &str = r#"
 import socket, struct, sys
 def checksum(data):

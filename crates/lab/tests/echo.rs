@@ -1,4 +1,5 @@
-//! A small program against plain sockets, accelerated at either end or both, over both protocols and families.
+//! A small program against plain sockets, accelerated at either end or both, over both protocols
+//! and families.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! The end of a program, by exit or by exec: what it still does then works, and what it has sent arrives.
+//! The end of a program, by exit or by exec: what it still does then works, and what it has sent
+//! arrives.
 
 mod common;
 
@@ -20,7 +21,8 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
-/// A part of a program that has a thread and a connection, and ends both when the program ends, as a static object of C++ would.
+/// A part of a program that has a thread and a connection, and ends both when the program ends, as
+/// a static object of C++ would.
 const WORKER: &str = r#"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -141,7 +143,8 @@ int main(int count, char **arguments) {
     let program = compiled(both.a(), SENDER);
     for way in ["_exit", "quick_exit", "in the daemon", "exec, shut", "exec"] {
         println!("{way}");
-        // The listener's kernel answers what comes together once: to the SYN, a few times as its window fills and opens, to the FIN.
+        // The listener's kernel answers what comes together once: to the SYN, a few times as its
+        // window fills and opens, to the FIN.
         crossing(&both.a_service, 4, || {
             start(both.a(), true, &[&program, way, &address]).success(PATIENCE).unwrap();
             server.wait_for(&format!("150000 {way} ended\n"), PATIENCE).unwrap();
@@ -187,7 +190,8 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
-/// Runs a C program on host a, after what all of them begin with, against that server: it has to succeed, and so many packets to cross.
+/// Runs a C program on host a, after what all of them begin with, against that server: it has to
+/// succeed, and so many packets to cross.
 fn succeeds(source: &str, packets: u64) {
     let both = Both::new();
     let address = both.pair.b_v4();

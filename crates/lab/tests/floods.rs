@@ -1,5 +1,5 @@
-//! Floods of forged packets, from the peer's host: connections on Tickwire go on, and the lane takes no more memory. What a flood costs in time is measured by
-//! `cargo xtask bench flood`.
+//! Floods of forged packets, from the peer's host: connections on Tickwire go on, and the lane
+//! takes no more memory. What a flood costs in time is measured by `cargo xtask bench flood`.
 
 mod common;
 
@@ -88,14 +88,16 @@ fn a_connection_goes_on_through_floods_and_the_lane_takes_no_more_memory() {
         let own = if counter == "TcpInSegs" { trips + 10 } else { 0 };
         assert!(seen > own + sent / 4, "of {sent} the stack has seen {seen}, and {own} of the connection's own");
     }
-    // The region is as large as it was made. The frames in it did not run out, and beside it nothing grew.
+    // The region is as large as it was made. The frames in it did not run out, and beside it
+    // nothing grew.
     assert_eq!(number("counters/FramesExhausted"), 0);
     let grown = anonymous_kib(server.id()).saturating_sub(anonymous);
     assert!(grown < 256, "{grown} KiB");
     assert_eq!(number("counters/TcpEstabResets"), 0);
 }
 
-/// RFC 4987 §3.6: a listener that can remember no more connections half open has the rest of them in its answers. A kernel's connections are among them.
+/// RFC 4987 §3.6: a listener that can remember no more connections half open has the rest of them
+/// in its answers. A kernel's connections are among them.
 #[test]
 fn a_kernel_connects_by_cookie_during_a_flood_of_syns() {
     let both = Both::new();
@@ -122,7 +124,8 @@ fn a_kernel_connects_by_cookie_during_a_flood_of_syns() {
     assert!((5..=10).contains(&cookies) && failed == 0, "{cookies} connections by cookie, {failed} that were none");
 }
 
-/// Opens many connections to an echo server, asks on each as long as something is taken, reads none of the answers, and stays.
+/// Opens many connections to an echo server, asks on each as long as something is taken, reads none
+/// of the answers, and stays.
 const READS_NOTHING: &str = r#"
 import socket, sys, time
 def connection():
@@ -148,8 +151,8 @@ print('shut', flush=True)
 time.sleep(60)
 "#;
 
-/// RFC 9293 §3.8.6.1, RFC 6429: answers wait for windows that stay shut, and are asked for again and again; who reads gets his all the same, and whoever comes
-/// gets in.
+/// RFC 9293 §3.8.6.1, RFC 6429: answers wait for windows that stay shut, and are asked for again
+/// and again; who reads gets his all the same, and whoever comes gets in.
 #[test]
 fn a_connection_goes_on_beside_many_that_keep_their_windows_shut() {
     const MANY: u64 = 200;

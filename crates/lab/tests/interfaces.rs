@@ -52,7 +52,8 @@ fn hear(pair: &Pair) -> Process {
     hearer
 }
 
-/// Sends by a socket that names eth1, sees that it came from there, and says what `tickwire stat` shows of the socket.
+/// Sends by a socket that names eth1, sees that it came from there, and says what `tickwire stat`
+/// shows of the socket.
 fn named(pair: &Pair, service: &Service, hearer: &mut Process, how: &str, to: &str) -> String {
     let mut sender = start(&pair.a, true, &[python(), "-c", NAME, how, to]);
     sender.wait_for("sent", PATIENCE).unwrap();

@@ -1,4 +1,5 @@
-//! `tickwire jitter` in the lab that it makes itself: both paths, with the proof of which they were.
+//! `tickwire jitter` in the lab that it makes itself: both paths, with the proof of which they
+//! were.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;

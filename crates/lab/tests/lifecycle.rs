@@ -55,8 +55,9 @@ fn a_port_is_free_again_as_soon_as_its_program_has_been_killed() {
     }
 }
 
-/// Has a connection, a listener that blocks, one that does not, and a UDP socket; then loses its lane: children that are inside it all the time are
-/// killed until one of them dies with the lock in hand.
+/// Has a connection, a listener that blocks, one that does not, and a UDP socket; then loses its
+/// lane: children that are inside it all the time are killed until one of them dies with the lock
+/// in hand.
 const LOSES_ITS_LANE: &str = r#"
 import fcntl, os, select, signal, socket, sys, threading
 own, other = sys.argv[1:]
@@ -128,7 +129,8 @@ while True:
     datagrams.sendto(data, source)
 "#;
 
-/// Exchanges a word with each of the sockets of `LOSES_ITS_LANE`, as often as it takes until the host has taken them back.
+/// Exchanges a word with each of the sockets of `LOSES_ITS_LANE`, as often as it takes until the
+/// host has taken them back.
 const ASKS_ALL: &str = r#"
 import socket, sys
 def ask(kind, port):
@@ -337,7 +339,8 @@ int main(int count, char **arguments) {
 
 #[test]
 fn a_program_that_confines_itself_goes_on_with_the_kernel_and_is_told_why() {
-    // The child is confined as OpenSSH's are: the thread that calls what it may not is killed, and it alone.
+    // The child is confined as OpenSSH's are: the thread that calls what it may not is killed, and
+    // it alone.
     const PROGRAM: &str = r#"
 #include <arpa/inet.h>
 #include <errno.h>

@@ -68,7 +68,8 @@ fn thousands_of_sockets_are_accelerated_up_to_the_lanes_limits_and_then_say_why_
     assert_eq!(sockets.len(), 8000);
 }
 
-/// The server is accelerated; its client is the kernel's, which opens connections much faster than a service that claims each.
+/// The server is accelerated; its client is the kernel's, which opens connections much faster than
+/// a service that claims each.
 #[test]
 fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     let options = ServiceOptions { config: "[lane]\ntcp = 12288\n".into(), ..ServiceOptions::default() };
@@ -79,7 +80,8 @@ fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     let client = [&built("connections"), "hold", &address, "--connections", "11000", "--active", "1000"];
     let messages = ["--count", "10000", "--parallel", "100", "--everybody", "--stay"];
     let mut client = both.a().spawn(&[&client[..], &messages].concat()).unwrap();
-    // Each connection's handshake and a message on it, then those that were measured. What came together is acknowledged together.
+    // Each connection's handshake and a message on it, then those that were measured. What came
+    // together is acknowledged together.
     crossing(&both.b_service, 11_000 * 3 + 10_000, || {
         let answered = client.wait_for("per_second", PATIENCE);
         assert!(answered.is_ok(), "{answered:?}; server: {}", server.stderr());
@@ -92,7 +94,8 @@ fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     assert_eq!(sockets.iter().filter(alive).count(), 11_000, "of {} sockets", sockets.len());
 }
 
-/// To wait, a thread needs a descriptor of its own; a program that is at its limit must not be told so by a call that needs none on Linux.
+/// To wait, a thread needs a descriptor of its own; a program that is at its limit must not be told
+/// so by a call that needs none on Linux.
 #[test]
 fn a_program_without_a_descriptor_to_spare_waits_all_the_same() {
     const ECHO: &str = r"

@@ -1,4 +1,5 @@
-//! Threads, children and signals of programs, at moments that are awkward for the library inside them.
+//! Threads, children and signals of programs, at moments that are awkward for the library inside
+//! them.
 
 mod common;
 
@@ -16,7 +17,8 @@ for port in range(9000, 9000 + ports):
 print('answered')
 "#;
 
-/// Runs a server on b, which has UDP ports 9000 and on, and asks each; at least so many packets must have crossed b's lanes.
+/// Runs a server on b, which has UDP ports 9000 and on, and asks each; at least so many packets
+/// must have crossed b's lanes.
 fn asked(both: &Both, script: &str, ports: u16, packets: u64) {
     let mut server = start(both.b(), true, &[python(), "-c", script, &both.pair.b_v4()]);
     for port in 9000..9000 + ports {
@@ -76,7 +78,8 @@ for child in children: assert os.waitpid(child, 0)[1] == 0
 #[test]
 fn a_thread_that_sleeps_in_an_instance_serves_the_socket_that_another_adds_by_a_duplicate() {
     let both = Both::new();
-    // As tokio has it: a worker waits on the instance before there is any socket, and sockets are registered by a duplicate.
+    // As tokio has it: a worker waits on the instance before there is any socket, and sockets are
+    // registered by a duplicate.
     let script = r#"
 import os, select, socket, sys, threading, time
 ep = select.epoll()

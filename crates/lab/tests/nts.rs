@@ -1,4 +1,5 @@
-//! The clock and chronyd as a server that authenticates its answers (NTS, RFC 8915): two programs that have nothing in common but the wire.
+//! The clock and chronyd as a server that authenticates its answers (NTS, RFC 8915): two programs
+//! that have nothing in common but the wire.
 
 mod common;
 
@@ -11,7 +12,8 @@ use tickwire_lab::{Pair, Process, Service, ServiceOptions, tools};
 /// Where chronyd tells the time; not the usual port, so that it must say so.
 const NTP: u16 = 1123;
 const NTS_KE: u16 = 4460;
-/// Where chronyd is asked what it has done; in a directory that it makes itself, because it wants nobody else to see into it.
+/// Where chronyd is asked what it has done; in a directory that it makes itself, because it wants
+/// nobody else to see into it.
 const CONTROL: &str = "chronyd/control.sock";
 
 /// Chronyd on host b.

@@ -1,4 +1,5 @@
-//! What becomes of sockets when a program starts others: who has a share in a connection, and who has not.
+//! What becomes of sockets when a program starts others: who has a share in a connection, and who
+//! has not.
 
 mod common;
 
@@ -233,7 +234,8 @@ int main(int count, char **arguments) {
     assert!(said.starts_with("ok\n") && !said.contains("do not work"), "{said}");
 }
 
-/// What a client does that begins so: connects to the echo server, and sees that a connection lives.
+/// What a client does that begins so: connects to the echo server, and sees that a connection
+/// lives.
 const TALK: &str = r#"
 import os, socket, sys
 def connection():
@@ -247,7 +249,8 @@ def talk(s):
 
 #[test]
 fn children_in_another_process_namespace_share_the_kernels_sockets_with_their_parent() {
-    // They live side by side for as long as each needs to look for dead processes of its lane, several times.
+    // They live side by side for as long as each needs to look for dead processes of its lane,
+    // several times.
     const CLIENT: &str = r#"
 import ctypes, errno, subprocess, time
 CLONE_NEWPID = 0x20000000
@@ -459,7 +462,8 @@ os.execv(sys.executable, [sys.executable, '-c', then, sys.argv[2], str(stays.fil
     std::fs::write(&fifo, "x").unwrap();
     server.wait_for("s 1000 ended\n", PATIENCE).unwrap();
     client.success(PATIENCE).unwrap();
-    // Two handshakes, what was acknowledged of 51,000 bytes, and two ends: where the program there is late, one acknowledgement covers much.
+    // Two handshakes, what was acknowledged of 51,000 bytes, and two ends: where the program there
+    // is late, one acknowledgement covers much.
     assert!(both.a_service.stat().unwrap().diverted() >= 6);
 }
 

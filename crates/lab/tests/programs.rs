@@ -1,4 +1,5 @@
-//! Programs that we did not write, accelerated, with what they carried checked byte by byte where they carry bytes of ours.
+//! Programs that we did not write, accelerated, with what they carried checked byte by byte where
+//! they carry bytes of ours.
 
 mod common;
 
@@ -42,7 +43,8 @@ fn nginx_serves_files_to_curl_without_a_wrong_byte() {
     });
 }
 
-/// With `reuseport` nginx opens a listener for each worker, and a connection's addresses choose among them: both serve, at both ends of the lab.
+/// With `reuseport` nginx opens a listener for each worker, and a connection's addresses choose
+/// among them: both serve, at both ends of the lab.
 #[test]
 fn either_worker_of_nginx_serves_its_part_of_many_connections() {
     let both = Both::new();
@@ -75,7 +77,8 @@ print(len(workers))";
     });
 }
 
-/// Many files over one connection that is kept, some of them empty, and the rest of one that was half there.
+/// Many files over one connection that is kept, some of them empty, and the rest of one that was
+/// half there.
 #[test]
 fn wget_fetches_many_files_from_nginx() {
     let both = Both::new();
@@ -163,7 +166,8 @@ fn report(host: &Host, accelerated: bool, address: &str, port: u16, options: &[&
     let port = port.to_string();
     let client = [&["iperf3", "-c", address, "-p", &port, "-t", "1", "-J"], options].concat();
     let mut report = serde_json::Value::Null;
-    // The server may still be at the end of the last one when its client has gone, or have closed its listener to open another, as it does after each.
+    // The server may still be at the end of the last one when its client has gone, or have closed
+    // its listener to open another, as it does after each.
     let again = ["server is busy", "Connection refused"];
     tools::until("the server has time", PATIENCE, || {
         report = serde_json::from_str(&start(host, accelerated, &client).success(PATIENCE).unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! A clock's request that waits in a queue of its own host: the driver stamps it later, and until then nobody must wait for the socket.
+//! A clock's request that waits in a queue of its own host: the driver stamps it later, and until
+//! then nobody must wait for the socket.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The lossy cable: what it says it did is what the hosts see, and transfers get through it whole, on both stacks.
+//! The lossy cable: what it says it did is what the hosts see, and transfers get through it whole,
+//! on both stacks.
 
 mod common;
 
@@ -15,7 +16,8 @@ fn frames(host: &Host) -> [u64; 2] {
     })
 }
 
-/// From here on a host sends what it is asked to and no more: IPv6 speaks when it likes (MLD, router solicitations), also while no relay counts it.
+/// From here on a host sends what it is asked to and no more: IPv6 speaks when it likes (MLD,
+/// router solicitations), also while no relay counts it.
 fn silence(host: &Host) {
     host.run(&["sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]).unwrap();
 }
@@ -29,7 +31,8 @@ for n in range(2000):
     if n % 20 == 19: time.sleep(0.005)
 "#;
 
-/// Prints how many different datagrams came, how many twice, and how many after a later one, when half a second brought none.
+/// Prints how many different datagrams came, how many twice, and how many after a later one, when
+/// half a second brought none.
 const HEAR: &str = r#"
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -160,7 +163,8 @@ fn the_lost_end_of_each_message_is_repaired_long_before_the_kernels_timeout() {
     assert!(median < Duration::from_millis(100), "{told}");
 }
 
-/// Sends, is away for as long as it likes, sends, and is away for good: in neither time does it do anything with its socket.
+/// Sends, is away for as long as it likes, sends, and is away for good: in neither time does it do
+/// anything with its socket.
 const AWAY: &str = r#"
 import signal, socket, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})

@@ -1,5 +1,5 @@
-//! A router between Tickwire and the kernel, through which smaller packets fit than over either link: it says so (RFC 1191, RFC 8201), or drops what is too large
-//! without a word (RFC 8899).
+//! A router between Tickwire and the kernel, through which smaller packets fit than over either
+//! link: it says so (RFC 1191, RFC 8201), or drops what is too large without a word (RFC 8899).
 
 mod common;
 
@@ -64,7 +64,8 @@ impl Routed {
         }
     }
 
-    /// Packets that were too large for the router's narrow side, and what it said of them, as the kernel counts both.
+    /// Packets that were too large for the router's narrow side, and what it said of them, as the
+    /// kernel counts both.
     fn too_big(&self, v6: bool) -> [u64; 2] {
         let counters = if v6 { ["Ip6FragFails", "Icmp6OutPktTooBigs"] } else { ["IpFragFails", "IcmpOutDestUnreachs"] };
         let told = self.router.run(&["nstat", "-asz", "--json"]).unwrap();
@@ -72,8 +73,9 @@ impl Routed {
         counters.map(|counter| told["kernel"][counter].as_u64().unwrap())
     }
 
-    /// Data from the first host to the second, one of which is accelerated, checked by the sender. Gives what the sender then knows (path MTU, largest segment), and
-    /// how many packets were too large, of how many of which the router told.
+    /// Data from the first host to the second, one of which is accelerated, checked by the sender.
+    /// Gives what the sender then knows (path MTU, largest segment), and how many packets were too
+    /// large, of how many of which the router told.
     fn send(&self, v6: bool, ours: bool) -> ([u32; 2], [u64; 2]) {
         println!("IPv6: {v6}, Tickwire sends: {ours}");
         // What the kernel has learned before.
@@ -102,7 +104,8 @@ fn payload(v6: bool, mtu: u32) -> u32 {
     mtu - if v6 { 40 } else { 20 } - 20 - 12
 }
 
-/// Sends, has the receiver's digest of it, prints the path MTU and the largest segment of `struct tcp_info`.
+/// Sends, has the receiver's digest of it, prints the path MTU and the largest segment of `struct
+/// tcp_info`.
 const SEND: &str = r#"
 import hashlib, os, socket, struct, sys
 with socket.create_connection((sys.argv[1], 9000), timeout=25) as s:

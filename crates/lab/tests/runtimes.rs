@@ -1,12 +1,14 @@
-//! Languages that bring an event loop of their own: what they make of sockets is not what a C program would. Each is accelerated against a peer on the kernel, the
-//! other way round, and at both ends.
+//! Languages that bring an event loop of their own: what they make of sockets is not what a C
+//! program would. Each is accelerated against a peer on the kernel, the other way round, and at
+//! both ends.
 
 mod common;
 
 use common::{Both, PATIENCE, bound, compiled, either_side, python, start, vouched};
 use std::path::Path;
 
-/// The same program is the server (`serve`) and the client (`ask`); it gets address and port. The client says when everything came back as it should.
+/// The same program is the server (`serve`) and the client (`ask`); it gets address and port. The
+/// client says when everything came back as it should.
 fn talks(both: &Both, command: &[&str], server_more: &[&str], client_more: &[&str]) {
     let address = both.pair.b_v4();
     either_side(both, 150, |server, client, port| {
@@ -22,7 +24,8 @@ fn talks(both: &Both, command: &[&str], server_more: &[&str], client_more: &[&st
     });
 }
 
-/// A client in C says that it has closed what it should, and lives on. The server in Python on the kernel has seen that when it has printed this.
+/// A client in C says that it has closed what it should, and lives on. The server in Python on the
+/// kernel has seen that when it has printed this.
 fn closes(client: &str, server: &str, seen: &str) {
     let both = Both::new();
     let address = both.pair.b_v4();
@@ -62,7 +65,8 @@ fn nodes_event_loop_keeps_many_connections_busy() {
     talks(&both, &["node", &source("many.js")], &[], &[]);
 }
 
-/// libuv may hand what epoll is to watch to the kernel by a ring, past all functions of the C library.
+/// libuv may hand what epoll is to watch to the kernel by a ring, past all functions of the C
+/// library.
 #[test]
 fn nodes_event_loop_does_without_rings() {
     let both = Both::new();

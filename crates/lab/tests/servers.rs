@@ -1,4 +1,5 @@
-//! How real servers are built: pre-forked, forking for each connection, threaded, on epoll, started by exec.
+//! How real servers are built: pre-forked, forking for each connection, threaded, on epoll, started
+//! by exec.
 
 mod common;
 
@@ -76,7 +77,8 @@ while True:
     connection.close()
 "#;
 
-/// As a program is started that inherits descriptors: by vfork and exec, and by `posix_spawn` without file actions.
+/// As a program is started that inherits descriptors: by vfork and exec, and by `posix_spawn`
+/// without file actions.
 const SUBPROCESS_EACH: &str = r#"
 import os, signal, socket, subprocess, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -114,7 +116,8 @@ def handle(connection):
     connection.close()
 ";
 
-/// As many connections at a time as there are children. A child has one at a time, so that each must have been accepted by another child.
+/// As many connections at a time as there are children. A child has one at a time, so that each
+/// must have been accepted by another child.
 const ASK_ALL: &str = r"
 import socket, sys
 for _ in range(3):

@@ -230,7 +230,8 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     assert_eq!(listed["accelerated"], false);
     assert!(listed["reason"].as_str().unwrap().contains("older than the service"), "{listed}");
 
-    // The same once more, by kill -9: the helper hears that the service by which the program was listed has gone.
+    // The same once more, by kill -9: the helper hears that the service by which the program was
+    // listed has gone.
     both.b_service.process().signal(Signal::SIGKILL).unwrap();
     let _ = both.b_service.process().wait(PATIENCE).unwrap();
     both.b_service = Service::start(&both.pair.b).unwrap();

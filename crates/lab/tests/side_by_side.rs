@@ -1,4 +1,5 @@
-//! Several of what there is mostly one of: two programs' lanes, and a network interface with two queues.
+//! Several of what there is mostly one of: two programs' lanes, and a network interface with two
+//! queues.
 
 mod common;
 

@@ -1,10 +1,12 @@
-//! What the C library does by itself with a socket: streams over it, `dprintf`, and programs that inherit it as standard input and output.
+//! What the C library does by itself with a socket: streams over it, `dprintf`, and programs that
+//! inherit it as standard input and output.
 
 mod common;
 
 use common::{Both, PATIENCE, bound, compiled, crossing, echoes, python, start};
 
-/// A server with a process for each connection; what that process does is named on the command line.
+/// A server with a process for each connection; what that process does is named on the command
+/// line.
 const SERVER: &str = r#"
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,5 @@
-//! The testbed as a person runs it: in its own lab, and over `ssh`. What is asserted is what came, not how fast.
+//! The testbed as a person runs it: in its own lab, and over `ssh`. What is asserted is what came,
+//! not how fast.
 
 mod common;
 
@@ -43,7 +44,8 @@ fn the_pattern_of_2015_comes_whole_on_both_stacks_and_tickwires_run_took_the_lan
     all_came(&report, "tickwire");
     let runs = report["runs"].as_array().unwrap();
     let ours = runs.iter().find(|run| run["carrier"] == "tickwire").unwrap();
-    // Each message of TCP is at least one packet, also where the interface joins what came together (GRO).
+    // Each message of TCP is at least one packet, also where the interface joins what came together
+    // (GRO).
     let streams = report["streams"].as_array().unwrap().iter();
     let by_tcp = streams.filter(|stream| stream["transport"].as_str().unwrap().ends_with("tcp"));
     let messages: u64 = by_tcp.map(|stream| stream["tickwire"]["received"].as_u64().unwrap()).sum();
@@ -108,7 +110,8 @@ fn tempfile_directory() -> std::path::PathBuf {
     path
 }
 
-/// Several machines over ssh: sshd on each host, keys and configuration as a person has them, and a clock that each host keeps.
+/// Several machines over ssh: sshd on each host, keys and configuration as a person has them, and a
+/// clock that each host keeps.
 mod site {
     use super::*;
     use std::fs;

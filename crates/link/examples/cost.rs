@@ -1,5 +1,5 @@
-//! What divert and guard cost a packet, in nanoseconds: the kernel runs them on one packet a million times (`BPF_PROG_TEST_RUN`), with everything
-//! but the transfer itself. Needs root.
+//! What divert and guard cost a packet, in nanoseconds: the kernel runs them on one packet a
+//! million times (`BPF_PROG_TEST_RUN`), with everything but the transfer itself. Needs root.
 
 #![allow(unreachable_pub, dead_code, reason = "modules that are shared with the benchmark")]
 

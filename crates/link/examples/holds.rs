@@ -1,8 +1,9 @@
 //! What a service and the lanes that it made hold, for tests that look for leaks. Needs root.
 //!
-//! `holds SOCKET PROCESS`: every lane of the service at that socket is locked, and its stack looked through ([`Stack::audit`]); the entries in the BPF maps of the
-//! service, which runs as that process, are counted. One line of JSON: `{"audited": [1, 2], "entries": {"flows": 0, ...}}`. What an audit finds ends this
-//! with a panic that says it.
+//! `holds SOCKET PROCESS`: every lane of the service at that socket is locked, and its stack looked
+//! through ([`Stack::audit`]); the entries in the BPF maps of the service, which runs as that
+//! process, are counted. One line of JSON: `{"audited": [1, 2], "entries": {"flows": 0, ...}}`.
+//! What an audit finds ends this with a panic that says it.
 
 use anyhow::{Context, Result, bail};
 use aya::Pod;
@@ -48,9 +49,11 @@ fn audit(socket: &Path) -> Result<Vec<u32>> {
         let file = std::fs::File::options().read(true).write(true).open(file).context("a lane's region")?;
         let region = Region::map(file.as_fd(), info.lane, &info.limits)?;
         let guard = region.lock().lock();
-        // A program that was killed inside has lost its lane; there is nothing to look through then.
+        // A program that was killed inside has lost its lane; there is nothing to look through
+        // then.
         if guard.is_ok() {
-            // SAFETY: the lock is held until after the last use, by this thread, the only one here; the region outlives the value.
+            // SAFETY: the lock is held until after the last use, by this thread, the only one here;
+            // the region outlives the value.
             Stack::new(unsafe { region.memory() }).audit();
             audited.push(info.lane);
         }

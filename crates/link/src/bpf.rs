@@ -1,7 +1,8 @@
-//! The BPF programs as the service loads them, and the keys and values of their maps (feature `bpf`).
+//! The BPF programs as the service loads them, and the keys and values of their maps (feature
+//! `bpf`).
 //!
-//! Every struct mirrors one of `bpf/maps.h`; padding is explicit and zero, because the kernel compares keys as bytes. A lane
-//! is named by the interface index of its TAP device.
+//! Every struct mirrors one of `bpf/maps.h`; padding is explicit and zero, because the kernel
+//! compares keys as bytes. A lane is named by the interface index of its TAP device.
 
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 
@@ -20,15 +21,16 @@ macro_rules! object {
 /// divert and guard with their shared maps. Programs: [`program`]; maps: [`map`].
 pub static HOST: &[u8] = object!("host");
 
-/// Program `probe` over the ring buffer `probe_ring` of [`PROBE_RING_BYTES`]: answers 0 if the kernel's ring buffers hold against a hostile consumer
-/// position of three quarters of that, 1 if not.
+/// Program `probe` over the ring buffer `probe_ring` of [`PROBE_RING_BYTES`]: answers 0 if the
+/// kernel's ring buffers hold against a hostile consumer position of three quarters of that, 1 if
+/// not.
 pub static PROBE: &[u8] = object!("probe");
 
 /// Bytes of the ring of [`PROBE`].
 pub const PROBE_RING_BYTES: u32 = 16384;
 
-/// The constant in [`HOST`] by which a lane's place in the arrays is found: the bits of its number that count. A power of two less one, which is the
-/// size of [`map::LANE_COUNTERS`].
+/// The constant in [`HOST`] by which a lane's place in the arrays is found: the bits of its number
+/// that count. A power of two less one, which is the size of [`map::LANE_COUNTERS`].
 pub const LANE_MASK: &str = "lane_mask";
 
 /// [`LANE_MASK`], unless the loader sets it.
@@ -54,8 +56,8 @@ pub mod program {
     pub const GUARD_BULK: &str = "guard_bulk";
     /// tc ingress on a lane's TAP device, behind the guard: lets nothing through.
     pub const DROP_ALL: &str = "drop_all";
-    /// Stand-in for [`DIVERT_TC`] where classifiers outlive who attached them (before Linux 6.6): does nothing once
-    /// [`super::map::STAND_INS`] is closed.
+    /// Stand-in for [`DIVERT_TC`] where classifiers outlive who attached them (before Linux 6.6):
+    /// does nothing once [`super::map::STAND_INS`] is closed.
     pub const ALIVE_DIVERT: &str = "alive_divert";
     /// The same for [`DIVERT_GROUPS`].
     pub const ALIVE_GROUPS: &str = "alive_groups";
@@ -79,7 +81,8 @@ pub mod map {
     pub const HANDSHAKES: &str = "handshakes";
     /// [`super::PortKey`] -> [`super::PortValue`].
     pub const PORTS: &str = "ports";
-    /// Word index ([`super::port_kinds`]) -> eight bits for each of eight ports ([`super::port_kind`]).
+    /// Word index ([`super::port_kinds`]) -> eight bits for each of eight ports
+    /// ([`super::port_kind`]).
     pub const PORT_KINDS: &str = "port_kinds";
     /// Its words.
     pub const PORT_KINDS_LEN: u32 = 16_384;
@@ -107,7 +110,8 @@ pub mod map {
     pub const HOST_COUNTERS: &str = "host_counters";
     /// 0 -> bits of [`super::setting`].
     pub const SETTINGS: &str = "settings";
-    /// The programs for which others stand in, in the order of [`super::program::ALIVE_DIVERT`] and what follows it.
+    /// The programs for which others stand in, in the order of [`super::program::ALIVE_DIVERT`] and
+    /// what follows it.
     pub const STAND_INS: &str = "stand_ins";
     /// The ring of [`super::PROBE`].
     pub const PROBE_RING: &str = "probe_ring";
@@ -127,8 +131,8 @@ pub mod setting {
 macro_rules! plain {
     ($($name:ty: $size:literal),* $(,)?) => { $(
         const _: () = assert!(size_of::<$name>() == $size, "mirrors bpf/maps.h");
-        // SAFETY: `repr(C)`, integers and arrays of them only, no implicit padding (the size is the sum of the fields, asserted above),
-        // valid for any bit pattern.
+        // SAFETY: `repr(C)`, integers and arrays of them only, no implicit padding (the size is the
+        // sum of the fields, asserted above), valid for any bit pattern.
         unsafe impl aya::Pod for $name {}
     )* };
 }
@@ -238,7 +242,8 @@ impl PortValue {
         Some(Self { count, settled: count, lanes })
     }
 
-    /// As [`PortValue::new`], while all but the first so many lanes are joining: handshakes under way are those of the first.
+    /// As [`PortValue::new`], while all but the first so many lanes are joining: handshakes under
+    /// way are those of the first.
     #[must_use]
     pub fn joining(lanes: &[u32], settled: usize) -> Option<Self> {
         let value = Self::new(lanes)?;
@@ -247,7 +252,8 @@ impl PortValue {
     }
 }
 
-/// The lane that gets what comes from a remote end to a port that lanes share; `None` if there are none.
+/// The lane that gets what comes from a remote end to a port that lanes share; `None` if there are
+/// none.
 ///
 /// A lane that joins or leaves moves those remote ends that become or were its own, and no others.
 #[must_use]
@@ -266,7 +272,8 @@ pub fn chosen(lanes: &[u32], remote: Endpoint) -> Option<u32> {
     lanes.iter().copied().rev().max_by_key(|&lane| mix(flow, lane))
 }
 
-/// One multicast group and port on one NIC. Port 0 is any: for fragments that come before their first one, which alone names the port.
+/// One multicast group and port on one NIC. Port 0 is any: for fragments that come before their
+/// first one, which alone names the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct GroupKey {
@@ -305,8 +312,9 @@ impl GroupValue {
         Some(Self { count, lanes, early: 0, since_ns: 0 })
     }
 
-    /// The value for the group at any port, which these lanes have joined at one or another; `None` if there are none. Those beyond
-    /// [`MAX_MEMBERS`] get no fragments that come before their first one; each such fragment is counted as a stray.
+    /// The value for the group at any port, which these lanes have joined at one or another; `None`
+    /// if there are none. Those beyond [`MAX_MEMBERS`] get no fragments that come before their
+    /// first one; each such fragment is counted as a stray.
     #[must_use]
     pub fn any_port(lanes: &[u32]) -> Option<Self> {
         let count = u32::try_from(lanes.len()).ok()?;
@@ -381,7 +389,8 @@ pub struct HopValue {
 }
 
 impl HopValue {
-    /// The value for the next hop's Ethernet address, and that of the NIC with interface index `nic` by which it is reached.
+    /// The value for the next hop's Ethernet address, and that of the NIC with interface index
+    /// `nic` by which it is reached.
     #[must_use]
     pub const fn new(destination: Mac, source: Mac, nic: u32) -> Self {
         Self { destination: destination.0, source: source.0, nic }
@@ -527,7 +536,8 @@ pub enum HostCounter {
     GroupCopies = 2,
     /// VLAN-tagged, to the kernel.
     Vlan = 3,
-    /// Later fragments of an unknown datagram to an address of ours, to the kernel; or to a group, and not to each of its lanes.
+    /// Later fragments of an unknown datagram to an address of ours, to the kernel; or to a group,
+    /// and not to each of its lanes.
     StrayFragment = 4,
     /// Not captured: the ring buffer was full.
     CaptureLost = 5,
@@ -586,7 +596,8 @@ pub struct CaptureRecord {
 impl CaptureRecord {
     const SIZE: usize = 32;
 
-    /// Splits an entry of the ring buffer into the record and the captured bytes; `None` if it is inconsistent.
+    /// Splits an entry of the ring buffer into the record and the captured bytes; `None` if it is
+    /// inconsistent.
     #[must_use]
     pub fn parse(entry: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = entry.split_at_checked(Self::SIZE)?;

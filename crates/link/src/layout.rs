@@ -4,7 +4,8 @@
 //! frames (UMEM) | header page | counters | rows | the stack's pools
 //!                 \______ readable by others ___/
 //! ```
-//! The offsets follow from the limits alone, so both sides compute them and neither has to believe the other.
+//! The offsets follow from the limits alone, so both sides compute them and neither has to believe
+//! the other.
 
 use crate::duty::PollDuty;
 use std::mem::offset_of;
@@ -19,7 +20,8 @@ pub const REGION_VERSION: u32 = 4;
 /// First bytes of a header.
 pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
 
-/// Places in the order of [`Memory::sections`]: frames, counters, rows, then what only the lane's processes know.
+/// Places in the order of [`Memory::sections`]: frames, counters, rows, then what only the lane's
+/// processes know.
 const FRAMES: usize = 0;
 const COUNTERS: usize = 1;
 const ROWS: usize = 2;
@@ -52,7 +54,8 @@ impl Layout {
                 end = layout.header + PAGE;
             }
             if place == ROWS {
-                // The next section starts on a page of its own, so that a view of the public part shows nothing else.
+                // The next section starts on a page of its own, so that a view of the public part
+                // shows nothing else.
                 end = end.next_multiple_of(PAGE);
                 layout.public_end = end;
             }
@@ -104,7 +107,8 @@ impl Layout {
     }
 }
 
-/// What the lane's processes tell each other about waiting. All of it is advice: nothing breaks if a word is wrong.
+/// What the lane's processes tell each other about waiting. All of it is advice: nothing breaks if
+/// a word is wrong.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Waiting {
@@ -163,8 +167,8 @@ impl Waiting {
     }
 }
 
-/// The header page. The service writes it once, before anybody else has the region; afterwards only the lock and the waiting
-/// state change.
+/// The header page. The service writes it once, before anybody else has the region; afterwards only
+/// the lock and the waiting state change.
 #[repr(C)]
 pub(crate) struct Header {
     pub(crate) magic: u64,

@@ -2,11 +2,13 @@
 //! its lock, the control messages between program and service, and the BPF programs that put
 //! packets into lanes and let them out.
 //!
-//! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system (Linux). It makes no policy:
-//! who may have a lane, and which flows, is decided by the service; what a program does with them, by the preload library.
+//! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system
+//! (Linux). It makes no policy: who may have a lane, and which flows, is decided by the service;
+//! what a program does with them, by the preload library.
 //!
-//! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every block says why it is sound.
-//! Nothing that another process can write (rings, region, messages) is trusted.
+//! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every
+//! block says why it is sound. Nothing that another process can write (rings, region, messages) is
+//! trusted.
 
 #[cfg(feature = "bpf")]
 pub mod bpf;

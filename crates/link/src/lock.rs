@@ -1,9 +1,10 @@
 //! The lock of a lane: shared by its processes, and aware of death.
 //!
-//! A robust process-shared mutex. When its holder dies in the midst of a change ([`LaneGuard::begin`]), no bookkeeping could tell what is left:
-//! the lock stays closed for good, and everybody who wants it is told that the lane is lost ([`LockError::Lost`]). The program then
-//! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that interrupts a holder) is an error instead
-//! of a deadlock.
+//! A robust process-shared mutex. When its holder dies in the midst of a change
+//! ([`LaneGuard::begin`]), no bookkeeping could tell what is left: the lock stays closed for good,
+//! and everybody who wants it is told that the lane is lost ([`LockError::Lost`]). The program then
+//! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that
+//! interrupts a holder) is an error instead of a deadlock.
 //!
 //! It is held for about a microsecond at a time: threads send when they have released it. So a
 //! thread that finds it taken spins for some microseconds, and then sleeps until it is released, to
@@ -41,8 +42,9 @@ const MOST_SLEEPS: u32 = 8;
 /// One that was not says so again after its nap.
 const MOST_VAIN_WAKEUPS: u32 = 200;
 
-/// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be killed before it runs (exec and exit kill threads
-/// anywhere), and so may one that spins, and the holder: no other thread would be woken then.
+/// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be
+/// killed before it runs (exec and exit kill threads anywhere), and so may one that spins, and the
+/// holder: no other thread would be woken then.
 const NAP_NS: libc::c_long = 10_000_000;
 
 unsafe extern "C" {
@@ -78,10 +80,11 @@ pub(crate) struct RawLock {
     releases: AtomicU32,
     /// Wakeups one after the other that woke nothing.
     vain: AtomicU32,
-    /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being made consistent, but glibc's
-    /// `trylock` then leaves it locked.)
+    /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being
+    /// made consistent, but glibc's `trylock` then leaves it locked.)
     lost: AtomicU32,
-    /// Not 0 while the holder changes what the lock protects. One that dies before or after leaves everything in order.
+    /// Not 0 while the holder changes what the lock protects. One that dies before or after leaves
+    /// everything in order.
     changing: AtomicU32,
 }
 
@@ -299,11 +302,13 @@ impl<'r> LaneLock<'r> {
 }
 
 impl LaneGuard<'_> {
-    /// The holder begins to change what the lock protects: if it dies from here on with the lock in hand, the lane is lost.
+    /// The holder begins to change what the lock protects: if it dies from here on with the lock in
+    /// hand, the lane is lost.
     #[inline]
     pub fn begin(&self) {
         self.lock.0.changing.store(1, Relaxed);
-        // Whoever learns of a death does so from the kernel, after all that the dead one has written; only the compiler could mix it up.
+        // Whoever learns of a death does so from the kernel, after all that the dead one has
+        // written; only the compiler could mix it up.
         compiler_fence(SeqCst);
     }
 
@@ -368,7 +373,8 @@ mod tests {
 
     /// Runs something in a child that ends with it.
     fn in_a_child(work: impl FnOnce()) {
-        // SAFETY: the child only takes a lock and exits, without running anything that another thread may have left half done.
+        // SAFETY: the child only takes a lock and exits, without running anything that another
+        // thread may have left half done.
         let child = unsafe { libc::fork() };
         if child == 0 {
             work();
@@ -432,7 +438,8 @@ mod tests {
         assert_eq!(lock.try_lock().err(), Some(LockError::Lost));
     }
 
-    /// What a thread does that sends a stream: it takes the lock as soon as it has released it, and holds it for a while each time.
+    /// What a thread does that sends a stream: it takes the lock as soon as it has released it, and
+    /// holds it for a while each time.
     fn stream(lock: LaneLock<'_>, stop: &AtomicU32) -> u64 {
         let mut turns = 0;
         while stop.load(Relaxed) == 0 {
@@ -460,7 +467,8 @@ mod tests {
             stop.store(1, Relaxed);
             streaming.join().unwrap()
         });
-        // Hundreds without the courtesy. (More than one or two when a waiter does not get a processor.)
+        // Hundreds without the courtesy. (More than one or two when a waiter does not get a
+        // processor.)
         assert!(turns < 30 * WANTED, "{turns} turns of a stream while {WANTED} were wanted");
         assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }

@@ -27,8 +27,8 @@ impl MappedArray {
     }
 
     fn word(&self, index: u32) -> Option<&AtomicU64> {
-        // SAFETY: inside the mapping, which lives as long as `self`; an atomic, valid for any bytes, that the kernel's programs read
-        // and no other process writes.
+        // SAFETY: inside the mapping, which lives as long as `self`; an atomic, valid for any
+        // bytes, that the kernel's programs read and no other process writes.
         (index < self.len)
             .then(|| unsafe { self.mapping.at::<AtomicU64>(index as usize * size_of::<u64>(), 1).as_ref() })
     }

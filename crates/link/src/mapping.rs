@@ -12,7 +12,8 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is a range of addresses; what may be done with it from which thread is decided by who uses it.
+// SAFETY: a mapping is a range of addresses; what may be done with it from which thread is decided
+// by who uses it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}

@@ -1,4 +1,5 @@
-//! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out into the TAP device.
+//! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out
+//! into the TAP device.
 //!
 //! Everything but [`Port::quiet`], [`Port::send`] and the taking of wake frames is to be called
 //! under the lane's lock. A port keeps no state of its own but the batches of threads that are
@@ -34,7 +35,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// A port over a lane's receive ring and the TAP device that [`crate::sys_tap::create`] has made.
+    /// A port over a lane's receive ring and the TAP device that [`crate::sys_tap::create`] has
+    /// made.
     #[must_use]
     pub fn new(rx: RxRing, tap: OwnedFd) -> Self {
         Self { rx, tap, bulk: OnceLock::new(), batches: TxBatches::new() }
@@ -57,10 +59,11 @@ impl Port {
         &self.rx
     }
 
-    /// Takes a wake frame off the TAP device: that of the last sleep, before the next one. Needs no lock.
+    /// Takes a wake frame off the TAP device: that of the last sleep, before the next one. Needs no
+    /// lock.
     ///
-    /// More may wait there. They show when the device is polled, and are no reason to wake up: the ring shows nothing then
-    /// ([`Port::take_wake_frames`]).
+    /// More may wait there. They show when the device is polled, and are no reason to wake up: the
+    /// ring shows nothing then ([`Port::take_wake_frames`]).
     pub fn take_wake_frame(&self) {
         bulk::discard(self.tap.as_fd());
     }

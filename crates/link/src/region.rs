@@ -1,7 +1,8 @@
 //! A lane's region: one sealed memfd, the same layout in every process of the lane.
 //!
-//! The service makes it ([`create`]) and keeps no mapping of it but, read-only, the public part ([`View`]). The lane's processes map
-//! all of it. The file cannot shrink (it is sealed), so no access can fault, whatever a program does to it.
+//! The service makes it ([`create`]) and keeps no mapping of it but, read-only, the public part
+//! ([`View`]). The lane's processes map all of it. The file cannot shrink (it is sealed), so no
+//! access can fault, whatever a program does to it.
 
 use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
 use crate::lock::{LaneLock, RawLock};
@@ -74,7 +75,8 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
     // SAFETY: no memory is passed.
     answer(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }.into())?;
-    // Only its owner may open it again by way of /proc: a reader who was given a read-only descriptor stays one.
+    // Only its owner may open it again by way of /proc: a reader who was given a read-only
+    // descriptor stays one.
     // SAFETY: no memory is passed.
     answer(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }.into())?;
     // SAFETY: no memory is passed.
@@ -98,7 +100,8 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     Ok(fd)
 }
 
-/// Gives back a region's memory, for a lane that nobody will use: who has it mapped, and may never unmap it, has zeros there then, which take no memory.
+/// Gives back a region's memory, for a lane that nobody will use: who has it mapped, and may never
+/// unmap it, has zeros there then, which take no memory.
 ///
 /// # Errors
 /// What the kernel says.
@@ -106,7 +109,8 @@ pub fn empty(region: BorrowedFd<'_>, limits: &Limits) -> Result<(), RegionError>
     let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
     let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
     let whole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: no memory is passed. What is mapped stays mapped, and zeros are as valid there as what any other process of the lane may write.
+    // SAFETY: no memory is passed. What is mapped stays mapped, and zeros are as valid there as
+    // what any other process of the lane may write.
     answer(unsafe { libc::fallocate(region.as_raw_fd(), whole, 0, size) }.into())?;
     Ok(())
 }
@@ -129,8 +133,9 @@ pub struct Region {
 }
 
 impl Region {
-    /// Maps a region. Its memory comes as it is used, so that a program pays for no more than that, and at once for nothing; a program that locks its
-    /// memory (`mlockall`) has all of it present from the start. `lane` and `limits` are what the service said.
+    /// Maps a region. Its memory comes as it is used, so that a program pays for no more than that,
+    /// and at once for nothing; a program that locks its memory (`mlockall`) has all of it present
+    /// from the start. `lane` and `limits` are what the service said.
     ///
     /// # Errors
     /// [`RegionError`]: if the file or its header is not what the limits ask for.
@@ -141,8 +146,8 @@ impl Region {
         // Page faults later would be jitter on the data path.
         let mapping = Mapping::new(fd, 0, layout.size(), protection, 0)?;
         let header = mapping.at::<Header>(layout.header(), 1).as_ptr();
-        // SAFETY: the header page is inside the mapping. These fields do not change after the region was made; every bit pattern
-        // is valid for them.
+        // SAFETY: the header page is inside the mapping. These fields do not change after the
+        // region was made; every bit pattern is valid for them.
         let (magic, version, found_lane, hash, size, found_limits, ring) = unsafe {
             (
                 (*header).magic,
@@ -190,8 +195,8 @@ impl Region {
     /// The lane's lock.
     #[must_use]
     pub fn lock(&self) -> LaneLock<'_> {
-        // SAFETY: the header is inside the mapping, the lock was initialised when the region was made, and it is only ever used
-        // through shared references.
+        // SAFETY: the header is inside the mapping, the lock was initialised when the region was
+        // made, and it is only ever used through shared references.
         LaneLock::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).lock })
     }
 
@@ -212,8 +217,9 @@ impl Region {
     /// The stack's memory.
     ///
     /// # Safety
-    /// The memory, and what is made of it, may only be used by a thread that holds [`Region::lock`], by one such value at a time in this
-    /// process, and not after the region was dropped (which the lifetime that the caller chooses must see to).
+    /// The memory, and what is made of it, may only be used by a thread that holds
+    /// [`Region::lock`], by one such value at a time in this process, and not after the region was
+    /// dropped (which the lifetime that the caller chooses must see to).
     #[must_use]
     pub unsafe fn memory<'a>(&self) -> Memory<'a> {
         let mut placer = Placer { region: self, next: 0, life: PhantomData };
@@ -233,9 +239,10 @@ impl<'a> Place<'a> for Placer<'_, 'a> {
         assert!(self.next < SECTIONS, "one slice per section");
         let start = self.region.mapping.at::<T>(self.region.layout.sections()[self.next], count);
         self.next += 1;
-        // SAFETY: the range is inside the mapping and aligned (checked by `at`); the sections of a layout do not overlap (tested), and
-        // each is handed out once per placer; the bytes are zero or what an earlier holder of the lock left, of the same type, as the
-        // layout hash says. That nobody else uses them meanwhile is promised by the caller of `Region::memory`.
+        // SAFETY: the range is inside the mapping and aligned (checked by `at`); the sections of a
+        // layout do not overlap (tested), and each is handed out once per placer; the bytes are
+        // zero or what an earlier holder of the lock left, of the same type, as the layout hash
+        // says. That nobody else uses them meanwhile is promised by the caller of `Region::memory`.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }
     }
 }
@@ -264,7 +271,8 @@ impl View {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         let at = self.mapping.at::<Counters>(self.layout.counters() - self.layout.header(), 1);
-        // SAFETY: inside the mapping and aligned; atomics only, for which every bit pattern is valid at any time.
+        // SAFETY: inside the mapping and aligned; atomics only, for which every bit pattern is
+        // valid at any time.
         unsafe { at.as_ref() }
     }
 

@@ -1,21 +1,23 @@
-//! The receive ring of a lane: a BPF ring buffer, filled by divert (`bpf/ring.h`), mapped by the program.
+//! The receive ring of a lane: a BPF ring buffer, filled by divert (`bpf/ring.h`), mapped by the
+//! program.
 //!
-//! The kernel owns the producer position and the data, which are mapped read-only. The consumer page is the lane's own: the
-//! kernel reads the first word of it, the consumer position, and nothing else. The lane's processes keep beside it how far they have
-//! read. They use the ring under the lane's lock.
+//! The kernel owns the producer position and the data, which are mapped read-only. The consumer
+//! page is the lane's own: the kernel reads the first word of it, the consumer position, and
+//! nothing else. The lane's processes keep beside it how far they have read. They use the ring
+//! under the lane's lock.
 //!
 //! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had
 //! reached that record: by a frame that divert sends to the lane's TAP device, or by the ring's own
 //! descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and records cost no
 //! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once
-//! more. It sleeps on both descriptors. The ring's is readable while there is something to read, the
-//! device's while wake frames wait there; those that a sleep leaves behind end the next one, in
+//! more. It sleeps on both descriptors. The ring's is readable while there is something to read,
+//! the device's while wake frames wait there; those that a sleep leaves behind end the next one, in
 //! vain, unless they are taken off before. So one is sent to those that sleep, and no more until
 //! one of them arms the ring again. While no thread sleeps so and none polls, the position's lowest
 //! bits have the thread woken that stands by ([`crate::standby_ring`]).
 //!
-//! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
-//! record, never an access outside.
+//! Nothing here is trusted: a position that another process of the lane has overwritten yields an
+//! empty ring or a skipped record, never an access outside.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -26,10 +28,12 @@ use tickwire_stack::memory::PAGE;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Checksum, Received};
 
-/// Bytes of a lane's ring: a power of two. 2 MiB hold 1300 frames of 1500 bytes, 1.6 ms at 10 Gbit/s.
+/// Bytes of a lane's ring: a power of two. 2 MiB hold 1300 frames of 1500 bytes, 1.6 ms at 10
+/// Gbit/s.
 pub const RING_BYTES: u32 = 2 << 20;
 
-/// The kernel's header of a record (`struct bpf_ringbuf_hdr`), in bytes, and two flags in its first word.
+/// The kernel's header of a record (`struct bpf_ringbuf_hdr`), in bytes, and two flags in its first
+/// word.
 const HEADER: u64 = 8;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
@@ -83,8 +87,8 @@ pub struct RxRing {
     size: u64,
 }
 
-// SAFETY: the memory is shared with the kernel and other processes anyway. It is accessed by atomics, and by copies out of it that any bytes
-// are valid for.
+// SAFETY: the memory is shared with the kernel and other processes anyway. It is accessed by
+// atomics, and by copies out of it that any bytes are valid for.
 unsafe impl Send for RxRing {}
 // SAFETY: as above.
 unsafe impl Sync for RxRing {}
@@ -113,7 +117,8 @@ impl RxRing {
     }
 
     fn own(&self) -> &ConsumerPage {
-        // SAFETY: a page that stays mapped for as long as `self` lives; all atomics, valid for any bytes.
+        // SAFETY: a page that stays mapped for as long as `self` lives; all atomics, valid for any
+        // bytes.
         unsafe { self.own.at::<ConsumerPage>(0, 1).as_ref() }
     }
 
@@ -140,7 +145,8 @@ impl RxRing {
         waiting
     }
 
-    /// Sets the consumer position, as a hostile program might: for finding out whether the kernel holds against that.
+    /// Sets the consumer position, as a hostile program might: for finding out whether the kernel
+    /// holds against that.
     pub fn forge_consumer(&self, position: u64) {
         self.own().consumer.store(position, SeqCst);
     }
@@ -151,8 +157,9 @@ impl RxRing {
         if at > data || to.len() > data - at {
             return;
         }
-        // SAFETY: inside the mapping, as was just checked; any bytes are valid. The kernel does not change a record before the consumer position
-        // has passed it; a process of the same lane that moves this tears its own packets, which are parsed from the copy only.
+        // SAFETY: inside the mapping, as was just checked; any bytes are valid. The kernel does not
+        // change a record before the consumer position has passed it; a process of the same lane
+        // that moves this tears its own packets, which are parsed from the copy only.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.kernels.at::<u8>(PAGE + at, to.len()).as_ptr(),
@@ -162,7 +169,8 @@ impl RxRing {
         };
     }
 
-    /// The record at a position before which `waiting` bytes wait, and how long it is. `None`: it is not complete yet.
+    /// The record at a position before which `waiting` bytes wait, and how long it is. `None`: it
+    /// is not complete yet.
     fn record(&self, position: u64, waiting: u64) -> Option<(Option<Record>, u64)> {
         let at = (position & (self.size - 1)) as usize & !7;
         // SAFETY: in the data, as the mask says, and aligned.
@@ -200,8 +208,8 @@ impl RxRing {
         Some((fits.then_some(Record { packet, at: at + RECORD }), whole))
     }
 
-    /// Reads so many records at most, each with a function that copies bytes out of it. Says how many frames they held. The caller has the
-    /// lane's lock.
+    /// Reads so many records at most, each with a function that copies bytes out of it. Says how
+    /// many frames they held. The caller has the lane's lock.
     pub fn read(&self, most: u32, mut take: impl FnMut(Received, &mut dyn FnMut(usize, &mut [u8]))) -> u32 {
         let mut frames = 0;
         let mut waiting = self.waiting();
@@ -232,7 +240,8 @@ impl RxRing {
         frames
     }
 
-    /// Gives the kernel the room of what has been read up to `position`; the last record began at `last`.
+    /// Gives the kernel the room of what has been read up to `position`; the last record began at
+    /// `last`.
     fn publish(&self, last: u64, position: u64) {
         let own = self.own();
         let sleepers = own.sleepers.load(Relaxed);
@@ -312,7 +321,8 @@ impl RxRing {
     fn catch_up(&self) {
         let own = self.own();
         own.consumer.store(own.read.load(Relaxed) | self.wakes(), SeqCst);
-        // Before the producer position is read again: the kernel writes that first, and reads the consumer position then.
+        // Before the producer position is read again: the kernel writes that first, and reads the
+        // consumer position then.
         fence(SeqCst);
     }
 
@@ -326,7 +336,8 @@ impl RxRing {
         }
     }
 
-    /// The process with this place is gone, and its threads with it. The caller has the lane's lock.
+    /// The process with this place is gone, and its threads with it. The caller has the lane's
+    /// lock.
     pub fn forget_process(&self, process: usize) {
         match self.own().sleepers_of[process % PROCESSES].swap(0, Relaxed) {
             0 => (),

@@ -1,4 +1,5 @@
-//! What of `bpf(2)` the service needs for the rings and guards of lanes and its loader does not offer, or not to a second thread.
+//! What of `bpf(2)` the service needs for the rings and guards of lanes and its loader does not
+//! offer, or not to a second thread.
 
 use crate::sys::answer;
 use std::io;
@@ -74,14 +75,17 @@ struct GetById {
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
     let attributes = std::ptr::from_ref(attributes);
-    // SAFETY: `attributes` is alive and of the length given; what it points to is alive, as the callers see to.
+    // SAFETY: `attributes` is alive and of the length given; what it points to is alive, as the
+    // callers see to.
     answer(unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) })
 }
 
-/// Attaches an XDP program to the driver of a device, for as long as the link lives that is returned.
+/// Attaches an XDP program to the driver of a device, for as long as the link lives that is
+/// returned.
 ///
 /// # Errors
-/// What the kernel says: no privilege, no such device, another program is attached there, the driver has no XDP.
+/// What the kernel says: no privilege, no such device, another program is attached there, the
+/// driver has no XDP.
 pub fn attach_xdp(program: BorrowedFd<'_>, device: u32) -> io::Result<OwnedFd> {
     let program = program.as_raw_fd().cast_unsigned();
     let link = bpf(BPF_LINK_CREATE, &LinkCreate { program, device, kind: BPF_XDP, flags: XDP_FLAGS_DRV_MODE })?;

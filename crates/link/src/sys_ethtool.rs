@@ -16,10 +16,11 @@ struct Value {
     data: u32,
 }
 
-/// Makes the kernel compute transport checksums itself before it hands packets to a device, in the network namespace of the
-/// calling thread.
+/// Makes the kernel compute transport checksums itself before it hands packets to a device, in the
+/// network namespace of the calling thread.
 ///
-/// Virtual devices "offload" checksums by leaving them out, which a reader of bare frames (AF_XDP) takes for corruption.
+/// Virtual devices "offload" checksums by leaving them out, which a reader of bare frames (AF_XDP)
+/// takes for corruption.
 ///
 /// # Errors
 /// If there is no such device, or without the privilege.
@@ -39,7 +40,8 @@ pub fn switch_transmit_checksums_off(device: &str) -> io::Result<()> {
     answer(fd.into())?;
     // SAFETY: the descriptor was just made and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: `request` and the `value` it points to live for the call, and this command reads and writes no more than `Value`.
+    // SAFETY: `request` and the `value` it points to live for the call, and this command reads and
+    // writes no more than `Value`.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
     answer(done.into()).map(drop)
 }

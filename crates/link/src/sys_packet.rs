@@ -1,4 +1,5 @@
-//! Sending whole Ethernet frames by one device: the service's way to speak on behalf of a program that died.
+//! Sending whole Ethernet frames by one device: the service's way to speak on behalf of a program
+//! that died.
 
 use crate::sys::answer;
 use std::io;

@@ -1,4 +1,5 @@
-//! Socket options that the service needs for judging a program's socket and that the usual safe wrappers lack.
+//! Socket options that the service needs for judging a program's socket and that the usual safe
+//! wrappers lack.
 
 use crate::sys::answer;
 use std::io;
@@ -28,8 +29,8 @@ pub(crate) fn option_of<T: Copy + Default>(
 ) -> io::Result<T> {
     let mut value = T::default();
     let mut length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
-    // SAFETY: `value` is a live, writable object of `length` bytes, and the callers below use integer types only, for
-    // which every byte pattern that the kernel may write is a valid value.
+    // SAFETY: `value` is a live, writable object of `length` bytes, and the callers below use
+    // integer types only, for which every byte pattern that the kernel may write is a valid value.
     let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length) };
     answer(done.into())?;
     if length as usize != size_of::<T>() {
@@ -104,8 +105,8 @@ pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Says whether descriptors may be passed to a Unix socket, and to those that connect to it from now on; whoever tries in vain is told
-/// (`EPERM`).
+/// Says whether descriptors may be passed to a Unix socket, and to those that connect to it from
+/// now on; whoever tries in vain is told (`EPERM`).
 ///
 /// # Errors
 /// If the descriptor is no Unix socket, or the kernel is older than 6.16, where they may always.
@@ -121,7 +122,8 @@ pub fn takes_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
     option::<i32>(socket, SO_PASSRIGHTS).map(|on| on != 0)
 }
 
-/// The state of a TCP socket, as Linux numbers them (ESTABLISHED 1, CLOSE 7, LISTEN 10): the first byte of `TCP_INFO`.
+/// The state of a TCP socket, as Linux numbers them (ESTABLISHED 1, CLOSE 7, LISTEN 10): the first
+/// byte of `TCP_INFO`.
 ///
 /// # Errors
 /// If the descriptor is no TCP socket.
@@ -129,7 +131,8 @@ pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<u8> {
     option_of(socket, libc::IPPROTO_TCP, libc::TCP_INFO)
 }
 
-/// A number that names the network namespace the socket was made in. Equal numbers mean the same namespace.
+/// A number that names the network namespace the socket was made in. Equal numbers mean the same
+/// namespace.
 ///
 /// # Errors
 /// If the descriptor is no socket, or the kernel is older than 5.14.
@@ -213,7 +216,8 @@ pub fn attach_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Res
         filter: instructions.as_mut_ptr(),
     };
     let length = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()).map_err(io::Error::other)?;
-    // SAFETY: `description` and the instructions it points to live until the call returns; the kernel copies both.
+    // SAFETY: `description` and the instructions it points to live until the call returns; the
+    // kernel copies both.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

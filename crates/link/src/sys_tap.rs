@@ -1,4 +1,5 @@
-//! Making the TAP devices of a lane: one into which the program writes frames, and one for trains of segments, each with one header for all (`IFF_VNET_HDR`).
+//! Making the TAP devices of a lane: one into which the program writes frames, and one for trains
+//! of segments, each with one header for all (`IFF_VNET_HDR`).
 
 use crate::sys::answer;
 use std::ffi::CStr;
@@ -6,7 +7,8 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The bit by which the interface index of a lane's bulk device differs from the lane's number (`BULK_DEVICE` of `bpf/guard.h`).
+/// The bit by which the interface index of a lane's bulk device differs from the lane's number
+/// (`BULK_DEVICE` of `bpf/guard.h`).
 pub const BULK_DEVICE: u32 = 1 << 30;
 
 const DEVICE: &CStr = c"/dev/net/tun";
@@ -16,11 +18,13 @@ const TUNSETIFINDEX: libc::c_ulong = 0x4004_54da;
 /// The device must be new.
 const IFF_TUN_EXCL: i32 = 0x8000;
 
-/// Makes a TAP device of this name and interface index in the network namespace of the calling thread, down. It lasts as long as the descriptor, or until it
-/// is removed; writing never blocks. With `trains`, what is written begins with a `virtio_net_hdr`.
+/// Makes a TAP device of this name and interface index in the network namespace of the calling
+/// thread, down. It lasts as long as the descriptor, or until it is removed; writing never blocks.
+/// With `trains`, what is written begins with a `virtio_net_hdr`.
 ///
 /// # Errors
-/// If the name or index is taken (`EBUSY`, `EEXIST`), without the privilege, or where there are no such devices (`ENOENT`, `ENXIO`).
+/// If the name or index is taken (`EBUSY`, `EEXIST`), without the privilege, or where there are no
+/// such devices (`ENOENT`, `ENXIO`).
 pub fn create(name: &str, index: u32, trains: bool) -> io::Result<OwnedFd> {
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { zeroed() };

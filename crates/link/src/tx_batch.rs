@@ -271,8 +271,8 @@ impl TxBatch<'_> {
             let (packet, rest) = parts.split_at(usize::from(write.parts));
             parts = rest;
             let device = if write.bulk { bulk } else { Some(tap) };
-            // SAFETY: the parts are in this batch's own memory, in a constant, or in frames that stay
-            // as they are until the stack is told otherwise.
+            // SAFETY: the parts are in this batch's own memory, in a constant, or in frames that
+            // stay as they are until the stack is told otherwise.
             let sent = device.is_some_and(|device| unsafe { bulk::write(device, packet) }.is_ok());
             if !sent {
                 self.pool.failed.fetch_add(write.packets.into(), Ordering::Relaxed);

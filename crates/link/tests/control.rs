@@ -1,4 +1,5 @@
-//! Hostile bytes on the control socket: whatever comes, decoding answers an error or a message that is encoded as just these bytes.
+//! Hostile bytes on the control socket: whatever comes, decoding answers an error or a message that
+//! is encoded as just these bytes.
 
 mod canonical;
 
@@ -152,7 +153,8 @@ fn undamaged_messages_are_canonical_and_travel() {
     }
 }
 
-/// The fuzzer would never guess magic and version, so it must start from messages of today's version.
+/// The fuzzer would never guess magic and version, so it must start from messages of today's
+/// version.
 #[test]
 fn the_fuzzers_corpus_holds_a_message_of_every_kind_and_all_of_it_is_canonical() {
     corpus::keep("control", &samples());

@@ -1,5 +1,5 @@
-//! Lanes on the real kernel: two hosts (namespaces) on one cable, the BPF programs, bare frames. Needs root; without it the
-//! tests say so and pass.
+//! Lanes on the real kernel: two hosts (namespaces) on one cable, the BPF programs, bare frames.
+//! Needs root; without it the tests say so and pass.
 
 // Modules that are shared with the benchmark; not every test uses all of them.
 #![allow(unreachable_pub, dead_code)]
@@ -116,7 +116,8 @@ fn frames_cross_lanes_in_every_attach_mode_that_a_veth_can_take() {
     }
 }
 
-/// A veth pair's kernel always says how many packets it has merged into one; a hypervisor's card (virtio_net, xen-netfront) only how long the parts are.
+/// A veth pair's kernel always says how many packets it has merged into one; a hypervisor's card
+/// (virtio_net, xen-netfront) only how long the parts are.
 #[test]
 fn what_a_hypervisor_has_merged_is_counted_as_the_packets_that_it_was() {
     if !have_root() {
@@ -339,7 +340,8 @@ fn fragments_follow_their_first_both_ways() {
         let got = b.receive(3);
         assert_eq!(got.iter().map(|f| f.len() - 34).sum::<usize>(), 4008, "{divert:?}");
 
-        // The lane of A sends a datagram in two pieces: the later one may go because the first went.
+        // The lane of A sends a datagram in two pieces: the later one may go because the first
+        // went.
         let mut first = udp(&a, &b, 64);
         first[18..22].copy_from_slice(&[0x12, 0x34, 0x20, 0]);
         let mut later = first.clone();
@@ -422,7 +424,8 @@ fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_whole() {
     if !have_root() {
         return;
     }
-    // Segmentation and checksums stay "offloaded" on this cable, as a real interface's receive path merges packets.
+    // Segmentation and checksums stay "offloaded" on this cable, as a real interface's receive path
+    // merges packets.
     let [a, b] = bed::cable(1500, true).unwrap();
     let mut b = End::new(b, Divert::Tc, Guard::Tc);
     let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
@@ -601,7 +604,8 @@ fn a_ring_that_nobody_reads_loses_what_is_new_and_counts_it() {
     assert_eq!(b.receive(1), [frame]);
 }
 
-/// Whatever a program writes into the page of the ring that it may write concerns its own packets only.
+/// Whatever a program writes into the page of the ring that it may write concerns its own packets
+/// only.
 #[test]
 fn a_hostile_consumer_position_loses_its_own_packets_only() {
     if !have_root() {
@@ -650,7 +654,8 @@ fn what_is_read_while_armed_wakes_a_sleeper_and_what_is_polled_does_not() {
     for _ in 0..3 {
         a.send(&frame);
         assert_eq!(take(1), 1);
-        // What was read is held back from the kernel, which therefore sees a consumer that is behind.
+        // What was read is held back from the kernel, which therefore sees a consumer that is
+        // behind.
         assert!(readable(0));
         ring.arm(0);
         assert!(ring.is_empty() && !readable(0), "nothing is left to be read");
@@ -691,11 +696,13 @@ fn a_frame_to_the_device_wakes_who_sleeps_on_device_and_ring() {
                 let sleeper = scope.spawn(|| {
                     let begun = Instant::now();
                     let woken = polled(5000);
-                    // The packet is in the ring before its wake frame comes, which only some kinds of divert send.
+                    // The packet is in the ring before its wake frame comes, which only some kinds
+                    // of divert send.
                     assert!(woken.0 >= 1 && woken.1[1], "{divert:?}, {payload} bytes, round {round}: {woken:?}");
                     begun.elapsed()
                 });
-                // For the kernel to have put the thread to sleep: what comes before is found at once, and shows nothing.
+                // For the kernel to have put the thread to sleep: what comes before is found at
+                // once, and shows nothing.
                 std::thread::sleep(Duration::from_millis(50));
                 a.send(&frame);
                 sleeper.join().unwrap()
@@ -740,7 +747,8 @@ fn a_process_without_privilege_uses_the_lane_and_another_takes_over() {
     assert_eq!(b.receive(1), [frame]);
 }
 
-/// What a holder of the TAP device's descriptor may do to it changes nothing about what the guard lets out.
+/// What a holder of the TAP device's descriptor may do to it changes nothing about what the guard
+/// lets out.
 #[test]
 fn the_guard_holds_whatever_is_done_to_the_device() {
     if !have_root() {
@@ -775,7 +783,8 @@ fn the_guard_holds_whatever_is_done_to_the_device() {
             (TUNSETPERSIST, std::ptr::without_provenance_mut(0)),
         ];
         for (request, argument) in changes {
-            // SAFETY: each request reads a number, or the structure that lives until the end of this block.
+            // SAFETY: each request reads a number, or the structure that lives until the end of
+            // this block.
             unsafe { libc::ioctl(fd, request as _, argument) };
             // With a blocking descriptor frames go another way through the kernel.
             for flags in [libc::O_RDWR, libc::O_RDWR | libc::O_NONBLOCK] {

@@ -1,11 +1,15 @@
-//! The client's side of an exchange with one server: when to ask, what to send, which answers to believe. No I/O, no clock, no randomness of its own.
+//! The client's side of an exchange with one server: when to ask, what to send, which answers to
+//! believe. No I/O, no clock, no randomness of its own.
 //!
-//! A request carries two numbers that nobody can guess, one as its transmit stamp and one as its receive stamp. An answer must give one of them back
-//! as its origin: the transmit stamp in basic mode (RFC 5905), the receive stamp in interleaved mode (RFC 9769 §2), where the answer's own transmit stamp
-//! tells when the answer *before* really left. So a forged answer is believed with probability 2^-63, and a replayed one never.
+//! A request carries two numbers that nobody can guess, one as its transmit stamp and one as its
+//! receive stamp. An answer must give one of them back as its origin: the transmit stamp in basic
+//! mode (RFC 5905), the receive stamp in interleaved mode (RFC 9769 §2), where the answer's own
+//! transmit stamp tells when the answer *before* really left. So a forged answer is believed with
+//! probability 2^-63, and a replayed one never.
 //!
-//! A kiss must give a number back, too, and is obeyed for a bounded time. But who sees the request can forge it, without being able to keep the server's answer back.
-//! A server sends one or the other: if an answer to the same request comes as well, the kiss was none.
+//! A kiss must give a number back, too, and is obeyed for a bounded time. But who sees the request
+//! can forge it, without being able to keep the server's answer back. A server sends one or the
+//! other: if an answer to the same request comes as well, the kiss was none.
 
 mod restraint;
 mod schedule;
@@ -26,7 +30,8 @@ pub struct Config {
     pub poll: Poll,
     /// What stands in a request's transmit stamp.
     pub transmit: Transmit,
-    /// Whether to ask for the true stamps of answers (RFC 9769). A server that does not offer them answers as usual.
+    /// Whether to ask for the true stamps of answers (RFC 9769). A server that does not offer them
+    /// answers as usual.
     pub interleaved: bool,
 }
 
@@ -36,7 +41,8 @@ pub enum Transmit {
     /// A number that nobody can guess.
     #[default]
     Nonce,
-    /// The counter, as in the paper of 2015: readable in a capture, but an attacker who has seen one can guess the next.
+    /// The counter, as in the paper of 2015: readable in a capture, but an attacker who has seen
+    /// one can guess the next.
     Counter,
 }
 
@@ -63,8 +69,8 @@ pub enum Rejection {
 /// An answer that is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// The exchange that is complete now, its server stamps in Unix time: this one in basic mode, the one before in interleaved mode. None if that one was
-    /// told already.
+    /// The exchange that is complete now, its server stamps in Unix time: this one in basic mode,
+    /// the one before in interleaved mode. None if that one was told already.
     pub exchange: Option<Exchange>,
     /// What the server announces for the end of the day.
     pub leap: LeapIndicator,
@@ -111,7 +117,8 @@ impl Client {
         Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
     }
 
-    /// The same, but after its burst it asks as seldom as another one has come to, until it is answered: that of an address of the same server, which is silent.
+    /// The same, but after its burst it asks as seldom as another one has come to, until it is
+    /// answered: that of an address of the same server, which is silent.
     #[must_use]
     pub fn as_seldom_as(mut self, other: &Self) -> Self {
         self.schedule.slow_down(other.interval());
@@ -130,8 +137,8 @@ impl Client {
         self.schedule.interval()
     }
 
-    /// The interval between requests that the server allows, in ns: the usual one, or longer if it has said that it is asked too often. Its silence does not
-    /// change that.
+    /// The interval between requests that the server allows, in ns: the usual one, or longer if it
+    /// has said that it is asked too often. Its silence does not change that.
     #[must_use]
     pub const fn allowed(&self) -> i64 {
         self.schedule.allowed()
@@ -143,19 +150,22 @@ impl Client {
         self.schedule.denied()
     }
 
-    /// When the server may be asked twice as often, if it has said that it is asked too often (RATE) and does not say so again.
+    /// When the server may be asked twice as often, if it has said that it is asked too often
+    /// (RATE) and does not say so again.
     #[must_use]
     pub fn slowed(&self) -> Option<i64> {
         self.schedule.slowed()
     }
 
-    /// Of the last eight requests those that were answered, the last in the lowest bit (as ntpq's reach).
+    /// Of the last eight requests those that were answered, the last in the lowest bit (as ntpq's
+    /// reach).
     #[must_use]
     pub const fn reach(&self) -> u8 {
         self.schedule.reach()
     }
 
-    /// The request to send at `now`, if one is due. `random` is from a source that nobody can guess.
+    /// The request to send at `now`, if one is due. `random` is from a source that nobody can
+    /// guess.
     pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<Packet> {
         if now < self.due() {
             return None;
@@ -175,14 +185,16 @@ impl Client {
         Some(packet)
     }
 
-    /// The counter has broken: no exchange may have one end before that and one after. Nothing from before is waited for or told any more, and the server is
-    /// asked anew, at once if it allows that.
+    /// The counter has broken: no exchange may have one end before that and one after. Nothing from
+    /// before is waited for or told any more, and the server is asked anew, at once if it allows
+    /// that.
     pub fn disrupt(&mut self, now: i64) {
         (self.asked, self.kissed, self.before) = (None, None, None);
         self.schedule.begin_again(now);
     }
 
-    /// Whether these bytes begin as the answer to what is asked does; cheap, for finding the one among many.
+    /// Whether these bytes begin as the answer to what is asked does; cheap, for finding the one
+    /// among many.
     #[must_use]
     pub fn is_asked(&self, packet: &Packet) -> bool {
         self.mode_of(packet).is_some()
@@ -199,10 +211,12 @@ impl Client {
         }
     }
 
-    /// Takes in what came at `now`: the request had left at `sent`, and this came at `received`; the server's clock is near `near`.
+    /// Takes in what came at `now`: the request had left at `sent`, and this came at `received`;
+    /// the server's clock is near `near`.
     ///
     /// # Errors
-    /// Why it is not believed. Only a kiss changes anything, and only one that gives the request's number back, until the answer comes all the same.
+    /// Why it is not believed. Only a kiss changes anything, and only one that gives the request's
+    /// number back, until the answer comes all the same.
     pub fn answer(
         &mut self,
         bytes: &[u8],
@@ -242,8 +256,8 @@ impl Client {
             server: of.server,
             stamp_error: 0,
         };
-        // The first answer of interleaved mode is about an exchange of basic mode (RFC 9769 §2). That one is not taken twice: a better stamp does not make
-        // two exchanges of one.
+        // The first answer of interleaved mode is about an exchange of basic mode (RFC 9769 §2).
+        // That one is not taken twice: a better stamp does not make two exchanges of one.
         Ok(Answer {
             exchange: if interleaved {
                 before.filter(|before| !before.told).map(exchange)

@@ -1,12 +1,14 @@
 //! Extension fields: what may follow the header (RFC 7822).
 //!
-//! Each is a type, its whole length, and a body padded to words. The last 4, 20 or 24 bytes of a message may be a MAC instead; nobody here asks for one.
+//! Each is a type, its whole length, and a body padded to words. The last 4, 20 or 24 bytes of a
+//! message may be a MAC instead; nobody here asks for one.
 
 use thiserror::Error;
 
 /// The fixed part: type and length.
 const FIXED: usize = 4;
-/// The least length of a field by RFC 7822 §7.5 is 16, and 28 for the last one; what NTS carries obeys (RFC 8915 §5.7 lifts the latter).
+/// The least length of a field by RFC 7822 §7.5 is 16, and 28 for the last one; what NTS carries
+/// obeys (RFC 8915 §5.7 lifts the latter).
 const LEAST: usize = 16;
 
 /// One field.
@@ -16,7 +18,8 @@ pub struct Extension<'a> {
     pub kind: u16,
     /// What it says, with its padding.
     pub body: &'a [u8],
-    /// Where it begins, counted from the beginning of the fields: what a signature covers ends here.
+    /// Where it begins, counted from the beginning of the fields: what a signature covers ends
+    /// here.
     pub at: usize,
 }
 

@@ -1,4 +1,5 @@
-//! One request under way, and the stamps of its ends: by the network card, the kernel or the program. Arithmetic only: the socket says what has left and come.
+//! One request under way, and the stamps of its ends: by the network card, the kernel or the
+//! program. Arithmetic only: the socket says what has left and come.
 
 use crate::hardware::{self, Lack, Reading, Track};
 use crate::quality::Quality;
@@ -58,7 +59,8 @@ impl Flight {
         Self { number, before, program, clock, kernel: None, card: None, awaited: false }
     }
 
-    /// What the error queue tells, which may be about another request, or about none. The kernel and the card tell theirs one after the other.
+    /// What the error queue tells, which may be about another request, or about none. The kernel
+    /// and the card tell theirs one after the other.
     pub(crate) fn departed(&mut self, departure: Departure) {
         if departure.number == Some(self.number) {
             (self.kernel, self.card) = (departure.stamp.or(self.kernel), departure.card.or(self.card));
@@ -75,7 +77,8 @@ impl Flight {
         now.since(self.program)
     }
 
-    /// Whether the card's stamp is to be waited for, now that an answer has come that has one; it is at most once.
+    /// Whether the card's stamp is to be waited for, now that an answer has come that has one; it
+    /// is at most once.
     pub(crate) const fn awaits_card(&mut self, arrival: &Arrival) -> bool {
         let awaits = arrival.card.is_some() && self.clock.is_some() && self.card.is_none() && !self.awaited;
         self.awaited |= arrival.card.is_some();
@@ -101,7 +104,8 @@ impl Flight {
         }
     }
 
-    /// The same by the card's, which lie inside of these `outer` ones; `None` if no card was asked. A count takes `period` ns; `read` reads the card's clock.
+    /// The same by the card's, which lie inside of these `outer` ones; `None` if no card was asked.
+    /// A count takes `period` ns; `read` reads the card's clock.
     pub(crate) fn by_card(
         &self,
         landing: &Landing,
@@ -134,7 +138,8 @@ mod tests {
     use nix::errno::Errno;
 
     const SECOND: i64 = 1_000_000_000;
-    /// CLOCK_REALTIME when the request is made, in ns. A count is one of them, and the counter then was at 5 s.
+    /// CLOCK_REALTIME when the request is made, in ns. A count is one of them, and the counter then
+    /// was at 5 s.
     const BEGIN: i64 = 1_790_000_000 * SECOND;
     /// The card's clock counts TAI, and is some ms off.
     const CARD: i64 = 37 * SECOND + 3_000_000;
@@ -231,7 +236,8 @@ mod tests {
         let mut sent = unsent;
         by_card(&mut sent);
         assert_eq!(ends(&sent, &landing(HEARD, 0)).1, Some(Err(Lack::Arrival)));
-        // The kernel has told of one end only, or of none: then the program's are the outer ones, and the card's lie inside.
+        // The kernel has told of one end only, or of none: then the program's are the outer ones,
+        // and the card's lie inside.
         let mut of_card = flight();
         by_card(&mut of_card);
         let program = [BEGIN + 1_000, HEARD + 5_000].map(count);

@@ -4,26 +4,31 @@
 //! card's clock --readings of both--> CLOCK_REALTIME --sandwiches--> counter
 //! ```
 //!
-//! A card stamps by a clock of its own, which may be off by hundreds of ppm, count from any epoch, and be steered by others (ptp4l, phc2sys). It is read beside
-//! CLOCK_REALTIME just before a request and just after its answer. Between these two readings a stamp is interpolated, so neither epoch nor rate matter; a step
-//! does, and shows as a rate that the clock cannot have.
+//! A card stamps by a clock of its own, which may be off by hundreds of ppm, count from any epoch,
+//! and be steered by others (ptp4l, phc2sys). It is read beside CLOCK_REALTIME just before a
+//! request and just after its answer. Between these two readings a stamp is interpolated, so
+//! neither epoch nor rate matter; a step does, and shows as a rate that the clock cannot have.
 //!
 //! Two rules keep the clock from becoming worse than with the kernel's stamps:
 //!
-//! * Both ends of an exchange are of one kind. The way between card and kernel, interrupts and queues, takes microseconds; if it were part of one direction only,
-//!   half of it would be an error of the time that no round trip shows.
-//! * What is on the wire is on its way between the kernel's stamps. Ends that lie outside of these are not of this exchange's wire. And what the readings of the
-//!   card's clock leave open, half of their width, is put into the round trip, up to the kernel's stamps: there it is part of the bound, and a slow reading weighs
-//!   as a queue does.
+//! * Both ends of an exchange are of one kind. The way between card and kernel, interrupts and
+//!   queues, takes microseconds; if it were part of one direction only, half of it would be an
+//!   error of the time that no round trip shows.
+//! * What is on the wire is on its way between the kernel's stamps. Ends that lie outside of these
+//!   are not of this exchange's wire. And what the readings of the card's clock leave open, half of
+//!   their width, is put into the round trip, up to the kernel's stamps: there it is part of the
+//!   bound, and a slow reading weighs as a queue does.
 
 use tickwire_clock::Count;
 use tickwire_osclock::phc::Triple;
 
-/// A card's clock that differs from the system's by more than this much, relative, was set: oscillators are good to 100 ppm, and servos add some hundreds.
+/// A card's clock that differs from the system's by more than this much, relative, was set:
+/// oscillators are good to 100 ppm, and servos add some hundreds.
 const MOST_RATE: f64 = 1e-3;
 /// By how much, relative, its rate may change from one exchange to the next.
 const MOST_CHANGE: f64 = 50e-6;
-/// A step smaller than this many ns is not looked for, and readings that are said to be exact (cross stamps) may be off by it.
+/// A step smaller than this many ns is not looked for, and readings that are said to be exact
+/// (cross stamps) may be off by it.
 const STEP: i64 = 1_000;
 /// By how much, in ns, kernel and card may seem to disagree: the error of the sandwiches.
 pub(crate) const SLACK: i64 = 500;
@@ -74,7 +79,8 @@ impl Reading {
         triples.iter().filter_map(reading).min_by_key(|one| one.doubt)
     }
 
-    /// By how much the card's clock has gone, and the system's, since an earlier reading; and how far this may be off.
+    /// By how much the card's clock has gone, and the system's, since an earlier reading; and how
+    /// far this may be off.
     fn since(&self, before: &Self) -> (f64, f64, f64) {
         let went = |now: i64, then: i64| (i128::from(now) - i128::from(then)) as f64;
         let doubt = self.doubt as f64 + before.doubt as f64 + STEP as f64;
@@ -89,7 +95,8 @@ pub struct Track {
 }
 
 impl Track {
-    /// The card's stamps of what left and what came, as CLOCK_REALTIME, by readings before and after.
+    /// The card's stamps of what left and what came, as CLOCK_REALTIME, by readings before and
+    /// after.
     ///
     /// # Errors
     /// The clock was set between the readings, or the stamps are not its.
@@ -127,7 +134,8 @@ impl Track {
     }
 }
 
-/// The ends of an exchange: those that the card has stamped, with `doubt` counts put into the round trip, inside of the kernel's, which may be off by `slack`.
+/// The ends of an exchange: those that the card has stamped, with `doubt` counts put into the round
+/// trip, inside of the kernel's, which may be off by `slack`.
 ///
 /// # Errors
 /// They are not inside.
@@ -143,8 +151,10 @@ pub fn inside(kernel: [Count; 2], card: [Count; 2], doubt: i64, slack: i64) -> R
     if ends[1].since(ends[0]) > 0 { Ok(ends) } else { Err(Lack::Contradiction) }
 }
 
-/// How long a message takes on the wire, in ns. A card stamps the beginning of a frame, also of one that comes; a kernel, as the server's, can only stamp its end.
-/// Without this, answers would seem quicker than requests by a frame's time. (chronyd counts so, too.) `None`: the speed is not known.
+/// How long a message takes on the wire, in ns. A card stamps the beginning of a frame, also of one
+/// that comes; a kernel, as the server's, can only stamp its end. Without this, answers would seem
+/// quicker than requests by a frame's time. (chronyd counts so, too.) `None`: the speed is not
+/// known.
 #[must_use]
 pub fn on_the_wire(bytes: usize, v6: bool, mbits: Option<u32>) -> i64 {
     // Ethernet's header and check sequence, IP's header, UDP's.
@@ -174,7 +184,8 @@ mod tests {
             self.epoch + time + (time as f64 * self.ppm * 1e-6) as i64 + stepped
         }
 
-        /// A reading that takes `width`, of which the part `where_` is before the card's clock is really read.
+        /// A reading that takes `width`, of which the part `where_` is before the card's clock is
+        /// really read.
         fn read(&self, time: i64, width: i64, part: f64) -> Reading {
             let card = self.at(time + (width as f64 * part) as i64);
             Reading::quickest(&[Triple { before: time, card, after: time + width }]).unwrap()
@@ -298,7 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the readings' noise: the true ends are inside of what is found, and that inside of the kernel's stamps.
+        /// Whatever the readings' noise: the true ends are inside of what is found, and that inside
+        /// of the kernel's stamps.
         #[test]
         fn the_truth_is_inside(
             ppm in -900.0..900.0f64, epoch in -1_000_000_000_000i64..1_000_000_000_000,
@@ -310,7 +322,8 @@ mod tests {
             let before = card.read(begin, widths[0], parts[0]);
             let after = card.read(ends[1] + 10_000, widths[1], parts[1]);
             let found = Track::default().realtime(&before, &after, ends.map(|end| card.at(end))).unwrap();
-            // The kernel stamps before the request is on the wire, and after the answer was. A count is a ns.
+            // The kernel stamps before the request is on the wire, and after the answer was. A
+            // count is a ns.
             let kernel = [Count((ends[0] - 3_000) as u64), Count((ends[1] + 8_000) as u64)];
             let doubt = before.doubt.max(after.doubt);
             let [sent, received] = inside(kernel, found.map(|at| Count(at as u64)), doubt, SLACK).unwrap();

@@ -1,4 +1,5 @@
-//! Kiss-o'-death: what a server says that does not want to serve (RFC 5905 §7.4; NTSN: RFC 8915 §5.7).
+//! Kiss-o'-death: what a server says that does not want to serve (RFC 5905 §7.4; NTSN: RFC 8915
+//! §5.7).
 
 use core::fmt;
 

@@ -1,5 +1,5 @@
-//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. It knows the clock's algorithm, and of the operating system only
-//! sockets (feature `os`).
+//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. It knows the clock's algorithm,
+//! and of the operating system only sockets (feature `os`).
 //!
 //! | module | purpose |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! A server's socket: many messages with each system call, with the kernel's stamps, and answers from the address that was asked.
+//! A server's socket: many messages with each system call, with the kernel's stamps, and answers
+//! from the address that was asked.
 
 use crate::packet::HEADER;
 use crate::socket::address;
@@ -15,7 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// How many messages one system call takes.
 pub const BATCH: usize = 64;
-/// Room for what comes while answers are made, in bytes of the kernel's reckoning: a thousand messages.
+/// Room for what comes while answers are made, in bytes of the kernel's reckoning: a thousand
+/// messages.
 const ROOM: usize = 1 << 20;
 
 /// A request that came.
@@ -29,7 +31,8 @@ pub struct Arrival {
     pub stamp: Option<i64>,
 }
 
-/// The address of this host that a request was sent to, and by which interface it came if that matters.
+/// The address of this host that a request was sent to, and by which interface it came if that
+/// matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Local {
     /// An address of IPv4.
@@ -98,7 +101,8 @@ impl Listener {
         getsockname::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
     }
 
-    /// Takes in what has come, at most a [`BATCH`]; `true`: there may be more. What was sent to many (broadcast, multicast) is dropped: all of them would answer.
+    /// Takes in what has come, at most a [`BATCH`]; `true`: there may be more. What was sent to
+    /// many (broadcast, multicast) is dropped: all of them would answer.
     pub fn receive(&self, arrivals: &mut Vec<Arrival>) -> bool {
         arrivals.clear();
         let mut bytes = [[0; HEADER]; BATCH];
@@ -128,8 +132,9 @@ impl Listener {
         all == BATCH
     }
 
-    /// Sends answers to those arrivals, which came to one address; `stamped`: the kernel is to say when each leaves. Returns how many were sent, and the number
-    /// by which [`Self::departures`] names the first of them.
+    /// Sends answers to those arrivals, which came to one address; `stamped`: the kernel is to say
+    /// when each leaves. Returns how many were sent, and the number by which [`Self::departures`]
+    /// names the first of them.
     ///
     /// # Errors
     /// Why the first was not sent.
@@ -169,7 +174,8 @@ impl Listener {
         Ok((sent, number))
     }
 
-    /// Takes from the error queue what has left: number, and ns of CLOCK_REALTIME. At most a [`BATCH`]; `true`: there may be more.
+    /// Takes from the error queue what has left: number, and ns of CLOCK_REALTIME. At most a
+    /// [`BATCH`]; `true`: there may be more.
     pub fn departures(&self, mut left: impl FnMut(u32, i64)) -> bool {
         let mut none = [[0; 4]; BATCH];
         let mut slices: Vec<_> = none.iter_mut().map(|none| [IoSliceMut::new(none)]).collect();
@@ -188,7 +194,8 @@ impl Listener {
         all == BATCH
     }
 
-    /// Begins to number departures anew: after an error nobody knows whether the kernel has counted the message.
+    /// Begins to number departures anew: after an error nobody knows whether the kernel has counted
+    /// the message.
     ///
     /// # Errors
     /// This kernel has no stamps.
@@ -224,7 +231,8 @@ fn arrivals_only() -> TimestampingFlag {
 fn local(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Local> {
     message.cmsgs().ok()?.find_map(|control| match control {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
-            // The address to answer from; another one than that in the header, if this is no host's.
+            // The address to answer from; another one than that in the header, if this is no
+            // host's.
             let [ours, meant] = [info.ipi_spec_dst, info.ipi_addr].map(|address| address.s_addr);
             (ours == meant).then(|| Local::V4(Ipv4Addr::from(ours.to_ne_bytes())))
         }

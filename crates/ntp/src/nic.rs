@@ -13,7 +13,8 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A card by the number of its clock (`/dev/ptpN`), and the Mbit/s that its link carries, if that is known.
+    /// A card by the number of its clock (`/dev/ptpN`), and the Mbit/s that its link carries, if
+    /// that is known.
     ///
     /// # Errors
     /// The clock is not there, or not ours to read.

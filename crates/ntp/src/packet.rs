@@ -75,7 +75,8 @@ pub enum Malformed {
 }
 
 impl Packet {
-    /// A request with this transmit stamp, and nothing else in it that tells who asks (data minimisation).
+    /// A request with this transmit stamp, and nothing else in it that tells who asks (data
+    /// minimisation).
     #[must_use]
     pub const fn request(transmitted: Stamp) -> Self {
         Self {
@@ -96,8 +97,8 @@ impl Packet {
         }
     }
 
-    /// Makes a request one for interleaved mode (RFC 9769 §2): `receive` is the number that the answer gives back if the server does it, `before` is the receive
-    /// stamp of its last answer.
+    /// Makes a request one for interleaved mode (RFC 9769 §2): `receive` is the number that the
+    /// answer gives back if the server does it, `before` is the receive stamp of its last answer.
     pub const fn interleave(&mut self, receive: Stamp, before: Stamp) {
         self.received = receive;
         self.origin = before;

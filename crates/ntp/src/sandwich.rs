@@ -1,8 +1,9 @@
 //! From the kernel's stamps to the counter.
 //!
-//! The kernel stamps packets by CLOCK_REALTIME. Just before a request and just after its answer that clock is read between two readings of the counter;
-//! a stamp between the two is interpolated. Nobody's steering of the clock matters in so short a time, but a step does: it shows as a change of
-//! CLOCK_REALTIME - CLOCK_MONOTONIC, and such an exchange is dropped.
+//! The kernel stamps packets by CLOCK_REALTIME. Just before a request and just after its answer
+//! that clock is read between two readings of the counter; a stamp between the two is interpolated.
+//! Nobody's steering of the clock matters in so short a time, but a step does: it shows as a change
+//! of CLOCK_REALTIME - CLOCK_MONOTONIC, and such an exchange is dropped.
 
 use nix::time::{ClockId, clock_gettime};
 use tickclock::{Count, CounterKind, counter};
@@ -43,7 +44,8 @@ impl Sandwich {
         Self { count, width: last.since(first), realtime, monotonic: monotonic - apart as i64 }
     }
 
-    /// The counter at a stamp of the kernel's between two sandwiches. `None` if the kernel's clock was set meanwhile.
+    /// The counter at a stamp of the kernel's between two sandwiches. `None` if the kernel's clock
+    /// was set meanwhile.
     #[must_use]
     pub fn count_at(before: &Self, after: &Self, stamp: i64) -> Option<Count> {
         let step = (after.realtime - before.realtime) - (after.monotonic - before.monotonic);

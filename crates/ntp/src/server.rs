@@ -1,4 +1,5 @@
-//! The server's side of an exchange: a request in, an answer out, or the reason why there is none. No I/O, no clock, no randomness of its own.
+//! The server's side of an exchange: a request in, an answer out, or the reason why there is none.
+//! No I/O, no clock, no randomness of its own.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -8,8 +9,9 @@
 //! | `pairs` | when answers really left, for interleaved mode (RFC 9769) |
 //! | `pace` | when an answer will leave, for basic mode |
 //!
-//! An answer is as long as a header, so never longer than what was asked: nobody can use this server to make more of his traffic. Only requests of mode 3 are
-//! answered: there is no control mode, no broadcast and no peer.
+//! An answer is as long as a header, so never longer than what was asked: nobody can use this
+//! server to make more of his traffic. Only requests of mode 3 are answered: there is no control
+//! mode, no broadcast and no peer.
 
 mod host;
 mod limit;
@@ -50,8 +52,9 @@ pub struct Answer {
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The time, and when this answer leaves as far as one can tell beforehand. `asks`: the request looks like one of interleaved mode, so it is worth to find out
-    /// when the answer really leaves.
+    /// The time, and when this answer leaves as far as one can tell beforehand. `asks`: the request
+    /// looks like one of interleaved mode, so it is worth to find out when the answer really
+    /// leaves.
     Basic {
         /// See above.
         asks: bool,
@@ -121,14 +124,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// All its memory is taken here. `key` is from a source that nobody can guess: who knows it could have others share his limit.
+    /// All its memory is taken here. `key` is from a source that nobody can guess: who knows it
+    /// could have others share his limit.
     #[must_use]
     pub fn new(config: Config, key: [u64; 2]) -> Self {
         let limit = Limit::new(config.rate, key);
         Self { config, limit, pairs: Pairs::new() }
     }
 
-    /// Answers what came from `from` at `now`, in ns of any clock that only runs forward; `arrived` is the same moment by the host's clock.
+    /// Answers what came from `from` at `now`, in ns of any clock that only runs forward; `arrived`
+    /// is the same moment by the host's clock.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -157,7 +162,8 @@ impl Server {
             Verdict::Beyond => return Err(Silence::TooOften),
         }
         let packet = Packet { received, origin: request.transmitted, ..host.answer(&request) };
-        // RFC 9769 §2: a request of interleaved mode has two different numbers, and as origin the receive stamp of an answer before.
+        // RFC 9769 §2: a request of interleaved mode has two different numbers, and as origin the
+        // receive stamp of an answer before.
         let asks = request.received != request.transmitted && pairs::is_receive(request.origin);
         Ok(match self.pairs.get(request.origin).filter(|_| asks) {
             Some(transmitted) => {
@@ -174,7 +180,8 @@ impl Server {
     }
 }
 
-/// What is said instead of the time (RFC 5905 §7.4). The origin shows to who asked that it is no forgery.
+/// What is said instead of the time (RFC 5905 §7.4). The origin shows to who asked that it is no
+/// forgery.
 const fn refusal(request: &Packet, kiss: Kiss, received: Stamp) -> Packet {
     Packet {
         leap: LeapIndicator::Unknown,

@@ -1,4 +1,5 @@
-//! A socket to one server, with the network card's stamps, or the kernel's: as late as possible for what leaves, as early as possible for what comes.
+//! A socket to one server, with the network card's stamps, or the kernel's: as late as possible for
+//! what leaves, as early as possible for what comes.
 
 pub use crate::flight::Lost;
 use crate::flight::{Flight, Landing};
@@ -21,13 +22,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, counter};
 
-/// The longest message that is looked at; an answer with NTS is as long as its request at most (RFC 8915 §5.7).
+/// The longest message that is looked at; an answer with NTS is as long as its request at most (RFC
+/// 8915 §5.7).
 const LONGEST: usize = 1500;
 /// How many messages one call takes in: a flood must not stop the daemon.
 const AT_ONCE: usize = 16;
-/// A card's stamp of the request may come after the answer; for so long it is waited for, once an exchange. (chronyd waits for 1 ms.)
+/// A card's stamp of the request may come after the answer; for so long it is waited for, once an
+/// exchange. (chronyd waits for 1 ms.)
 const CARD_IS_LATE: Duration = Duration::from_millis(2);
-/// For so long, in ns, a request may wait in the host's queues before somebody looks whether it has left. What waits longer is no measure of time.
+/// For so long, in ns, a request may wait in the host's queues before somebody looks whether it has
+/// left. What waits longer is no measure of time.
 const QUEUED: i64 = 200_000_000;
 
 /// A message that came, with both stamps of the exchange it may complete.
@@ -55,7 +59,8 @@ pub struct Socket {
     sent: Option<Flight>,
     /// The kernel stamps what leaves by this socket.
     stamped: bool,
-    /// Of the requests on this socket, the number of the next one: the kernel names its stamp by it.
+    /// Of the requests on this socket, the number of the next one: the kernel names its stamp by
+    /// it.
     number: u32,
     /// The card whose stamps are used.
     nic: Option<Arc<Nic>>,
@@ -84,7 +89,8 @@ impl Socket {
         Ok(Self { socket, kind, period, sent: None, stamped: false, number: 0, nic: None, track: Track::default(), v6 })
     }
 
-    /// From the next request on: by which card the server is reached, if that stamps packets and its clock can be read.
+    /// From the next request on: by which card the server is reached, if that stamps packets and
+    /// its clock can be read.
     ///
     /// # Errors
     /// This kernel has no such stamps.
@@ -129,7 +135,8 @@ impl Socket {
         let clock = self.nic.as_ref().map(|nic| nic.read());
         let before = Sandwich::take(self.kind, self.period);
         let program = self.counter();
-        // The error of an earlier request that nobody heard comes back with the next call; it is not this one's.
+        // The error of an earlier request that nobody heard comes back with the next call; it is
+        // not this one's.
         let mut sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
         if sent == Err(Errno::ECONNREFUSED) {
             sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
@@ -141,22 +148,24 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether the last request is still in one of the host's queues. Nobody must wait for this socket then: a driver stamps a packet, tells the socket, and only
-    /// then passes it on, so waking up who waits takes some us between the stamp and the wire, in this direction only. What the kernel stamps can be taken in
-    /// later as well.
+    /// Whether the last request is still in one of the host's queues. Nobody must wait for this
+    /// socket then: a driver stamps a packet, tells the socket, and only then passes it on, so
+    /// waking up who waits takes some us between the stamp and the wire, in this direction only.
+    /// What the kernel stamps can be taken in later as well.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         let counts = (QUEUED as f64 / self.period) as i64;
         self.stamped && self.sent.is_some_and(|sent| !sent.has_left() && sent.age(self.counter()) < counts)
     }
 
-    /// The counter has broken: when the last request left is not known any more, so nothing that comes answers it.
+    /// The counter has broken: when the last request left is not known any more, so nothing that
+    /// comes answers it.
     pub fn disrupt(&mut self) {
         self.sent = None;
     }
 
-    /// Takes in what has come since; each with the stamps of its exchange, or the reason why it has none. `wanted` looks at a message before that: what it
-    /// refuses costs no sandwich.
+    /// Takes in what has come since; each with the stamps of its exchange, or the reason why it has
+    /// none. `wanted` looks at a message before that: what it refuses costs no sandwich.
     pub fn receive(
         &mut self,
         mut wanted: impl FnMut(&Packet) -> bool,
@@ -206,7 +215,8 @@ impl Socket {
         }
     }
 
-    /// Takes the stamps of what has left from the socket's error queue, and errors that do not concern anybody (unreachable: told by silence).
+    /// Takes the stamps of what has left from the socket's error queue, and errors that do not
+    /// concern anybody (unreachable: told by silence).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(departure) = stamping::departure(&self.socket) else { return };

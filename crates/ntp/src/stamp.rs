@@ -11,7 +11,8 @@ const SECOND: i64 = 1_000_000_000;
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// Unix time, of all eras the one whose time is nearest to `near` (within 68 years). Rounded to the nearest nanosecond.
+    /// Unix time, of all eras the one whose time is nearest to `near` (within 68 years). Rounded to
+    /// the nearest nanosecond.
     #[must_use]
     pub const fn to_unix(self, near: Nanos) -> Nanos {
         let seconds = near.0.div_euclid(SECOND) + EPOCHS;

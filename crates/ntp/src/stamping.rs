@@ -1,5 +1,6 @@
-//! The kernel's stamps of packets, and network cards' (SO_TIMESTAMPING): asked for, and taken from what the kernel tells. Its own are in ns of CLOCK_REALTIME, of
-//! which [`crate::sandwich`] makes counts; a card's are in ns of its own clock, for [`crate::hardware`].
+//! The kernel's stamps of packets, and network cards' (SO_TIMESTAMPING): asked for, and taken from
+//! what the kernel tells. Its own are in ns of CLOCK_REALTIME, of which [`crate::sandwich`] makes
+//! counts; a card's are in ns of its own clock, for [`crate::hardware`].
 
 mod control;
 
@@ -14,7 +15,8 @@ use nix::sys::socket::{
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_OPT_TX_SWHW` (linux/net_tstamp.h), which nix does not name.
+/// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_OPT_TX_SWHW` (linux/net_tstamp.h), which
+/// nix does not name.
 const RX_HARDWARE: u32 = 1 << 2;
 const OPT_TX_SWHW: u32 = 1 << 14;
 
@@ -38,7 +40,8 @@ pub struct Arrival {
     pub card: Option<i64>,
 }
 
-/// Asks for the stamps of all that leaves and comes: in software, as late and as early as the kernel can.
+/// Asks for the stamps of all that leaves and comes: in software, as late and as early as the
+/// kernel can.
 ///
 /// # Errors
 /// This kernel has none.
@@ -66,7 +69,8 @@ fn software() -> TimestampingFlag {
 }
 
 impl Arrival {
-    /// From the control messages beside a message that has come, as the kernel has laid them out. What is no such message tells nothing.
+    /// From the control messages beside a message that has come, as the kernel has laid them out.
+    /// What is no such message tells nothing.
     #[must_use]
     pub fn read(control: &[u8]) -> Self {
         Self::of(said(control))
@@ -81,7 +85,8 @@ impl Arrival {
 }
 
 impl Departure {
-    /// From the control messages of the error queue, as the kernel has laid them out. What is no such message tells nothing.
+    /// From the control messages of the error queue, as the kernel has laid them out. What is no
+    /// such message tells nothing.
     #[must_use]
     pub fn read(control: &[u8]) -> Self {
         Self::of(said(control))

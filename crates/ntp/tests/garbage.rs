@@ -7,7 +7,8 @@ use tickwire_ntp::extension::append;
 use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
 use tickwire_sim::corpus;
 
-/// What the fuzzer begins with, by the name of its seed in the corpus: one of every kind of message, to a server and to a client.
+/// What the fuzzer begins with, by the name of its seed in the corpus: one of every kind of
+/// message, to a server and to a client.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let request = |number: u64| Packet::request(Stamp(number)).to_bytes();
     let answer = |stratum: u8, reference: u32| Packet {

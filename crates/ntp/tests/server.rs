@@ -12,7 +12,8 @@ const SECOND: i64 = 1_000_000_000;
 const EPOCH: Nanos = Nanos(1_790_000_000 * SECOND);
 const CLIENT: client::Config =
     client::Config { poll: Poll { usual: SECOND, longest: 64 * SECOND }, transmit: Transmit::Nonce, interleaved: true };
-/// One way, and what the server takes to answer: until it has made the answer, and until that is in the driver.
+/// One way, and what the server takes to answer: until it has made the answer, and until that is in
+/// the driver.
 const WAY: i64 = 50_000;
 const MAKING: i64 = 8_000;
 const LEAVING: i64 = 3_000;
@@ -90,7 +91,8 @@ fn our_client_learns_the_true_departure_from_the_third_exchange_on() {
     let (mut client, mut server, host) = (Client::new(CLIENT, 0), open(), host());
     for number in 0..20 {
         let answer = exchange(&mut client, &mut server, &host).unwrap();
-        // The first names no answer before; by the second the server learns that this client names them.
+        // The first names no answer before; by the second the server learns that this client names
+        // them.
         assert_eq!(answer.interleaved, number >= 2, "exchange {number}");
         let Some(exchange) = answer.exchange else { continue };
         let back = EPOCH.plus(exchange.received.0 as i64).since(exchange.server_sent);
@@ -121,7 +123,8 @@ fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
     let (mut server, host) = (open(), host());
     let mut before = Packet::request(Stamp(0));
     for number in 1..100 {
-        // As ntpd asks: its own arrival of the answer before, and that answer's transmit stamp as origin.
+        // As ntpd asks: its own arrival of the answer before, and that answer's transmit stamp as
+        // origin.
         let request =
             Packet { origin: before.transmitted, received: Stamp(number), ..Packet::request(Stamp(number << 8)) };
         let answer = server.answer(&request.to_bytes(), somebody(), 0, at(0), &host).unwrap();

@@ -13,7 +13,8 @@ fn both_stamps_are_the_kernels_and_in_order() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let server = UdpSocket::bind(address).unwrap();
         let mut socket = Socket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
-        // The kernel begins to stamp what comes some time after the first socket has asked for it (it patches its code in the background).
+        // The kernel begins to stamp what comes some time after the first socket has asked for it
+        // (it patches its code in the background).
         let mut stamped = 0;
         for number in 1..=MOST {
             let begin = counter::read(CounterKind::MonotonicRaw);

@@ -1,4 +1,5 @@
-//! adjtimex(2): how the kernel runs CLOCK_REALTIME, and how it is told to run it otherwise. Looking needs no rights, telling needs CAP_SYS_TIME.
+//! adjtimex(2): how the kernel runs CLOCK_REALTIME, and how it is told to run it otherwise. Looking
+//! needs no rights, telling needs CAP_SYS_TIME.
 
 use libc::{c_int, c_long, c_uint, timex};
 use nix::errno::Errno;
@@ -89,7 +90,8 @@ pub fn may_steer() -> nix::Result<()> {
     adjust(libc::ADJ_ESTERROR, |timex| timex.esterror = now.esterror).map(drop)
 }
 
-/// Ends whatever others have begun: a slew by adjtime(3), the kernel's own loop, ticks of another length. The frequency stays.
+/// Ends whatever others have begun: a slew by adjtime(3), the kernel's own loop, ticks of another
+/// length. The frequency stays.
 ///
 /// # Errors
 /// As [`may_steer`].

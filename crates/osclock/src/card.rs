@@ -1,4 +1,5 @@
-//! A network interface's time stamps: what its card can do, what it is set to, and how fast its link is. Looking needs no rights, setting needs CAP_NET_ADMIN.
+//! A network interface's time stamps: what its card can do, what it is set to, and how fast its
+//! link is. Looking needs no rights, setting needs CAP_NET_ADMIN.
 
 use libc::{hwtstamp_config, ifreq};
 use nix::errno::Errno;
@@ -50,7 +51,8 @@ struct LinkSettings {
 /// What a card can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// The number of its clock, as in `/dev/ptpN`; of an interface on top of others (VLAN, bond) that of the card below, if its driver says so.
+    /// The number of its clock, as in `/dev/ptpN`; of an interface on top of others (VLAN, bond)
+    /// that of the card below, if its driver says so.
     pub clock: Option<u32>,
     /// It can stamp what leaves.
     pub transmit: bool,
@@ -78,7 +80,8 @@ impl Setting {
     /// Whether it stamps the packets of an NTP client, both ways.
     #[must_use]
     pub const fn stamps_ntp(&self) -> bool {
-        // One-step cards write the stamps of PTP's own messages into these, and stamp all others as `TX_ON` does.
+        // One-step cards write the stamps of PTP's own messages into these, and stamp all others as
+        // `TX_ON` does.
         self.stamps_departures()
             && (self.filter == libc::HWTSTAMP_FILTER_ALL as i32 || self.filter == libc::HWTSTAMP_FILTER_NTP_ALL as i32)
     }
@@ -94,7 +97,8 @@ impl Setting {
         } else {
             self.transmit
         };
-        // What stamps all stamps PTP, too, so whoever has set a filter for that (ptp4l) does not lose by it; one for NTP might.
+        // What stamps all stamps PTP, too, so whoever has set a filter for that (ptp4l) does not
+        // lose by it; one for NTP might.
         let filter = if abilities.receive_all {
             libc::HWTSTAMP_FILTER_ALL
         } else if abilities.receive_ntp && self.filter == libc::HWTSTAMP_FILTER_NONE as i32 {
@@ -117,7 +121,8 @@ impl Card {
     /// The interface of that name.
     ///
     /// # Errors
-    /// The name is none, or there are too many descriptors. Whether there is such an interface shows later.
+    /// The name is none, or there are too many descriptors. Whether there is such an interface
+    /// shows later.
     pub fn named(name: &str) -> nix::Result<Self> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(Errno::ENODEV);
@@ -198,7 +203,8 @@ mod sys {
     impl Command for super::TsInfo {}
     impl Command for super::LinkSettings {}
 
-    /// A request about an interface, whose name is shorter than the field for it; `data` must live as long as it.
+    /// A request about an interface, whose name is shorter than the field for it; `data` must live
+    /// as long as it.
     fn request<T>(name: &str, data: &mut T) -> ifreq {
         // SAFETY: all-zero is a valid `ifreq`.
         let mut request: ifreq = unsafe { zeroed() };
@@ -211,8 +217,8 @@ mod sys {
 
     pub(super) fn ethtool(socket: &OwnedFd, name: &str, data: &mut impl Command) -> nix::Result<()> {
         let mut request = request(name, data);
-        // SAFETY: the request and the data that it points to live for the call; each `Command` begins with the number of a command that reads and writes no
-        // more than the structure.
+        // SAFETY: the request and the data that it points to live for the call; each `Command`
+        // begins with the number of a command that reads and writes no more than the structure.
         unsafe { ethtool_call(socket.as_raw_fd(), &raw mut request) }.map(drop)
     }
 

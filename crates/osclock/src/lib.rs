@@ -1,5 +1,6 @@
-//! The operating system's own clocks, as a clock daemon meets them: where it hands the time on to programs that do not read its page (the kernel's clock, NTP's
-//! shared memory), and the clocks and stamps of network cards.
+//! The operating system's own clocks, as a clock daemon meets them: where it hands the time on to
+//! programs that do not read its page (the kernel's clock, NTP's shared memory), and the clocks and
+//! stamps of network cards.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | `phc` | a network card's clock, read beside the kernel's |
 //! | `card` | what a network card stamps, and how it is told to |
 //!
-//! May know the operating system; decides nothing. `unsafe` is one system call in `adjtime`, the attached segment in `refclock`, and the calls in `phc::sys` and
-//! `card::sys`.
+//! May know the operating system; decides nothing. `unsafe` is one system call in `adjtime`, the
+//! attached segment in `refclock`, and the calls in `phc::sys` and `card::sys`.
 
 pub mod adjtime;
 pub mod card;

@@ -1,5 +1,5 @@
-//! A network card's own clock (PTP hardware clock, `/dev/ptpN`), read beside CLOCK_REALTIME. Reading needs the right to open the device, no other; nothing
-//! here sets it.
+//! A network card's own clock (PTP hardware clock, `/dev/ptpN`), read beside CLOCK_REALTIME.
+//! Reading needs the right to open the device, no other; nothing here sets it.
 
 use libc::{ptp_clock_time, ptp_sys_offset, ptp_sys_offset_extended, ptp_sys_offset_precise};
 use nix::errno::Errno;
@@ -10,7 +10,8 @@ use std::os::fd::{AsRawFd, RawFd};
 /// How often the clock is read in one call.
 const SAMPLES: usize = 7;
 
-/// The card's clock between two readings of CLOCK_REALTIME, all in ns. The card's may count from any epoch: TAI, UTC, or when it was switched on.
+/// The card's clock between two readings of CLOCK_REALTIME, all in ns. The card's may count from
+/// any epoch: TAI, UTC, or when it was switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triple {
     /// CLOCK_REALTIME before.
@@ -49,7 +50,8 @@ impl Phc {
         Ok(Self { file: File::open(format!("/dev/ptp{number}"))? })
     }
 
-    /// Reads it some times, in the best way that it offers now: a cross stamp that is offered may still fail at times.
+    /// Reads it some times, in the best way that it offers now: a cross stamp that is offered may
+    /// still fail at times.
     ///
     /// # Errors
     /// It cannot be read: the card is gone, or is no clock.
@@ -66,7 +68,8 @@ impl Phc {
         Err(error)
     }
 
-    /// Reads it some times so that what a reading takes shows: by its register, the system's clock before and after. A cross stamp would show nothing of that.
+    /// Reads it some times so that what a reading takes shows: by its register, the system's clock
+    /// before and after. A cross stamp would show nothing of that.
     ///
     /// # Errors
     /// It cannot be read so: it offers cross stamps only, or see [`Self::read`].

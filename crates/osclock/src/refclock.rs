@@ -1,7 +1,9 @@
-//! The segment from which ntpd and chronyd read a reference clock: System V shared memory, one segment for each unit, keyed "NTP0" + unit.
+//! The segment from which ntpd and chronyd read a reference clock: System V shared memory, one
+//! segment for each unit, keyed "NTP0" + unit.
 //!
-//! The layout and the protocol are ntpd's (`refclock_shm.c`, mode 1): the writer counts up, fills in, counts up, and says that a sample is there; a reader that
-//! sees the same count before and after has a whole sample, and says that it took it.
+//! The layout and the protocol are ntpd's (`refclock_shm.c`, mode 1): the writer counts up, fills
+//! in, counts up, and says that a sample is there; a reader that sees the same count before and
+//! after has a whole sample, and says that it took it.
 
 use nix::errno::Errno;
 use std::ptr::NonNull;
@@ -115,7 +117,8 @@ pub struct Segment(NonNull<ShmTime>);
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// The segment of a unit; makes it if it is not there: units 0 and 1 for this user alone, the others for everybody, as ntpd does.
+    /// The segment of a unit; makes it if it is not there: units 0 and 1 for this user alone, the
+    /// others for everybody, as ntpd does.
     ///
     /// # Errors
     /// It is another user's, or the system refuses.
@@ -143,8 +146,9 @@ impl Segment {
     }
 
     fn time(&self) -> &ShmTime {
-        // SAFETY: the segment has at least SIZE bytes (else shmget fails), begins at a page, stays attached as long as `self`, and whoever shares it: here
-        // it is accessed by atomic operations only.
+        // SAFETY: the segment has at least SIZE bytes (else shmget fails), begins at a page, stays
+        // attached as long as `self`, and whoever shares it: here it is accessed by atomic
+        // operations only.
         unsafe { self.0.as_ref() }
     }
 
@@ -174,7 +178,8 @@ impl Segment {
         time.valid.store(1, order);
     }
 
-    /// Takes the sample that is there, as ntpd does; but a sample that was being written all the time, whose count did not change either, is none.
+    /// Takes the sample that is there, as ntpd does; but a sample that was being written all the
+    /// time, whose count did not change either, is none.
     #[must_use]
     pub fn take(&self) -> Option<Sample> {
         const SECOND: i64 = 1_000_000_000;
@@ -208,7 +213,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: attached by `attach`, and nothing borrows from it any more. The segment itself stays for its readers.
+        // SAFETY: attached by `attach`, and nothing borrows from it any more. The segment itself
+        // stays for its readers.
         unsafe { libc::shmdt(self.0.as_ptr().cast()) };
     }
 }

@@ -106,8 +106,9 @@ fn a_segment_of_another_user_is_not_trusted() {
         return;
     }
     let unit = Unit(254);
-    // By its link: who the other user is may not look into the folders on the way. (A copy of our own might be open for writing in a child that another test has
-    // just forked, and then nobody can run it.)
+    // By its link: who the other user is may not look into the folders on the way. (A copy of our
+    // own might be open for writing in a child that another test has just forked, and then nobody
+    // can run it.)
     let mut other = Command::new("/proc/self/exe");
     other
         .args(["--exact", "makes_a_segment_for_the_test_below"])

@@ -1,9 +1,12 @@
-//! The C boundary: all unsafe code of this crate, and all that is exported. C arguments become safe values, answers become return values and
-//! `errno`. A panic never leaves the library: the call fails with `EIO`.
+//! The C boundary: all unsafe code of this crate, and all that is exported. C arguments become safe
+//! values, answers become return values and `errno`. A panic never leaves the library: the call
+//! fails with `EIO`.
 //!
-//! Here is packetdrill's table; the calls and what lies in packetdrill's memory have files of their own.
+//! Here is packetdrill's table; the calls and what lies in packetdrill's memory have files of their
+//! own.
 //!
-//! The order and the types of [`Interface`]'s fields are packetdrill's (`packetdrill.h`, `struct packetdrill_interface`).
+//! The order and the types of [`Interface`]'s fields are packetdrill's (`packetdrill.h`, `struct
+//! packetdrill_interface`).
 #![allow(unsafe_code)]
 
 mod data;
@@ -24,7 +27,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use waiting::{epoll_create, epoll_ctl, epoll_wait, poll};
 
-/// The host under test, for what packetdrill asks of the C library instead of its table (`socket::getsockopt`).
+/// The host under test, for what packetdrill asks of the C library instead of its table
+/// (`socket::getsockopt`).
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The table of functions that packetdrill calls. Each gets `userdata` first.
@@ -67,7 +71,8 @@ pub(crate) struct Interface {
     splice: unsafe extern "C" fn(*const Machine, c_int, *mut loff_t, c_int, *mut loff_t, usize, c_uint) -> isize,
 }
 
-/// Fills packetdrill's table in. Flags that are wrong end the process, with a sentence that says why: the interface cannot refuse.
+/// Fills packetdrill's table in. Flags that are wrong end the process, with a sentence that says
+/// why: the interface cannot refuse.
 ///
 /// # Safety
 /// `flags` is null or a C string, `interface` a table that may be written.

@@ -7,7 +7,8 @@ use tickwire_stack::Ready;
 use tickwire_stack::time::Span;
 use tickwire_stack::watch::Interest;
 
-/// A socket in an epoll instance that the stack does not know yet, because it is neither connected nor listening.
+/// A socket in an epoll instance that the stack does not know yet, because it is neither connected
+/// nor listening.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched {
     fd: i32,
@@ -65,7 +66,8 @@ impl State {
 }
 
 impl Machine {
-    /// `poll`: what each descriptor is ready for, and how many are for something. `asked`: descriptor and bits.
+    /// `poll`: what each descriptor is ready for, and how many are for something. `asked`:
+    /// descriptor and bits.
     pub(crate) fn poll(&self, asked: &[(i32, i16)], timeout_ms: i32) -> Result<Vec<i16>> {
         let mut answer = vec![0; asked.len()];
         let end = self.wait(patience(timeout_ms), |state| {

@@ -1,7 +1,9 @@
-//! The library that packetdrill loads (`--so_filename`) to run its scripts on our stack: socket calls and packets come in through its table
-//! of functions, and the stack runs in its process, in virtual time. It needs no rights, no network and no service.
+//! The library that packetdrill loads (`--so_filename`) to run its scripts on our stack: socket
+//! calls and packets come in through its table of functions, and the stack runs in its process, in
+//! virtual time. It needs no rights, no network and no service.
 //!
-//! It may depend on `tickwire-stack` and on libc's numbers. All unsafe code is in `c`, the C boundary.
+//! It may depend on `tickwire-stack` and on libc's numbers. All unsafe code is in `c`, the C
+//! boundary.
 //!
 //! | file | what it is about |
 //! |---|---|
@@ -13,7 +15,8 @@
 //! | `table`, `tcp`, `options`, `events` | descriptors, and what calls on them do |
 //! | `name`, `errno` | socket addresses and error numbers |
 //!
-//! What a call means is the same as in the preload crate, without its kernel sockets: here a descriptor is the stack's or nothing.
+//! What a call means is the same as in the preload crate, without its kernel sockets: here a
+//! descriptor is the stack's or nothing.
 #![deny(unsafe_code)]
 
 mod c;

@@ -1,6 +1,7 @@
-//! The host under test as packetdrill's threads see it. One of them drives: it injects packets, looks for packets and lets time pass. Others
-//! wait in calls that block. Virtual time must not run on while a call that can go on has not done so, or the call would seem to return
-//! late; so whoever drives waits, after each step, until every waiting thread has looked.
+//! The host under test as packetdrill's threads see it. One of them drives: it injects packets,
+//! looks for packets and lets time pass. Others wait in calls that block. Virtual time must not run
+//! on while a call that can go on has not done so, or the call would seem to return late; so
+//! whoever drives waits, after each step, until every waiting thread has looked.
 
 use crate::errno::{AGAIN, Errno, Result};
 use crate::setup::Setup;
@@ -12,8 +13,8 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tickwire_stack::time::{Instant, Span};
 
-/// For so long, of real time, a waiting thread believes that another one drives: packetdrill's own waits, or the shell commands of a
-/// script. Then it lets virtual time pass by itself.
+/// For so long, of real time, a waiting thread believes that another one drives: packetdrill's own
+/// waits, or the shell commands of a script. Then it lets virtual time pass by itself.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The same once nobody did.
 const IMPATIENCE: Duration = Duration::from_millis(1);

@@ -1,5 +1,6 @@
-//! PSH taken off what leaves, for scripts that say where Linux sets it: on each burst that it hands to the network card. RFC 9293
-//! §3.9.1.2 leaves that to the implementation, and whatever else such a script checks would stay unseen behind it.
+//! PSH taken off what leaves, for scripts that say where Linux sets it: on each burst that it hands
+//! to the network card. RFC 9293 §3.9.1.2 leaves that to the implementation, and whatever else such
+//! a script checks would stay unseen behind it.
 
 /// The bit, in octet 13 of the header (RFC 9293 §3.1).
 const PSH: u8 = 0x08;
@@ -17,7 +18,8 @@ pub(crate) fn hide(packet: &mut [u8]) {
         return;
     }
     tcp[13] &= !PSH;
-    // RFC 1624 §3: HC' = ~(~HC + ~m + m'), where m' = m - PSH, so that ~m + m' = ~PSH in ones' complement.
+    // RFC 1624 §3: HC' = ~(~HC + ~m + m'), where m' = m - PSH, so that ~m + m' = ~PSH in ones'
+    // complement.
     let sum = u32::from(!u16::from_be_bytes([tcp[16], tcp[17]])) + u32::from(!u16::from(PSH));
     let folded = (sum & 0xffff) + (sum >> 16);
     tcp[16..18].copy_from_slice(&(!(folded as u16)).to_be_bytes());
@@ -27,7 +29,8 @@ pub(crate) fn hide(packet: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// The sum of RFC 1071 over a TCP header without its pseudo header: what stays the same if the checksum was mended.
+    /// The sum of RFC 1071 over a TCP header without its pseudo header: what stays the same if the
+    /// checksum was mended.
     fn sum(tcp: &[u8]) -> u16 {
         let sum: u32 = tcp.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
         let sum = (sum & 0xffff) + (sum >> 16);

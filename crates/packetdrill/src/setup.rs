@@ -1,5 +1,6 @@
-//! What the stack is told at its start: the times that Linux has, which scripts count on, and what the network settings of the process's
-//! own network namespace say. Scripts set those by shell commands; so whoever runs them gives each a namespace of its own.
+//! What the stack is told at its start: the times that Linux has, which scripts count on, and what
+//! the network settings of the process's own network namespace say. Scripts set those by shell
+//! commands; so whoever runs them gives each a namespace of its own.
 
 use std::fs;
 use tickwire_stack::addr::{Address, Mac};
@@ -79,7 +80,8 @@ impl Setup {
         }
     }
 
-    /// The stack's configuration. What is not set in the namespace is as Linux has it, not as our lanes have it.
+    /// The stack's configuration. What is not set in the namespace is as Linux has it, not as our
+    /// lanes have it.
     pub(crate) fn config(&self) -> Config {
         let mut config = Config { secret: [1, 2, 3, 4], default_mtu: self.mtu, ..Config::default() };
         let tcp = &mut config.tcp;

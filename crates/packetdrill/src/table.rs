@@ -1,5 +1,5 @@
-//! Which descriptors there are. Each has the number of a real descriptor (of the null device), because packetdrill closes by itself, with the
-//! C library's call, what a script has left open.
+//! Which descriptors there are. Each has the number of a real descriptor (of the null device),
+//! because packetdrill closes by itself, with the C library's call, what a script has left open.
 
 use crate::errno::{Errno, Result};
 use crate::events::Watched;

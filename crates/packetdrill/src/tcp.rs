@@ -185,7 +185,8 @@ impl Machine {
         }
     }
 
-    /// `send` and its kin; `address`, if there is one, is where to connect (`MSG_FASTOPEN`: the data follows the handshake).
+    /// `send` and its kin; `address`, if there is one, is where to connect (`MSG_FASTOPEN`: the
+    /// data follows the handshake).
     pub(crate) fn send(&self, fd: i32, bytes: &[u8], flags: i32, address: Option<&[u8]>) -> Result<usize> {
         if flags & libc::MSG_FASTOPEN != 0
             && let Some(address) = address

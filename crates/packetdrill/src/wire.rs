@@ -1,5 +1,5 @@
-//! The stack with the part that a kernel's rings would play, and the clock. Packets are IP packets outside, as on a tunnel; the
-//! stack's frames begin with an Ethernet header.
+//! The stack with the part that a kernel's rings would play, and the clock. Packets are IP packets
+//! outside, as on a tunnel; the stack's frames begin with an Ethernet header.
 
 use crate::push;
 use crate::setup::{LIMITS, Setup};

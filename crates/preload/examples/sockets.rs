@@ -1,6 +1,7 @@
 //! A small program against plain sockets, for the lab tests: it knows nothing of Tickwire.
 //!
-//! `sockets ROLE ADDRESS [COUNT]`: servers end after COUNT connections; the client says `ok` when every echo was right.
+//! `sockets ROLE ADDRESS [COUNT]`: servers end after COUNT connections; the client says `ok` when
+//! every echo was right.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};

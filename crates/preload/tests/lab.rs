@@ -1,6 +1,7 @@
 //! Real programs on the fast path, between two hosts of the lab. Needs root.
 //!
-//! Every test checks that its traffic crossed the lanes: the service's count of diverted packets must show it.
+//! Every test checks that its traffic crossed the lanes: the service's count of diverted packets
+//! must show it.
 
 use std::time::Duration;
 use tickwire_lab::stat::Stat;
@@ -30,7 +31,8 @@ impl Setup {
         Process::spawn(command).unwrap()
     }
 
-    /// A server on b and a client on a; what the client printed. Both ends' services must have diverted at least `packets`.
+    /// A server on b and a client on a; what the client printed. Both ends' services must have
+    /// diverted at least `packets`.
     fn talk(&self, server: &str, client: &str, address: &str, count: &str, packets: u64) -> String {
         let mut server = self.start(&self.pair.b, &[server, address, count]);
         server.wait_for("ready", PATIENCE).unwrap();

@@ -1,7 +1,11 @@
-//! A lossy cable in real time: joins two network devices and does to each frame what the simulation's `Link` does, by the same code and the same chance.
+//! A lossy cable in real time: joins two network devices and does to each frame what the
+//! simulation's `Link` does, by the same code and the same chance.
 //!
-//! The lab starts it in a namespace between two hosts; it knows nothing of hosts. One thread that sleeps when it can, since both ends need the processors, too: until a frame comes if none is
-//! under way, else for a while in any case, as a network card that moderates its interrupts. The kernel notes when each came, so that does not make the cable longer. It ends on SIGTERM, SIGINT or at its time limit, and then prints what it did as one line of JSON.
+//! The lab starts it in a namespace between two hosts; it knows nothing of hosts. One thread that
+//! sleeps when it can, since both ends need the processors, too: until a frame comes if none is
+//! under way, else for a while in any case, as a network card that moderates its interrupts. The
+//! kernel notes when each came, so that does not make the cable longer. It ends on SIGTERM, SIGINT
+//! or at its time limit, and then prints what it did as one line of JSON.
 #![forbid(unsafe_code)]
 
 mod cable;
@@ -30,8 +34,9 @@ const BATCH: usize = 32;
 const TURNS: u64 = 64;
 /// A frame may leave so much too early: half of [`TURN`], and a sleep takes some more.
 const EARLY: Span = Span::from_micros(10);
-/// While frames are under way the devices are looked at no oftener. Frames of one burst that came one by one then leave together, as those that came together do: else each would cost a
-/// sleep and two changes of the program on that processor, which no cable does.
+/// While frames are under way the devices are looked at no oftener. Frames of one burst that came
+/// one by one then leave together, as those that came together do: else each would cost a sleep and
+/// two changes of the program on that processor, which no cable does.
 const TURN: Span = Span::from_micros(15);
 /// What is said to have come before that has not waited here for so long.
 const LONG_AGO: Span = Span::from_millis(100);
@@ -66,7 +71,8 @@ fn run(options: &Options) -> Result<String> {
     eprintln!("relaying between {} and {}", options.a, options.b);
     for turn in 0_u64.. {
         let time = now()?;
-        // First, so that it carries nothing in no time: hosts speak when they like (MLD, router solicitations).
+        // First, so that it carries nothing in no time: hosts speak when they like (MLD, router
+        // solicitations).
         if time >= end {
             break;
         }

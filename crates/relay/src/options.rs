@@ -4,9 +4,11 @@ use crate::cable::Way;
 use tickwire_sim::{Burst, LinkConfig};
 use tickwire_stack::time::{Instant, Span};
 
-/// Joins two network devices by a cable with faults, until SIGTERM; then prints what it did as one line of JSON.
+/// Joins two network devices by a cable with faults, until SIGTERM; then prints what it did as one
+/// line of JSON.
 ///
-/// Numbers "per million" are of packets. The same seed and the same packets at the same times have the same fate.
+/// Numbers "per million" are of packets. The same seed and the same packets at the same times have
+/// the same fate.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "relay")]
 pub(crate) struct Options {
@@ -60,11 +62,13 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 0, value_parser = million())]
     mark: u32,
 
-    /// Messages of so many bytes go forth on a TCP connection: lose the last segment of each, when it is sent for the first time
+    /// Messages of so many bytes go forth on a TCP connection: lose the last segment of each, when
+    /// it is sent for the first time
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     tail: Option<u32>,
 
-    /// Messages of so many bytes go forth on a TCP connection: when the middle of one has passed, get dark
+    /// Messages of so many bytes go forth on a TCP connection: when the middle of one has passed,
+    /// get dark
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     blackout: Option<u32>,
 

@@ -13,7 +13,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// More than a frame can have, whatever the device has merged: it is not to be cut off unseen.
 const LARGEST: usize = 1 << 17;
-/// What may wait in the socket, with the kernel's own use of memory: some ten thousand frames of 1500 bytes.
+/// What may wait in the socket, with the kernel's own use of memory: some ten thousand frames of
+/// 1500 bytes.
 const QUEUE: usize = 32 << 20;
 
 /// A frame that has come.
@@ -35,7 +36,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens the device of that name in the network namespace of this process, and forgets what has come before.
+    /// Opens the device of that name in the network namespace of this process, and forgets what has
+    /// come before.
     pub(crate) fn open(device: &str) -> Result<Self> {
         let address = link_address(device)?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;

@@ -28,8 +28,9 @@ impl Axis {
         Self { logarithmic: true, ..Self::linear(label) }
     }
 
-    /// From here to there, so that several figures can be compared at a glance. What the axis cannot show (nothing between them, or not above 0 on
-    /// a logarithmic one) is as if it had not been said.
+    /// From here to there, so that several figures can be compared at a glance. What the axis
+    /// cannot show (nothing between them, or not above 0 on a logarithmic one) is as if it had not
+    /// been said.
     #[must_use]
     pub fn within(mut self, (low, high): (f64, f64)) -> Self {
         self.span = (low < high && self.shows(low) && self.shows(high)).then_some((low, high));
@@ -50,7 +51,8 @@ impl Axis {
         value.is_finite() && (value > 0.0 || !self.logarithmic)
     }
 
-    /// From where to where it goes to show these values, all of which it can show, and its marks; nowhere if there are no values.
+    /// From where to where it goes to show these values, all of which it can show, and its marks;
+    /// nowhere if there are no values.
     pub(crate) fn range(&self, values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
         let wider = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
         let nothing = (f64::INFINITY, f64::NEG_INFINITY);

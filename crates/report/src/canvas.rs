@@ -1,4 +1,5 @@
-//! What figures are drawn on: an image in the page's own colours, with axes and a mesh that look the same in all.
+//! What figures are drawn on: an image in the page's own colours, with axes and a mesh that look
+//! the same in all.
 
 use crate::axis::number;
 use crate::figure::Size;
@@ -10,7 +11,8 @@ use plotters::prelude::*;
 
 /// What stands where there is nothing to draw.
 pub(crate) const NOTHING: &str = "<p>Nothing was measured.</p>";
-/// Colours that stand for the page's: replaced by its variables, so that light and dark take effect.
+/// Colours that stand for the page's: replaced by its variables, so that light and dark take
+/// effect.
 pub(crate) const INK: RGBColor = RGBColor(1, 2, 3);
 pub(crate) const LINE: RGBColor = RGBColor(1, 2, 4);
 pub(crate) const BAD: RGBColor = RGBColor(1, 2, 5);
@@ -42,7 +44,8 @@ pub(crate) fn text(size: Size) -> TextStyle<'static> {
     ("sans-serif", size.text()).into_font().color(&INK)
 }
 
-/// Axes and mesh as they are in all figures. What is one figure's own is added before they are drawn.
+/// Axes and mesh as they are in all figures. What is one figure's own is added before they are
+/// drawn.
 pub(crate) fn mesh<'a, 'b, 'c, X, Y>(
     chart: &'b mut ChartContext<'a, SVGBackend<'c>, Cartesian2d<X, Y>>,
     size: Size,

@@ -1,4 +1,5 @@
-//! Values of many things against each one's own limit: a line for each, a dot for each value, logarithmic.
+//! Values of many things against each one's own limit: a line for each, a dot for each value,
+//! logarithmic.
 
 use crate::axis::Axis;
 use crate::canvas::{Area, BAD, Error, INK, LINE, NOTHING, colour, drawn, mesh, text};

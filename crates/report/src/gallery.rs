@@ -4,8 +4,9 @@ use crate::page::escape;
 use crate::{Figure, Page, Sign, Size};
 
 impl Page {
-    /// A figure of the page's width, below what its signs mean, with what it shows. It is there twice: a telephone shows it as it is on half of the
-    /// width, or its text would be too small to read.
+    /// A figure of the page's width, below what its signs mean, with what it shows. It is there
+    /// twice: a telephone shows it as it is on half of the width, or its text would be too small to
+    /// read.
     pub fn figure(&mut self, figure: &impl Figure, caption: &str) {
         self.legend(&figure.legend());
         let drawn = [(Size::Wide, "broad"), (Size::Half, "narrow")]

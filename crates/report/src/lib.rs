@@ -1,4 +1,5 @@
-//! Reports: one HTML file that needs nothing else, no network and no script; light or dark as the reader has it, and printable.
+//! Reports: one HTML file that needs nothing else, no network and no script; light or dark as the
+//! reader has it, and printable.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -24,7 +24,8 @@ impl Tone {
     }
 }
 
-/// A page that grows from top to bottom. All text is escaped: names of streams and hosts come from outside.
+/// A page that grows from top to bottom. All text is escaped: names of streams and hosts come from
+/// outside.
 #[derive(Debug)]
 pub struct Page {
     html: String,

@@ -1,7 +1,8 @@
 //! Copies of diverted packets for `tickwire capture`.
 //!
-//! Each capturing process gets the reading end of a socket pair of type `SOCK_SEQPACKET`: one packet is one record, laid out as in
-//! the BPF ring buffer (see `tickwire_link::bpf::CaptureRecord`), its bytes cut to the length asked for. A process that does
+//! Each capturing process gets the reading end of a socket pair of type `SOCK_SEQPACKET`: one
+//! packet is one record, laid out as in the BPF ring buffer (see
+//! `tickwire_link::bpf::CaptureRecord`), its bytes cut to the length asked for. A process that does
 //! not keep up loses records; nothing waits for it.
 
 use crate::connection::ConnectionId;
@@ -94,7 +95,8 @@ impl Captures {
             for capture in &self.all {
                 if capture.lanes.as_ref().is_none_or(|lanes| lanes.contains(&record.lane)) {
                     let packet = cut(&entry, bytes.len().min(capture.snaplen));
-                    // A full queue loses the record; so does a reader that is gone, whose connection ends soon.
+                    // A full queue loses the record; so does a reader that is gone, whose
+                    // connection ends soon.
                     let _ = send(capture.stream.as_raw_fd(), &packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
                 }
             }

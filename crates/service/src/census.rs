@@ -1,5 +1,6 @@
-//! The flows of the registry are looked at in turn: those of the kernel's that are over, and those of lanes that divert has given away, are
-//! forgotten. Which connections the kernel has is asked in the background, all at once: a busy host has many.
+//! The flows of the registry are looked at in turn: those of the kernel's that are over, and those
+//! of lanes that divert has given away, are forgotten. Which connections the kernel has is asked in
+//! the background, all at once: a busy host has many.
 
 use crate::offload::Queue;
 use crate::registry::{FlowKey, Listed, Protocol, Title};
@@ -13,7 +14,8 @@ use tickwire_link::control::{ClaimKind, Reason};
 /// So many flows are looked at at a time: some milliseconds.
 const SLICE: usize = 4096;
 
-/// What is known of a look that is under way: who asks is given back, with those flows that are over.
+/// What is known of a look that is under way: who asks is given back, with those flows that are
+/// over.
 type Answer = (Connections, Vec<Listed>);
 
 /// Where the looking stands.
@@ -91,14 +93,16 @@ impl Service {
         self.census.ask(kernels);
     }
 
-    /// Forgets that a flow is a lane's if divert has given it to somebody else meanwhile, who is about to say so.
+    /// Forgets that a flow is a lane's if divert has given it to somebody else meanwhile, who is
+    /// about to say so.
     pub(crate) fn forget_given(&mut self, key: &FlowKey) {
         if let Some(flow) = self.registry.lanes_flow(key) {
             self.forget_if_given(&flow);
         }
     }
 
-    /// Divert gives it to whoever has got a connection between its ends from the other side (see `flows` of maps.h).
+    /// Divert gives it to whoever has got a connection between its ends from the other side (see
+    /// `flows` of maps.h).
     fn forget_if_given(&mut self, flow: &Listed) {
         if flow.key.protocol == Protocol::Tcp && !self.programs.has_flow(&flow.key) {
             self.forget_flow(flow);

@@ -1,5 +1,6 @@
-//! The tc classifiers. From Linux 6.6 on they are TCX links, which end with whoever has made them. Before, they are legacy filters,
-//! which stay on the device if the service is killed: there stand-ins are attached that do nothing once it is gone.
+//! The tc classifiers. From Linux 6.6 on they are TCX links, which end with whoever has made them.
+//! Before, they are legacy filters, which stay on the device if the service is killed: there
+//! stand-ins are attached that do nothing once it is gone.
 
 use crate::bpf_error::BpfError;
 use aya::Ebpf;
@@ -12,8 +13,9 @@ use tickwire_link::bpf::{map, program};
 
 type Result<T> = std::result::Result<T, BpfError>;
 
-/// Each classifier, who stands in for it, and the priority that it has as a legacy filter (zero: the kernel puts it before those that
-/// are there). The place in this list is that in the table of stand-ins.
+/// Each classifier, who stands in for it, and the priority that it has as a legacy filter (zero:
+/// the kernel puts it before those that are there). The place in this list is that in the table of
+/// stand-ins.
 const STAND_INS: [(&str, &str, u16); 4] = [
     (program::DIVERT_TC, program::ALIVE_DIVERT, 0),
     (program::DIVERT_GROUPS, program::ALIVE_GROUPS, 0),
@@ -47,7 +49,8 @@ impl Classifiers {
         Ok(Self { _stand_ins: stand_ins })
     }
 
-    /// Attaches a classifier at a device's ingress: as a TCX link where the kernel has these, which runs before any legacy filter.
+    /// Attaches a classifier at a device's ingress: as a TCX link where the kernel has these, which
+    /// runs before any legacy filter.
     pub(crate) fn attach(&self, ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
         match tcx(classifier(ebpf, name)?, device) {
             Some(link) => link,
@@ -62,7 +65,8 @@ impl Classifiers {
         replace_legacy(classifier(ebpf, stand_in)?, stand_in, device, priority)
     }
 
-    /// Puts a filter behind the guard that lets nothing through. A legacy one: it must stay when the service ends, however it ends.
+    /// Puts a filter behind the guard that lets nothing through. A legacy one: it must stay when
+    /// the service ends, however it ends.
     pub(crate) fn drop_all(&self, ebpf: &mut Ebpf, device: &str) -> Result<()> {
         drop_all(classifier(ebpf, program::DROP_ALL)?, device)
     }

@@ -1,4 +1,5 @@
-//! The clock daemon as a thread of the service. Whatever becomes of it is logged, and the fast path goes on.
+//! The clock daemon as a thread of the service. Whatever becomes of it is logged, and the fast path
+//! goes on.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -6,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use tickwire_timekeeper::{Config, Daemon};
 
-/// A clock that could not be kept is tried again after so long, in milliseconds: an address that is not there yet, another daemon that is about to end.
+/// A clock that could not be kept is tried again after so long, in milliseconds: an address that is
+/// not there yet, another daemon that is about to end.
 const AGAIN: u16 = 5000;
 
 /// The clock's thread; it ends when this is dropped.

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 pub use tickwire_settings::Error as ConfigError;
 use tickwire_settings::Wrong;
 
-/// Where the settings are read from unless the command line says otherwise. That this file is absent is no error.
+/// Where the settings are read from unless the command line says otherwise. That this file is
+/// absent is no error.
 pub const DEFAULT_PATH: &str = "/etc/tickwire/tickwire.toml";
 
 /// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Interfaces to accelerate, by name. Empty: every one that looks physical, also those that appear later.
+    /// Interfaces to accelerate, by name. Empty: every one that looks physical, also those that
+    /// appear later.
     pub interfaces: Vec<String>,
     /// How divert is attached.
     pub attach: Attach,
@@ -57,7 +59,8 @@ pub enum Attach {
 pub struct SocketConfig {
     /// Its path.
     pub path: PathBuf,
-    /// The group that may be accelerated. Unset: the group `tickwire` if there is one, else the socket is root's only.
+    /// The group that may be accelerated. Unset: the group `tickwire` if there is one, else the
+    /// socket is root's only.
     pub group: Option<String>,
     /// The socket's mode. Unset: 0o660 with a group, 0o600 without.
     pub mode: Option<u32>,
@@ -96,7 +99,8 @@ pub struct Limits {
     pub connections: u32,
     /// Connections of one user.
     pub connections_per_user: u32,
-    /// Requests per second on one connection, over a while; a program that asks faster is listened to no faster.
+    /// Requests per second on one connection, over a while; a program that asks faster is listened
+    /// to no faster.
     pub requests_per_second: u32,
 }
 
@@ -168,7 +172,8 @@ impl Config {
         tickwire_settings::parse(text, path, Self::check)
     }
 
-    /// Ways to attach that are of no use while the host has these interfaces: of which interface, and why.
+    /// Ways to attach that are of no use while the host has these interfaces: of which interface,
+    /// and why.
     pub(crate) fn idle_attachments(&self, present: &[String]) -> Vec<(&str, &'static str)> {
         let why = |name: &String| match () {
             () if !self.interfaces.is_empty() && !self.interfaces.contains(name) => Some("it is not to be accelerated"),
@@ -346,7 +351,8 @@ mod tests {
     fn the_packaged_example_states_the_defaults() {
         let text = include_str!("../../../packaging/tickwire.toml");
         assert_eq!(parse(text).unwrap(), Config::default());
-        // The commented settings are real ones: without their "#" the file still parses, and names every key.
+        // The commented settings are real ones: without their "#" the file still parses, and names
+        // every key.
         let uncommented: String = text
             .lines()
             .map(|line| {

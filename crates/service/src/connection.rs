@@ -1,4 +1,5 @@
-//! One process at the service's socket: what it may ask, what it is told, without ever waiting for it.
+//! One process at the service's socket: what it may ask, what it is told, without ever waiting for
+//! it.
 
 use crate::offload::{Foreign, Queue};
 use crate::rate::Bucket;
@@ -18,7 +19,8 @@ pub(crate) type ConnectionId = u64;
 /// A process that does not read so many answers to its own requests is not worth having.
 const MAX_REPLIES: usize = 64;
 
-/// Nor is one that does not read so many pushes; changes of paths are not among them, they are told in their latest state.
+/// Nor is one that does not read so many pushes; changes of paths are not among them, they are told
+/// in their latest state.
 const MAX_PUSHES: usize = 4096;
 
 /// An answer to be sent.
@@ -74,8 +76,8 @@ pub(crate) struct Connection {
 pub(crate) enum Received {
     /// Nothing for now.
     Nothing,
-    /// Something that is not to be received for now: so much that the user passed waits to be closed, or it might make us wait, as he did
-    /// lately.
+    /// Something that is not to be received for now: so much that the user passed waits to be
+    /// closed, or it might make us wait, as he did lately.
     HeldUp,
     /// A message, with what came with it.
     Message(Box<Incoming>, Vec<Foreign>),
@@ -134,8 +136,9 @@ impl Connection {
             return Ok(Received::HeldUp);
         }
         let Some(mut incoming) = self.channel.peek().map_err(|_| End::Gone)? else { return Ok(Received::Nothing) };
-        // Whatever becomes of the message, what it brought is not closed here: also one of several descriptors of a file waits for the file's `flush`, which with
-        // FUSE takes as long as a stranger likes.
+        // Whatever becomes of the message, what it brought is not closed here: also one of several
+        // descriptors of a file waits for the file's `flush`, which with FUSE takes as long as a
+        // stranger likes.
         let mut passed: Vec<_> =
             incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
         if !incoming.is_short() {
@@ -152,7 +155,8 @@ impl Connection {
         Ok(Received::Message(Box::new(incoming), passed))
     }
 
-    /// Closes it. Packets that were not read may hold descriptors, which are closed with it; until then it counts as one of the user's.
+    /// Closes it. Packets that were not read may hold descriptors, which are closed with it; until
+    /// then it counts as one of the user's.
     pub(crate) fn close(self) {
         let (queue, returns, user) = (Arc::clone(&self.queue), self.returns.clone(), self.peer.uid);
         queue.later(move || {
@@ -186,7 +190,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is queued, as far as there is room. `latest` tells the state of a path now. Whether something is left.
+    /// Sends what is queued, as far as there is room. `latest` tells the state of a path now.
+    /// Whether something is left.
     pub(crate) fn flush(&mut self, latest: impl Fn(&Query) -> Option<Push>) -> Result<bool, End> {
         while let Some((number, answer)) = self.replies.front() {
             let descriptors: Vec<BorrowedFd<'_>> = answer.descriptors.iter().map(AsFd::as_fd).collect();

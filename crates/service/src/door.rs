@@ -1,9 +1,11 @@
 //! The service's door: who comes in, also when descriptors run out.
 //!
-//! A connection that cannot be accepted for want of a descriptor would stay in the listener's queue: its program would wait, and the
-//! loop, for which the listener stays readable, would spin. So one descriptor is kept in reserve: with it the program is let in, and
-//! shown out at once; it goes on with the kernel. If even that fails, the door stays shut for a moment. Who is shown out may have passed
-//! descriptors already, so that closing his connection is left to the caller (see [`crate::offload`]).
+//! A connection that cannot be accepted for want of a descriptor would stay in the listener's
+//! queue: its program would wait, and the loop, for which the listener stays readable, would spin.
+//! So one descriptor is kept in reserve: with it the program is let in, and shown out at once; it
+//! goes on with the kernel. If even that fails, the door stays shut for a moment. Who is shown out
+//! may have passed descriptors already, so that closing his connection is left to the caller (see
+//! [`crate::offload`]).
 
 use std::fs::File;
 use std::io;

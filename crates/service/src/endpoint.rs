@@ -1,4 +1,5 @@
-//! The socket on which programs reach the service, and the lock that keeps a second service out of the namespace.
+//! The socket on which programs reach the service, and the lock that keeps a second service out of
+//! the namespace.
 
 use crate::config::SocketConfig;
 use nix::sys::socket::{
@@ -23,7 +24,8 @@ const LOCK_NAME: &[u8] = b"tickwire-service";
 /// Where the usual socket is: made if it is missing, and removed at the end.
 const OWN_DIRECTORY: &str = "/run/tickwire";
 
-/// What programs passed before they were let in is closed in so long a time, or at the end of the process.
+/// What programs passed before they were let in is closed in so long a time, or at the end of the
+/// process.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Why the service cannot be reached.
@@ -118,7 +120,8 @@ impl Endpoint {
         let made_directory = make_directory(path, own)?;
         remove_stale(path)?;
         let listener = seqpacket().map_err(system("make a socket for"))?;
-        // Who is not let in is to be shown out without a thought, and a socket that somebody passed may keep waiting whoever closes it.
+        // Who is not let in is to be shown out without a thought, and a socket that somebody passed
+        // may keep waiting whoever closes it.
         if let Err(error) = sys_socket::take_descriptors(listener.as_fd(), false) {
             tracing::debug!(%error, "programs may pass descriptors before they are let in (Linux 6.16 prevents that)");
         }
@@ -160,7 +163,8 @@ impl Endpoint {
         &self.listener
     }
 
-    /// Lets nobody in any more. Who waits is told at once, also if what he has passed keeps us waiting while it is closed.
+    /// Lets nobody in any more. Who waits is told at once, also if what he has passed keeps us
+    /// waiting while it is closed.
     pub(crate) fn close(self) {
         let (closing, closed) = channel::<()>();
         let thread = std::thread::Builder::new().name("endpoint".into()).spawn(move || {
@@ -219,7 +223,8 @@ fn make_directory(path: &Path, own: &Path) -> Result<Option<PathBuf>, EndpointEr
     Ok(Some(directory.to_owned()))
 }
 
-/// Removes the socket of a service that is gone; refuses if one answers, or if it is something else.
+/// Removes the socket of a service that is gone; refuses if one answers, or if it is something
+/// else.
 fn remove_stale(path: &Path) -> Result<(), EndpointError> {
     use std::os::unix::fs::FileTypeExt;
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };

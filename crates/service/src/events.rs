@@ -187,8 +187,8 @@ impl Service {
                 told.push((id, queries));
             }
         }
-        // The kernel sees none of a lane's packets, so it would let the neighbour go stale: it is asked to confirm instead
-        // (RFC 4861 §7.3.2).
+        // The kernel sees none of a lane's packets, so it would let the neighbour go stale: it is
+        // asked to confirm instead (RFC 4861 §7.3.2).
         if used && neighbour.state == Reachability::Stale {
             let _ = self.host.probe(neighbour.interface, neighbour.address);
         }
@@ -209,7 +209,8 @@ impl Service {
         self.refreshing = lanes_of.into_iter().collect();
     }
 
-    /// Asks anew for some of these, and tells the lanes what changed. A route that flaps must not keep the loop from its other duties.
+    /// Asks anew for some of these, and tells the lanes what changed. A route that flaps must not
+    /// keep the loop from its other duties.
     pub(crate) fn refresh_some(&mut self) {
         let mut told: BTreeMap<LaneId, Vec<Query>> = BTreeMap::new();
         for (query, lanes) in self.refreshing.drain(..self.refreshing.len().min(SLICE)) {

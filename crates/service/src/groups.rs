@@ -1,4 +1,5 @@
-//! Multicast groups: which lanes get copies, and the filter that keeps the kernel from delivering them a second time.
+//! Multicast groups: which lanes get copies, and the filter that keeps the kernel from delivering
+//! them a second time.
 //!
 //! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of
 //! the group to every lane that joined and lets the original go on to the kernel, whose other
@@ -8,8 +9,8 @@
 //! program of this host sent, and the kernel loops back, bears the interface by which it left; it
 //! comes to no lane, and passes.
 //!
-//! Only the first fragment of a datagram names the port. What comes before it goes to the lanes that joined the group at any port, so these are
-//! entered, too, as port 0.
+//! Only the first fragment of a datagram names the port. What comes before it goes to the lanes
+//! that joined the group at any port, so these are entered, too, as port 0.
 
 use crate::registry::{ClaimId, LaneId};
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +34,8 @@ pub(crate) type Member = (LaneId, ClaimId);
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: HashMap<GroupKey, Vec<Member>>,
-    /// How many memberships each lane has in a group of an interface, at all ports together (the key's is 0).
+    /// How many memberships each lane has in a group of an interface, at all ports together (the
+    /// key's is 0).
     any_port: HashMap<GroupKey, BTreeMap<LaneId, u32>>,
     of_claims: HashMap<ClaimId, Vec<(GroupKey, Member)>>,
     of_lanes: HashMap<LaneId, u32>,
@@ -62,7 +64,8 @@ impl GroupKey {
 }
 
 impl Groups {
-    /// Enters a membership; `None` if there are too many members. A second entry of the same membership changes nothing.
+    /// Enters a membership; `None` if there are too many members. A second entry of the same
+    /// membership changes nothing.
     pub(crate) fn join(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
         let members = self.members.entry(key).or_default();
         let before = lanes(members);
@@ -157,7 +160,8 @@ const RETURN: u16 = 0x06;
 const INTERFACE: u32 = (-0x1000_i32 + 8).cast_unsigned();
 /// `SKF_AD_OFF + SKF_AD_PKTTYPE`: to whom the packet was sent.
 const PACKET_TYPE: u32 = (-0x1000_i32 + 4).cast_unsigned();
-/// `PACKET_LOOPBACK` of `linux/if_packet.h`: by this host, to a group that it is itself a member of.
+/// `PACKET_LOOPBACK` of `linux/if_packet.h`: by this host, to a group that it is itself a member
+/// of.
 const LOOPED_BACK: u32 = 5;
 /// `SKF_NET_OFF`: where the IP header begins.
 const IP_HEADER: u32 = (-0x10_0000_i32).cast_unsigned();

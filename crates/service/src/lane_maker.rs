@@ -1,7 +1,8 @@
 //! Making and removing the devices and rings of lanes, on two threads of their own.
 //!
-//! The kernel takes up to tens of milliseconds for each: to attach a guard in XDP, to enter a ring into a map of maps, to bring a device up and to remove
-//! one, and it lets only one thread of the host change devices at a time. Meanwhile the service's loop would answer nobody.
+//! The kernel takes up to tens of milliseconds for each: to attach a guard in XDP, to enter a ring
+//! into a map of maps, to bring a device up and to remove one, and it lets only one thread of the
+//! host change devices at a time. Meanwhile the service's loop would answer nobody.
 
 use crate::bpf_error::BpfError;
 use crate::numbers::Numbers;

@@ -130,8 +130,8 @@ impl Service {
         if self.list_without_lane(id, program, reason) { Reply::Done.into() } else { refused(Reason::RateLimit) }
     }
 
-    /// Lists a program that has no lane for as long as its connection lasts; if there are too many of them, the connection ends. Whether
-    /// it is listed.
+    /// Lists a program that has no lane for as long as its connection lasts; if there are too many
+    /// of them, the connection ends. Whether it is listed.
     pub(crate) fn list_without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> bool {
         let Some(user) = self.connections.get(&id).map(|c| c.peer.uid) else { return false };
         let others = self.connections.iter().filter(|&(&other, c)| other != id && c.refused.is_some());
@@ -265,7 +265,8 @@ impl Service {
         if in_xdp { AttachMode::Native } else { AttachMode::Tc }
     }
 
-    /// Guards every lane as it is to be guarded now: whether an interface takes redirected frames may change under our feet.
+    /// Guards every lane as it is to be guarded now: whether an interface takes redirected frames
+    /// may change under our feet.
     pub(crate) fn fit_guards(&mut self) {
         let mode = self.guard_mode();
         self.fit_ready_guards(mode);
@@ -298,7 +299,8 @@ impl Service {
         self.lanes.keys().copied().chain(gone).chain(self.ready_lanes.numbers())
     }
 
-    /// Tells every lane's program the smallest MTU of the interfaces, after one of them changed its own.
+    /// Tells every lane's program the smallest MTU of the interfaces, after one of them changed its
+    /// own.
     pub(crate) fn fit_lanes_to_mtu(&mut self) {
         let least = self.nics.least_mtu();
         let told =
@@ -309,7 +311,8 @@ impl Service {
     }
 }
 
-/// Removes what an earlier service left behind. Lanes are numbered behind all devices that there are.
+/// Removes what an earlier service left behind. Lanes are numbered behind all devices that there
+/// are.
 pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_host::Result<Numbers> {
     let mut numbers = Numbers::default();
     let links = host.links()?;

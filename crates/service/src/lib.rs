@@ -1,8 +1,10 @@
-//! The privileged service: it diverts what accelerated programs have claimed, gives each program its lane, and cleans up
-//! after those that die.
+//! The privileged service: it diverts what accelerated programs have claimed, gives each program
+//! its lane, and cleans up after those that die.
 //!
-//! One thread, one event loop ([`run()`]); nothing in it waits for a program or for the network. The clock daemon has a thread of its own. May know: the
-//! operating system, `tickwire-link`, `tickwire-host`, `tickwire-timekeeper`, and of the stack the address types and the table rows. No unsafe code.
+//! One thread, one event loop ([`run()`]); nothing in it waits for a program or for the network.
+//! The clock daemon has a thread of its own. May know: the operating system, `tickwire-link`,
+//! `tickwire-host`, `tickwire-timekeeper`, and of the stack the address types and the table rows.
+//! No unsafe code.
 #![forbid(unsafe_code)]
 
 mod bpf_error;

@@ -1,6 +1,7 @@
 //! What `tickwire stat` and `tickwire capture` ask.
 //!
-//! Root sees everything, a user what belongs to him. Of other users he learns nothing but what the counters of the whole host show.
+//! Root sees everything, a user what belongs to him. Of other users he learns nothing but what the
+//! counters of the whole host show.
 
 use crate::connection::{Answer, ConnectionId};
 use crate::registry::LaneId;

@@ -62,7 +62,8 @@ impl Nics {
         };
         let port_before = nic.link.is_port();
         if !meant(link, config) {
-            // Renamed, or made a port of a bridge. One that only goes down is kept: it may come up again.
+            // Renamed, or made a port of a bridge. One that only goes down is kept: it may come up
+            // again.
             self.link_gone(link.index, programs);
             return Effect::Went;
         }
@@ -274,7 +275,8 @@ impl Nics {
         })
     }
 
-    /// Whether every interface that runs divert in native XDP can redirect frames from there. A kernel that cannot tell is not relied on.
+    /// Whether every interface that runs divert in native XDP can redirect frames from there. A
+    /// kernel that cannot tell is not relied on.
     pub(crate) fn all_redirect(&self, info: Option<&mut XdpInfo>) -> bool {
         let Some(info) = info else { return false };
         let mut native = self.active().filter(|nic| nic.mode == AttachMode::Native);
@@ -392,8 +394,8 @@ fn meant(link: &Link, config: &Config) -> bool {
     }
 }
 
-/// Whether to begin with this link. Without a name, one that is down waits until it comes up: an unused port is nobody's
-/// business.
+/// Whether to begin with this link. Without a name, one that is down waits until it comes up: an
+/// unused port is nobody's business.
 fn wanted(link: &Link, config: &Config) -> bool {
     meant(link, config) && (link.up || !config.interfaces.is_empty())
 }
@@ -406,8 +408,8 @@ fn modes(attach: Attach, driver: &str) -> &'static [AttachMode] {
         Attach::Generic => &[Generic],
         Attach::Tc => &[Tc],
         Attach::Auto => match driver {
-            // Virtual devices hand on packets of up to 64 KiB whose segmentation they would have to give up for XDP, at a
-            // multiple of what the filter costs.
+            // Virtual devices hand on packets of up to 64 KiB whose segmentation they would have to
+            // give up for XDP, at a multiple of what the filter costs.
             "veth" | "virtio_net" | "xen-netfront" | "hv_netvsc" | "vmxnet3" => &[Tc, Generic],
             _ => &[Native, Tc, Generic],
         },

@@ -1,5 +1,6 @@
-//! The numbers of lanes: of each the interface index of its two ends, and part of their names. They are chosen before the devices are made,
-//! because a lane's place in the arrays of the BPF programs follows from its number.
+//! The numbers of lanes: of each the interface index of its two ends, and part of their names. They
+//! are chosen before the devices are made, because a lane's place in the arrays of the BPF programs
+//! follows from its number.
 
 /// The kernel's indices are positive and of 32 bits; the upper half is for their bulk devices.
 const MOST: u32 = tickwire_link::sys_tap::BULK_DEVICE - 1;

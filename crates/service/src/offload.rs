@@ -1,8 +1,9 @@
 //! Work on descriptors that programs passed, away from the service's loop.
 //!
-//! A program keeps a hold on what it passes: a system call on its socket waits for as long as another call of the program holds the
-//! socket's lock, and closing it waits for as long as the program's `SO_LINGER` says. Neither may stop the service. Each user has a few
-//! threads of his own for this, so that whoever plays such tricks plays them on himself.
+//! A program keeps a hold on what it passes: a system call on its socket waits for as long as
+//! another call of the program holds the socket's lock, and closing it waits for as long as the
+//! program's `SO_LINGER` says. Neither may stop the service. Each user has a few threads of his own
+//! for this, so that whoever plays such tricks plays them on himself.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -11,7 +12,8 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the loop waits for an answer. Such calls take microseconds; a thread of a busy host may have to wait for its turn.
+/// How long the loop waits for an answer. Such calls take microseconds; a thread of a busy host may
+/// have to wait for its turn.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// For so long after an answer was late nothing of that user's is waited for.
@@ -20,7 +22,8 @@ const PENALTY: Duration = Duration::from_secs(30);
 /// Threads of one user.
 const MAX_THREADS: usize = 4;
 
-/// When so much waits nothing more is received from the user: each packet may bring a few more descriptors.
+/// When so much waits nothing more is received from the user: each packet may bring a few more
+/// descriptors.
 const MAX_WAITING: usize = 256;
 
 /// A thread without work ends after so long.
@@ -92,7 +95,8 @@ impl Queue {
         Arc::new(queue)
     }
 
-    /// Has a job done. Without a thread it waits for one; if it is not `lasting`, it is dropped then. Whether there is a thread.
+    /// Has a job done. Without a thread it waits for one; if it is not `lasting`, it is dropped
+    /// then. Whether there is a thread.
     fn add(self: &Arc<Self>, job: Job, lasting: bool) -> bool {
         let mut state = self.state();
         state.jobs.push_back(job);
@@ -152,7 +156,8 @@ impl Queue {
         self.state().distrusted.is_none_or(|since| since.elapsed() > PENALTY)
     }
 
-    /// Does the job and waits for its answer, unless that takes too long or there is nobody to do it.
+    /// Does the job and waits for its answer, unless that takes too long or there is nobody to do
+    /// it.
     fn wait<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static, lasting: bool) -> Option<T> {
         let (tell, told) = sync_channel(1);
         let job = move || {
@@ -169,7 +174,8 @@ impl Queue {
         answer
     }
 
-    /// Asks something of the user's descriptors; `None` if there is no answer in time, or was none lately.
+    /// Asks something of the user's descriptors; `None` if there is no answer in time, or was none
+    /// lately.
     pub(crate) fn ask<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         if self.is_trusted() { self.wait(job, false) } else { None }
     }

@@ -1,9 +1,11 @@
-//! Connections of ports that several lanes share (`SO_REUSEPORT`). A new lane takes over a part of the remote ends, but not the connections that
-//! these have: like the kernel's established connections they are found before any listener, by exact flows. When a lane leaves, only its own
+//! Connections of ports that several lanes share (`SO_REUSEPORT`). A new lane takes over a part of
+//! the remote ends, but not the connections that these have: like the kernel's established
+//! connections they are found before any listener, by exact flows. When a lane leaves, only its own
 //! remote ends move, so that nothing has to be kept then.
 //!
-//! A lane may not have seen yet what divert has given to it: for a while after a lane joined, segments that open no connection go where they would
-//! have gone before, and what has come of the handshakes by then is pinned, too.
+//! A lane may not have seen yet what divert has given to it: for a while after a lane joined,
+//! segments that open no connection go where they would have gone before, and what has come of the
+//! handshakes by then is pinned, too.
 
 use crate::lanes::Lane;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
@@ -38,7 +40,8 @@ pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
 }
 
 impl Lane {
-    /// Local and remote ends of its live connections, as the lane itself says; what it may have for that is its claims' business.
+    /// Local and remote ends of its live connections, as the lane itself says; what it may have for
+    /// that is its claims' business.
     pub(crate) fn connections_now(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> + '_ {
         self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
     }
@@ -59,7 +62,8 @@ fn connection(row: &Row) -> Option<(Endpoint, Endpoint)> {
 }
 
 impl Service {
-    /// Keeps the connections of those that share a port where they are, while others join. A newcomer has none of them yet, whatever it says.
+    /// Keeps the connections of those that share a port where they are, while others join. A
+    /// newcomer has none of them yet, whatever it says.
     pub(crate) fn pin(&mut self, joined: &[Joined], newcomer: Option<LaneId>) {
         let mut tables: HashMap<LaneId, HashSet<Ends>> = HashMap::new();
         for (key, lanes) in joined {
@@ -87,7 +91,8 @@ impl Service {
         }
     }
 
-    /// To which of several lanes that say they have a connection it has come until now, while it is no flow of its own.
+    /// To which of several lanes that say they have a connection it has come until now, while it is
+    /// no flow of its own.
     fn bearer(&self, flow: &FlowKey, lanes: &[LaneId], settled: &[LaneId]) -> Option<LaneId> {
         let begun = self.programs.handshake(flow).filter(|lane| lanes.contains(lane));
         begun.or_else(|| bpf::chosen(settled, flow.remote))
@@ -95,7 +100,8 @@ impl Service {
 
     /// Ends the joining of ports for which it is time.
     pub(crate) fn settle(&mut self, now: Instant) {
-        // What was opened since is found by its handshake only, and these may be forgotten: there is not room for all that somebody may send.
+        // What was opened since is found by its handshake only, and these may be forgotten: there
+        // is not room for all that somebody may send.
         let going_on: Vec<Joined> = self.joined.iter().map(|(&key, (_, lanes))| (key, lanes.clone())).collect();
         self.pin(&going_on, None);
         let is_due = |(&key, (until, _)): (&PortKey, &(Instant, Vec<LaneId>))| (*until <= now).then_some(key);
@@ -112,7 +118,8 @@ impl Service {
         }
     }
 
-    /// Forgets connections that are where they belong now that the lanes of their port have settled.
+    /// Forgets connections that are where they belong now that the lanes of their port have
+    /// settled.
     fn unpin_settled(&mut self, key: PortKey, lanes: &[LaneId]) {
         for (lane, claim) in self.registry.holders(key) {
             let Some(held) = self.claims.get_mut(&claim) else { continue };

@@ -1,4 +1,5 @@
-//! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
+//! The BPF programs and their maps: loading, attaching, and making the maps agree with what the
+//! service decided.
 
 use crate::bpf_error::BpfError;
 use crate::classifiers::{Classifiers, LaneClassifiers};
@@ -61,7 +62,8 @@ pub(crate) struct LanePrograms {
     lane_mask: LaneMask,
 }
 
-/// By how much of a lane's number its place in the arrays is found. Two devices may have the same place, lanes that exist at a time may not.
+/// By how much of a lane's number its place in the arrays is found. Two devices may have the same
+/// place, lanes that exist at a time may not.
 #[derive(Clone, Copy)]
 struct LaneMask(u32);
 
@@ -77,7 +79,8 @@ impl LanePrograms {
         self.lane_mask.place(lane)
     }
 
-    /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
+    /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through
+    /// and outlives the service.
     pub(crate) fn guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
         self.classifiers.drop_all(name)?;
         if mode == AttachMode::Native {
@@ -203,7 +206,8 @@ impl Programs {
         self.set(bpf::setting::CAPTURE, on)
     }
 
-    /// Whether divert in native XDP wakes sleeping lanes by frames that it redirects to their devices.
+    /// Whether divert in native XDP wakes sleeping lanes by frames that it redirects to their
+    /// devices.
     pub(crate) fn set_wake_frames(&mut self, on: bool) -> Result<()> {
         self.set(bpf::setting::WAKE_FRAMES, on)
     }
@@ -442,7 +446,8 @@ impl Programs {
         Ok(())
     }
 
-    /// The lanes of a port. Those that join others are told apart from these until [`Programs::settle`].
+    /// The lanes of a port. Those that join others are told apart from these until
+    /// [`Programs::settle`].
     fn port_value(&mut self, key: PortKey, before: &[LaneId], after: &[LaneId]) -> Option<bpf::PortValue> {
         let mut joining = self.joining.remove(&key).unwrap_or_default();
         if key.protocol == Protocol::Tcp && !before.is_empty() {

@@ -1,4 +1,5 @@
-//! The proof of a claim: what the kernel says of the socket that a program passed. Nothing that the program says counts.
+//! The proof of a claim: what the kernel says of the socket that a program passed. Nothing that the
+//! program says counts.
 
 use crate::registry::{Bound, Protocol};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt};
@@ -13,7 +14,8 @@ pub(crate) struct Proof {
     pub(crate) bound: Bound,
     /// It listens (TCP).
     pub(crate) listens: bool,
-    /// It is bound and nothing else: it neither listens nor has, or ever asked for, a connection of the kernel's (TCP).
+    /// It is bound and nothing else: it neither listens nor has, or ever asked for, a connection of
+    /// the kernel's (TCP).
     pub(crate) idle: bool,
     /// The interface it is bound to, 0 if to none.
     pub(crate) interface: u32,
@@ -65,7 +67,8 @@ impl Judge {
             (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Protocol::Udp,
             _ => return Err(Flaw::Kind),
         };
-        // Whoever makes a namespace of his own may bind any port in it; that gives no right to ours.
+        // Whoever makes a namespace of his own may bind any port in it; that gives no right to
+        // ours.
         if sys_socket::namespace_cookie(socket).map_err(|_| Flaw::NoSocket)? != self.cookie {
             return Err(Flaw::Namespace);
         }
@@ -90,7 +93,8 @@ impl Judge {
     }
 }
 
-/// Whether a socket that is bound to this address has both families: IPv6's "any" without `IPV6_V6ONLY`, which does not change any more.
+/// Whether a socket that is bound to this address has both families: IPv6's "any" without
+/// `IPV6_V6ONLY`, which does not change any more.
 fn is_dual(socket: BorrowedFd<'_>, address: Address) -> bool {
     address == Address::ANY && getsockopt(&socket, sockopt::Ipv6V6Only).is_ok_and(|only| !only)
 }
@@ -112,16 +116,19 @@ pub(crate) fn is_connected(socket: BorrowedFd<'_>) -> bool {
 pub(crate) enum Duty {
     /// It listens at this address and port.
     Listen,
-    /// It is bound to this address and port, or to this port of any address of the family, and has no connection of its own.
+    /// It is bound to this address and port, or to this port of any address of the family, and has
+    /// no connection of its own.
     Idle,
     /// It has this port.
     Port,
-    /// A UDP socket: it is bound to this address and port; one that is bound to any address has but one while it is connected.
+    /// A UDP socket: it is bound to this address and port; one that is bound to any address has but
+    /// one while it is connected.
     Datagrams,
 }
 
-/// The address for which a socket gives the right to what was claimed with it; `None`: for none any more. A program can let it go: stop to
-/// listen, disconnect, bind it anew; then the port may be somebody else's. That of a connected UDP socket at other addresses may be, too.
+/// The address for which a socket gives the right to what was claimed with it; `None`: for none any
+/// more. A program can let it go: stop to listen, disconnect, bind it anew; then the port may be
+/// somebody else's. That of a connected UDP socket at other addresses may be, too.
 pub(crate) fn right(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> Option<Address> {
     let name = local_name(socket).filter(|name| name.port == local.port)?;
     let holds = match duty {

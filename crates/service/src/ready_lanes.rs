@@ -1,5 +1,5 @@
-//! Lanes that are made before anybody asks for one, so that a program's first socket need not wait for that; and the programs that wait for one
-//! all the same.
+//! Lanes that are made before anybody asks for one, so that a program's first socket need not wait
+//! for that; and the programs that wait for one all the same.
 
 use crate::connection::{Answer, ConnectionId};
 use crate::lane_maker::{AT_A_TIME, Blank, MakeError};
@@ -45,7 +45,8 @@ impl ReadyLanes {
 }
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Hello`]; `None` if the answer has to wait for a lane.
+    /// Answers [`tickwire_link::control::Request::Hello`]; `None` if the answer has to wait for a
+    /// lane.
     pub(crate) fn hello(&mut self, id: ConnectionId, request: u32, program: Name, layout: u64) -> Option<Answer> {
         let Some(connection) = self.connections.get(&id) else { return Some(refused(Reason::BadRequest)) };
         if connection.lane.is_some() || self.ready_lanes.waiting.iter().any(|waiting| waiting.id == id) {

@@ -1,4 +1,5 @@
-//! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is removed.
+//! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is
+//! removed.
 //!
 //! In two steps. At once: claims leave divert. Then, some in each turn of the service's loop: for
 //! every live connection in the lane's table a RST goes out (behind a FIN, if the program had done
@@ -106,10 +107,12 @@ fn ends(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<End> {
 /// States of RFC 9293 as Linux numbers them.
 const ESTABLISHED: u32 = 1;
 const CLOSE_WAIT: u32 = 8;
-/// Those in which the peer has a connection: also SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, LAST-ACK, CLOSING.
+/// Those in which the peer has a connection: also SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, LAST-ACK,
+/// CLOSING.
 const LIVE: [u32; 7] = [ESTABLISHED, 3, 4, 5, CLOSE_WAIT, 9, 11];
 
-/// What ends the connection of one row; nothing if the row is no live connection, or one between ends that are not the lane's.
+/// What ends the connection of one row; nothing if the row is no live connection, or one between
+/// ends that are not the lane's.
 fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     if row.kind.get() != kind::TCP || !LIVE.contains(&row.state.get()) {
         return Vec::new();
@@ -123,14 +126,17 @@ fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     let (next, oldest) = (row.snd_nxt.get(), row.snd_una.get());
     let acknowledgement = row.rcv_nxt.get();
     let reset = End { how: How::Reset, source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement };
-    // The program is gone as from its sockets (by exec), with all arrived and read: the peer sees the end of the stream, as from a kernel. What it
-    // says then, a kernel would answer by a RST, having no such socket; here it follows at once, because nobody would send a FIN anew that was lost.
+    // The program is gone as from its sockets (by exec), with all arrived and read: the peer sees
+    // the end of the stream, as from a kernel. What it says then, a kernel would answer by a RST,
+    // having no such socket; here it follows at once, because nobody would send a FIN anew that was
+    // lost.
     let complete = row.complete.get() == 1 && row.rx_queue.get() == 0 && next == oldest;
     if complete && matches!(row.state.get(), ESTABLISHED | CLOSE_WAIT) {
         return vec![End { how: How::Finish, ..reset }, End { sequence: next.wrapping_add(1), ..reset }];
     }
-    // A peer obeys a RST only with the number that it expects (RFC 5961 §3.2): what we sent last, or, if that was lost, what it
-    // has acknowledged. To anything between it answers with a challenge, which the kernel, having no such socket, resets.
+    // A peer obeys a RST only with the number that it expects (RFC 5961 §3.2): what we sent last,
+    // or, if that was lost, what it has acknowledged. To anything between it answers with a
+    // challenge, which the kernel, having no such socket, resets.
     let mut ends = vec![reset];
     if oldest != next {
         ends.push(End { sequence: oldest, ..reset });

@@ -53,7 +53,8 @@ pub(crate) fn frame(end: &End) -> Option<Vec<u8>> {
         (Some(source), Some(destination)) => {
             out.extend([0x08, 0x00]);
             let start = out.len();
-            // Version and length, TOS, total length, identification, "don't fragment", TTL, protocol, checksum.
+            // Version and length, TOS, total length, identification, "don't fragment", TTL,
+            // protocol, checksum.
             out.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, TTL, PROTOCOL_TCP, 0, 0]);
             out.extend(source);
             out.extend(destination);
@@ -79,7 +80,8 @@ pub(crate) fn frame(end: &End) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Sum of the pseudo header (RFC 9293 §3.1, RFC 8200 §8.1), which is the same sum for both families.
+/// Sum of the pseudo header (RFC 9293 §3.1, RFC 8200 §8.1), which is the same sum for both
+/// families.
 fn pseudo_header(local: Address, remote: Address) -> u32 {
     let addresses = match local.family() {
         Family::V4 => sum(&local.0[12..]) + sum(&remote.0[12..]),

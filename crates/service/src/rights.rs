@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// The capabilities that it needs, with their numbers (`linux/capability.h`): devices and filters, BPF.
+/// The capabilities that it needs, with their numbers (`linux/capability.h`): devices and filters,
+/// BPF.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_BPF", 39)];
 /// Sending frames by an interface; raising others' limits.
 const CAP_NET_RAW: u32 = 13;
@@ -23,7 +24,8 @@ pub(crate) fn check() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it lacks {}", missing.join(", "))))
 }
 
-/// Says what will not be done for want of rights. `grants`: whether real-time priorities are granted.
+/// Says what will not be done for want of rights. `grants`: whether real-time priorities are
+/// granted.
 pub(crate) fn warn(grants: bool) {
     let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") else { return };
     let effective = effective(&status);
@@ -44,7 +46,8 @@ fn effective(status: &str) -> u64 {
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The names of needed capabilities that are not among the effective ones of a process, whose `status` in `/proc` this is.
+/// The names of needed capabilities that are not among the effective ones of a process, whose
+/// `status` in `/proc` this is.
 fn missing(status: &str) -> Vec<&'static str> {
     let effective = effective(status);
     let has = |number: u32| effective >> number & 1 != 0;

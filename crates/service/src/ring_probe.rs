@@ -1,5 +1,5 @@
-//! Whether the kernel's ring buffers hold against a program that overwrites its consumer position (CVE-2024-41009). Found out by trying: distributions
-//! carry the fix under many version numbers.
+//! Whether the kernel's ring buffers hold against a program that overwrites its consumer position
+//! (CVE-2024-41009). Found out by trying: distributions carry the fix under many version numbers.
 
 use crate::bpf_error::BpfError;
 use aya::Ebpf;

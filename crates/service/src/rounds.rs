@@ -1,5 +1,6 @@
-//! Whose turn it is. Every user has the same share of a round, whatever the number of his connections and of the requests that wait
-//! in them; and who asks faster than he may is not listened to for a while.
+//! Whose turn it is. Every user has the same share of a round, whatever the number of his
+//! connections and of the requests that wait in them; and who asks faster than he may is not
+//! listened to for a while.
 
 use crate::connection::{Answer, ConnectionId, End, Received};
 use crate::requests;
@@ -32,7 +33,8 @@ struct Turn {
 }
 
 impl Service {
-    /// One round. `number` counts them: it is another connection of a user that comes first in each.
+    /// One round. `number` counts them: it is another connection of a user that comes first in
+    /// each.
     pub(crate) fn round(&mut self, ready: &mut [Ready], number: usize) {
         if !ready.is_empty() {
             ready.rotate_left(number % ready.len());
@@ -90,7 +92,8 @@ impl Service {
         }
     }
 
-    /// Ends a connection that says what is no message. One of another version does not read the answer, but learns our version from it.
+    /// Ends a connection that says what is no message. One of another version does not read the
+    /// answer, but learns our version from it.
     fn end_malformed(&mut self, id: ConnectionId, error: &Malformed) {
         if matches!(error, Malformed::Version(_)) {
             self.answer(id, 0, requests::refused(Reason::Version));

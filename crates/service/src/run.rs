@@ -133,8 +133,8 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// Runs the service until SIGTERM, SIGINT, or `Options::stop`. A second one of these ends it at
 /// once.
 ///
-/// The calling thread's signal mask is changed: the three signals are read by the loop. Call it from the first thread, before others
-/// are started.
+/// The calling thread's signal mask is changed: the three signals are read by the loop. Call it
+/// from the first thread, before others are started.
 ///
 /// # Errors
 /// If it cannot start. What happens later is logged and survived.
@@ -143,7 +143,8 @@ pub fn run(options: Options) -> Result<(), Error> {
     let config = configuration(&options)?;
     // Of the clock's troubles the one that waiting does not mend.
     config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
-    // Rights first: who has none is told so, whoever else runs here. And nothing is attached before all that can be wrong is looked at.
+    // Rights first: who has none is told so, whoever else runs here. And nothing is attached before
+    // all that can be wrong is looked at.
     rights::check().map_err(Error::Privilege)?;
     let _lock = NamespaceLock::take()?;
     rights::warn(config.groups.values().any(|group| group.realtime.is_some()));
@@ -188,7 +189,8 @@ pub(crate) fn raise_limits(limits: &Limits) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // One for each connection and claim, and some for each lane: it has four, its programs' links, and a moment of two namespaces.
+        // One for each connection and claim, and some for each lane: it has four, its programs'
+        // links, and a moment of two namespaces.
         let each = [(limits.flows, 1), (limits.connections, 1), (limits.lanes, 16)];
         let wanted = hard.max(each.iter().map(|&(number, of)| u64::from(number) * of).sum::<u64>() + 1024);
         let raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted)
@@ -275,7 +277,8 @@ fn connections() -> Option<Connections> {
         .ok()
 }
 
-/// Holds the signals back that the loop reads, in this thread and in all that it starts, so that none of these is ended by one.
+/// Holds the signals back that the loop reads, in this thread and in all that it starts, so that
+/// none of these is ended by one.
 fn hold_signals() -> Result<SigSet, Error> {
     let mut mask = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {

@@ -126,7 +126,8 @@ impl Service {
         }
     }
 
-    /// Closes a connection that is not kept. Where the kernel lets him pass descriptors before he is let in, they are closed with it.
+    /// Closes a connection that is not kept. Where the kernel lets him pass descriptors before he
+    /// is let in, they are closed with it.
     fn show_out(&mut self, user: u32, socket: OwnedFd) {
         if sys_socket::takes_descriptors(socket.as_fd()).unwrap_or(true) {
             self.offload.of(user).finish(move || drop(socket));

@@ -73,7 +73,8 @@ impl Usage {
         }
     }
 
-    /// Changes the limits; what is used beyond them stays until it is given back. What the BPF maps were made for is not exceeded.
+    /// Changes the limits; what is used beyond them stays until it is given back. What the BPF maps
+    /// were made for is not exceeded.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         let made_for = &self.made_for;
         let clamp = |name, wanted: u32, most: u32| {
@@ -218,8 +219,9 @@ impl Usage {
         true
     }
 
-    /// Whether one more program that has no lane may keep its connection to be listed, beside those of these users: a quarter of the
-    /// connections at most, since those who have lanes, fork, or look on need theirs.
+    /// Whether one more program that has no lane may keep its connection to be listed, beside those
+    /// of these users: a quarter of the connections at most, since those who have lanes, fork, or
+    /// look on need theirs.
     pub(crate) fn room_to_list(&self, user: u32, listed: impl Iterator<Item = u32>) -> bool {
         let (own, total) = listed.fold((0, 0), |(own, total), by| (own + u32::from(by == user), total + 1));
         own < self.limits.connections_per_user / 4 && total < self.limits.connections / 4

@@ -1,5 +1,6 @@
-//! Claims hold for as long as their sockets hold what was claimed with them. This is looked at in the background, since a program can make
-//! every system call on its socket wait (see [`crate::offload`]).
+//! Claims hold for as long as their sockets hold what was claimed with them. This is looked at in
+//! the background, since a program can make every system call on its socket wait (see
+//! [`crate::offload`]).
 
 use crate::claims::Held;
 use crate::offload::Foreign;
@@ -49,8 +50,9 @@ fn duty(held: &Held) -> Duty {
 }
 
 impl Service {
-    /// Ends claims whose socket has let go of what was claimed with it: the kernel may have given that to somebody else, whose packets must not
-    /// be diverted. Called every second; what one call finds the next one acts upon.
+    /// Ends claims whose socket has let go of what was claimed with it: the kernel may have given
+    /// that to somebody else, whose packets must not be diverted. Called every second; what one
+    /// call finds the next one acts upon.
     pub(crate) fn verify_claims(&mut self) {
         let mut found: Vec<Finding> = Vec::new();
         self.verifications.retain(|&user, verification| {
@@ -59,7 +61,8 @@ impl Service {
             if done < verification.claims.len() && verification.begun.elapsed() < PATIENCE {
                 return true;
             }
-            // The one at which it stands; all that are left, if nothing of this user's moves any more.
+            // The one at which it stands; all that are left, if nothing of this user's moves any
+            // more.
             let left = verification.claims.get(done..).unwrap_or_default();
             let left = if self.offload.of(user).is_stuck() { left } else { left.get(..1).unwrap_or_default() };
             found.extend(left.iter().map(|&(claim, duty)| (claim, duty, None)));

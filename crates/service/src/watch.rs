@@ -1,4 +1,5 @@
-//! The destinations that a lane has asked about: kept up to date by the host's events, told to the lane when they change.
+//! The destinations that a lane has asked about: kept up to date by the host's events, told to the
+//! lane when they change.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use tickwire_host::resolve::apply_neighbour;

@@ -1,4 +1,5 @@
-//! Programs that ask for what they may not have, with a hand-made lane user. (Those that send what they may not: `guard.rs`.)
+//! Programs that ask for what they may not have, with a hand-made lane user. (Those that send what
+//! they may not: `guard.rs`.)
 
 mod common;
 

@@ -143,7 +143,8 @@ fn at_any_limit_the_connections_of_a_closed_listener_go_on() {
         closed.lives();
         closed.has_ended(&others);
         closed.lives();
-        // What came to another's listener would be diverted: the host has it no more than while the first one listened.
+        // What came to another's listener would be diverted: the host has it no more than while the
+        // first one listened.
         let other = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080"));
         assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse, "{limit}");
         let peer = closed.peer.local_addr().unwrap();
@@ -247,7 +248,8 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
     }
 }
 
-/// An ICMP error of host `b`: a segment of `sequence` between these ends, ours first, needs pieces of so many bytes (RFC 1191).
+/// An ICMP error of host `b`: a segment of `sequence` between these ends, ours first, needs pieces
+/// of so many bytes (RFC 1191).
 fn too_big(to: Mac, ours: SocketAddr, theirs: SocketAddr, sequence: u32, mtu: u16) -> Vec<u8> {
     let (SocketAddr::V4(ours), SocketAddr::V4(theirs)) = (ours, theirs) else { panic!("IPv4") };
     let ip = |protocol: u8, length: u8, from: [u8; 4], to: [u8; 4]| {

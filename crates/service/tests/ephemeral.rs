@@ -25,7 +25,8 @@ fn ports_of(client: &mut Client, source: Address, count: u32) -> Result<Vec<Ephe
     }
 }
 
-/// Whether the kernel lets another program of host `a` have an address and port, which it would share.
+/// Whether the kernel lets another program of host `a` have an address and port, which it would
+/// share.
 fn is_free(world: &World, name: SocketAddr) -> bool {
     within(&world.pair.a, || {
         let other = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();

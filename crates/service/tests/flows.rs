@@ -1,4 +1,5 @@
-//! Who may hold which flow: connections of the kernel's and of other lanes, those that are over, and those that are yet to come.
+//! Who may hold which flow: connections of the kernel's and of other lanes, those that are over,
+//! and those that are yet to come.
 
 mod common;
 
@@ -135,7 +136,8 @@ impl Liar {
         Self { client, lane, claim, _socket: socket }
     }
 
-    /// Says that its listener closed while it had connections to these; with `more`, that it has not said all.
+    /// Says that its listener closed while it had connections to these; with `more`, that it has
+    /// not said all.
     fn closes(&mut self, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
         self.client.convert(self.claim, remotes, more)
     }
@@ -295,7 +297,8 @@ fn a_claim_in_advance_takes_no_connection_from_who_listens_in_the_kernel() {
     }
 }
 
-/// A connection of the kernel's comes between the ends of a flow of this program's, which is given away with that, and is over.
+/// A connection of the kernel's comes between the ends of a flow of this program's, which is given
+/// away with that, and is over.
 fn given_away(world: &World, program: &mut (Client, LaneOf, Stack<'static>)) {
     use nix::sys::socket::{setsockopt, sockopt};
     let (client, lane, stack) = program;
@@ -422,7 +425,8 @@ fn a_segment_that_opens_a_connection_does_not_end_the_claim_where_nobody_listens
         let peer = connecting(&world, 9999, PORT);
         until("it comes", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
         drop(peer);
-        // As it would have to, for a simultaneous open (RFC 9293 section 3.5), or to be challenged (RFC 5961 section 4).
+        // As it would have to, for a simultaneous open (RFC 9293 section 3.5), or to be challenged
+        // (RFC 5961 section 4).
         drop(connecting(&world, 9999, PORT));
         until("and again", || client.counters(CountersOf::Lane, lane.lane)[0] >= 2);
     }

@@ -1,4 +1,5 @@
-//! Fragments of datagrams, to groups and to one host, that come in another order than they were sent.
+//! Fragments of datagrams, to groups and to one host, that come in another order than they were
+//! sent.
 
 mod common;
 
@@ -33,7 +34,8 @@ impl Sender {
         Self { wire: Wire::new(world), from: from.parse().unwrap(), to, sent: 0 }
     }
 
-    /// Sends those pieces of a datagram, each of 1000 bytes and the last of what is left, in that order.
+    /// Sends those pieces of a datagram, each of 1000 bytes and the last of what is left, in that
+    /// order.
     fn send(&mut self, port: u16, payload: &[u8], order: &[usize]) {
         self.sent += 1;
         let udp = self.udp(port, payload);

@@ -1,4 +1,5 @@
-//! Programs that send what they may not, by the rings and by the bulk device, with a hand-made lane user.
+//! Programs that send what they may not, by the rings and by the bulk device, with a hand-made lane
+//! user.
 
 mod common;
 
@@ -79,7 +80,8 @@ fn the_guard_in_xdp_refuses_the_same() {
     guard_refuses(Attach::Native);
 }
 
-/// What stands before each frame of a bulk device (`struct virtio_net_hdr`): nothing; or that the data behind so many bytes of headers is to be cut into segments.
+/// What stands before each frame of a bulk device (`struct virtio_net_hdr`): nothing; or that the
+/// data behind so many bytes of headers is to be cut into segments.
 fn virtio(kind: u8, headers: u16, size: u16) -> [u8; 10] {
     let [h, s] = [headers, size].map(u16::to_ne_bytes);
     if kind == 0 { [0; 10] } else { [0, kind, h[0], h[1], s[0], s[1], 0, 0, 0, 0] }
@@ -114,7 +116,8 @@ fn the_device_for_trains_is_guarded_and_lets_no_train_out_that_floods() {
         let mut tap = std::fs::File::from(client.bulk());
         assert_eq!(client.request(&tickwire_link::control::Request::Bulk, &[]).1.len(), 1, "the same again");
         let mut write = |header: [u8; 10], frame: &[u8]| tap.write(&[&header[..], frame].concat());
-        // Packets and bytes that left; and packets that were refused, by reason: malformed, protocol, source, port, fragment, length, checksum.
+        // Packets and bytes that left; and packets that were refused, by reason: malformed,
+        // protocol, source, port, fragment, length, checksum.
         let mut counted = |left: [u64; 2], refused: [u64; 7]| {
             let counters = client.counters(CountersOf::Lane, lane.lane);
             assert_eq!((&counters[2..4], &counters[4..11]), (&left[..], &refused[..]));
@@ -129,13 +132,14 @@ fn the_device_for_trains_is_guarded_and_lets_no_train_out_that_floods() {
         write(virtio(1, 54, 1000), &tcp_frame(&foreign, 5000)).unwrap();
         write(virtio(0, 0, 0), &good).unwrap();
         counted([6, sent], [0, 0, 0, 1 + 5 + 1, 0, 0, 0]);
-        // Longer than the NIC takes, as one and in its segments; and so short that one write makes thousands of packets.
+        // Longer than the NIC takes, as one and in its segments; and so short that one write makes
+        // thousands of packets.
         write(virtio(0, 0, 0), &tcp_frame(&good, 3000)).unwrap();
         write(virtio(1, 54, 1470), &tcp_frame(&good, 2940)).unwrap();
         write(virtio(1, 54, 255), &train).unwrap();
         counted([6, sent], [0, 0, 0, 7, 0, 1 + 2 + 20, 0]);
-        // A sum that the kernel is to write where the source port is, the source address, the frame's length, or where it belongs. What does not hold water
-        // the kernel refuses at once.
+        // A sum that the kernel is to write where the source port is, the source address, the
+        // frame's length, or where it belongs. What does not hold water the kernel refuses at once.
         let before = client.counters(CountersOf::Lane, lane.lane);
         for place in [12, 16, 24, 26, 28, 34, 50] {
             for start in [14, place - 2, place, 34] {
@@ -166,7 +170,8 @@ fn the_device_for_trains_is_guarded_and_lets_no_train_out_that_floods() {
     }
 }
 
-/// Whoever still has the descriptor of a bulk device, and has had it stay for good, sends nothing by it when the lane is gone.
+/// Whoever still has the descriptor of a bulk device, and has had it stay for good, sends nothing
+/// by it when the lane is gone.
 #[test]
 fn a_bulk_device_goes_with_its_lane_whoever_holds_it() {
     use std::io::Write;

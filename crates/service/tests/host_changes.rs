@@ -1,4 +1,5 @@
-//! Interfaces, addresses and neighbours that change while lanes live, and services that come and go.
+//! Interfaces, addresses and neighbours that change while lanes live, and services that come and
+//! go.
 
 mod common;
 
@@ -266,7 +267,8 @@ fn after_a_killed_service_nothing_leaks_and_the_next_cleans_up() {
 
     first.kill().unwrap();
     first.wait().unwrap();
-    // The lane's device is still there, held by the program's rings, and lets nothing out. (Before Linux 6.6 a work queue of the kernel's sees to that.)
+    // The lane's device is still there, held by the program's rings, and lets nothing out. (Before
+    // Linux 6.6 a work queue of the kernel's sees to that.)
     until("there is no guard, and no way out", || {
         stack.udp_send(id, now(), &to, &mut &b"after"[..]).unwrap();
         lane.turn(&mut stack);

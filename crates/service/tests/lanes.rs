@@ -130,13 +130,14 @@ fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
     until("the port is free again", || within(&world.pair.a, || TcpListener::bind(world.a(40000))).is_ok());
 }
 
-/// What a stream sends goes out as a few trains, and arrives as the segments that the peer's path takes. `dies`: whoever takes the first load out dies before it
-/// is written, and another goes on.
+/// What a stream sends goes out as a few trains, and arrives as the segments that the peer's path
+/// takes. `dies`: whoever takes the first load out dies before it is written, and another goes on.
 fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
     if skipped() {
         return;
     }
-    /// Bytes of more packets than the first 16 KB, which are no stream yet, and the least that go in trains.
+    /// Bytes of more packets than the first 16 KB, which are no stream yet, and the least that go
+    /// in trains.
     const LONG: usize = 60_000;
     /// Frames that are to go in trains.
     const CARRIED: usize = 100;
@@ -149,8 +150,9 @@ fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
         accepted.read_to_end(&mut got).map(|_| got)
     });
     let mut sent = Vec::new();
-    // As much as may be sent at once, each time when all before has been acknowledged: what a train is made of is then no matter of who is quicker. However slow
-    // somebody was, the windows grow until they hold trains.
+    // As much as may be sent at once, each time when all before has been acknowledged: what a train
+    // is made of is then no matter of who is quicker. However slow somebody was, the windows grow
+    // until they hold trains.
     while dies || lane.carried.get() < CARRIED {
         assert!(sent.len() < 20_000_000, "trains after {} bytes", sent.len());
         let info = stack.tcp_info(id, now()).unwrap();
@@ -215,7 +217,8 @@ fn a_foreign_claim_is_refused() {
     second.claim_bound(&socket).unwrap();
 }
 
-/// One message gives many claims back, and their ports are free when it is answered. What in it is nobody's, or another's, spoils nothing.
+/// One message gives many claims back, and their ports are free when it is answered. What in it is
+/// nobody's, or another's, spoils nothing.
 #[test]
 fn claims_are_given_back_together() {
     if skipped() {

@@ -130,7 +130,8 @@ fn what_finds_no_room_keeps_nobody_waiting() {
     allow(service.id(), reserve(service.id()) + 1);
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
     stop(&service);
-    // The kernel closes within the receiving call what there is no room for, and whoever closes this last waits.
+    // The kernel closes within the receiving call what there is no room for, and whoever closes
+    // this last waits.
     bad.channel().send(&claim, 1, &[socket.as_fd(); 4]).unwrap();
     drop(socket);
     service.signal(Signal::SIGCONT).unwrap();

@@ -18,7 +18,8 @@ fn who_has_no_rights_is_told_so_also_beside_another_service() {
     let taken = within(&world.pair.a, || tickwire_service::run(options()));
     assert!(matches!(taken, Err(Error::Endpoint(_))), "{taken:?}");
     let refused = within(&world.pair.a, || {
-        // SAFETY: no memory is passed; the bare system call concerns this thread only, which ends here.
+        // SAFETY: no memory is passed; the bare system call concerns this thread only, which ends
+        // here.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) }, 0);
         tickwire_service::run(options())
     });

@@ -1,4 +1,5 @@
-//! What `tickwire stat` and `tickwire capture` get, and lanes that come and go beside ordinary traffic.
+//! What `tickwire stat` and `tickwire capture` get, and lanes that come and go beside ordinary
+//! traffic.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Configuration files: TOML, read and checked, and what is wrong told as `file:line:column: what, and what was expected`. Service, clock daemon and time
-//! server share one file and so its errors.
+//! Configuration files: TOML, read and checked, and what is wrong told as `file:line:column: what,
+//! and what was expected`. Service, clock daemon and time server share one file and so its errors.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The longest file that is read, in bytes: a person does not write so much, and a wrong name (a disk, `/dev/zero`) does not fill memory.
+/// The longest file that is read, in bytes: a person does not write so much, and a wrong name (a
+/// disk, `/dev/zero`) does not fill memory.
 const LONGEST: u64 = 1 << 20;
 
 /// Settings that cannot be used.
@@ -76,7 +77,8 @@ impl std::error::Error for Wrong {}
 /// Reads a file, and has what it says checked.
 ///
 /// # Errors
-/// It cannot be read, is longer than 1 MiB, or says something that is not understood or cannot be meant.
+/// It cannot be read, is longer than 1 MiB, or says something that is not understood or cannot be
+/// meant.
 pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(), Wrong>) -> Result<T, Error> {
     parse(&text(path)?, path, check)
 }
@@ -118,7 +120,8 @@ pub fn parse<T: DeserializeOwned>(
         wrong(text, offset, wording::of_person(error.message(), key_at(text, offset).as_deref()))
     };
     let settings: T = toml::from_str(text).map_err(|error| {
-        // To the reader a word without quotes is no value, whatever is wanted there. With quotes around it he says what is.
+        // To the reader a word without quotes is no value, whatever is wanted there. With quotes
+        // around it he says what is.
         let Some((first, quoted)) = words::with_quotes(text) else { return misread(text, error) };
         match toml::from_str::<T>(&quoted) {
             Err(error) => misread(&quoted, error),
@@ -132,7 +135,8 @@ pub fn parse<T: DeserializeOwned>(
     Ok(settings)
 }
 
-/// The key (`limits.lanes`) of the value that begins at an offset, of the innermost if there are several.
+/// The key (`limits.lanes`) of the value that begins at an offset, of the innermost if there are
+/// several.
 fn key_at(text: &str, offset: usize) -> Option<String> {
     fn within(around: &DeValue<'_>, offset: usize) -> Option<String> {
         let one = |name: String, value: &Spanned<DeValue<'_>>| match within(value.get_ref(), offset) {
@@ -148,7 +152,8 @@ fn key_at(text: &str, offset: usize) -> Option<String> {
     within(&DeValue::Table(DeTable::parse(text).ok()?.into_inner()), offset)
 }
 
-/// Where the value of a key (`limits.lanes`) begins, or that of the innermost table or list around it that is there.
+/// Where the value of a key (`limits.lanes`) begins, or that of the innermost table or list around
+/// it that is there.
 fn offset_of(text: &str, key: &str) -> Option<usize> {
     let mut around = DeValue::Table(DeTable::parse(text).ok()?.into_inner());
     let mut offset = None;

@@ -1,6 +1,7 @@
 //! What the TOML reader finds wrong, in the words of somebody who writes a configuration file.
 
-/// Says it again without the names of Rust's types. `key`: of the value that it is about, if it is about one.
+/// Says it again without the names of Rust's types. `key`: of the value that it is about, if it is
+/// about one.
 pub(crate) fn of_person(message: &str, key: Option<&str>) -> String {
     let message = message.split('\n').filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     if let Some(rest) = message.strip_prefix("unknown field ") {

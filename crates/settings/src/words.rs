@@ -1,5 +1,6 @@
-//! Words that lack their quotes: `steer = yes`, `host = ntp.example`. They are no TOML, and the reader tells of them what he guesses that they were meant to be
-//! by their first letter: of `no` that it is no number.
+//! Words that lack their quotes: `steer = yes`, `host = ntp.example`. They are no TOML, and the
+//! reader tells of them what he guesses that they were meant to be by their first letter: of `no`
+//! that it is no number.
 
 use std::ops::Range;
 use toml::de::DeTable;
@@ -7,8 +8,8 @@ use toml::de::DeTable;
 /// So many are looked for: no file that somebody has written has more.
 const MOST: usize = 64;
 
-/// The text with quotes around its words that lack them, and where the first of them is in the text as it was; `None`: there is none, as far as the reader
-/// comes.
+/// The text with quotes around its words that lack them, and where the first of them is in the text
+/// as it was; `None`: there is none, as far as the reader comes.
 pub(crate) fn with_quotes(text: &str) -> Option<(Range<usize>, String)> {
     let (mut first, mut quoted) = (None, text.to_owned());
     for _ in 0..MOST {

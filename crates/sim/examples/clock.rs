@@ -1,4 +1,5 @@
-//! Runs the clock's scenarios in virtual time; arguments: a part of their names, how many seeds, reads of each.
+//! Runs the clock's scenarios in virtual time; arguments: a part of their names, how many seeds,
+//! reads of each.
 
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::SCENARIOS;

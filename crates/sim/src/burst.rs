@@ -1,17 +1,21 @@
-//! Loss that comes in bursts: the model of Gilbert (1960) and Elliott (1963), a cable with a good and a bad state.
+//! Loss that comes in bursts: the model of Gilbert (1960) and Elliott (1963), a cable with a good
+//! and a bad state.
 //!
-//! Packets move it from one state to the other. That alone would let a burst outlast any silence, and a sender that waits longer and longer would meet it again and
-//! again, for minutes; so time ends it, too.
+//! Packets move it from one state to the other. That alone would let a burst outlast any silence,
+//! and a sender that waits longer and longer would meet it again and again, for minutes; so time
+//! ends it, too.
 
 use crate::Rng;
 use tickwire_stack::time::{Instant, Span};
 
-/// When a cable gets bad, for how long, and what it does then. In the good state it loses nothing (but what `LinkConfig::loss` takes).
+/// When a cable gets bad, for how long, and what it does then. In the good state it loses nothing
+/// (but what `LinkConfig::loss` takes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
     /// Packets before which a good cable gets bad, per million. 0: it never does.
     pub begin: u32,
-    /// Packets after which a bad cable gets good, per million: a burst is 1,000,000 / `end` packets long on average, if they come fast enough.
+    /// Packets after which a bad cable gets good, per million: a burst is 1,000,000 / `end` packets
+    /// long on average, if they come fast enough.
     pub end: u32,
     /// After what time it is good in any case.
     pub longest: Span,
@@ -20,7 +24,8 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Whether a packet that is sent now is lost. `bad_until` is the cable's state: never, or until then, if no packet ends it before.
+    /// Whether a packet that is sent now is lost. `bad_until` is the cable's state: never, or until
+    /// then, if no packet ends it before.
     pub(crate) fn loses(self, now: Instant, bad_until: &mut Instant, rng: &mut Rng) -> bool {
         if now >= *bad_until {
             *bad_until = if rng.chance(self.begin) { now + self.longest } else { Instant::NEVER };

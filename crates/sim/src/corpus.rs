@@ -1,5 +1,6 @@
-//! What the fuzzers begin with: the inputs that lie in `fuzz/corpus`, a folder for each target. Tests keep the seeds among them up to date, and replay all
-//! of them: what a fuzzer once found stays found.
+//! What the fuzzers begin with: the inputs that lie in `fuzz/corpus`, a folder for each target.
+//! Tests keep the seeds among them up to date, and replay all of them: what a fuzzer once found
+//! stays found.
 
 use std::fs;
 use std::path::PathBuf;

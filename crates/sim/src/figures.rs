@@ -46,7 +46,8 @@ impl Figures {
         self.errors.len() as u64
     }
 
-    /// Each reading's error, in the order in which they were made; those beyond 2.1 s count as that.
+    /// Each reading's error, in the order in which they were made; those beyond 2.1 s count as
+    /// that.
     #[must_use]
     pub fn errors(&self) -> &[i32] {
         &self.errors

@@ -73,7 +73,8 @@ impl Host {
         room
     }
 
-    /// Puts in what came at the same time, as one poll of a ring does. What there is no room for is lost.
+    /// Puts in what came at the same time, as one poll of a ring does. What there is no room for is
+    /// lost.
     pub fn receive_together(&mut self, now: Instant, packets: &[Vec<u8>]) {
         self.stack().batch_begin(packets.len() as u32);
         for packet in packets {
@@ -82,7 +83,8 @@ impl Host {
         self.stack().batch_end(now);
     }
 
-    /// Takes out what the stack wants to send. Frames are completed at the next call only, as with a real ring.
+    /// Takes out what the stack wants to send. Frames are completed at the next call only, as with
+    /// a real ring.
     ///
     /// # Panics
     /// If the stack sends what no kernel takes: a frame without a byte in it.
@@ -101,7 +103,8 @@ impl Host {
         let mut packets: Vec<Vec<u8>> = Vec::new();
         let mut begins = true;
         for t in taken {
-            // The kernel throws such a descriptor away, with the packet it belongs to, and never completes the frame.
+            // The kernel throws such a descriptor away, with the packet it belongs to, and never
+            // completes the frame.
             assert_ne!(t.len, 0, "a piece without a byte, frame {}", t.frame);
             self.sent.push(t.frame);
             if begins {
@@ -120,7 +123,8 @@ impl Host {
         self.stalled = stalled;
     }
 
-    /// The device is reset: frames in the transmit ring are not completed, unless by [`Host::give_back`].
+    /// The device is reset: frames in the transmit ring are not completed, unless by
+    /// [`Host::give_back`].
     pub fn keep_transmitting(&mut self) {
         self.kept.append(&mut self.sent);
     }

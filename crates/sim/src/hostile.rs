@@ -1,7 +1,8 @@
-//! A hostile network, read from bytes: what the fuzz targets run, and what the tests run again over the committed corpus.
+//! A hostile network, read from bytes: what the fuzz targets run, and what the tests run again over
+//! the committed corpus.
 //!
-//! Whatever the bytes say, the stack must not panic, must stay within its memory, and must get every frame back once the sockets
-//! are closed and time has passed.
+//! Whatever the bytes say, the stack must not panic, must stay within its memory, and must get
+//! every frame back once the sockets are closed and time has passed.
 
 mod near;
 mod packet;
@@ -19,7 +20,8 @@ const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
 /// In the first byte: who opens the connection asks for explicit congestion notification.
 const MARKS: u8 = 0x40;
-/// In the first byte: packets come together, as many as one poll takes in, until something else happens.
+/// In the first byte: packets come together, as many as one poll takes in, until something else
+/// happens.
 const TOGETHER: u8 = 0x20;
 /// So many then.
 const BATCH: u32 = 8;
@@ -47,8 +49,8 @@ pub fn frames(data: &[u8]) {
     arena.finish();
 }
 
-/// Actions on a live connection: segments near its sequence numbers, with options that make sense or not, raw frames, datagrams, fragments, ICMP errors about
-/// it, calls of the program, and time.
+/// Actions on a live connection: segments near its sequence numbers, with options that make sense
+/// or not, raw frames, datagrams, fragments, ICMP errors about it, calls of the program, and time.
 pub fn live(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
@@ -157,7 +159,8 @@ impl Arena {
         self.accept();
     }
 
-    /// A SYN that nobody but the attacker knows of, and its answer; the honest host stays out of it.
+    /// A SYN that nobody but the attacker knows of, and its answer; the honest host stays out of
+    /// it.
     fn half_open(&mut self, options: bool, marks: bool) {
         self.pair.link_mut(0).loss = 1_000_000;
         let options: &[u8] =

@@ -1,4 +1,5 @@
-//! Bytes of a fuzzer, or of a corpus, as a source of decisions: what hostile networks and hostile programs are read from.
+//! Bytes of a fuzzer, or of a corpus, as a source of decisions: what hostile networks and hostile
+//! programs are read from.
 
 /// Bytes that are used up one after the other; then come zeros.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Laws of sequence numbers over time, and between the two ends of a connection (RFC 9293 §3.4, §3.8): what no look at one stack at one moment shows.
+//! Laws of sequence numbers over time, and between the two ends of a connection (RFC 9293 §3.4,
+//! §3.8): what no look at one stack at one moment shows.
 
 use std::collections::{HashMap, HashSet};
 use tickwire_stack::Stack;
@@ -51,9 +52,10 @@ impl Laws {
         self.see(one.tcp_numbers(), other.tcp_numbers());
     }
 
-    /// Whether these are the two ends of one connection, and not of two that followed each other between the same ports. Also when both have the same numbers: a SYN cookie
-    /// that comes again after the connection was reset makes another one of it, of which the peer, who has not heard of the reset, knows nothing (RFC 4987 §3.6: nothing is kept
-    /// that could tell).
+    /// Whether these are the two ends of one connection, and not of two that followed each other
+    /// between the same ports. Also when both have the same numbers: a SYN cookie that comes again
+    /// after the connection was reset makes another one of it, of which the peer, who has not heard
+    /// of the reset, knows nothing (RFC 4987 §3.6: nothing is kept that could tell).
     fn are_peers(&self, one: &Numbers, other: &Numbers) -> bool {
         let is_first = |numbers| !self.over.contains(&name(numbers));
         (one.iss, one.irs) == (other.irs, other.iss) && is_first(one) && is_first(other)
@@ -87,7 +89,8 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use tickwire_stack::addr::Address;
 
-    /// Both ends of a connection around the wrap: 100 bytes are under way from the first to the second, which has told of half of what it received.
+    /// Both ends of a connection around the wrap: 100 bytes are under way from the first to the
+    /// second, which has told of half of what it received.
     fn ends() -> [Numbers; 2] {
         let [one, other] = [1, 2].map(|last| Endpoint::new(Address::v4([10, 0, 0, last]), 80));
         let first = Numbers::new(one, other, u32::MAX - 999, 7);
@@ -138,7 +141,8 @@ mod tests {
         assert!(fin(1).is_empty() && fin(2).contains("more is sent than was asked for"));
     }
 
-    /// The next connection between the same ports has other numbers, and may meet what is left of the one before.
+    /// The next connection between the same ports has other numbers, and may meet what is left of
+    /// the one before.
     #[test]
     fn another_connection_between_the_same_ports_has_laws_of_its_own() {
         let [first, second] = ends();
@@ -149,7 +153,8 @@ mod tests {
         );
     }
 
-    /// RFC 4987 §3.6: the cookie of a connection that was reset comes again, and makes one with the same numbers, which begins anew.
+    /// RFC 4987 §3.6: the cookie of a connection that was reset comes again, and makes one with the
+    /// same numbers, which begins anew.
     #[test]
     fn what_is_made_of_the_same_cookie_has_laws_of_its_own() {
         let [first, second] = ends();

@@ -1,10 +1,11 @@
-//! Deterministic simulation in virtual time, seeded: two stacks and the links between them ([`Pair`]), or a counter's oscillator and the paths to
-//! time servers ([`Oscillator`], [`TimeServer`]), with the clock that is kept of them and its readers ([`Timekeeping`], [`scenario`]). The same seed gives the
-//! same trace.
+//! Deterministic simulation in virtual time, seeded: two stacks and the links between them
+//! ([`Pair`]), or a counter's oscillator and the paths to time servers ([`Oscillator`],
+//! [`TimeServer`]), with the clock that is kept of them and its readers ([`Timekeeping`],
+//! [`scenario`]). The same seed gives the same trace.
 //!
-//! It may depend on the stack and the clock, and on nothing of an operating system (but [`corpus`] reads the repository's own files, as the tests do that
-//! call it). Tests call the stacks as a program would, or hand exchanges to the
-//! clock, then let time pass.
+//! It may depend on the stack and the clock, and on nothing of an operating system (but [`corpus`]
+//! reads the repository's own files, as the tests do that call it). Tests call the stacks as a
+//! program would, or hand exchanges to the clock, then let time pass.
 #![forbid(unsafe_code)]
 
 pub mod corpus;

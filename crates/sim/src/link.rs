@@ -16,7 +16,8 @@ pub struct LinkConfig {
     pub loss: u32,
     /// Packets lost many at a time, besides.
     pub burst: Burst,
-    /// The last segment of each message of so many bytes that a TCP connection carries is lost when it is sent for the first time. 0: it is not.
+    /// The last segment of each message of so many bytes that a TCP connection carries is lost when
+    /// it is sent for the first time. 0: it is not.
     pub tail_of: u32,
     /// Packets sent before this are lost; [`Instant::NEVER`]: none.
     pub dark_until: Instant,
@@ -28,7 +29,8 @@ pub struct LinkConfig {
     pub reorder_by: Span,
     /// Packets in which one bit is flipped, per million.
     pub corrupt: u32,
-    /// Packets that routers mark for congestion (RFC 3168), per million of those that may be marked.
+    /// Packets that routers mark for congestion (RFC 3168), per million of those that may be
+    /// marked.
     pub mark: u32,
     /// Bits per second; 0: no limit.
     pub rate: u64,
@@ -117,11 +119,12 @@ struct InFlight {
     bytes: Vec<u8>,
 }
 
-/// One direction of a cable. Its user tells the time, and brings the chance: the same seed and the same packets at the same times give the same result.
+/// One direction of a cable. Its user tells the time, and brings the chance: the same seed and the
+/// same packets at the same times give the same result.
 #[derive(Debug)]
 pub struct Link {
-    /// What it does; may be changed at any time and holds for what is sent from then on. Messages are followed from the first packet on: the size that
-    /// `tail_of` had at first counts.
+    /// What it does; may be changed at any time and holds for what is sent from then on. Messages
+    /// are followed from the first packet on: the size that `tail_of` had at first counts.
     pub config: LinkConfig,
     /// What happened so far.
     pub stats: LinkStats,
@@ -152,7 +155,8 @@ impl Link {
         }
     }
 
-    /// Puts a packet in, Ethernet header first. The time must not go back from one call to the next.
+    /// Puts a packet in, Ethernet header first. The time must not go back from one call to the
+    /// next.
     pub fn send(&mut self, now: Instant, rng: &mut Rng, mut bytes: Vec<u8>) {
         let LinkConfig { delay, jitter, duplicate, reorder, reorder_by, corrupt, mtu, .. } = self.config;
         self.stats.sent += 1;
@@ -213,7 +217,8 @@ impl Link {
     /// Whether a packet is lost, and counts it.
     fn loses(&mut self, now: Instant, rng: &mut Rng, bytes: &[u8]) -> bool {
         let LinkConfig { loss, burst, tail_of, dark_until, .. } = self.config;
-        // All are looked at, also what is lost for another reason: a message's end is sent for the first time once.
+        // All are looked at, also what is lost for another reason: a message's end is sent for the
+        // first time once.
         let tail = tail_of != 0 && self.messages.see(bytes).end;
         let stats = &mut self.stats;
         let count = if now < dark_until {

@@ -1,7 +1,8 @@
 //! Where the messages of a TCP connection begin and end, seen from a cable.
 
-/// Follows one direction of the TCP connection that was opened last, whose program sends messages of one size. Retransmissions are told from what is sent
-/// for the first time. IPv4 and IPv6 without extension headers; all else passes unseen.
+/// Follows one direction of the TCP connection that was opened last, whose program sends messages
+/// of one size. Retransmissions are told from what is sent for the first time. IPv4 and IPv6
+/// without extension headers; all else passes unseen.
 #[derive(Clone, Debug)]
 pub struct Messages {
     /// Bytes of a message.
@@ -143,7 +144,8 @@ mod tests {
             let at = |offset: u32| first.wrapping_add(offset);
             let told: Vec<News> =
                 (0..5).map(|n| messages.see(&make(at(n * 1000), ACK, if n == 2 { 500 } else { 1000 }))).collect();
-            // The fourth begins 500 bytes after what was seen last, as if 500 bytes had gone another way: they count as sent.
+            // The fourth begins 500 bytes after what was seen last, as if 500 bytes had gone
+            // another way: they count as sent.
             assert_eq!(told, [NOTHING, MIDDLE, END, MIDDLE, END]);
             assert_eq!(messages.see(&make(at(2000), ACK, 500)), NOTHING, "sent again");
             assert_eq!(messages.see(&make(at(5000), ACK, 0)), NOTHING, "an acknowledgement");

@@ -1,7 +1,8 @@
 //! The oscillator behind a counter: how its rate wanders, in virtual time.
 //!
-//! A look costs the same however long ago the last one was: cycles and ageing are integrated in closed form, and the random parts over a span are drawn
-//! with the variances that they have over it. So months pass in seconds.
+//! A look costs the same however long ago the last one was: cycles and ageing are integrated in
+//! closed form, and the random parts over a span are drawn with the variances that they have over
+//! it. So months pass in seconds.
 
 use crate::rng::Rng;
 use core::f64::consts::TAU;
@@ -23,15 +24,18 @@ pub struct Wander {
 }
 
 impl Wander {
-    /// A computer in an office: 10 ppm off, the air conditioning's half hour, a walk of 0.1 ppm in a day, and 1 ns of noise in a second. The Allan
-    /// deviation is near 1e-9 at 1 s and some 1e-8 at 1000 s, as in figure 12 of Ridoux, Veitch and Broomhead (2012).
+    /// A computer in an office: 10 ppm off, the air conditioning's half hour, a walk of 0.1 ppm in
+    /// a day, and 1 ns of noise in a second. The Allan deviation is near 1e-9 at 1 s and some 1e-8
+    /// at 1000 s, as in figure 12 of Ridoux, Veitch and Broomhead (2012).
     pub const OFFICE: Self = Self { skew: 10e-6, cycles: &[(2e-8, 1800.0)], walk: 3e-10, white: 1e-9, ageing: 1e-14 };
 
-    /// The wander of the clock benchmark's truth: 0.05 ppm in ten minutes, an Allan deviation of some 3e-8 at 200 s, beside the office's noise.
+    /// The wander of the clock benchmark's truth: 0.05 ppm in ten minutes, an Allan deviation of
+    /// some 3e-8 at 200 s, beside the office's noise.
     pub const TEN_MINUTES: Self = Self { cycles: &[(5e-8, 600.0)], walk: 5e-11, ..Self::OFFICE };
 
-    /// A server in a room whose air conditioning keeps the temperature tightly, with the bump of that figure at 200 s: 1e-8 there, and below 1e-9 at 1000 s,
-    /// where only a walk of 0.015 ppm in a day is left.
+    /// A server in a room whose air conditioning keeps the temperature tightly, with the bump of
+    /// that figure at 200 s: 1e-8 there, and below 1e-9 at 1000 s, where only a walk of 0.015 ppm
+    /// in a day is left.
     pub const SERVER_ROOM: Self = Self { cycles: &[(1e-8, 200.0), (5e-9, 86_400.0)], walk: 5e-11, ..Self::OFFICE };
 }
 

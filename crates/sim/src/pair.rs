@@ -21,11 +21,14 @@ pub struct PairConfig {
     pub links: [LinkConfig; 2],
     /// The interface MTU that each host is told.
     pub mtu: u32,
-    /// Each host knows the way to the other from the start. If not, a request for a path is answered by the next step.
+    /// Each host knows the way to the other from the start. If not, a request for a path is
+    /// answered by the next step.
     pub paths: bool,
-    /// Both stacks are looked through at every step ([`Stack::audit`]), which takes as long as they have frames and sockets.
+    /// Both stacks are looked through at every step ([`Stack::audit`]), which takes as long as they
+    /// have frames and sockets.
     pub audit: bool,
-    /// The numbers of connections are followed from step to step, and held against those of the other host (`laws`). Only if nobody else is on the cable.
+    /// The numbers of connections are followed from step to step, and held against those of the
+    /// other host (`laws`). Only if nobody else is on the cable.
     pub laws: bool,
 }
 
@@ -133,7 +136,8 @@ impl Pair {
         &mut self.hosts[host]
     }
 
-    /// The conditions on the way from a host; they may be changed at any time and hold for what is sent from then on.
+    /// The conditions on the way from a host; they may be changed at any time and hold for what is
+    /// sent from then on.
     pub fn link_mut(&mut self, from: usize) -> &mut LinkConfig {
         &mut self.links[from].config
     }
@@ -182,7 +186,8 @@ impl Pair {
         self.trace
     }
 
-    /// Moves packets from the stacks to the links, without letting time pass. Says whether there were any.
+    /// Moves packets from the stacks to the links, without letting time pass. Says whether there
+    /// were any.
     pub fn flush(&mut self) -> bool {
         let mut any = false;
         for from in 0..2 {
@@ -220,7 +225,8 @@ impl Pair {
         deadlines.into_iter().chain(arrivals).flatten().min()
     }
 
-    /// Goes to the next event, but not beyond `limit`, and lets it happen. Says whether there was one.
+    /// Goes to the next event, but not beyond `limit`, and lets it happen. Says whether there was
+    /// one.
     pub fn step(&mut self, limit: Instant) -> bool {
         self.flush();
         let Some(at) = self.next_event().filter(|&at| at <= limit) else {
@@ -268,7 +274,8 @@ impl Pair {
         }
     }
 
-    /// Frames of a host that are neither free nor set aside for receiving: held by sockets, queues or the transmit ring.
+    /// Frames of a host that are neither free nor set aside for receiving: held by sockets, queues
+    /// or the transmit ring.
     pub fn frames_held(&mut self, host: usize) -> usize {
         let stack = self.hosts[host].stack();
         stack.frames_in_use() - stack.filled()

@@ -1,4 +1,5 @@
-//! Chance, reproducibly: the SplitMix64 generator (Steele, Lea, Flood 2014). Good enough to shake a network, and small.
+//! Chance, reproducibly: the SplitMix64 generator (Steele, Lea, Flood 2014). Good enough to shake a
+//! network, and small.
 
 /// A seeded generator.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-//! What the clock goes through in virtual time, and what it promises then. One list for tests and for the benchmark.
+//! What the clock goes through in virtual time, and what it promises then. One list for tests and
+//! for the benchmark.
 
 use crate::figures::{Figures, Summary};
 use crate::oscillator::Wander;
@@ -78,7 +79,8 @@ pub struct Scenario {
     pub measured: (f64, f64),
     /// About how many reads of the clock are made in that time.
     pub reads: u32,
-    /// What happens, in the order of time; from the last entry on, all of it again after so many seconds.
+    /// What happens, in the order of time; from the last entry on, all of it again after so many
+    /// seconds.
     pub changes: &'static [(f64, Change)],
     /// See `changes`: none, once.
     pub again: Option<f64>,
@@ -161,17 +163,20 @@ const fn rare(name: &'static str, wander: Wander, poll: f64, reads: u32, promise
     Scenario { name, wander, poll, reads, measured: (0.5 * DAY, 1.5 * DAY), promise, ..CALM }
 }
 
-/// A quarter of what lay between the least and the greatest error there, where the oscillator allows it.
+/// A quarter of what lay between the least and the greatest error there, where the oscillator
+/// allows it.
 const fn room(name: &'static str, poll: f64, reads: u32, least: i64, most: i64) -> Scenario {
     rare(name, Wander::SERVER_ROOM, poll, reads, Promise::Span((most - least) / 4))
 }
 
-/// With this oscillator alone the time is off by more than that after a few minutes, whatever the clock knows.
+/// With this oscillator alone the time is off by more than that after a few minutes, whatever the
+/// clock knows.
 const fn office(name: &'static str, poll: f64) -> Scenario {
     rare(name, Wander::OFFICE, poll, 4_000_000, Promise::Bound)
 }
 
-/// The server is gone for 150 s after so many of lock, with an oscillator that goes through a cycle of 600 s.
+/// The server is gone for 150 s after so many of lock, with an oscillator that goes through a cycle
+/// of 600 s.
 const fn gone(name: &'static str, changes: &'static [(f64, Change)], promise: Promise) -> Scenario {
     let from = changes[0].0;
     Scenario {

@@ -1,4 +1,5 @@
-//! A time server at the end of a path that delays: exchanges as a client with good stamps would see them.
+//! A time server at the end of a path that delays: exchanges as a client with good stamps would see
+//! them.
 
 use crate::oscillator::Oscillator;
 use crate::rng::Rng;
@@ -20,7 +21,8 @@ pub struct Delay {
 impl Delay {
     /// A switch between two computers, with the kernel's stamps.
     pub const LAN: Self = Self { least: 15_000.0, noise: 300.0, queue: (1_000, 50_000.0) };
-    /// The same with a cable that is full in this direction: hardly a packet finds the queue of 10 ms empty.
+    /// The same with a cable that is full in this direction: hardly a packet finds the queue of 10
+    /// ms empty.
     pub const FULL: Self = Self { queue: (950_000, 10_000_000.0), ..Self::LAN };
     /// A provider's network: half of the packets wait behind others for up to half a millisecond.
     pub const WIDE: Self = Self { least: 4_000_000.0, noise: 20_000.0, queue: (500_000, 500_000.0) };
@@ -34,7 +36,8 @@ impl Delay {
 /// UTC, as far as it has a leap second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utc {
-    /// In seconds of the simulation: the beginning of 23:59:60, or of the 23:59:59 that is left out; and +1 or -1.
+    /// In seconds of the simulation: the beginning of 23:59:60, or of the 23:59:59 that is left
+    /// out; and +1 or -1.
     pub leap: Option<(f64, i32)>,
 }
 
@@ -59,10 +62,12 @@ impl Utc {
     }
 }
 
-/// How a server makes a leap second, in seconds. The usual way is at its instant and at once, as kernels do it: 23:59:59 is repeated.
+/// How a server makes a leap second, in seconds. The usual way is at its instant and at once, as
+/// kernels do it: 23:59:59 is repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Leaping {
-    /// It begins so much after the instant, or before: after a second it is 00:00:00 that is repeated, and who learns of it from others is later.
+    /// It begins so much after the instant, or before: after a second it is 00:00:00 that is
+    /// repeated, and who learns of it from others is later.
     pub late: f64,
     /// It takes so long: one that stands still takes a second, others slew.
     pub over: f64,
@@ -82,7 +87,8 @@ pub struct TimeServer {
     pub back: Delay,
     /// How far the server's clock is off, in ns.
     pub error: f64,
-    /// How far it says that it may be off, in ns: its root dispersion. Honest, if that is at least `error`.
+    /// How far it says that it may be off, in ns: its root dispersion. Honest, if that is at least
+    /// `error`.
     pub dispersion: u64,
     /// What it says its distance from the reference is.
     pub stratum: u8,
@@ -124,7 +130,8 @@ impl TimeServer {
         }
     }
 
-    /// An exchange whose request leaves at `at` seconds; `None` if it is lost. Server stamps know no leap seconds.
+    /// An exchange whose request leaves at `at` seconds; `None` if it is lost. Server stamps know
+    /// no leap seconds.
     pub fn exchange(&mut self, at: f64, oscillator: &mut Oscillator) -> Option<Exchange> {
         self.exchange_in(&Utc::default(), at, oscillator)
     }

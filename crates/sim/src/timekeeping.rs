@@ -1,5 +1,5 @@
-//! A clock daemon in virtual time: asks its servers, keeps the clock, publishes it; programs read it at random instants, and each reading is compared with
-//! the truth.
+//! A clock daemon in virtual time: asks its servers, keeps the clock, publishes it; programs read
+//! it at random instants, and each reading is compared with the truth.
 
 use crate::figures::Figures;
 use crate::oscillator::{Oscillator, Wander};

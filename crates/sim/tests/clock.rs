@@ -1,4 +1,5 @@
-//! The clock against oscillators and paths of all kinds: how far it is off, and whether its bound is true. Errors are in nanoseconds.
+//! The clock against oscillators and paths of all kinds: how far it is off, and whether its bound
+//! is true. Errors are in nanoseconds.
 
 use tickwire_clock::Scale;
 use tickwire_clock::sync::{Config, Outcome, Refusal, Sync};
@@ -70,7 +71,8 @@ impl Run {
         }
     }
 
-    /// Runs until `end` and tells the 50th and 99th percentile of the errors' sizes on the way, and the greatest.
+    /// Runs until `end` and tells the 50th and 99th percentile of the errors' sizes on the way, and
+    /// the greatest.
     fn measure(&mut self, end: f64, answers: bool) -> [f64; 3] {
         self.errors.clear();
         self.until(end, answers);
@@ -164,7 +166,8 @@ fn an_hour_without_a_server_costs_less_than_a_tenth_of_a_millisecond() {
 fn a_quarter_of_an_hour_between_exchanges_is_little_enough_for_a_bound_that_is_true() {
     for poll in [30.0, 60.0, 120.0, 240.0, 480.0, 960.0] {
         let [median, ..] = Run::new(Wander::OFFICE, poll, 4).until(20.0 * poll, true).measure(200.0 * poll, true);
-        // What this oscillator's cycle does in a poll: the half hour's is hardly seen with exchanges so rare.
+        // What this oscillator's cycle does in a poll: the half hour's is hardly seen with
+        // exchanges so rare.
         assert!(median < 200.0 + 0.02 * poll * poll, "poll {poll}: {median}");
     }
 }
@@ -221,7 +224,8 @@ fn the_same_exchanges_give_the_same_clock_to_the_last_bit() {
 fn stamps_of_the_program_move_a_clock_of_kernel_stamps_little() {
     let mut run = Run::new(STILL, 1.0, 8);
     run.until(120.0, true);
-    // Late by 4 us at both ends, as a program is that the scheduler delays: the round trip alone tells of half of that.
+    // Late by 4 us at both ends, as a program is that the scheduler delays: the round trip alone
+    // tells of half of that.
     for _ in 0..10 {
         let exchange = run.server.exchange(run.now, &mut run.oscillator).unwrap();
         let exchange = tickwire_clock::Exchange {

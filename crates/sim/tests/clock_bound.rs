@@ -1,5 +1,6 @@
-//! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves, paths that become shorter;
-//! and while it tells little: noise in one direction only, and silence.
+//! The bound is true while what the clock was made of turns out to be worse than what comes:
+//! servers that correct themselves, paths that become shorter; and while it tells little: noise in
+//! one direction only, and silence.
 
 use tickwire_sim::timekeeping::FREQUENCY;
 use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
@@ -11,7 +12,8 @@ fn with(server: TimeServer, poll: f64, seed: u64) -> Timekeeping {
     run
 }
 
-/// Runs until then. Everything read since the last call was within the bound; returns the median bound of it, in ns.
+/// Runs until then. Everything read since the last call was within the bound; returns the median
+/// bound of it, in ns.
 fn is_true(run: &mut Timekeeping, until: f64) -> i64 {
     run.until(until, |_| ());
     let summary = run.figures().summary().expect("the clock knew the time");
@@ -97,7 +99,8 @@ fn a_path_that_becomes_shorter_shows_what_it_hid() {
         set_path(&mut run.servers[0], to[0], to[1]);
         is_true(&mut run, 200.0 * poll);
         let bound = is_true(&mut run, 1_000.0 * poll) as f64;
-        // Where the clock was right, what one direction lost is an asymmetry that it has learnt, and the bound keeps it.
+        // Where the clock was right, what one direction lost is an asymmetry that it has learnt,
+        // and the bound keeps it.
         let path = if seed < 8 { to } else { from };
         assert!(bound < (path[0] + path[1]) / 2.0 + 3.0 * us, "{seed}: {bound}");
     }

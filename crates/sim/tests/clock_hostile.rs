@@ -1,4 +1,5 @@
-//! What liars, dead servers and a broken counter can do to a clock that asks several servers: nothing that its bound does not hold, and nothing that lasts.
+//! What liars, dead servers and a broken counter can do to a clock that asks several servers:
+//! nothing that its bound does not hold, and nothing that lasts.
 
 use tickwire_clock::Count;
 use tickwire_clock::keeper::Standing;
@@ -15,7 +16,8 @@ fn servers(count: u64) -> Vec<TimeServer> {
     (0..count).map(|number| TimeServer::new(1 + number)).collect()
 }
 
-/// Error and bound of what is published at `at`, in ns, and how often readers were told that times cannot be compared.
+/// Error and bound of what is published at `at`, in ns, and how often readers were told that times
+/// cannot be compared.
 fn published(run: &mut Timekeeping, at: f64) -> (f64, f64, u32) {
     run.until(at, |_| ());
     let at = at.max(run.now());

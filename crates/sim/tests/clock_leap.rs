@@ -1,4 +1,5 @@
-//! Leap seconds as real servers make them, servers that are set over one, and servers that live at another time.
+//! Leap seconds as real servers make them, servers that are set over one, and servers that live at
+//! another time.
 
 use tickwire_clock::Nanos;
 use tickwire_clock::keeper::leap::Announcement;
@@ -43,7 +44,8 @@ fn published(run: &mut Timekeeping, at: f64) -> (i64, u64) {
 
 #[test]
 fn a_leap_second_is_right_in_whatever_way_servers_make_it() {
-    // At once, or a second late so that 00:00:00 is repeated; standing still for the second; slewed; by who learns of it from others.
+    // At once, or a second late so that 00:00:00 is repeated; standing still for the second;
+    // slewed; by who learns of it from others.
     let ways = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 12.0), (10.0, 0.0), (300.0, 0.0), (0.0, 2000.0)];
     for (late, over) in ways {
         for (poll, count, step, tabled) in

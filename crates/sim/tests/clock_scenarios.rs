@@ -1,4 +1,5 @@
-//! The clock through all scenarios in virtual time, read some millions of times: truth lies inside the bound at every read, and the promises are kept.
+//! The clock through all scenarios in virtual time, read some millions of times: truth lies inside
+//! the bound at every read, and the promises are kept.
 
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::{Promise, SCENARIOS};

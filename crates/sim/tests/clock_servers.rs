@@ -131,7 +131,8 @@ fn the_counters_period_is_not_that_of_a_clock_on_its_way_to_another_server() {
 
 #[test]
 fn a_counter_that_jumps_is_found_out_within_one_poll() {
-    // Forward as when a virtual machine was stopped, back as on another host, and by no more than a hundred microseconds.
+    // Forward as when a virtual machine was stopped, back as on another host, and by no more than a
+    // hundred microseconds.
     for counts in [250_000_000_000, -250_000_000_000, 250_000] {
         let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 3);
         run.until(HOUR, |_| ());
@@ -149,7 +150,8 @@ fn a_counter_that_jumps_is_found_out_within_one_poll() {
 
 #[test]
 fn of_a_count_from_before_a_break_nothing_is_told_afterwards() {
-    // Noticed by the host, or shown by the servers; and the counter of a processor that has slept begins anew.
+    // Noticed by the host, or shown by the servers; and the counter of a processor that has slept
+    // begins anew.
     for (counts, noticed) in
         [(250_000_000_000, false), (250_000, false), (250_000_000_000, true), (-2_500_000_000_000, true)]
     {

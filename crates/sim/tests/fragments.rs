@@ -282,7 +282,8 @@ fn with_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
     packet
 }
 
-/// RFC 3168 §5.3: a router's mark on one fragment is a mark on the datagram; the rest of the class is the first fragment's.
+/// RFC 3168 §5.3: a router's mark on one fragment is a mark on the datagram; the rest of the class
+/// is the first fragment's.
 #[test]
 fn a_mark_on_one_fragment_marks_the_datagram() {
     const ECT: u8 = 2;

@@ -1,4 +1,5 @@
-//! The fuzz targets over the committed corpus, and over seeded chance: what a fuzzer once found stays found.
+//! The fuzz targets over the committed corpus, and over seeded chance: what a fuzzer once found
+//! stays found.
 
 use tickwire_sim::corpus::{keep, replay};
 use tickwire_sim::{Rng, hostile};
@@ -20,11 +21,14 @@ fn written(kb: u8, cut: u8) -> Vec<u8> {
     vec![MARKS, 6, kb * 4, 0, 207, cut]
 }
 
-/// Attacks that get past the first checks, each written by hand: kinds of actions from 200 on (`hostile::Arena::act`).
+/// Attacks that get past the first checks, each written by hand: kinds of actions from 200 on
+/// (`hostile::Arena::act`).
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    // Timestamps, three blocks of whole segments, and an acknowledgement of what the peer has: as a good peer in recovery.
+    // Timestamps, three blocks of whole segments, and an acknowledgement of what the peer has: as a
+    // good peer in recovery.
     let sacked = [200, 0b0100_1011, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 2, 1, 4, 2, 8, 1];
-    // What is acknowledged is a segment, the rest comes by and by; a router has marked it, and echoes fly.
+    // What is acknowledged is a segment, the rest comes by and by; a router has marked it, and
+    // echoes fly.
     let marked = [200, 0b1111_0001, 0x40 | 0x80, 0, 3, 0xff, 0xff, 20, 0, 0];
     let reneged = [200, 0b1100_0011, 0, 0, 1, 0, 10, 0, 0, 0, 0, 1];
     let time = |power: u8| [5, power];

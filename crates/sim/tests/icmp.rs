@@ -25,7 +25,8 @@ fn give(pair: &mut Pair, packet: &[u8]) {
     assert!(pair.host_mut(0).receive(now, &frame(packet)));
 }
 
-/// Somebody complains that a datagram of the socket was too large for a way that carries `mtu` bytes. As on Linux the socket is told once.
+/// Somebody complains that a datagram of the socket was too large for a way that carries `mtu`
+/// bytes. As on Linux the socket is told once.
 fn too_big(pair: &mut Pair, id: UdpId, (own, peer): (Endpoint, Endpoint), mtu: u32) {
     let family = usize::from(own.address.to_v4().is_none());
     let quoted = ip(own.address, peer.address, 17, &udp(own, peer, &[0; 100]));
@@ -123,7 +124,8 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 1);
 }
 
-/// Where a connected socket sends to besides is nothing to what reaches its peer, as on Linux (`IP_MTU`).
+/// Where a connected socket sends to besides is nothing to what reaches its peer, as on Linux
+/// (`IP_MTU`).
 #[test]
 fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
     let mut pair = Pair::seeded(1);
@@ -177,7 +179,8 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
     }
 }
 
-/// RFC 1191 §3: less than 552 bytes is not believed, but routers are let fragment what is sent, unless the program wants it otherwise.
+/// RFC 1191 §3: less than 552 bytes is not believed, but routers are let fragment what is sent,
+/// unless the program wants it otherwise.
 #[test]
 fn rfc1191_3_datagrams_on_a_path_that_is_too_narrow_to_be_believed_may_be_fragmented() {
     let mut pair = Pair::seeded(1);

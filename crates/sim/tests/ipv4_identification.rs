@@ -26,8 +26,8 @@ fn lost(pair: &mut Pair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
     packets
 }
 
-/// RFC 6864 §4.2 and §4.3: where routers may fragment, no two packets have the same identification, also if one repeats the other. §4.1: where they may
-/// not, it has no meaning.
+/// RFC 6864 §4.2 and §4.3: where routers may fragment, no two packets have the same identification,
+/// also if one repeats the other. §4.1: where they may not, it has no meaning.
 #[test]
 fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
     for may_fragment in [true, false] {
@@ -72,8 +72,9 @@ fn packets_of_different_connections_have_identifications_of_their_own() {
     assert!(packets.len() > 20 && ids.len() == packets.len(), "{} of {}", ids.len(), packets.len());
 }
 
-/// RFC 7739 §5.3: what one peer sees of our identifications does not tell him those of what another is sent, in whose name he could plant fragments. Those of one
-/// peer's packets follow each other, so that none comes again soon.
+/// RFC 7739 §5.3: what one peer sees of our identifications does not tell him those of what another
+/// is sent, in whose name he could plant fragments. Those of one peer's packets follow each other,
+/// so that none comes again soon.
 #[test]
 fn rfc7739_5_3_identifications_for_one_peer_tell_nothing_of_anothers() {
     let mut pair = Pair::new(&PairConfig::default());

@@ -1,5 +1,6 @@
-//! Unknown options in IPv6 extension headers (RFC 8200 §4.2). What the two highest bits of their type demand is done as far as it is ours: the packet is
-//! taken or dropped. The stack sends no ICMP errors; a packet that no accelerated socket claims is the host's, which does.
+//! Unknown options in IPv6 extension headers (RFC 8200 §4.2). What the two highest bits of their
+//! type demand is done as far as it is ours: the packet is taken or dropped. The stack sends no
+//! ICMP errors; a packet that no accelerated socket claims is the host's, which does.
 
 mod common;
 

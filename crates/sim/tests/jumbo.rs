@@ -60,7 +60,8 @@ fn what_the_cable_does_to_jumbo_frames_is_repaired() {
     }
 }
 
-/// RFC 9293 §3.7.1: a listener's answer goes out before the host has spoken of the peer: it offers what all interfaces take, with a cookie, too.
+/// RFC 9293 §3.7.1: a listener's answer goes out before the host has spoken of the peer: it offers
+/// what all interfaces take, with a cookie, too.
 #[test]
 fn strangers_are_offered_what_every_interface_takes() {
     for syn_queue in [256, 0] {
@@ -175,7 +176,8 @@ fn packets_wait_for_the_neighbour_whole() {
     assert_eq!(sent, 30);
     pair.stack(0).path_set(ready, now);
     pair.run_for(Span::from_millis(1));
-    // Twenty-five packets of five frames are what one neighbour may keep waiting: the oldest have given way.
+    // Twenty-five packets of five frames are what one neighbour may keep waiting: the oldest have
+    // given way.
     for n in 5..30 {
         assert!(receive_datagram(&mut pair, to).unwrap() == pattern(8_900, n));
     }
@@ -226,7 +228,8 @@ fn datagrams_use_what_a_jumbo_frame_holds() {
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
 }
 
-/// RFC 9293 §3.8.1: FIN that was queued behind data already on its way lies in a frame of its own; with the data it is lost, and sent again.
+/// RFC 9293 §3.8.1: FIN that was queued behind data already on its way lies in a frame of its own;
+/// with the data it is lost, and sent again.
 #[test]
 fn data_and_fin_that_are_all_lost_come_again() {
     for (family, len) in [(0, 100), (1, 1_784), (0, 5_000), (1, 8_900), (0, 30_000)] {

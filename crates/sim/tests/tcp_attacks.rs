@@ -58,8 +58,9 @@ fn data_with_an_acknowledgement_of_what_was_never_sent_is_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
-/// RFC 9293 §3.10.7.4, fifth check: only an acknowledgement that is not old says how large the window is. Else a forged one whose numbers lie only within
-/// the windows (RFC 5961 §5.2) would shut it for good: all that a peer says which only receives has an older number.
+/// RFC 9293 §3.10.7.4, fifth check: only an acknowledgement that is not old says how large the
+/// window is. Else a forged one whose numbers lie only within the windows (RFC 5961 §5.2) would
+/// shut it for good: all that a peer says which only receives has an older number.
 #[test]
 fn an_old_acknowledgement_does_not_shut_the_window() {
     let mut wire = Wire::new();
@@ -94,7 +95,8 @@ fn challenges_are_limited_for_each_connection_by_itself() {
     wire.one();
 }
 
-/// RFC 9293 §3.10.7.4: before the connection is open, what is not acceptable is only answered, whatever it acknowledges.
+/// RFC 9293 §3.10.7.4: before the connection is open, what is not acceptable is only answered,
+/// whatever it acknowledges.
 #[test]
 fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
     let mut wire = Wire::new();
@@ -113,7 +115,8 @@ fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
-/// RFC 9293 §3.8.3: a SYN that is repeated for ever does not keep a half-open connection, nor is each one answered.
+/// RFC 9293 §3.8.3: a SYN that is repeated for ever does not keep a half-open connection, nor is
+/// each one answered.
 #[test]
 fn a_repeated_syn_does_not_keep_a_half_open_connection() {
     let mut wire = Wire::new();
@@ -208,8 +211,8 @@ fn what_lies_outside_of_the_window_is_answered_and_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"sta");
 }
 
-/// RFC 5961 §7: two ends that disagree answer each other's acknowledgements. That must not go on as fast as the network carries them, while probes, which back
-/// off, and data are answered each time.
+/// RFC 5961 §7: two ends that disagree answer each other's acknowledgements. That must not go on as
+/// fast as the network carries them, while probes, which back off, and data are answered each time.
 #[test]
 fn rfc5961_7_acknowledgements_outside_of_the_window_are_answered_less_and_less_often() {
     let mut wire = Wire::new();
@@ -270,7 +273,8 @@ fn a_bad_checksum_or_header_is_counted_and_dropped() {
     wire.nothing();
 }
 
-/// RFC 5927: only an error that quotes what is under way is believed, and none ends a connection that works.
+/// RFC 5927: only an error that quotes what is under way is believed, and none ends a connection
+/// that works.
 #[test]
 fn icmp_errors_do_not_end_a_connection() {
     let mut wire = Wire::new();
@@ -294,7 +298,8 @@ fn icmp_errors_do_not_end_a_connection() {
     assert_eq!(wire.count("IcmpInUnmatched"), 1);
 }
 
-/// 20,000 random segments into a live connection: nothing panics, nothing leaks, the stack still serves.
+/// 20,000 random segments into a live connection: nothing panics, nothing leaks, the stack still
+/// serves.
 #[test]
 fn random_segments_leave_the_stack_whole() {
     let mut rng = tickwire_sim::Rng::new(42);

@@ -1,5 +1,5 @@
-//! A listener whose queues fill: half-open connections, those that wait to be accepted, SYN cookies beside both (RFC 4987 §3.6), and what becomes of them
-//! all when it closes.
+//! A listener whose queues fill: half-open connections, those that wait to be accepted, SYN cookies
+//! beside both (RFC 4987 §3.6), and what becomes of them all when it closes.
 
 mod tcp_support;
 
@@ -31,8 +31,10 @@ fn accept_all(wire: &mut Wire, listener: ListenerId) -> usize {
     std::iter::from_fn(|| wire.stack().tcp_accept(listener).ok()).count()
 }
 
-/// RFC 9293 §3.10.7.2 and §3.10.7.4, RFC 4987 §3.6. While the accept queue is full, a last acknowledgement of a handshake is as if it had been lost, and so is
-/// a SYN; what belongs to no handshake is reset. With room again everybody gets in whom the listener had answered, with what they sent.
+/// RFC 9293 §3.10.7.2 and §3.10.7.4, RFC 4987 §3.6. While the accept queue is full, a last
+/// acknowledgement of a handshake is as if it had been lost, and so is a SYN; what belongs to no
+/// handshake is reset. With room again everybody gets in whom the listener had answered, with what
+/// they sent.
 #[test]
 fn a_full_accept_queue_loses_nobody_who_was_answered() {
     const BACKLOG: u16 = 10;
@@ -80,8 +82,9 @@ fn a_full_accept_queue_loses_nobody_who_was_answered() {
     assert_eq!(accept_all(&mut wire, listener), usize::from(BACKLOG));
 }
 
-/// RFC 9293 §3.10.4: whoever waits when the listener closes is reset, at his place in the stream, with what he has sent or without; half-open
-/// connections too, so that nobody waits in vain. Then the port is nobody's.
+/// RFC 9293 §3.10.4: whoever waits when the listener closes is reset, at his place in the stream,
+/// with what he has sent or without; half-open connections too, so that nobody waits in vain. Then
+/// the port is nobody's.
 #[test]
 fn a_listener_that_closes_resets_all_who_wait() {
     let mut wire = Wire::new();
@@ -118,8 +121,8 @@ fn a_listener_that_closes_resets_all_who_wait() {
 const LAST: [(u8, bool); 6] =
     [(ACK, true), (ACK | PSH, true), (FIN | ACK, true), (SYN | ACK, false), (RST | ACK, false), (RST, false)];
 
-/// RFC 9293 §3.10.7.2 and §3.10.7.4: data and FIN beside the last acknowledgement count at once; SYN or RST beside it do not open. A listener that has to
-/// send cookies is no different in that.
+/// RFC 9293 §3.10.7.2 and §3.10.7.4: data and FIN beside the last acknowledgement count at once;
+/// SYN or RST beside it do not open. A listener that has to send cookies is no different in that.
 #[test]
 fn the_last_segment_of_a_handshake_opens_with_or_without_a_cookie() {
     for cookies in [false, true] {

@@ -73,7 +73,8 @@ fn rfc8899_4_3_after_an_outage_segments_are_as_long_as_before() {
     }
 }
 
-/// RFC 8899 §5.1.1, §5.3.2: larger packets are tried again, less and less often, and used when they get through.
+/// RFC 8899 §5.1.1, §5.3.2: larger packets are tried again, less and less often, and used when they
+/// get through.
 #[test]
 fn rfc8899_5_1_1_a_larger_size_is_tried_again_and_taken_up() {
     let mut pair = pair(1500, 1400);
@@ -99,7 +100,8 @@ fn rfc8899_5_1_1_a_larger_size_is_tried_again_and_taken_up() {
     assert_eq!(segment_size(&mut pair, client), 1500 - 52);
 }
 
-/// RFC 4821 §7.7: that it is lost again and again says little of a segment's size, if that is below what most paths carry.
+/// RFC 4821 §7.7: that it is lost again and again says little of a segment's size, if that is below
+/// what most paths carry.
 #[test]
 fn rfc4821_7_7_what_fits_a_smaller_packet_is_sent_again_as_it_is() {
     let mut wire = Wire::new();

@@ -50,7 +50,8 @@ fn both_sides_close_at_once() {
     assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::TimeWait, State::TimeWait));
 }
 
-/// As on Linux, whose sockets are closed from TIME-WAIT on, but not while an acknowledgement of their FIN is awaited.
+/// As on Linux, whose sockets are closed from TIME-WAIT on, but not while an acknowledgement of
+/// their FIN is awaited.
 #[test]
 fn there_is_nothing_to_shut_from_time_wait_on() {
     let mut wire = Wire::new();
@@ -93,7 +94,8 @@ fn closing_waits_for_the_acknowledgement_of_our_fin() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.4: what was written before close arrives, over a bad cable too, though nobody holds the handle any more.
+/// RFC 9293 §3.10.4: what was written before close arrives, over a bad cable too, though nobody
+/// holds the handle any more.
 #[test]
 fn close_delivers_what_was_written() {
     for seed in 0..10 {
@@ -158,8 +160,9 @@ fn data_for_a_closed_program_is_answered_by_a_reset() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.7.4, first and eighth check: a peer that has not heard that its last words arrived sends them again in one segment with its FIN. They are no
-/// data that nobody will read: the program has read them, and the connection ends in order.
+/// RFC 9293 §3.10.7.4, first and eighth check: a peer that has not heard that its last words
+/// arrived sends them again in one segment with its FIN. They are no data that nobody will read:
+/// the program has read them, and the connection ends in order.
 #[test]
 fn rfc9293_3_10_7_4_old_data_beside_a_new_fin_does_not_reset() {
     for acknowledged in [false, true] {
@@ -273,7 +276,8 @@ fn fin_out_of_order_is_held_until_the_gap_closes() {
     assert_eq!(wire.recv(id).unwrap(), b"");
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482): to the moment, not with the next retransmission, which may be as far away again.
+/// `TCP_USER_TIMEOUT` (RFC 5482): to the moment, not with the next retransmission, which may be as
+/// far away again.
 #[test]
 fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
     for seconds in [1, 2, 3, 30, 100] {
@@ -331,8 +335,8 @@ fn keepalive_finds_out_that_the_peer_is_gone() {
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
 }
 
-/// RFC 9293 §3.8.4: the first probe after the idle time, the others an interval apart, and after so many of them in vain a reset; any answer, or a probe of
-/// the peer's own, begins it all again.
+/// RFC 9293 §3.8.4: the first probe after the idle time, the others an interval apart, and after so
+/// many of them in vain a reset; any answer, or a probe of the peer's own, begins it all again.
 #[test]
 fn keepalive_keeps_to_its_times() {
     let mut wire = Wire::new();
@@ -381,7 +385,8 @@ fn an_orphan_whose_peer_is_gone_is_given_up() {
     assert_eq!((pair.frames_held(0), pair.stack(0).deadline()), (0, None));
 }
 
-/// RFC 6429 §4: a peer that acknowledges but never opens its window cannot hold a closed connection's memory for ever.
+/// RFC 6429 §4: a peer that acknowledges but never opens its window cannot hold a closed
+/// connection's memory for ever.
 #[test]
 fn an_orphan_before_a_shut_window_is_given_up() {
     let mut wire = Wire::new();
@@ -397,8 +402,9 @@ fn an_orphan_before_a_shut_window_is_given_up() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.7.4: who reuses an end of a connection in TIME-WAIT must not meet what is left of it on the way. The clock of initial sequence
-/// numbers is slower than a LAN, and a peer without timestamps cannot tell the two apart.
+/// RFC 9293 §3.10.7.4: who reuses an end of a connection in TIME-WAIT must not meet what is left of
+/// it on the way. The clock of initial sequence numbers is slower than a LAN, and a peer without
+/// timestamps cannot tell the two apart.
 #[test]
 fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() {
     let mut wire = Wire::new();
@@ -424,8 +430,9 @@ fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() 
     assert_eq!(wire.one().ack, theirs + 14);
 }
 
-/// RFC 9293 §3.5.1: a device that has restarted, with low numbers and the port that it always uses, finds an old connection in TIME-WAIT. It is asked, answers
-/// as it must, and its next SYN opens the connection, as with Linux, not a minute later.
+/// RFC 9293 §3.5.1: a device that has restarted, with low numbers and the port that it always uses,
+/// finds an old connection in TIME-WAIT. It is asked, answers as it must, and its next SYN opens
+/// the connection, as with Linux, not a minute later.
 #[test]
 fn rfc9293_3_5_1_a_peer_that_has_forgotten_a_connection_in_time_wait_opens_another() {
     for (forgotten, seq_off) in [(true, 0), (false, 0), (true, 1)] {
@@ -451,8 +458,9 @@ fn rfc9293_3_5_1_a_peer_that_has_forgotten_a_connection_in_time_wait_opens_anoth
     }
 }
 
-/// RFC 1337 §2, RFC 9293 §3.10.7.4: a SYN ends TIME-WAIT only if it opens another connection. Where nobody listens anybody could end it so: by a forged SYN of high
-/// number, or by one of low number, if the peer has forgotten the connection and answers what he is asked then by a RST.
+/// RFC 1337 §2, RFC 9293 §3.10.7.4: a SYN ends TIME-WAIT only if it opens another connection. Where
+/// nobody listens anybody could end it so: by a forged SYN of high number, or by one of low number,
+/// if the peer has forgotten the connection and answers what he is asked then by a RST.
 #[test]
 fn rfc1337_2_a_syn_for_nobody_does_not_end_time_wait() {
     for ahead in [10, 0_u32.wrapping_sub(10)] {
@@ -479,7 +487,8 @@ fn rfc1337_2_a_syn_for_nobody_does_not_end_time_wait() {
     }
 }
 
-/// RFC 5681 §2: the congestion window limits how much data is sent. A FIN with none does not wait for an acknowledgement to open it.
+/// RFC 5681 §2: the congestion window limits how much data is sent. A FIN with none does not wait
+/// for an acknowledgement to open it.
 #[test]
 fn a_bare_fin_does_not_wait_for_the_congestion_window() {
     let mut wire = Wire::new();

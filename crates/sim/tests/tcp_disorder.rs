@@ -1,12 +1,13 @@
-//! What a peer is told of its segments that came out of order, twice, or not at all, and what its own acknowledgements are worth meanwhile.
+//! What a peer is told of its segments that came out of order, twice, or not at all, and what its
+//! own acknowledgements are worth meanwhile.
 
 mod tcp_support;
 
 use tcp_support::raw::*;
 use tickwire_stack::time::Span;
 
-/// RFC 2018 §4, RFC 2883 §4: blocks are for every acknowledgement that does not cover all that came, and a duplicate is reported at once. A full segment has no
-/// room for either.
+/// RFC 2018 §4, RFC 2883 §4: blocks are for every acknowledgement that does not cover all that
+/// came, and a duplicate is reported at once. A full segment has no room for either.
 #[test]
 fn rfc2018_4_blocks_go_out_beside_full_segments() {
     let mut wire = Wire::new();
@@ -55,8 +56,8 @@ fn rfc5681_4_2_duplicate_acknowledgements_go_out_beside_data() {
     }
 }
 
-/// RFC 9293 §3.10.7.4: a full window does not stop acknowledgements from being taken. Those of a peer that has filled it come from its right edge; with a gap
-/// before it that is not RCV.NXT.
+/// RFC 9293 §3.10.7.4: a full window does not stop acknowledgements from being taken. Those of a
+/// peer that has filled it come from its right edge; with a gap before it that is not RCV.NXT.
 #[test]
 fn rfc9293_3_10_7_4_what_is_acknowledged_from_the_edge_of_a_full_window_is_taken() {
     let mut wire = Wire::new();
@@ -87,7 +88,8 @@ fn rfc9293_3_10_7_4_what_is_acknowledged_from_the_edge_of_a_full_window_is_taken
     assert_eq!(wire.one().data.len(), 1000);
 }
 
-/// RFC 2018 §5: blocks that cannot be (of what was never sent, of nothing, the wrong way round) are passed over, and counted; those beside them are taken.
+/// RFC 2018 §5: blocks that cannot be (of what was never sent, of nothing, the wrong way round) are
+/// passed over, and counted; those beside them are taken.
 #[test]
 fn rfc2018_5_blocks_that_cannot_be_are_counted_and_those_beside_them_taken() {
     let mut wire = Wire::new();

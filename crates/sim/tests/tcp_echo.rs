@@ -1,4 +1,5 @@
-//! What echoed timestamps tell of round trips, where something was sent again because only its acknowledgement was lost.
+//! What echoed timestamps tell of round trips, where something was sent again because only its
+//! acknowledgement was lost.
 
 mod tcp_support;
 
@@ -21,7 +22,8 @@ fn info(wire: &mut Wire, id: TcpId) -> TcpInfo {
     wire.stack().tcp_info(id, now).unwrap()
 }
 
-/// RFC 7323 §4.3: what the peer sends again, because our answer was lost, is answered with its new timestamp: a sender measures by it.
+/// RFC 7323 §4.3: what the peer sends again, because our answer was lost, is answered with its new
+/// timestamp: a sender measures by it.
 #[test]
 fn rfc7323_4_3_what_comes_again_is_answered_with_its_own_timestamp() {
     let mut wire = Wire::new();
@@ -35,13 +37,15 @@ fn rfc7323_4_3_what_comes_again_is_answered_with_its_own_timestamp() {
     assert_eq!(data(&mut wire, theirs + 1000, ours, 1000, 20), Some(20));
     assert_eq!(data(&mut wire, theirs + 1000, ours, 1000, 30), Some(30));
     assert_eq!(data(&mut wire, theirs, ours, 1000, 40), Some(30), "what ends before it lies outside of the window");
-    // Whoever guesses: an acknowledgement of what was never sent, and a timestamp that has been overtaken.
+    // Whoever guesses: an acknowledgement of what was never sent, and a timestamp that has been
+    // overtaken.
     assert_eq!(data(&mut wire, theirs + 1000, ours + 1, 1000, 50), Some(30));
     assert_eq!(data(&mut wire, theirs + 1000, ours, 1000, 25), Some(30));
     assert_eq!(data(&mut wire, theirs + 2000, ours, 1000, 31), Some(31), "nobody's guess has shut the peer out");
 }
 
-/// Sends something, which the peer answers when it has been sent again and again and the clock of timestamps has ticked once more. Returns what was known before and after.
+/// Sends something, which the peer answers when it has been sent again and again and the clock of
+/// timestamps has ticked once more. Returns what was known before and after.
 fn repaired(echoes_first: bool, reports: bool) -> [TcpInfo; 2] {
     let mut wire = Wire::new();
     let (id, mut ours, theirs) = stamped(&mut wire);
@@ -76,18 +80,21 @@ fn repaired(echoes_first: bool, reports: bool) -> [TcpInfo; 2] {
     [before, info(&mut wire, id)]
 }
 
-/// RFC 6298 §3, RFC 7323 §5.3: the peer had got it the first time, says so, and echoes the timestamp of then (it takes none from what lies before its window). The time
-/// since is no round trip: our timeout is in it.
+/// RFC 6298 §3, RFC 7323 §5.3: the peer had got it the first time, says so, and echoes the
+/// timestamp of then (it takes none from what lies before its window). The time since is no round
+/// trip: our timeout is in it.
 #[test]
 fn rfc6298_3_a_timeout_is_not_measured_as_a_round_trip() {
     let [before, after] = repaired(true, true);
     assert_eq!((after.srtt, after.rttvar), (before.srtt, before.rttvar));
-    // Without that report the first transmission has arrived late, and took as long as the echo says.
+    // Without that report the first transmission has arrived late, and took as long as the echo
+    // says.
     let [before, after] = repaired(true, false);
     assert!(after.srtt > before.srtt + Span::from_millis(1), "{:?}", after.srtt);
 }
 
-/// RFC 7323 §4.1: that clock ticks once in a millisecond, and on a LAN a round trip is far shorter. A tick in between says nothing.
+/// RFC 7323 §4.1: that clock ticks once in a millisecond, and on a LAN a round trip is far shorter.
+/// A tick in between says nothing.
 #[test]
 fn rfc7323_4_1_a_tick_is_not_measured_as_a_round_trip() {
     for reports in [false, true] {

@@ -1,4 +1,5 @@
-//! Explicit congestion notification (RFC 3168): who agrees to it, what is marked, who is told, and who slows down.
+//! Explicit congestion notification (RFC 3168): who agrees to it, what is marked, who is told, and
+//! who slows down.
 
 mod tcp_support;
 
@@ -54,7 +55,8 @@ fn a_syn_that_asks_is_answered() {
     }
 }
 
-/// RFC 3168 §6.1.1, §6.1.1.1: who asks does so once; a SYN that was lost may have been so for the asking.
+/// RFC 3168 §6.1.1, §6.1.1.1: who asks does so once; a SYN that was lost may have been so for the
+/// asking.
 #[test]
 fn our_syn_asks_and_does_without_when_nobody_answers() {
     for (ecn, answer, takes_part) in [(Ecn::Ask, ECE, true), (Ecn::Ask, 0, false), (Ecn::Accept, ECE, false)] {
@@ -110,7 +112,8 @@ fn a_program_cannot_set_the_field() {
     assert_eq!(wire.one().class, 0xb8);
 }
 
-/// RFC 3168 §6.1.3: a mark is echoed at once, and by every acknowledgement until the peer has said that it slows down.
+/// RFC 3168 §6.1.3: a mark is echoed at once, and by every acknowledgement until the peer has said
+/// that it slows down.
 #[test]
 fn a_mark_is_echoed_until_the_peer_has_heard() {
     let mut wire = using(Ecn::Accept);
@@ -204,7 +207,8 @@ fn a_cookie_remembers_it() {
     assert_eq!(wire.count("TcpExtSyncookiesRecv"), 2);
 }
 
-/// RFC 3168 §1: where routers mark, senders slow down and nothing has to be sent again; in both families.
+/// RFC 3168 §1: where routers mark, senders slow down and nothing has to be sent again; in both
+/// families.
 #[test]
 fn a_path_that_marks_needs_no_retransmission() {
     for family in 0..2 {

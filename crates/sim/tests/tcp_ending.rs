@@ -1,4 +1,5 @@
-//! What ends a connection, and what is then left of it: lingering closes, FINs that nobody acknowledges, FIN-WAIT-2, the user timeout.
+//! What ends a connection, and what is then left of it: lingering closes, FINs that nobody
+//! acknowledges, FIN-WAIT-2, the user timeout.
 
 mod tcp_support;
 
@@ -7,7 +8,8 @@ use tickwire_stack::tcp::{Setting, Shutdown, State};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Config, Error, TcpId};
 
-/// A connection with a round trip of 1 ms; no SACK, so that nothing but the timeout repeats what is not acknowledged.
+/// A connection with a round trip of 1 ms; no SACK, so that nothing but the timeout repeats what is
+/// not acknowledged.
 fn measured() -> (Wire, TcpId, u32, u32) {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
@@ -30,8 +32,9 @@ fn set(wire: &mut Wire, id: TcpId, setting: Setting) {
     wire.stack().tcp_set(id, now, setting).unwrap();
 }
 
-/// `SO_LINGER` without time (RFC 9293 §3.10.5, ABORT): RST where the stream stands, whatever has been shut before; without the option FIN, and with
-/// a time likewise (the waiting is the caller's).
+/// `SO_LINGER` without time (RFC 9293 §3.10.5, ABORT): RST where the stream stands, whatever has
+/// been shut before; without the option FIN, and with a time likewise (the waiting is the
+/// caller's).
 #[test]
 fn how_a_connection_lingers_says_how_it_is_closed() {
     for linger in [None, Some(Span::ZERO), Some(Span::from_secs(3))] {
@@ -79,7 +82,8 @@ fn how_a_connection_lingers_says_how_it_is_closed() {
     }
 }
 
-/// RFC 9293 §3.10.4 and §3.8.3: what was written before goes first, FIN behind it, and both come again until they are acknowledged.
+/// RFC 9293 §3.10.4 and §3.8.3: what was written before goes first, FIN behind it, and both come
+/// again until they are acknowledged.
 #[test]
 fn data_comes_before_the_end() {
     for shuts in [false, true] {
@@ -105,8 +109,8 @@ fn data_comes_before_the_end() {
     }
 }
 
-/// RFC 9293 §3.8.1 and RFC 6298 §5: a FIN that is not acknowledged is sent again, less and less often, also when the peer's own has come or
-/// the acknowledgement of what was before it.
+/// RFC 9293 §3.8.1 and RFC 6298 §5: a FIN that is not acknowledged is sent again, less and less
+/// often, also when the peer's own has come or the acknowledgement of what was before it.
 #[test]
 fn a_fin_comes_again_until_it_is_acknowledged() {
     for state in [State::FinWait1, State::Closing, State::LastAck] {
@@ -144,8 +148,9 @@ fn a_fin_comes_again_until_it_is_acknowledged() {
     }
 }
 
-/// RFC 9293 §3.6 sets FIN-WAIT-2 no limit; as on Linux it has one when the program has closed: then who still uses the connection is reset (§3.10.7.1). A
-/// program that has only shut its side may wait for as long as it likes (§3.6.1).
+/// RFC 9293 §3.6 sets FIN-WAIT-2 no limit; as on Linux it has one when the program has closed: then
+/// who still uses the connection is reset (§3.10.7.1). A program that has only shut its side may
+/// wait for as long as it likes (§3.6.1).
 #[test]
 fn fin_wait_2_lasts_its_time_and_then_nothing_is_left() {
     for (seconds, closes, left) in [(1, true, false), (60, true, true), (1, false, true)] {
@@ -179,8 +184,8 @@ fn sent_after(wire: &mut Wire, start: Instant) -> Vec<(u64, u8)> {
     wire.taken_at().into_iter().map(|(at, seg)| (at.since(start).as_millis(), seg.bits)).collect()
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): what comes before its end saves the connection, what comes later finds nobody; for a FIN of a
-/// program that is gone as for data.
+/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): what comes before its end saves the
+/// connection, what comes later finds nobody; for a FIN of a program that is gone as for data.
 #[test]
 fn the_user_timeout_decides_which_acknowledgement_comes_too_late() {
     for (timeout, answered) in [(0, 3), (5, 4), (5, 7)] {
@@ -219,7 +224,8 @@ fn the_user_timeout_decides_which_acknowledgement_comes_too_late() {
     }
 }
 
-/// RFC 5482 §2: the time counts from when the data was sent, though a tail loss probe (RFC 8985 §7) has begun the retransmission timeout anew.
+/// RFC 5482 §2: the time counts from when the data was sent, though a tail loss probe (RFC 8985 §7)
+/// has begun the retransmission timeout anew.
 #[test]
 fn a_probe_does_not_postpone_the_user_timeout() {
     let mut wire = Wire::new();

@@ -41,8 +41,9 @@ impl Peer {
     }
 }
 
-/// RFC 9438 §4.2, RFC 5681 §3.1: the end of a message was sent while the window was full; what it proves is the same as what the beginning does,
-/// although less is under way when it is acknowledged.
+/// RFC 9438 §4.2, RFC 5681 §3.1: the end of a message was sent while the window was full; what it
+/// proves is the same as what the beginning does, although less is under way when it is
+/// acknowledged.
 #[test]
 fn rfc9438_4_2_the_acknowledgement_of_what_filled_the_window_lets_it_grow() {
     let mut peer = Peer::avoiding();
@@ -53,7 +54,8 @@ fn rfc9438_4_2_the_acknowledgement_of_what_filled_the_window_lets_it_grow() {
     assert!((8450..8550).contains(&peer.cwnd()), "{}", peer.cwnd());
 }
 
-/// RFC 9438 §4.2: a window that the program does not fill does not grow, however much is acknowledged, and however full it was before.
+/// RFC 9438 §4.2: a window that the program does not fill does not grow, however much is
+/// acknowledged, and however full it was before.
 #[test]
 fn rfc9438_4_2_what_leaves_room_in_the_window_does_not_let_it_grow() {
     let mut peer = Peer::avoiding();
@@ -65,8 +67,8 @@ fn rfc9438_4_2_what_leaves_room_in_the_window_does_not_let_it_grow() {
     assert_eq!(peer.cwnd(), before);
 }
 
-/// RFC 5681 §3.1: in slow start the window grows by what is acknowledged, up to twice the most that was under way in the
-/// round trip.
+/// RFC 5681 §3.1: in slow start the window grows by what is acknowledged, up to twice the most that
+/// was under way in the round trip.
 #[test]
 fn rfc5681_3_1_slow_start_grows_to_twice_what_a_message_had_under_way() {
     for (message, window) in [(10_000, 20_000), (8000, 16_000), (4000, 10_000)] {

@@ -1,4 +1,5 @@
-//! Opening connections: retransmission, refusal, both sides at once, full queues, SYN cookies, TIME-WAIT reuse.
+//! Opening connections: retransmission, refusal, both sides at once, full queues, SYN cookies,
+//! TIME-WAIT reuse.
 
 mod tcp_support;
 
@@ -31,7 +32,8 @@ fn options_are_used_only_if_both_sides_offer_them() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 7323 §2.2 and §2.3: the window means what the SYN said, with any shift up to 14, also when a cookie has remembered the rest.
+/// RFC 7323 §2.2 and §2.3: the window means what the SYN said, with any shift up to 14, also when a
+/// cookie has remembered the rest.
 #[test]
 fn the_shift_that_is_set_is_offered_and_used() {
     for (set, used) in [(0, 0), (8, 8), (14, 14), (200, 14)] {
@@ -119,7 +121,8 @@ fn both_sides_open_at_once() {
     }
 }
 
-/// RFC 9293 §3.5: SYNs and their answers cross on a bad cable, and data follows: each loss is repaired.
+/// RFC 9293 §3.5: SYNs and their answers cross on a bad cable, and data follows: each loss is
+/// repaired.
 #[test]
 fn both_sides_open_at_once_over_a_bad_cable() {
     for seed in 0..20 {
@@ -139,7 +142,8 @@ fn both_sides_open_at_once_over_a_bad_cable() {
     }
 }
 
-/// RFC 9293 §3.5: a SYN that crosses ours is answered by SYN-ACK with the same number; its answer may carry data.
+/// RFC 9293 §3.5: a SYN that crosses ours is answered by SYN-ACK with the same number; its answer
+/// may carry data.
 #[test]
 fn a_crossing_syn_is_answered_and_its_acknowledgement_opens() {
     for with_syn in [true, false] {

@@ -1,4 +1,5 @@
-//! A peer that holds its acknowledgements back as a kernel does: 40 ms for less than a full segment, but at once for what it has already.
+//! A peer that holds its acknowledgements back as a kernel does: 40 ms for less than a full
+//! segment, but at once for what it has already.
 
 mod tcp_support;
 
@@ -33,7 +34,8 @@ impl Peer {
         self.wire.nothing();
     }
 
-    /// A message whose acknowledgement is held back for `delay`, unless a probe comes. Whether it did.
+    /// A message whose acknowledgement is held back for `delay`, unless a probe comes. Whether it
+    /// did.
     fn held_back(&mut self, delay: Span) -> bool {
         let first = self.ours;
         self.wire.send(self.id, &[2; 100]).unwrap();
@@ -86,7 +88,8 @@ impl Peer {
     }
 }
 
-/// RFC 8985 §7.2 adds the peer's longest delay for a single segment. It is learnt, since most peers have none.
+/// RFC 8985 §7.2 adds the peer's longest delay for a single segment. It is learnt, since most peers
+/// have none.
 #[test]
 fn a_peer_that_holds_acknowledgements_back_is_soon_probed_no_more() {
     let mut peer = Peer::new();
@@ -137,7 +140,8 @@ fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
     assert!(peer.lost() < Span::from_millis(6));
 }
 
-/// RFC 8985 §7.2: the round trip itself is no sign that acknowledgements are held back, however long it is.
+/// RFC 8985 §7.2: the round trip itself is no sign that acknowledgements are held back, however
+/// long it is.
 #[test]
 fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_smallest_allowance() {
     let (way, held_back) = (Span::from_millis(50), Span::from_millis(90));
@@ -156,7 +160,8 @@ fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_small
     assert!(first < Span::from_millis(62), "{} us", first.as_micros());
 }
 
-/// RFC 8985 §7.2: losses that acknowledgements show are losses: the next one may be of a last message.
+/// RFC 8985 §7.2: losses that acknowledgements show are losses: the next one may be of a last
+/// message.
 #[test]
 fn what_was_learnt_is_forgotten_when_acknowledgements_show_a_loss() {
     let mut peer = Peer::new();

@@ -1,4 +1,5 @@
-//! What a program is told of its connection (`TCP_INFO`), with Linux's meaning of each figure, towards a peer made by hand.
+//! What a program is told of its connection (`TCP_INFO`), with Linux's meaning of each figure,
+//! towards a peer made by hand.
 
 mod tcp_support;
 
@@ -86,8 +87,9 @@ fn a_recovery_that_is_taken_back_leaves_nothing_lost() {
     assert_eq!((info(&mut peer).lost, info(&mut peer).resent), (0, 0));
 }
 
-/// `tcpi_reordering` and `tcpi_reord_seen`: the distance, in segments, from one that was overtaken to the end of what had arrived; each acknowledgement that tells
-/// of some counts once. What was sent again was overtaken by nobody.
+/// `tcpi_reordering` and `tcpi_reord_seen`: the distance, in segments, from one that was overtaken
+/// to the end of what had arrived; each acknowledgement that tells of some counts once. What was
+/// sent again was overtaken by nobody.
 #[test]
 fn what_was_overtaken_counts_by_how_far_and_how_often() {
     let mut peer = peer();
@@ -145,7 +147,8 @@ fn bytes_and_segments_count_in_both_directions() {
     assert_eq!(told.delivered, 13, "the FIN alone is one");
 }
 
-/// What was sent again is told of by bytes, and the duplicates that the peer reports (RFC 2883) by segments.
+/// What was sent again is told of by bytes, and the duplicates that the peer reports (RFC 2883) by
+/// segments.
 #[test]
 fn what_was_sent_again_and_reported_as_a_duplicate_counts() {
     let mut peer = peer();

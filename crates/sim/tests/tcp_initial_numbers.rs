@@ -18,12 +18,14 @@ fn number(wire: &mut Wire, port: u16) -> u32 {
     answer.seq
 }
 
-/// How far the second number lies after the first; a number in the other half of the space lies before it.
+/// How far the second number lies after the first; a number in the other half of the space lies
+/// before it.
 fn step(first: u32, second: u32) -> i32 {
     second.wrapping_sub(first) as i32
 }
 
-/// RFC 6528 §3: of the same ends the number grows by one every 4 us, so that what is left of one connection is not taken for the next one's.
+/// RFC 6528 §3: of the same ends the number grows by one every 4 us, so that what is left of one
+/// connection is not taken for the next one's.
 #[test]
 fn rfc6528_3_a_pair_of_ports_that_is_used_again_begins_with_a_higher_number() {
     let mut wire = Wire::new();
@@ -56,7 +58,8 @@ fn rfc6528_3_a_port_that_is_connected_again_begins_with_a_higher_number() {
     }
 }
 
-/// RFC 6528 §3: whoever opens connections of his own learns nothing of those between other ends, neither from their ports nor from another host that does the same.
+/// RFC 6528 §3: whoever opens connections of his own learns nothing of those between other ends,
+/// neither from their ports nor from another host that does the same.
 #[test]
 fn rfc6528_3_the_number_of_one_port_says_nothing_of_another() {
     let steps = |seed| {

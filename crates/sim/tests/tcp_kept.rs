@@ -46,7 +46,8 @@ fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
     }
 }
 
-/// RFC 9293 §3.8.3: nothing leaves this host any more: the connection ends as one does whose peer is gone.
+/// RFC 9293 §3.8.3: nothing leaves this host any more: the connection ends as one does whose peer
+/// is gone.
 #[test]
 fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
     for keeps in [false, true] {
@@ -66,7 +67,8 @@ fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
     }
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482) counts from the first byte that does not get through, wherever it is.
+/// `TCP_USER_TIMEOUT` (RFC 5482) counts from the first byte that does not get through, wherever it
+/// is.
 #[test]
 fn the_user_timeout_counts_what_has_not_left_this_host() {
     let mut pair = pair_with(3, LinkConfig::default());

@@ -1,5 +1,6 @@
-//! RFC 8985 §7.2, seen from the receiver: who has a single segment under way allows for its acknowledgement being held back, and finds a loss behind it late. So while
-//! more must follow, the last segment that has come is acknowledged together with that.
+//! RFC 8985 §7.2, seen from the receiver: who has a single segment under way allows for its
+//! acknowledgement being held back, and finds a loss behind it late. So while more must follow, the
+//! last segment that has come is acknowledged together with that.
 
 mod tcp_support;
 
@@ -30,7 +31,8 @@ impl Sender {
         let listener = wire.listen(8);
         let (id, ours, next) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(options));
         let mut sender = Self { wire, id, ours, next, acked: next, edge: next };
-        // The acknowledgements at once that a connection begins with are over with the first answer.
+        // The acknowledgements at once that a connection begins with are over with the first
+        // answer.
         sender.exchange();
         // It does not wait before it sends the rest of a message.
         sender.together(&[(1000, 0), (100, PSH)]);
@@ -131,7 +133,8 @@ fn the_end_of_a_message_is_acknowledged_with_all_before_it() {
     sender.wire.nothing();
 }
 
-/// RFC 5681 §4.2: for every second segment one goes out. A sender with a window of two has sent all that it may; one that had three under way goes on.
+/// RFC 5681 §4.2: for every second segment one goes out. A sender with a window of two has sent all
+/// that it may; one that had three under way goes on.
 #[test]
 fn as_many_acknowledgements_go_as_ever_and_nobody_stands_still() {
     let mut sender = Sender::new();
@@ -168,7 +171,8 @@ fn as_many_acknowledgements_go_as_ever_and_nobody_stands_still() {
     assert_eq!(sender.left_out(), 0);
 }
 
-/// RFC 5681 §4.2 allows 500 ms; with a segment left out a Linux peer probes within 16 ms, and later nothing is won.
+/// RFC 5681 §4.2 allows 500 ms; with a segment left out a Linux peer probes within 16 ms, and later
+/// nothing is won.
 #[test]
 fn what_was_left_out_is_acknowledged_when_nothing_follows() {
     let mut sender = Sender::new();
@@ -181,7 +185,8 @@ fn what_was_left_out_is_acknowledged_when_nothing_follows() {
     assert_eq!(sender.left_out(), 1000);
 }
 
-/// RFC 896: a sender may keep the small rest of a message until all before it is acknowledged. That takes the time once.
+/// RFC 896: a sender may keep the small rest of a message until all before it is acknowledged. That
+/// takes the time once.
 #[test]
 fn who_waits_for_the_acknowledgement_is_known_by_it() {
     let mut sender = Sender::new();
@@ -205,7 +210,8 @@ fn who_waits_for_the_acknowledgement_is_known_by_it() {
     }
 }
 
-/// RFC 896: what is left out of the first acknowledgement already would cost such a sender the time on each new connection, and with a long round trip at each message.
+/// RFC 896: what is left out of the first acknowledgement already would cost such a sender the time
+/// on each new connection, and with a long round trip at each message.
 #[test]
 fn nobody_has_to_wait_who_may_have_waited_for_the_acknowledgement() {
     for round_trip in [Span::from_micros(200), MS.times(30)] {
@@ -222,7 +228,8 @@ fn nobody_has_to_wait_who_may_have_waited_for_the_acknowledgement() {
     }
 }
 
-/// Such a sender may repair the rest of a message, and answer later than the round trip that was measured: both look as if it had not waited. It has to at most once.
+/// Such a sender may repair the rest of a message, and answer later than the round trip that was
+/// measured: both look as if it had not waited. It has to at most once.
 #[test]
 fn who_seems_not_to_have_waited_is_found_out() {
     for repaired in [false, true] {
@@ -262,7 +269,8 @@ fn without_a_round_trip_nothing_is_late() {
     let listener = wire.listen(8);
     wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]));
     let answer = wire.one();
-    // Of two that were sent nobody knows which one is acknowledged (Karn's rule, RFC 6298 section 3).
+    // Of two that were sent nobody knows which one is acknowledged (Karn's rule, RFC 6298 section
+    // 3).
     wire.pass(Span::from_millis(1500));
     assert!(wire.one().has(SYN | ACK));
     let (ours, next) = (answer.seq + 1, answer.ack);
@@ -294,7 +302,8 @@ fn who_goes_on_just_in_time_has_not_waited() {
     assert_eq!(sender.left_out(), 1000);
 }
 
-/// A message shows another kind: its rest comes with it, or so late that it was lost and sent again.
+/// A message shows another kind: its rest comes with it, or so late that it was lost and sent
+/// again.
 #[test]
 fn who_has_not_waited_is_known_by_the_end_of_a_message() {
     for late in [false, true] {

@@ -1,4 +1,5 @@
-//! How long what a program has closed waits for the peer's FIN (`TCP_LINGER2`), as on Linux: the time that was set, the stack's own, or not at all.
+//! How long what a program has closed waits for the peer's FIN (`TCP_LINGER2`), as on Linux: the
+//! time that was set, the stack's own, or not at all.
 
 mod tcp_support;
 
@@ -12,7 +13,8 @@ fn set(wire: &mut Wire, id: TcpId, time: Option<Span>) {
     wire.stack().tcp_set(id, now, Setting::FinWait(time)).unwrap();
 }
 
-/// RFC 9293 §3.6.1 and RFC 1122 §4.2.2.13 leave the time open; Linux holds it below two minutes, and 0 stands for the host's.
+/// RFC 9293 §3.6.1 and RFC 1122 §4.2.2.13 leave the time open; Linux holds it below two minutes,
+/// and 0 stands for the host's.
 #[test]
 fn fin_wait_2_lasts_as_long_as_the_program_says() {
     let mut config = Config::default();
@@ -33,7 +35,8 @@ fn fin_wait_2_lasts_as_long_as_the_program_says() {
     }
 }
 
-/// As on Linux three and a half timeouts at least: a FIN that is lost on a slow way must not find nobody.
+/// As on Linux three and a half timeouts at least: a FIN that is lost on a slow way must not find
+/// nobody.
 #[test]
 fn fin_wait_2_lasts_long_enough_for_a_lost_fin() {
     let mut wire = Wire::new();
@@ -54,7 +57,8 @@ fn fin_wait_2_lasts_long_enough_for_a_lost_fin() {
     assert!(left >= rto.times(3), "{left:?} of {rto:?}");
 }
 
-/// A time below 0: the connection is reset as soon as the peer has acknowledged our FIN, with or without its own.
+/// A time below 0: the connection is reset as soon as the peer has acknowledged our FIN, with or
+/// without its own.
 #[test]
 fn without_a_wait_the_connection_is_reset_when_its_fin_is_acknowledged() {
     for bits in [ACK, FIN | ACK] {
@@ -71,7 +75,8 @@ fn without_a_wait_the_connection_is_reset_when_its_fin_is_acknowledged() {
     }
 }
 
-/// The same, if it is closed when it is in FIN-WAIT-2 already; until then it waits for the peer, who may go on.
+/// The same, if it is closed when it is in FIN-WAIT-2 already; until then it waits for the peer,
+/// who may go on.
 #[test]
 fn without_a_wait_the_connection_is_reset_when_it_is_closed_in_fin_wait_2() {
     let mut wire = Wire::new();

@@ -22,7 +22,8 @@ fn measured(wire: &mut Wire) -> (TcpId, u32, u32) {
     (id, ours + 1, theirs)
 }
 
-/// RFC 2018, RFC 6675: what the peer has is not sent again, what lies before three SACKed segments is, at once.
+/// RFC 2018, RFC 6675: what the peer has is not sent again, what lies before three SACKed segments
+/// is, at once.
 #[test]
 fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
     let mut wire = Wire::new();
@@ -46,8 +47,9 @@ fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
 }
 
-/// RFC 6298 §3 (Karn): acknowledgements are lost for a second. The one that comes then answers a retransmission, so it says nothing of how long what was sent
-/// once took, or the next loss would be repaired a quarter of a second late.
+/// RFC 6298 §3 (Karn): acknowledgements are lost for a second. The one that comes then answers a
+/// retransmission, so it says nothing of how long what was sent once took, or the next loss would
+/// be repaired a quarter of a second late.
 #[test]
 fn no_round_trip_is_measured_across_a_retransmission() {
     let mut wire = Wire::new();
@@ -62,8 +64,8 @@ fn no_round_trip_is_measured_across_a_retransmission() {
     assert!(srtt < Span::from_millis(2), "{srtt:?}");
 }
 
-/// RFC 5681 §3.1: after a timeout the window grows by what arrived since, not by what had been told of before: that would be a burst into the queue that has
-/// just overflowed.
+/// RFC 5681 §3.1: after a timeout the window grows by what arrived since, not by what had been told
+/// of before: that would be a burst into the queue that has just overflowed.
 #[test]
 fn after_a_timeout_the_window_opens_segment_by_segment() {
     let mut wire = Wire::new();
@@ -79,8 +81,8 @@ fn after_a_timeout_the_window_opens_segment_by_segment() {
     assert!((1000..=2000).contains(&cwnd), "{cwnd}");
 }
 
-/// RFC 8985 §7.4.2: a duplicate acknowledgement of the probe says that nothing was lost, also when nothing else is under way, and from a
-/// peer that reports no duplicates.
+/// RFC 8985 §7.4.2: a duplicate acknowledgement of the probe says that nothing was lost, also when
+/// nothing else is under way, and from a peer that reports no duplicates.
 #[test]
 fn a_needless_probe_costs_no_window() {
     let mut wire = Wire::new();
@@ -181,7 +183,8 @@ fn three_duplicate_acknowledgements_repair_a_loss_without_sack() {
     assert_eq!(wire.count("TcpRetransSegs"), 2);
 }
 
-/// RFC 9937 §6.2 (PRR): half a window is lost at once. Until what was sent again is acknowledged no more is sent than arrives: the queue has just overflowed.
+/// RFC 9937 §6.2 (PRR): half a window is lost at once. Until what was sent again is acknowledged no
+/// more is sent than arrives: the queue has just overflowed.
 #[test]
 fn rfc9937_6_2_no_more_is_sent_than_arrives_until_repairs_arrive() {
     let mut wire = Wire::new();
@@ -200,8 +203,8 @@ fn rfc9937_6_2_no_more_is_sent_than_arrives_until_repairs_arrive() {
     assert_eq!(wire.taken().iter().map(|s| s.seq - ours).collect::<Vec<_>>(), [3000, 4000]);
 }
 
-/// RFC 6582 §3.2, step 3: a partial acknowledgement shows the next loss, which is sent again at once. What duplicate acknowledgements have stood for is not
-/// under way, also after it.
+/// RFC 6582 §3.2, step 3: a partial acknowledgement shows the next loss, which is sent again at
+/// once. What duplicate acknowledgements have stood for is not under way, also after it.
 #[test]
 fn rfc6582_3_2_a_partial_acknowledgement_sends_the_next_loss_at_once() {
     let mut wire = Wire::new();
@@ -222,7 +225,8 @@ fn rfc6582_3_2_a_partial_acknowledgement_sends_the_next_loss_at_once() {
     assert!(next.first() == Some(&5000) && next.len() <= 2, "{next:?}");
 }
 
-/// RFC 8985: reordering that stays within a quarter of the round trip is waited for once it has been seen.
+/// RFC 8985: reordering that stays within a quarter of the round trip is waited for once it has
+/// been seen.
 #[test]
 fn reordering_alone_soon_causes_no_retransmission() {
     let link = LinkConfig {
@@ -263,7 +267,8 @@ fn a_peer_that_reneges_still_gets_everything() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 3522: the echo of an old timestamp shows that the timeout was needless, and the window comes back.
+/// RFC 3522: the echo of an old timestamp shows that the timeout was needless, and the window comes
+/// back.
 #[test]
 fn a_needless_timeout_is_taken_back() {
     let mut wire = Wire::new();
@@ -360,8 +365,8 @@ fn a_bottleneck_is_kept_busy() {
     }
 }
 
-/// A program that did not run for a while finds its timers late and the acknowledgements in its receive ring: it must not
-/// take its own pause for a loss.
+/// A program that did not run for a while finds its timers late and the acknowledgements in its
+/// receive ring: it must not take its own pause for a loss.
 #[test]
 fn a_late_timer_is_not_taken_for_a_loss() {
     let mut wire = Wire::new();
@@ -381,7 +386,8 @@ fn a_late_timer_is_not_taken_for_a_loss() {
     assert!(wire.taken().iter().any(|s| s.seq == ours + 5_000));
 }
 
-/// What such a program is granted then is time for a round trip, however often the timeout has doubled: the cable may have come back long ago.
+/// What such a program is granted then is time for a round trip, however often the timeout has
+/// doubled: the cable may have come back long ago.
 #[test]
 fn a_late_timer_does_not_double_the_silence() {
     let mut wire = Wire::new();
@@ -399,8 +405,9 @@ fn a_late_timer_does_not_double_the_silence() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), timeouts + 1);
 }
 
-/// A probe (RFC 8985 §7) may be late long before the timeout, which has doubled and stays so until something is measured (RFC 6298 §5): what was sent a moment ago has
-/// not been silent since the last outage began, and the program's patience (RFC 5482) begins with it.
+/// A probe (RFC 8985 §7) may be late long before the timeout, which has doubled and stays so until
+/// something is measured (RFC 6298 §5): what was sent a moment ago has not been silent since the
+/// last outage began, and the program's patience (RFC 5482) begins with it.
 #[test]
 fn a_late_probe_does_not_count_an_outage_before_it() {
     let mut wire = Wire::new();
@@ -420,7 +427,8 @@ fn a_late_probe_does_not_count_an_outage_before_it() {
     assert_eq!(wire.state(id), Ok(State::Closed));
 }
 
-/// RFC 8985 §8: the reordering timer goes on, also if the acknowledgement that started it lets new data out.
+/// RFC 8985 §8: the reordering timer goes on, also if the acknowledgement that started it lets new
+/// data out.
 #[test]
 fn new_data_does_not_stop_the_wait_for_reordered_segments() {
     let mut wire = Wire::new();
@@ -435,8 +443,9 @@ fn new_data_does_not_stop_the_wait_for_reordered_segments() {
     assert_eq!(wire.taken().iter().map(|s| s.seq).collect::<Vec<_>>(), [ours + 1000]);
 }
 
-/// RFC 8985 §6.2, step 3: what one acknowledgement tells of arrived in an order that nobody knows, so the newest block, which comes first, shows no
-/// reordering. What lies before three segments that have arrived is still sent again at once.
+/// RFC 8985 §6.2, step 3: what one acknowledgement tells of arrived in an order that nobody knows,
+/// so the newest block, which comes first, shows no reordering. What lies before three segments
+/// that have arrived is still sent again at once.
 #[test]
 fn blocks_of_one_acknowledgement_show_no_reordering() {
     let mut wire = Wire::new();
@@ -460,7 +469,8 @@ fn blocks_of_one_acknowledgement_show_no_reordering() {
     assert_eq!(wire.one().seq, ours);
 }
 
-/// Questions and answers, one at a time. `delay` says how much longer than usual each question takes.
+/// Questions and answers, one at a time. `delay` says how much longer than usual each question
+/// takes.
 fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
     let usual = pair.link_mut(0).delay;
     for n in 0..questions {
@@ -473,7 +483,8 @@ fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32
     pair.link_mut(0).delay = usual;
 }
 
-/// RFC 8985 §7.2: a peer that does not run for a scheduler's tick (4 ms), or holds its acknowledgement back, has lost nothing.
+/// RFC 8985 §7.2: a peer that does not run for a scheduler's tick (4 ms), or holds its
+/// acknowledgement back, has lost nothing.
 #[test]
 fn a_peer_that_takes_breaks_is_not_probed() {
     for micros in [10, 600, 1_500] {
@@ -493,9 +504,9 @@ fn a_peer_that_takes_breaks_is_not_probed() {
     }
 }
 
-/// RFC 8985 §7.2.
-/// The last message of all is lost: it is sent again by a probe, after two (smoothed) round trips and 5 ms at most, which begin again when what was
-/// before it is acknowledged (within 3.75 ms).
+/// RFC 8985 §7.2. The last message of all is lost: it is sent again by a probe, after two
+/// (smoothed) round trips and 5 ms at most, which begin again when what was before it is
+/// acknowledged (within 3.75 ms).
 #[test]
 fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
     for micros in [10, 100, 1_000, 10_000] {

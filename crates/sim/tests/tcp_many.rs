@@ -9,8 +9,9 @@ use tickwire_stack::tcp::{Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, InUse, Limits, ListenerId, Ready, TcpId};
 
-/// A random life of many connections over a bad cable, with random writes, reads, half-closes, closes and aborts: bytes that arrive
-/// are those that were sent, in order, and at the end nothing is left.
+/// A random life of many connections over a bad cable, with random writes, reads, half-closes,
+/// closes and aborts: bytes that arrive are those that were sent, in order, and at the end nothing
+/// is left.
 #[test]
 fn random_lives_leave_nothing_behind() {
     struct Side {
@@ -160,7 +161,8 @@ fn unread_connections_do_not_starve_the_others() {
     transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 300_000)], Span::from_secs(60));
 }
 
-/// As many connections as wanted whose peers open no window, each with as much queued for it as the stack takes.
+/// As many connections as wanted whose peers open no window, each with as much queued for it as the
+/// stack takes.
 fn slow_readers(wire: &mut Wire, listener: ListenerId, count: u16) -> Vec<TcpId> {
     readers(wire, listener, count, 0)
 }
@@ -242,7 +244,8 @@ fn slow_readers_leave_room_for_the_others() {
     }
 }
 
-/// RFC 6429 §4: a connection that makes no progress may be given up when there is no memory. One that makes some is not.
+/// RFC 6429 §4: a connection that makes no progress may be given up when there is no memory. One
+/// that makes some is not.
 #[test]
 fn slow_readers_are_given_up_when_frames_run_out() {
     let mut wire = pressed();
@@ -280,7 +283,8 @@ fn slow_readers_are_given_up_when_frames_run_out() {
     assert_eq!(wire.send(lost, b"x"), Err(Error::TimedOut));
 }
 
-/// So many that not even one frame is left for who has nothing queued: they are given up after seconds, and while they are not, nothing is lost.
+/// So many that not even one frame is left for who has nothing queued: they are given up after
+/// seconds, and while they are not, nothing is lost.
 #[test]
 fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     let mut wire = pressed();
@@ -296,7 +300,8 @@ fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
 }
 
-/// Nor do they escape for ever who never acknowledge the one segment that was sent, and are heard all the time. They have as long as whom nobody hears.
+/// Nor do they escape for ever who never acknowledge the one segment that was sent, and are heard
+/// all the time. They have as long as whom nobody hears.
 #[test]
 fn who_acknowledges_nothing_is_given_up_after_a_minute_when_no_frame_is_left() {
     let mut wire = pressed();
@@ -334,7 +339,8 @@ fn who_holds_little_is_given_up_after_a_minute_when_no_frame_is_left() {
     assert!((Span::from_secs(55)..Span::from_secs(65)).contains(&after), "the network may be away: {after:?}");
 }
 
-/// Where nothing is acknowledged the network may be away, in one direction or both: that ends no connection within seconds, however few frames are left, and all goes on when it is back.
+/// Where nothing is acknowledged the network may be away, in one direction or both: that ends no
+/// connection within seconds, however few frames are left, and all goes on when it is back.
 #[test]
 fn who_is_not_answered_for_seconds_is_not_given_up_when_no_frame_is_left() {
     [false, true].into_iter().for_each(not_answered_for_seconds);
@@ -395,7 +401,8 @@ struct Written {
     acked: u32,
 }
 
-/// Who is closed meanwhile needs a frame for his FIN, and may be slow to be heard of: he is not given up instead of those who hold the frames.
+/// Who is closed meanwhile needs a frame for his FIN, and may be slow to be heard of: he is not
+/// given up instead of those who hold the frames.
 #[test]
 fn who_is_closed_beside_slow_readers_is_not_given_up_in_their_place() {
     let mut wire = pressed();
@@ -428,8 +435,9 @@ fn who_is_closed_beside_slow_readers_is_not_given_up_in_their_place() {
     assert!(sent.len() >= ports.len() && sent.iter().all(|seg| seg.has(FIN)), "{sent:?}");
 }
 
-/// Peers that read nothing and go on sending, so that both queues of each fill: whoever holds nothing gets a frame for his answer all the same, without waiting until
-/// the others have been stuck for so long that they are given up.
+/// Peers that read nothing and go on sending, so that both queues of each fill: whoever holds
+/// nothing gets a frame for his answer all the same, without waiting until the others have been
+/// stuck for so long that they are given up.
 #[test]
 fn who_has_nothing_queued_may_answer_beside_many_whose_queues_are_full() {
     let mut wire = pressed();
@@ -457,7 +465,8 @@ fn who_has_nothing_queued_may_answer_beside_many_whose_queues_are_full() {
     assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
 }
 
-/// No frame for a connection that has nothing under way: it is not writable, and hears of it when there is one again.
+/// No frame for a connection that has nothing under way: it is not writable, and hears of it when
+/// there is one again.
 #[test]
 fn a_connection_without_a_frame_is_told_when_there_is_one() {
     let limits = Limits { frames: 64, tcp: 64, ..Limits::DEFAULT };

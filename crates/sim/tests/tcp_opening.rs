@@ -1,5 +1,5 @@
-//! A connection that is not open yet: what its program may do, and which segments open it, end it, or are answered (RFC 9293 §3.10.7.3, and §3.10.7.4 in
-//! SYN-RECEIVED).
+//! A connection that is not open yet: what its program may do, and which segments open it, end it,
+//! or are answered (RFC 9293 §3.10.7.3, and §3.10.7.4 in SYN-RECEIVED).
 
 mod tcp_support;
 
@@ -21,7 +21,8 @@ fn opening() -> (Wire, TcpId, u32) {
     (wire, id, syn.seq)
 }
 
-/// The connection is over, refused, and nothing of it is left: who goes on is reset (RFC 9293 §3.10.7.1).
+/// The connection is over, refused, and nothing of it is left: who goes on is reset (RFC 9293
+/// §3.10.7.1).
 #[track_caller]
 fn is_refused(wire: &mut Wire, id: TcpId, iss: u32) {
     assert_eq!(wire.state(id), Ok(State::Closed));
@@ -37,7 +38,8 @@ fn is_refused(wire: &mut Wire, id: TcpId, iss: u32) {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.2 and §3.10.3: SEND and RECEIVE in SYN-SENT wait until the connection is open; then both work.
+/// RFC 9293 §3.10.2 and §3.10.3: SEND and RECEIVE in SYN-SENT wait until the connection is open;
+/// then both work.
 #[test]
 fn what_is_sent_or_read_before_the_connection_is_open_waits() {
     let (mut wire, id, iss) = opening();
@@ -59,7 +61,8 @@ fn what_is_sent_or_read_before_the_connection_is_open_waits() {
     assert_eq!(wire.one().ack, 1007);
 }
 
-/// RFC 9293 §3.10.7.3, second check: RST with an acknowledgement of our SYN refuses, and both who writes and who reads is told.
+/// RFC 9293 §3.10.7.3, second check: RST with an acknowledgement of our SYN refuses, and both who
+/// writes and who reads is told.
 #[test]
 fn a_reset_that_acknowledges_the_syn_refuses() {
     let (mut wire, id, iss) = opening();
@@ -82,7 +85,8 @@ fn a_reset_that_does_not_know_the_syn_is_ignored() {
     assert_eq!(wire.state(id), Ok(State::SynSent));
 }
 
-/// RFC 9293 §3.10.7.3, first check: what acknowledges anything but our SYN is of another connection, which is reset; ours goes on.
+/// RFC 9293 §3.10.7.3, first check: what acknowledges anything but our SYN is of another
+/// connection, which is reset; ours goes on.
 #[test]
 fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
     for bits in [ACK, SYN | ACK, FIN | ACK] {
@@ -103,9 +107,10 @@ fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
     }
 }
 
-/// RFC 9293 §3.10.7.3, first check, with the peer of RFC 6191: it has a connection of a program before us, between the same ends, in TIME-WAIT, and our
-/// numbers are not above that one's (another program's stack has its own clock and its own secret). It asks, our RST ends the old connection,
-/// and our SYN comes at once behind it, not when its timer expires after a second.
+/// RFC 9293 §3.10.7.3, first check, with the peer of RFC 6191: it has a connection of a program
+/// before us, between the same ends, in TIME-WAIT, and our numbers are not above that one's
+/// (another program's stack has its own clock and its own secret). It asks, our RST ends the old
+/// connection, and our SYN comes at once behind it, not when its timer expires after a second.
 #[test]
 fn an_old_connection_of_the_peers_costs_a_round_trip_and_not_a_timeout() {
     let (mut wire, id, iss) = opening();
@@ -147,7 +152,8 @@ fn a_good_acknowledgement_alone_opens_nothing() {
     assert_eq!(wire.state(id), Ok(State::SynSent));
 }
 
-/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after an active open: a RST in its place refuses; another in the window is challenged (RFC 5961 §3.2).
+/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after an active open: a RST in its place
+/// refuses; another in the window is challenged (RFC 5961 §3.2).
 #[test]
 fn a_reset_after_crossing_syns_refuses() {
     for exact in [true, false] {
@@ -170,7 +176,8 @@ fn a_reset_after_crossing_syns_refuses() {
     }
 }
 
-/// RFC 9293 §3.10.4, SYN-RECEIVED: what is to be closed waits until the connection is open, and is closed then. As on Linux it is shut from then on for who reads.
+/// RFC 9293 §3.10.4, SYN-RECEIVED: what is to be closed waits until the connection is open, and is
+/// closed then. As on Linux it is shut from then on for who reads.
 #[test]
 fn a_connection_that_is_shut_after_crossing_syns_ends_when_it_is_open() {
     for (how, with_fin) in [
@@ -236,7 +243,8 @@ fn the_end_that_was_asked_for_before_the_connection_was_open_is_sent_again() {
     assert_eq!(wire.state(id), Ok(State::FinWait2));
 }
 
-/// As on Linux (`tcp_disconnect`), where what is left is neither connected nor shut; a further `shutdown` shuts it.
+/// As on Linux (`tcp_disconnect`), where what is left is neither connected nor shut; a further
+/// `shutdown` shuts it.
 #[test]
 fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
     let over = Ready::OUT | Ready::HUP;
@@ -268,7 +276,8 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
     }
 }
 
-/// RFC 9293 §3.10.4, CLOSE in SYN-RECEIVED: what nobody holds any more goes on until the connection is open, and ends in order; a peer that never answers does not keep it.
+/// RFC 9293 §3.10.4, CLOSE in SYN-RECEIVED: what nobody holds any more goes on until the connection
+/// is open, and ends in order; a peer that never answers does not keep it.
 #[test]
 fn a_connection_that_is_closed_after_crossing_syns_ends_in_order() {
     for (answers, keepalive) in [(true, false), (true, true), (false, false)] {
@@ -321,7 +330,8 @@ fn a_connection_that_is_closed_after_crossing_syns_is_reset_if_the_peer_is_not_d
     }
 }
 
-/// A thread that sleeps until the connection is open must find out that another has ended the attempt.
+/// A thread that sleeps until the connection is open must find out that another has ended the
+/// attempt.
 #[test]
 fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
     for (crossing, abort) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -341,8 +351,8 @@ fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: only the number after our SYN opens. Any other is answered by RST with that number, and the
-/// connection waits on.
+/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: only the number after our SYN opens. Any other
+/// is answered by RST with that number, and the connection waits on.
 #[test]
 fn only_the_number_after_our_syn_opens_a_half_open_connection() {
     for offset in [0u32, 2, 1000, u32::MAX, 1] {
@@ -364,7 +374,8 @@ fn only_the_number_after_our_syn_opens_a_half_open_connection() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after a passive open: the listener is as before, and who goes on is reset.
+/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after a passive open: the listener is as
+/// before, and who goes on is reset.
 #[test]
 fn a_reset_half_open_connection_leaves_the_listener_as_it_was() {
     let mut wire = Wire::new();

@@ -191,7 +191,8 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 5]);
 }
 
-/// What connects in the name of a host that is not there ends with the host's word, accepted or not, whether or not it was sent anything.
+/// What connects in the name of a host that is not there ends with the host's word, accepted or
+/// not, whether or not it was sent anything.
 #[test]
 fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
     for (accepts, greets) in [(false, false), (true, false), (true, true)] {
@@ -221,7 +222,8 @@ fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
     }
 }
 
-/// However long the forger takes for the last step of the handshake: what counts is how long the host has had for its word.
+/// However long the forger takes for the last step of the handshake: what counts is how long the
+/// host has had for its word.
 #[test]
 fn a_made_up_name_that_answers_late_ends_too() {
     for late in [Span::from_millis(10), Span::from_secs(5), Span::from_secs(14)] {
@@ -242,7 +244,8 @@ fn a_made_up_name_that_answers_late_ends_too() {
     }
 }
 
-/// The host speaks of a name as a whole: what connects in it while the host still looks for it, or has just given up, is no better.
+/// The host speaks of a name as a whole: what connects in it while the host still looks for it, or
+/// has just given up, is no better.
 #[test]
 fn a_made_up_name_does_not_stay_by_its_second_connection() {
     for gave_up in [false, true] {
@@ -269,7 +272,8 @@ fn a_made_up_name_does_not_stay_by_its_second_connection() {
     }
 }
 
-/// The host found the peer that it did not know when it connected; from then on it is a peer as others are.
+/// The host found the peer that it did not know when it connected; from then on it is a peer as
+/// others are.
 #[test]
 fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
     for idle in [Span::from_millis(10), Span::from_secs(60)] {
@@ -293,7 +297,8 @@ fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
     }
 }
 
-/// A peer that has shown that data reaches it, or that has been here for long, stays while its neighbour entry comes and goes.
+/// A peer that has shown that data reaches it, or that has been here for long, stays while its
+/// neighbour entry comes and goes.
 #[test]
 fn a_connection_outlives_a_neighbour_that_fails_for_a_while() {
     for proven in [true, false] {
@@ -332,7 +337,8 @@ fn the_hosts_word_is_not_overruled_by_a_packet() {
     }
 }
 
-/// RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): a SYN from no single host, or from ourselves, is dropped without a word.
+/// RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): a SYN from no single host, or from ourselves, is
+/// dropped without a word.
 #[test]
 fn what_nobody_can_have_sent_is_not_answered() {
     let mut wire = wire(64);

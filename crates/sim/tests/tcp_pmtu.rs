@@ -57,8 +57,9 @@ fn what_does_not_fit_is_sent_again_in_pieces_that_do() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 1191 §3: a path that says it carries less than 552 bytes may be a lie, so segments get no smaller; but it may be true, so routers are let fragment them,
-/// as on Linux, until what was learnt is forgotten (§6.3).
+/// RFC 1191 §3: a path that says it carries less than 552 bytes may be a lie, so segments get no
+/// smaller; but it may be true, so routers are let fragment them, as on Linux, until what was
+/// learnt is forgotten (§6.3).
 #[test]
 fn rfc1191_3_a_path_that_is_too_narrow_to_be_believed_may_fragment() {
     for first in [None, Some(552)] {

@@ -1,4 +1,5 @@
-//! Losses that times tell of: tail loss probes and RACK (RFC 8985) with SACK and a round trip of 30 ms.
+//! Losses that times tell of: tail loss probes and RACK (RFC 8985) with SACK and a round trip of 30
+//! ms.
 
 mod tcp_support;
 
@@ -61,13 +62,15 @@ impl Flight {
         self.wire.put(Seg::new(ACK, self.theirs, self.una));
     }
 
-    /// The peer has these segments beyond the first that is missing; the first missing one is number 0.
+    /// The peer has these segments beyond the first that is missing; the first missing one is
+    /// number 0.
     fn sack(&mut self, from: u32, to: u32) {
         let block = (self.una + from * LEN, self.una + (to + 1) * LEN);
         self.wire.put(Seg::new(ACK, self.theirs, self.una).sack(&[block]));
     }
 
-    /// Which segments leave within this time, and how long after now; number 0 is the first that is missing.
+    /// Which segments leave within this time, and how long after now; number 0 is the first that is
+    /// missing.
     fn within(&mut self, span: Span) -> Vec<(u32, Span)> {
         let start: Instant = self.wire.now;
         self.wire.pass(span);
@@ -80,8 +83,10 @@ impl Flight {
     }
 }
 
-/// RFC 8985 §7.2, §7.3: nothing of a flight is acknowledged. After two round trips (and 5 ms, though more than one segment is under way) the last segment is sent again,
-/// once, or when the retransmission timeout would be over, if that is sooner; only later does the timeout repeat the first.
+/// RFC 8985 §7.2, §7.3: nothing of a flight is acknowledged. After two round trips (and 5 ms,
+/// though more than one segment is under way) the last segment is sent again, once, or when the
+/// retransmission timeout would be over, if that is sooner; only later does the timeout repeat the
+/// first.
 #[test]
 fn a_lost_flight_is_probed_by_its_last_segment() {
     for varied in [true, false] {
@@ -101,8 +106,8 @@ fn a_lost_flight_is_probed_by_its_last_segment() {
     }
 }
 
-/// RFC 8985 §7.2: an acknowledgement of a part begins the wait anew. The probe's SACK shows the rest to be lost, which is sent again without a timeout
-/// (§7.4, §6.2).
+/// RFC 8985 §7.2: an acknowledgement of a part begins the wait anew. The probe's SACK shows the
+/// rest to be lost, which is sent again without a timeout (§7.4, §6.2).
 #[test]
 fn a_lost_tail_is_probed_after_the_last_acknowledgement_and_repaired_by_the_probes() {
     let mut flight = Flight::varied(ROUND);
@@ -132,8 +137,9 @@ fn a_lost_tail_is_probed_after_the_last_acknowledgement_and_repaired_by_the_prob
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 step 5: a segment is lost when one sent after it has arrived and a quarter of the round trip has passed; the acknowledgement of its
-/// retransmission shows as lost whatever was sent before that and has not arrived.
+/// RFC 8985 §6.2 step 5: a segment is lost when one sent after it has arrived and a quarter of the
+/// round trip has passed; the acknowledgement of its retransmission shows as lost whatever was sent
+/// before that and has not arrived.
 #[test]
 fn what_was_sent_before_a_retransmission_that_arrived_is_lost() {
     let mut flight = Flight::new();
@@ -152,8 +158,9 @@ fn what_was_sent_before_a_retransmission_that_arrived_is_lost() {
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 step 4: fewer than three segments after a hole may have overtaken it; the reordering timer decides. RFC 6937 §3.1 lets the first of the
-/// hole go then, and the second with the acknowledgement of the first.
+/// RFC 8985 §6.2 step 4: fewer than three segments after a hole may have overtaken it; the
+/// reordering timer decides. RFC 6937 §3.1 lets the first of the hole go then, and the second with
+/// the acknowledgement of the first.
 #[test]
 fn a_hole_is_repaired_when_the_reordering_time_is_over() {
     let mut flight = Flight::new();
@@ -170,8 +177,9 @@ fn a_hole_is_repaired_when_the_reordering_time_is_over() {
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 steps 3 and 4: where segments have been seen to arrive in another order, three of them behind a hole prove nothing any more; but the
-/// reordering time still ends, within a round trip.
+/// RFC 8985 §6.2 steps 3 and 4: where segments have been seen to arrive in another order, three of
+/// them behind a hole prove nothing any more; but the reordering time still ends, within a round
+/// trip.
 #[test]
 fn known_reordering_is_waited_for_but_not_for_ever() {
     let mut flight = Flight::new();
@@ -193,7 +201,8 @@ fn known_reordering_is_waited_for_but_not_for_ever() {
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 step 5: a retransmission that is lost itself is found by what was sent after it, not by a timeout, and the recovery goes on.
+/// RFC 8985 §6.2 step 5: a retransmission that is lost itself is found by what was sent after it,
+/// not by a timeout, and the recovery goes on.
 #[test]
 fn a_lost_retransmission_is_sent_again_without_a_timeout() {
     let mut flight = Flight::new();
@@ -211,8 +220,8 @@ fn a_lost_retransmission_is_sent_again_without_a_timeout() {
     assert_eq!(flight.info().congestion_state, 3, "Linux's TCP_CA_Recovery");
 }
 
-/// RFC 6298 and RFC 5681 §3.1, as `TCP_INFO` shows them: a measured connection is open and without reordering; after a timeout it is in loss recovery with a
-/// window of one segment.
+/// RFC 6298 and RFC 5681 §3.1, as `TCP_INFO` shows them: a measured connection is open and without
+/// reordering; after a timeout it is in loss recovery with a window of one segment.
 #[test]
 fn the_figures_of_a_connection_tell_of_a_timeout() {
     let mut wire = Wire::new();

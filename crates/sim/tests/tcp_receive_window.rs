@@ -1,4 +1,5 @@
-//! The window that we offer, from full to nothing and back (RFC 9293 §3.8.6): never more than the buffer holds, never less than what was promised.
+//! The window that we offer, from full to nothing and back (RFC 9293 §3.8.6): never more than the
+//! buffer holds, never less than what was promised.
 
 mod tcp_support;
 
@@ -66,9 +67,10 @@ impl Sender {
     }
 }
 
-/// RFC 9293 §3.8.6.2.2: a window that is never read from shuts, whatever the size of the segments: when the buffer is about full, or holds as many segments
-/// as it may (each takes a frame, unless it is short). Beyond it nothing is taken. It does not open for less than a segment; then the peer is told without
-/// having asked, and never of more than there is room for.
+/// RFC 9293 §3.8.6.2.2: a window that is never read from shuts, whatever the size of the segments:
+/// when the buffer is about full, or holds as many segments as it may (each takes a frame, unless
+/// it is short). Beyond it nothing is taken. It does not open for less than a segment; then the
+/// peer is told without having asked, and never of more than there is room for.
 #[test]
 fn a_program_that_does_not_read_shuts_the_window_and_reading_opens_it() {
     for len in [50, 512, 1000] {
@@ -106,7 +108,8 @@ fn a_program_that_does_not_read_shuts_the_window_and_reading_opens_it() {
     }
 }
 
-/// RFC 9293 §3.8.6: a program that reads all at once never shuts the window, and bytes arrive as they were sent.
+/// RFC 9293 §3.8.6: a program that reads all at once never shuts the window, and bytes arrive as
+/// they were sent.
 #[test]
 fn a_program_that_reads_keeps_the_window_open() {
     for len in [64, 512, 1000] {
@@ -121,8 +124,9 @@ fn a_program_that_reads_keeps_the_window_open() {
     }
 }
 
-/// RFC 9293 §3.8.6 (SHLD-14) and RFC 7323 §2.4: `SO_RCVBUF` made smaller takes nothing back that was offered. All of that is taken in, nothing beyond it, and
-/// from then on the smaller buffer counts. (Linux throws away what was promised in such a case.)
+/// RFC 9293 §3.8.6 (SHLD-14) and RFC 7323 §2.4: `SO_RCVBUF` made smaller takes nothing back that
+/// was offered. All of that is taken in, nothing beyond it, and from then on the smaller buffer
+/// counts. (Linux throws away what was promised in such a case.)
 #[test]
 fn a_smaller_buffer_takes_what_was_promised_and_no_more() {
     let mut sender = Sender::new();

@@ -1,4 +1,5 @@
-//! A window of nothing, on either side: when it is probed and when not, how a probe is answered, and when patience ends (RFC 9293 §3.8.6.1).
+//! A window of nothing, on either side: when it is probed and when not, how a probe is answered,
+//! and when patience ends (RFC 9293 §3.8.6.1).
 
 mod tcp_support;
 
@@ -9,7 +10,8 @@ use tickwire_stack::{Error, TcpId};
 
 const SAMPLE: &[u8] = b"Sample Data";
 
-/// A connection with a round trip of 1 ms, whose peer has shut its window while it sent something of its own.
+/// A connection with a round trip of 1 ms, whose peer has shut its window while it sent something
+/// of its own.
 fn shut() -> (Wire, TcpId, u32, u32) {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
@@ -25,8 +27,9 @@ fn shut() -> (Wire, TcpId, u32, u32) {
     (wire, id, ours + 11, theirs + 11)
 }
 
-/// RFC 9293 §3.8.6.1: there is nothing to ask for while there is nothing to send. Then the first probe comes after the retransmission timeout, from just
-/// before the window; and the data when the window opens.
+/// RFC 9293 §3.8.6.1: there is nothing to ask for while there is nothing to send. Then the first
+/// probe comes after the retransmission timeout, from just before the window; and the data when the
+/// window opens.
 #[test]
 fn a_shut_window_is_probed_only_while_something_waits_for_it() {
     let (mut wire, id, ours, theirs) = shut();
@@ -48,7 +51,8 @@ fn a_shut_window_is_probed_only_while_something_waits_for_it() {
     wire.nothing();
 }
 
-/// RFC 9293 §3.8.6.1 and §3.10.4: the end of the stream waits behind a shut window as data does, and asks likewise.
+/// RFC 9293 §3.8.6.1 and §3.10.4: the end of the stream waits behind a shut window as data does,
+/// and asks likewise.
 #[test]
 fn a_program_that_closes_before_a_shut_window_probes_it() {
     let (mut wire, id, ours, theirs) = shut();
@@ -64,8 +68,9 @@ fn a_program_that_closes_before_a_shut_window_probes_it() {
     assert!(last.last().unwrap().has(FIN));
 }
 
-/// RFC 9293 §3.10.7.4, first check: the peer's probes, of whichever kind (an old byte's place, an old byte, a byte beyond our window), are each answered with
-/// where we are and what we offer, and change nothing.
+/// RFC 9293 §3.10.7.4, first check: the peer's probes, of whichever kind (an old byte's place, an
+/// old byte, a byte beyond our window), are each answered with where we are and what we offer, and
+/// change nothing.
 #[test]
 fn the_peers_probes_are_answered() {
     let mut wire = Wire::new();
@@ -90,8 +95,9 @@ fn the_peers_probes_are_answered() {
     assert_eq!(wire.recv(id), Err(Error::WouldBlock));
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): it limits the waiting for a window too, to the moment. As on Linux also where the probes are
-/// answered: the program has said how long its data may wait.
+/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): it limits the waiting for a window too, to
+/// the moment. As on Linux also where the probes are answered: the program has said how long its
+/// data may wait.
 #[test]
 fn the_user_timeout_ends_the_waiting_for_a_window() {
     for answered in [false, true] {

@@ -1,4 +1,5 @@
-//! Retransmission timeouts: what is deemed lost, when a timeout is found to be needless, and how long the next one is (RFC 5682, RFC 6298, RFC 8985).
+//! Retransmission timeouts: what is deemed lost, when a timeout is found to be needless, and how
+//! long the next one is (RFC 5682, RFC 6298, RFC 8985).
 
 mod tcp_support;
 
@@ -30,7 +31,8 @@ impl Peer {
         peer
     }
 
-    /// A message that is acknowledged after `delay`, or as soon as the peer gets it a second time. How many copies were sent.
+    /// A message that is acknowledged after `delay`, or as soon as the peer gets it a second time.
+    /// How many copies were sent.
     fn message(&mut self, bytes: usize, delay: Span) -> usize {
         self.wire.send(self.id, &pattern(bytes, 1)).unwrap();
         let (sent, mut copies) = (self.wire.now, self.wire.taken().len());
@@ -53,7 +55,8 @@ impl Peer {
         self.wire.stack().tcp_info(self.id, now).unwrap()
     }
 
-    /// Ten segments of twenty are sent (an eleventh as a probe, where SACK allows one), and a timeout sends the first again.
+    /// Ten segments of twenty are sent (an eleventh as a probe, where SACK allows one), and a
+    /// timeout sends the first again.
     fn timed_out(options: &[u8]) -> (Self, u32) {
         let mut peer = Self::new(options);
         peer.send(20_000);
@@ -80,7 +83,8 @@ fn rfc5682_2_1_a_needless_timeout_is_found_without_sack_and_timestamps() {
     assert_eq!((peer.wire.count("TcpExtTCPSpuriousRTOs"), peer.wire.count("TcpRetransSegs")), (1, 1));
 }
 
-/// RFC 5682 §2.1, step 3a: a duplicate acknowledgement is of the new segments: what was before them is lost.
+/// RFC 5682 §2.1, step 3a: a duplicate acknowledgement is of the new segments: what was before them
+/// is lost.
 #[test]
 fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
     let (mut peer, _) = Peer::timed_out(&PLAIN);
@@ -99,8 +103,8 @@ fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
     assert_eq!((peer.info().outstanding, peer.wire.count("TcpExtTCPSpuriousRTOs")), (0, 0));
 }
 
-/// RFC 5681 §3.1: the acknowledgement of the only segment that was lost begins slow start. A single segment after it, and a peer may hold back the next
-/// acknowledgement (RFC 9293 §3.8.6.3).
+/// RFC 5681 §3.1: the acknowledgement of the only segment that was lost begins slow start. A single
+/// segment after it, and a peer may hold back the next acknowledgement (RFC 9293 §3.8.6.3).
 #[test]
 fn rfc5681_3_1_after_a_timeout_that_one_segment_repaired_two_are_sent() {
     let mut peer = Peer::new(&PLAIN);
@@ -150,7 +154,8 @@ fn rfc5682_3_1_a_true_loss_is_seen_when_new_segments_arrive_before_it_is_repaire
     assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 0);
 }
 
-/// RFC 5682 §2.1, step 1, RFC 3168 §6.1.2: that the window is being reduced for a router's mark says nothing of losses.
+/// RFC 5682 §2.1, step 1, RFC 3168 §6.1.2: that the window is being reduced for a router's mark
+/// says nothing of losses.
 #[test]
 fn rfc5682_2_1_a_timeout_is_asked_about_also_while_a_mark_slows_down() {
     const ECE: u8 = 64;
@@ -184,7 +189,8 @@ fn rfc5682_2_1_without_new_data_what_was_deemed_lost_is_sent_again() {
     }
 }
 
-/// RFC 5682 §2.1, step 1: only the first is sent again, also if more of its kind would fit a segment.
+/// RFC 5682 §2.1, step 1: only the first is sent again, also if more of its kind would fit a
+/// segment.
 #[test]
 fn rfc5682_2_1_the_first_of_many_small_segments_is_sent_again_alone() {
     let mut peer = Peer::new(&PLAIN);
@@ -198,7 +204,8 @@ fn rfc5682_2_1_the_first_of_many_small_segments_is_sent_again_alone() {
     assert_eq!(peer.sent(), [100, 200, 300, 400, 500, 600, 700, 800, 900]);
 }
 
-/// RFC 8985 §6.3: a timeout deems lost the first and what was sent longer ago than a round trip, not what has just left.
+/// RFC 8985 §6.3: a timeout deems lost the first and what was sent longer ago than a round trip,
+/// not what has just left.
 #[test]
 fn rfc8985_6_3_what_was_sent_just_before_a_timeout_is_not_lost() {
     let mut peer = Peer::new(&SACK);
@@ -215,7 +222,8 @@ fn rfc8985_6_3_what_was_sent_just_before_a_timeout_is_not_lost() {
     assert_eq!((peer.info().outstanding, peer.wire.count("TcpRetransSegs")), (0, 2));
 }
 
-/// RFC 6298 §5 (Karn): the doubled timeout is kept until something that was sent once is acknowledged.
+/// RFC 6298 §5 (Karn): the doubled timeout is kept until something that was sent once is
+/// acknowledged.
 #[test]
 fn rfc6298_5_the_doubled_timeout_is_kept_until_a_round_trip_is_measured() {
     let mut peer = Peer::new(&PLAIN);
@@ -232,7 +240,8 @@ fn rfc6298_5_the_doubled_timeout_is_kept_until_a_round_trip_is_measured() {
     assert_eq!((peer.info().backoff, peer.info().rto), (0, base));
 }
 
-/// RFC 7323 §4.1: the echo says which transmission was acknowledged, so nothing is kept. A round trip shorter than a tick of that clock is still one.
+/// RFC 7323 §4.1: the echo says which transmission was acknowledged, so nothing is kept. A round
+/// trip shorter than a tick of that clock is still one.
 #[test]
 fn rfc6298_5_an_echoed_timestamp_ends_the_doubling() {
     let mut wire = Wire::new();
@@ -252,8 +261,8 @@ fn rfc6298_5_an_echoed_timestamp_ends_the_doubling() {
     assert_eq!(wire.stack().tcp_info(id, now).unwrap().backoff, 0);
 }
 
-/// RFC 6298 §5, RFC 1122 §4.2.3.1: the round trip becomes forty times as long at one blow. A peer without SACK and timestamps can say so only by acknowledging
-/// something that was sent once.
+/// RFC 6298 §5, RFC 1122 §4.2.3.1: the round trip becomes forty times as long at one blow. A peer
+/// without SACK and timestamps can say so only by acknowledging something that was sent once.
 #[test]
 fn rfc6298_5_a_longer_round_trip_is_learnt_without_sack_and_timestamps() {
     let mut peer = Peer::new(&PLAIN);
@@ -271,7 +280,8 @@ fn rfc6298_5_a_longer_round_trip_is_learnt_without_sack_and_timestamps() {
     assert!(again < 10, "{again} retransmissions");
 }
 
-/// RFC 9293 §3.8.6.3: an acknowledgement may be held back for up to half a second, and embedded systems do so for 200 to 250 ms. One of four messages is.
+/// RFC 9293 §3.8.6.3: an acknowledgement may be held back for up to half a second, and embedded
+/// systems do so for 200 to 250 ms. One of four messages is.
 #[test]
 fn rfc9293_3_8_6_3_acknowledgements_held_back_without_sack_and_timestamps_are_soon_waited_for() {
     for delay in [40, 200, 250] {
@@ -300,8 +310,9 @@ fn rfc9293_3_8_6_3_what_was_learnt_of_single_messages_does_not_delay_others() {
     assert!(!peer.sent().is_empty());
 }
 
-/// A SYN, our answer, that answer once more (after another SYN that comes after `again`; never: after a second, by itself), and `then` the acknowledgement. With
-/// timestamps it echoes the first answer's or the second's.
+/// A SYN, our answer, that answer once more (after another SYN that comes after `again`; never:
+/// after a second, by itself), and `then` the acknowledgement. With timestamps it echoes the first
+/// answer's or the second's.
 fn opened(again: Option<Span>, then: Span, echoed: Option<usize>) -> TcpInfo {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
@@ -333,7 +344,8 @@ fn rfc6298_3_an_answer_that_was_repeated_for_a_repeated_syn_measures_nothing() {
     assert_eq!(info.srtt, Span::from_millis(700));
 }
 
-/// RFC 6298 §5.7: the timer expired over a SYN: data begins with three seconds, unless a timestamp shows that a round trip takes less than the timer did.
+/// RFC 6298 §5.7: the timer expired over a SYN: data begins with three seconds, unless a timestamp
+/// shows that a round trip takes less than the timer did.
 #[test]
 fn rfc6298_5_7_after_a_lost_syn_the_timeout_begins_at_three_seconds() {
     let then = Span::from_millis(100);
@@ -344,8 +356,8 @@ fn rfc6298_5_7_after_a_lost_syn_the_timeout_begins_at_three_seconds() {
     assert_eq!(opened(None, then, Some(1)).srtt, then);
 }
 
-/// RFC 8899 §4.3: after six timeouts the path is found to take small packets only. What is lost was queued in longer segments; a piece of it that fits the window
-/// is sent.
+/// RFC 8899 §4.3: after six timeouts the path is found to take small packets only. What is lost was
+/// queued in longer segments; a piece of it that fits the window is sent.
 #[test]
 fn rfc5681_3_1_a_piece_of_a_lost_segment_goes_where_the_whole_does_not_fit() {
     let (mut peer, _) = Peer::timed_out(&PLAIN);

@@ -1,4 +1,5 @@
-//! Losses by script instead of by chance: the last segment of each message, and a cable on which one direction is dark for a second.
+//! Losses by script instead of by chance: the last segment of each message, and a cable on which
+//! one direction is dark for a second.
 
 mod tcp_support;
 
@@ -53,7 +54,8 @@ fn the_lost_end_of_every_message_is_repaired_by_a_probe() {
     }
 }
 
-/// What is under way when one direction gets dark arrives soon after it is light again, whichever direction it was, and the connection goes on as before.
+/// What is under way when one direction gets dark arrives soon after it is light again, whichever
+/// direction it was, and the connection goes on as before.
 #[test]
 fn a_second_of_darkness_in_either_direction_costs_little_more_than_the_second() {
     for dark in [0, 1] {

@@ -56,7 +56,8 @@ fn several_segments_at_once_are_a_stream_and_few_are_not() {
     }
 }
 
-/// A thread that sends a message a millisecond must not wait for another's stream in the same stack.
+/// A thread that sends a message a millisecond must not wait for another's stream in the same
+/// stack.
 #[test]
 fn what_is_no_stream_leaves_before_what_streams_have_queued() {
     for family in 0..2 {
@@ -149,8 +150,9 @@ fn the_same_seed_gives_the_same_trace() {
     assert_ne!(run(5), run(6));
 }
 
-/// RFC 9293 §3.8.1, RFC 6675, RFC 8985: a cable that loses 0.8 %, four in a row, as the benchmark's does. Where the end of a flight or its repair is among the four
-/// only a timer finds out, and one that is not answered either is followed by the next, which waits twice as long.
+/// RFC 9293 §3.8.1, RFC 6675, RFC 8985: a cable that loses 0.8 %, four in a row, as the benchmark's
+/// does. Where the end of a flight or its repair is among the four only a timer finds out, and one
+/// that is not answered either is followed by the next, which waits twice as long.
 #[test]
 fn bursts_of_loss_are_repaired_in_both_directions_and_soon() {
     const LEN: usize = 640_000;

@@ -1,4 +1,5 @@
-//! Segments whose sequence or acknowledgement number no peer in order would send, in every synchronized state (RFC 9293 §3.10.7.4, first and fifth check).
+//! Segments whose sequence or acknowledgement number no peer in order would send, in every
+//! synchronized state (RFC 9293 §3.10.7.4, first and fifth check).
 
 mod tcp_support;
 
@@ -103,8 +104,8 @@ impl Met {
     }
 }
 
-/// RFC 9293 §3.10.7.4, first check: in every state an acknowledgement says what is expected, and nothing of the segment is used. RFC 5961 §4.2: a SYN
-/// likewise, wherever it lies.
+/// RFC 9293 §3.10.7.4, first check: in every state an acknowledgement says what is expected, and
+/// nothing of the segment is used. RFC 5961 §4.2: a SYN likewise, wherever it lies.
 #[test]
 fn what_lies_beyond_the_window_is_answered_and_not_taken() {
     for state in STATES {
@@ -139,7 +140,8 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, first check: a RST outside of the window is dropped without a word, or two ends could go on answering each other.
+/// RFC 9293 §3.10.7.4, first check: a RST outside of the window is dropped without a word, or two
+/// ends could go on answering each other.
 #[test]
 fn a_reset_beyond_the_window_is_not_answered() {
     for state in STATES {
@@ -154,7 +156,8 @@ fn a_reset_beyond_the_window_is_not_answered() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, first check: what was received long ago is acknowledged again, because that acknowledgement may have been lost.
+/// RFC 9293 §3.10.7.4, first check: what was received long ago is acknowledged again, because that
+/// acknowledgement may have been lost.
 #[test]
 fn what_was_received_before_is_acknowledged_again() {
     for state in STATES {
@@ -165,7 +168,8 @@ fn what_was_received_before_is_acknowledged_again() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, fifth check, and RFC 5961 §5.2: who acknowledges what was never sent is told what was, and what comes with it is dropped.
+/// RFC 9293 §3.10.7.4, fifth check, and RFC 5961 §5.2: who acknowledges what was never sent is told
+/// what was, and what comes with it is dropped.
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_yet_is_answered_and_its_data_dropped() {
     for state in STATES {
@@ -181,7 +185,8 @@ fn an_acknowledgement_of_what_was_not_sent_yet_is_answered_and_its_data_dropped(
     }
 }
 
-/// RFC 9293 §3.10.7.4, seventh check: where the peer may still send, data is taken in; where it has said that no more comes, it is ignored.
+/// RFC 9293 §3.10.7.4, seventh check: where the peer may still send, data is taken in; where it has
+/// said that no more comes, it is ignored.
 #[test]
 fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
     for state in STATES {
@@ -206,7 +211,8 @@ fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, fifth check: in CLOSING the acknowledgement of our FIN counts, although the data beside it does not.
+/// RFC 9293 §3.10.7.4, fifth check: in CLOSING the acknowledgement of our FIN counts, although the
+/// data beside it does not.
 #[test]
 fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
     let mut met = Met::new(State::Closing);
@@ -215,7 +221,8 @@ fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
     assert_eq!(met.state(), State::TimeWait);
 }
 
-/// RFC 9293 §3.6 and §3.10.7.4: what came out of order in CLOSE-WAIT has changed nothing; the program ends the connection, and then there is none.
+/// RFC 9293 §3.6 and §3.10.7.4: what came out of order in CLOSE-WAIT has changed nothing; the
+/// program ends the connection, and then there is none.
 #[test]
 fn close_wait_is_left_in_order_whatever_came_meanwhile() {
     for (beyond_window, beyond_sent) in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)] {

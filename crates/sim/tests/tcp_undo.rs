@@ -1,4 +1,5 @@
-//! Reductions of the window that proved needless are taken back, and only those (RFC 2883, RFC 3522, RFC 3708, RFC 4015).
+//! Reductions of the window that proved needless are taken back, and only those (RFC 2883, RFC
+//! 3522, RFC 3708, RFC 4015).
 
 mod tcp_support;
 
@@ -35,7 +36,8 @@ impl Peer {
     }
 }
 
-/// RFC 3708 §3, RFC 4015: the duplicate is reported a round trip after the original has ended the recovery.
+/// RFC 3708 §3, RFC 4015: the duplicate is reported a round trip after the original has ended the
+/// recovery.
 #[test]
 fn rfc3708_3_a_retransmission_that_is_reported_as_a_duplicate_after_the_recovery_gives_the_window_back() {
     let mut peer = Peer::new();
@@ -52,7 +54,8 @@ fn rfc3708_3_a_retransmission_that_is_reported_as_a_duplicate_after_the_recovery
     assert_eq!(peer.wire.count("TcpRetransSegs"), 1);
 }
 
-/// As above, with new data under way when the report comes, and two segments that the peer got and reports as one (its network card puts them together).
+/// As above, with new data under way when the report comes, and two segments that the peer got and
+/// reports as one (its network card puts them together).
 #[test]
 fn rfc3708_3_one_report_may_stand_for_several_segments() {
     let mut peer = Peer::new();
@@ -117,7 +120,8 @@ fn rfc3708_3_a_packet_that_the_network_doubled_undoes_nothing() {
     assert!(peer.cwnd() < before, "{} of {before}", peer.cwnd());
 }
 
-/// RFC 8985 §6.2, step 4: the window for reordering grows where reordering looked like a loss. That a probe was needless is no sign of it.
+/// RFC 8985 §6.2, step 4: the window for reordering grows where reordering looked like a loss. That
+/// a probe was needless is no sign of it.
 #[test]
 fn rfc8985_6_2_needless_probes_do_not_widen_the_reordering_window() {
     let mut peer = Peer::new();
@@ -137,8 +141,8 @@ fn rfc8985_6_2_needless_probes_do_not_widen_the_reordering_window() {
     assert_eq!(peer.sent(), [0]);
 }
 
-/// Packets are overtaken by more than what RACK waits for: the window stays, and the transfer is nearly as fast as without. Losses reduce it, overtaken
-/// packets or not.
+/// Packets are overtaken by more than what RACK waits for: the window stays, and the transfer is
+/// nearly as fast as without. Losses reduce it, overtaken packets or not.
 #[test]
 fn rfc4015_reordering_does_not_close_the_window_and_losses_do() {
     let mut took = Vec::new();

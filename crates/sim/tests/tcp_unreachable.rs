@@ -1,5 +1,6 @@
-//! What routers and hosts say of a destination (RFC 1122 §4.2.3.9, RFC 9293 §3.9.2.2): it ends an attempt to connect, and explains the end of a connection,
-//! but does not bring it about (RFC 5927 §5.2, §6).
+//! What routers and hosts say of a destination (RFC 1122 §4.2.3.9, RFC 9293 §3.9.2.2): it ends an
+//! attempt to connect, and explains the end of a connection, but does not bring it about (RFC 5927
+//! §5.2, §6).
 
 mod common;
 mod tcp_support;
@@ -16,7 +17,8 @@ use tickwire_stack::{Error, Ready, TcpId};
 const NET: Error = Error::NetworkUnreachable;
 const HOST: Error = Error::HostUnreachable;
 
-/// ICMP type, code, and what a program is told: Linux's `icmp_err_convert`, and what it makes of time exceeded and of parameter problems.
+/// ICMP type, code, and what a program is told: Linux's `icmp_err_convert`, and what it makes of
+/// time exceeded and of parameter problems.
 const V4: [(u8, u8, Error); 18] = [
     (3, 0, NET),
     (3, 1, HOST),
@@ -38,8 +40,9 @@ const V4: [(u8, u8, Error); 18] = [
     (12, 0, Error::Malformed),
 ];
 
-/// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy, rejected, and what is not known yet; time exceeded, and
-/// parameter problems, an unknown next header among them (§3.3, §3.4).
+/// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy,
+/// rejected, and what is not known yet; time exceeded, and parameter problems, an unknown next
+/// header among them (§3.3, §3.4).
 const V6: [(u8, u8, Error); 11] = [
     (1, 0, NET),
     (1, 1, Error::Prohibited),
@@ -84,7 +87,8 @@ fn quote(pair: &Pair, family: usize, seq: u32) -> Vec<u8> {
     ip(own, peer, 6, &[&ports[..], &seq.to_be_bytes(), &[0; 12]].concat())
 }
 
-/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error that fits the code. What has expired on the way is as good as unreachable.
+/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error that fits the
+/// code. What has expired on the way is as good as unreachable.
 #[test]
 fn an_error_about_the_syn_ends_the_attempt() {
     for (family, (kind, code, told)) in errors() {
@@ -118,8 +122,8 @@ fn what_answers_the_syn_after_the_error_is_reset() {
     assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
 }
 
-/// RFC 5927 §4.1: who does not know the number of our SYN has not seen it. Nor does it end with codes that nobody has defined, nor with a request to slow
-/// down (RFC 6633).
+/// RFC 5927 §4.1: who does not know the number of our SYN has not seen it. Nor does it end with
+/// codes that nobody has defined, nor with a request to slow down (RFC 6633).
 #[test]
 fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
     for family in 0..2 {
@@ -142,8 +146,8 @@ fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
     }
 }
 
-/// RFC 1122 §4.2.3.9 and RFC 5927 §5.2: a connection that works is not ended by an error, not even a hard one; if it ends because nothing gets through any
-/// more, the error says why.
+/// RFC 1122 §4.2.3.9 and RFC 5927 §5.2: a connection that works is not ended by an error, not even
+/// a hard one; if it ends because nothing gets through any more, the error says why.
 #[test]
 fn an_error_about_an_open_connection_explains_its_end() {
     for (family, (kind, code, told)) in errors() {
@@ -186,7 +190,8 @@ fn an_error_is_forgotten_when_the_peer_is_heard_again() {
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
 }
 
-/// RFC 5927 §4.1: a half-open connection of a listener is nobody's attempt, and an error about it does not end it.
+/// RFC 5927 §4.1: a half-open connection of a listener is nobody's attempt, and an error about it
+/// does not end it.
 #[test]
 fn an_error_about_a_syn_that_was_answered_leaves_the_peer_its_time() {
     let mut pair = Pair::seeded(1);

@@ -32,7 +32,8 @@ fn a_zero_window_is_probed_until_it_opens() {
     assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
 }
 
-/// RFC 9293 §3.8.6.1: probes come less and less often, at least once a minute, as retransmissions do; unanswered they end the connection as those would.
+/// RFC 9293 §3.8.6.1: probes come less and less often, at least once a minute, as retransmissions
+/// do; unanswered they end the connection as those would.
 #[test]
 fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
     for answered in [true, false] {
@@ -67,7 +68,8 @@ fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
     }
 }
 
-/// RFC 9293 §3.8.6.1: the window opens, and the acknowledgement that says so is lost: the next probe finds out.
+/// RFC 9293 §3.8.6.1: the window opens, and the acknowledgement that says so is lost: the next
+/// probe finds out.
 #[test]
 fn a_lost_window_update_is_found_by_a_probe() {
     let mut wire = Wire::new();
@@ -153,8 +155,9 @@ fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
     assert_eq!(wire.one().data, b"more!");
 }
 
-/// RFC 9293 §3.8.6.2.2, RFC 5681 §2: reading is answered with an acknowledgement only if it opens the window. Without scaling, most of a large
-/// buffer never shows in it, and an acknowledgement that says nothing new would count as a duplicate.
+/// RFC 9293 §3.8.6.2.2, RFC 5681 §2: reading is answered with an acknowledgement only if it opens
+/// the window. Without scaling, most of a large buffer never shows in it, and an acknowledgement
+/// that says nothing new would count as a duplicate.
 #[test]
 fn reading_repeats_no_window_that_cannot_grow() {
     let mut wire = Wire::new();
@@ -170,8 +173,8 @@ fn reading_repeats_no_window_that_cannot_grow() {
     }
 }
 
-/// RFC 9293 §3.7.4 (Nagle's algorithm can be switched off), and Linux's tcp(7): that forces out what is queued, even what is corked; the cork
-/// holds what is written afterwards.
+/// RFC 9293 §3.7.4 (Nagle's algorithm can be switched off), and Linux's tcp(7): that forces out
+/// what is queued, even what is corked; the cork holds what is written afterwards.
 #[test]
 fn nodelay_flushes_what_a_cork_or_more_holds() {
     let mut wire = Wire::new();
@@ -194,7 +197,8 @@ fn nodelay_flushes_what_a_cork_or_more_holds() {
     assert_eq!(wire.one().data, b"more");
 }
 
-/// RFC 9293 §3.8.6.3: at once at the start, then every second segment, and after a while in any case.
+/// RFC 9293 §3.8.6.3: at once at the start, then every second segment, and after a while in any
+/// case.
 #[test]
 fn acknowledgements_are_quick_at_first_and_then_delayed() {
     let mut wire = Wire::new();
@@ -219,7 +223,8 @@ fn acknowledgements_are_quick_at_first_and_then_delayed() {
     assert_eq!(wire.count("TcpExtDelayedACKs"), 1);
 }
 
-/// RFC 9293 §3.8.6.3: as the kernel does with what its GRO joins: one acknowledgement for all, unless it tells of something out of order.
+/// RFC 9293 §3.8.6.3: as the kernel does with what its GRO joins: one acknowledgement for all,
+/// unless it tells of something out of order.
 #[test]
 fn segments_that_came_together_are_acknowledged_together() {
     let mut wire = Wire::new();
@@ -255,7 +260,8 @@ fn segments_that_came_together_are_acknowledged_together() {
     assert_eq!(after[0].ack, theirs + 70_000);
 }
 
-/// RFC 9293 §3.8.6.3: at the start of a connection so many acknowledgements are quick, however many segments each is for.
+/// RFC 9293 §3.8.6.3: at the start of a connection so many acknowledgements are quick, however many
+/// segments each is for.
 #[test]
 fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
     let mut wire = Wire::new();
@@ -289,7 +295,8 @@ fn what_waits_to_be_acknowledged_goes_with_data() {
     wire.nothing();
 }
 
-/// RFC 9293 §3.8.6.3: more connections than may wait: those that do are acknowledged early, and none is forgotten.
+/// RFC 9293 §3.8.6.3: more connections than may wait: those that do are acknowledged early, and
+/// none is forgotten.
 #[test]
 fn many_connections_are_acknowledged_in_one_batch() {
     let mut wire = Wire::new();
@@ -317,7 +324,8 @@ fn many_connections_are_acknowledged_in_one_batch() {
     }
 }
 
-/// RFC 1122 §4.2.3.2: not more than half a second, however the stack is set, and never more than one full segment behind.
+/// RFC 1122 §4.2.3.2: not more than half a second, however the stack is set, and never more than
+/// one full segment behind.
 #[test]
 fn acknowledgements_are_delayed_by_half_a_second_at_most() {
     let mut config = tickwire_stack::Config::default();
@@ -347,9 +355,10 @@ fn acknowledgements_are_delayed_by_half_a_second_at_most() {
     }
 }
 
-/// RFC 9293 §3.8.6.3.
-/// A stream of messages in one direction: where nothing was there to carry the acknowledgement of one, the next are acknowledged at once, without a timer that
-/// wakes the program for each. (Linux leaves its interactive mode at the same event.) An answer makes the exchange one that is worth waiting for again.
+/// RFC 9293 §3.8.6.3. A stream of messages in one direction: where nothing was there to carry the
+/// acknowledgement of one, the next are acknowledged at once, without a timer that wakes the
+/// program for each. (Linux leaves its interactive mode at the same event.) An answer makes the
+/// exchange one that is worth waiting for again.
 #[test]
 fn what_nobody_answers_is_acknowledged_at_once() {
     let mut wire = Wire::new();
@@ -461,7 +470,8 @@ fn the_receive_buffer_grows_for_a_program_that_reads_fast() {
     assert!(after > 2 * before, "{before} -> {after}");
 }
 
-/// RFC 2018 §4: 256 byte-sized segments out of order in 100 separate runs: bounded, and put together again.
+/// RFC 2018 §4: 256 byte-sized segments out of order in 100 separate runs: bounded, and put
+/// together again.
 #[test]
 fn a_hundred_separate_runs_are_kept() {
     let mut wire = Wire::new();
@@ -528,7 +538,8 @@ fn room_told(wire: &mut Wire, set: SetId) -> bool {
     wire.stack().set_wait(set, 1, |event| assert_eq!(event.ready, Ready::OUT)).unwrap() == 1
 }
 
-/// As on Linux, where it is noted when the program is told that there is no room, not only when a send meets none.
+/// As on Linux, where it is noted when the program is told that there is no room, not only when a
+/// send meets none.
 #[test]
 fn room_is_told_also_when_all_was_taken_that_was_sent() {
     for mode in [false, true] {
@@ -580,7 +591,8 @@ fn little_is_kept_unsent_where_a_mark_is_set_and_room_is_told_as_it_goes_out() {
     assert!(!wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
 }
 
-/// A segment larger than a frame (jumbo MTU, or what a virtual device put together) arrives in several.
+/// A segment larger than a frame (jumbo MTU, or what a virtual device put together) arrives in
+/// several.
 #[test]
 fn a_segment_in_several_frames_is_taken_whole() {
     let mut wire = Wire::new();

@@ -12,7 +12,8 @@ use tickwire_stack::{Error, Limits, Ready};
 
 const MS: Span = Span::from_millis(1);
 
-/// RFC 768, RFC 1122 §4.1.3.5: both families, all sizes around every border, up to the largest datagram there is.
+/// RFC 768, RFC 1122 §4.1.3.5: both families, all sizes around every border, up to the largest
+/// datagram there is.
 #[test]
 fn datagrams_of_every_size_arrive_whole() {
     for family in 0..2 {
@@ -36,7 +37,8 @@ fn datagrams_of_every_size_arrive_whole() {
     }
 }
 
-/// Many sockets that nobody reads, each below its own limit, must not keep all frames: without any in the fill ring a lane is deaf.
+/// Many sockets that nobody reads, each below its own limit, must not keep all frames: without any
+/// in the fill ring a lane is deaf.
 #[test]
 fn unread_sockets_leave_frames_to_receive_into() {
     let limits = Limits { frames: 1024, udp: 256, ..Limits::DEFAULT };
@@ -284,7 +286,8 @@ fn what_may_not_be_fragmented_is_refused() {
     assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(Error::MessageTooLong));
 }
 
-/// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: what waits for an address to be resolved goes out when it is.
+/// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: what waits for an address to be resolved goes out when it
+/// is.
 #[test]
 fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });

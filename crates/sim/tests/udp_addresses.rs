@@ -1,4 +1,5 @@
-//! Which datagrams a socket hears and may send, by the address that it is bound to (RFC 1122 §4.1.3.5, RFC 3493 §3.7; Linux's choices where they leave one).
+//! Which datagrams a socket hears and may send, by the address that it is bound to (RFC 1122
+//! §4.1.3.5, RFC 3493 §3.7; Linux's choices where they leave one).
 
 mod common;
 
@@ -81,8 +82,8 @@ fn a_socket_of_both_families_hears_the_ipv4_groups_that_it_asked_for() {
     assert!(!hears(&mut pair, socket, all_systems(0), b"x"));
 }
 
-/// RFC 3493 §3.7: a socket sends within the family of the address that it is bound to, `::` in both; a group is sent to its own Ethernet address
-/// (RFC 1112 §6.4, RFC 2464 §7) as the host says.
+/// RFC 3493 §3.7: a socket sends within the family of the address that it is bound to, `::` in
+/// both; a group is sent to its own Ethernet address (RFC 1112 §6.4, RFC 2464 §7) as the host says.
 #[test]
 fn a_socket_sends_within_its_family() {
     let addresses = Pair::seeded(1).host(0).addresses;

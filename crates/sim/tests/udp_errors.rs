@@ -1,4 +1,5 @@
-//! ICMP errors about datagrams, as a program meets them: in a send, in a receive, by `SO_ERROR` (RFC 1122 §4.1.3.3).
+//! ICMP errors about datagrams, as a program meets them: in a send, in a receive, by `SO_ERROR`
+//! (RFC 1122 §4.1.3.3).
 
 mod common;
 
@@ -57,8 +58,8 @@ impl Asked {
 const REFUSED: [(u8, u8); 2] = [(3, 3), (1, 4)];
 const EXPIRED: [(u8, u8); 2] = [(11, 0), (3, 0)];
 
-/// RFC 1122 §4.1.3.3: a connected socket hears that its peer refuses, by whatever is called next, once; then it works on. Another socket with the same peer is
-/// not concerned.
+/// RFC 1122 §4.1.3.3: a connected socket hears that its peer refuses, by whatever is called next,
+/// once; then it works on. Another socket with the same peer is not concerned.
 #[test]
 fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
     for (family, refused) in REFUSED.into_iter().enumerate() {
@@ -90,7 +91,8 @@ fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
     }
 }
 
-/// As on Linux without `IP_RECVERR`: no verdict for a connected socket, and none at all for one that could not tell which of its datagrams is meant.
+/// As on Linux without `IP_RECVERR`: no verdict for a connected socket, and none at all for one
+/// that could not tell which of its datagrams is meant.
 #[test]
 fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
     for family in 0..2 {
@@ -106,7 +108,8 @@ fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
     }
 }
 
-/// RFC 1122 §4.1.3.3, as Linux has it: of the errors that may pass a connected socket hears nothing, of hard ones which it was.
+/// RFC 1122 §4.1.3.3, as Linux has it: of the errors that may pass a connected socket hears
+/// nothing, of hard ones which it was.
 #[test]
 fn hard_errors_are_told_by_what_they_say() {
     let (net, host) = (Some(Error::NetworkUnreachable), Some(Error::HostUnreachable));
@@ -147,7 +150,8 @@ fn hard_errors_are_told_by_what_they_say() {
     }
 }
 
-/// As on Linux: who lets his datagrams be fragmented anyhow is not told that one was too large for the way.
+/// As on Linux: who lets his datagrams be fragmented anyhow is not told that one was too large for
+/// the way.
 #[test]
 fn who_lets_routers_fragment_is_not_told_of_a_smaller_mtu() {
     for (mode, told) in [

@@ -21,7 +21,8 @@ fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
     (pair, a, b, Endpoint::new(to, 2000))
 }
 
-/// What arrives within two milliseconds, read as it comes: neither queue nor frames of the receiver are the question here.
+/// What arrives within two milliseconds, read as it comes: neither queue nor frames of the receiver
+/// are the question here.
 fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for _ in 0..1000 {
@@ -58,8 +59,8 @@ fn what_is_cut_into_datagrams_arrives_in_order() {
     }
 }
 
-/// A writable socket takes the largest send, and one that is not takes none. Were one refused of which `poll` says that it may go, its program would
-/// try again and again.
+/// A writable socket takes the largest send, and one that is not takes none. Were one refused of
+/// which `poll` says that it may go, its program would try again and again.
 #[test]
 fn readiness_agrees_with_what_a_send_answers() {
     for (len, segment) in [(12_800, 100), (65_507, 0)] {
@@ -85,7 +86,8 @@ fn readiness_agrees_with_what_a_send_answers() {
     }
 }
 
-/// The kernel takes all of a send into its buffer, or says that it can never do so; so a program counts what was taken as sent.
+/// The kernel takes all of a send into its buffer, or says that it can never do so; so a program
+/// counts what was taken as sent.
 #[test]
 fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
     let (mut pair, a, b, to) = hosts(256, true);
@@ -102,7 +104,8 @@ fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
     assert!(arrived(&mut pair, b).concat() == sent);
 }
 
-/// Two hosts of which the first does not know yet where the second is, with an address of each, and what it has been told of that.
+/// Two hosts of which the first does not know yet where the second is, with an address of each, and
+/// what it has been told of that.
 fn unresolved() -> (Pair, UdpId, UdpId, Endpoint) {
     let (mut pair, a, b, to) = hosts(4096, false);
     let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
@@ -135,7 +138,9 @@ fn the_largest_send_waits_whole_for_the_neighbour() {
     }
 }
 
-/// RFC 4861 §7.2.2, as in the kernel's queue of a neighbour: the new arrival replaces the oldest. Were it refused, the socket would be writable all the same, and its program would try again and again.
+/// RFC 4861 §7.2.2, as in the kernel's queue of a neighbour: the new arrival replaces the oldest.
+/// Were it refused, the socket would be writable all the same, and its program would try again and
+/// again.
 #[test]
 fn of_what_waits_for_a_neighbour_the_oldest_gives_way_and_the_socket_stays_writable() {
     let (mut pair, a, b, to) = unresolved();

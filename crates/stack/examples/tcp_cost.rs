@@ -1,9 +1,12 @@
-//! What TCP costs in the stack alone: `cargo run --release -p tickwire-stack --features owned --example tcp_cost`.
+//! What TCP costs in the stack alone: `cargo run --release -p tickwire-stack --features owned
+//! --example tcp_cost`.
 //!
-//! Two stacks, the bytes of each frame copied from one to the other as a wire would. Both sides' work and the copy are in the figures.
+//! Two stacks, the bytes of each frame copied from one to the other as a wire would. Both sides'
+//! work and the copy are in the figures.
 //!
-//! `tcp_cost many CONNECTIONS ACTIVE MESSAGES` sends so many messages, each with its answer, over some of many connections, in turn; `cargo xtask bench scale`
-//! counts the instructions of its function `messages_measured` with callgrind. They are the same in every run.
+//! `tcp_cost many CONNECTIONS ACTIVE MESSAGES` sends so many messages, each with its answer, over
+//! some of many connections, in turn; `cargo xtask bench scale` counts the instructions of its
+//! function `messages_measured` with callgrind. They are the same in every run.
 
 use std::time::Instant as Clock;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -172,11 +175,13 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A message on each of the chosen connections in turn, and its answer. Says how many packets that took.
+/// A message on each of the chosen connections in turn, and its answer. Says how many packets that
+/// took.
 #[inline(never)]
 fn messages_measured(sides: [&mut Side<'_>; 2], now: &mut u64, chosen: &[usize], messages: usize) -> usize {
     const SIZE: usize = 64;
-    // Each connection has its turn before an acknowledgement that waits for an answer is sent by itself, however many they are: packets are the same.
+    // Each connection has its turn before an acknowledgement that waits for an answer is sent by
+    // itself, however many they are: packets are the same.
     const STEP: u64 = 2_000;
     let ([a, b], mut buffer, mut packets) = (sides, [0; SIZE], 0);
     for &number in chosen.iter().cycle().take(messages) {
@@ -232,7 +237,8 @@ fn many(connections: usize, active: usize, messages: usize) {
     );
 }
 
-/// What room for one more connection takes of a lane's memory, with what epoll and the caller keep of it.
+/// What room for one more connection takes of a lane's memory, with what epoll and the caller keep
+/// of it.
 fn bytes_a_connection() -> usize {
     // Hash tables grow by doubling, so a doubling tells what each takes of them.
     let size = |connections| {

@@ -1,6 +1,9 @@
-//! What one small datagram costs in the stack alone: `cargo run --release -p tickwire-stack --features owned --example udp_cost`.
+//! What one small datagram costs in the stack alone: `cargo run --release -p tickwire-stack
+//! --features owned --example udp_cost`.
 //!
-//! The figure is that of the quietest of many batches, so that other work on the machine does not count. One stack sends, its frame's bytes are copied into a frame of the other as a wire would, that one receives; each part is timed.
+//! The figure is that of the quietest of many batches, so that other work on the machine does not
+//! count. One stack sends, its frame's bytes are copied into a frame of the other as a wire would,
+//! that one receives; each part is timed.
 
 use std::time::{Duration, Instant as Clock};
 use tickwire_stack::addr::{Address, Endpoint, Mac};

@@ -1,6 +1,8 @@
-//! Addresses in one form for both families: IPv4 is carried as an IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2).
+//! Addresses in one form for both families: IPv4 is carried as an IPv4-mapped IPv6 address (RFC
+//! 4291 §2.5.5.2).
 //!
-//! One form means one hash table, one socket type and no branch per family outside the packet builders.
+//! One form means one hash table, one socket type and no branch per family outside the packet
+//! builders.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -98,7 +100,8 @@ impl Address {
         }
     }
 
-    /// Whether this is an IPv6 link-local unicast address (fe80::/10), whose meaning depends on the interface.
+    /// Whether this is an IPv6 link-local unicast address (fe80::/10), whose meaning depends on the
+    /// interface.
     #[must_use]
     pub const fn is_link_local(self) -> bool {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80

@@ -1,7 +1,9 @@
-//! What must hold between the parts of a stack between any two calls. Simulations, the endurance test and fuzzers look at it at every step; nothing else does: it
-//! takes as long as there are frames and sockets.
+//! What must hold between the parts of a stack between any two calls. Simulations, the endurance
+//! test and fuzzers look at it at every step; nothing else does: it takes as long as there are
+//! frames and sockets.
 //!
-//! Only a defect of ours can break any of it, whatever peers and programs do, so what is broken is told by a panic.
+//! Only a defect of ours can break any of it, whatever peers and programs do, so what is broken is
+//! told by a panic.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -43,7 +45,8 @@ impl Holders {
     }
 }
 
-/// How many slots are taken of what programs and peers can make a stack keep, besides frames (and paths, which it remembers for as long as there is room).
+/// How many slots are taken of what programs and peers can make a stack keep, besides frames (and
+/// paths, which it remembers for as long as there is room).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     /// TCP connections, with or without a handle.
@@ -84,8 +87,10 @@ impl Stack<'_> {
         }
     }
 
-    /// Looks whether every frame has one holder, every slot of every pool is either free or somebody's who will give it back, every list ends, every count is
-    /// right, packets find each socket that they must and no other, and every connection keeps to the laws of its numbers and has a timer for what it waits for.
+    /// Looks whether every frame has one holder, every slot of every pool is either free or
+    /// somebody's who will give it back, every list ends, every count is right, packets find each
+    /// socket that they must and no other, and every connection keeps to the laws of its numbers
+    /// and has a timer for what it waits for.
     ///
     /// # Panics
     /// If anything is wrong, with what.
@@ -108,7 +113,8 @@ impl Stack<'_> {
         self.audit_rings(&holders);
     }
 
-    /// Frames that nobody holds are on their way out, and are freed afterwards; what the rings are said to hold they hold.
+    /// Frames that nobody holds are on their way out, and are freed afterwards; what the rings are
+    /// said to hold they hold.
     fn audit_rings(&self, holders: &Holders) {
         let core = &self.mem.core;
         let (mut filled, mut queued) = (0, 0);
@@ -137,7 +143,8 @@ impl Stack<'_> {
     }
 }
 
-/// Follows every chain of a hash table, in which there are no more than `most` entries; `next` is told of each, and of the chain that it is in. Says how many there are.
+/// Follows every chain of a hash table, in which there are no more than `most` entries; `next` is
+/// told of each, and of the chain that it is in. Says how many there are.
 #[track_caller]
 pub(crate) fn chains(table: &[Link], most: usize, mut next: impl FnMut(u32, usize) -> Link) -> usize {
     table.iter().enumerate().map(|(chain, &first)| walk(first, most, |index| next(index, chain))).sum()

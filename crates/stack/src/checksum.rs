@@ -13,9 +13,9 @@ impl Sum {
     /// Adds bytes as big-endian 16-bit words, an odd last byte padded with zero.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        // One's complement addition is the same in either byte order save for a final swap (RFC 1071 §2 (B)), and
-        // wider words fold down to 16-bit ones (§2 (C)): so sum native 32-bit words in 64 bits, which cannot overflow
-        // below 2^32 words.
+        // One's complement addition is the same in either byte order save for a final swap (RFC
+        // 1071 §2 (B)), and wider words fold down to 16-bit ones (§2 (C)): so sum native 32-bit
+        // words in 64 bits, which cannot overflow below 2^32 words.
         let (blocks, rest) = bytes.as_chunks::<16>();
         let (mut a, mut b) = (0u64, 0u64);
         for block in blocks {
@@ -99,8 +99,8 @@ const fn fold(sum: u64) -> u64 {
     (sum & 0xffff) + (sum >> 16)
 }
 
-/// The checksum of a TCP or UDP message with its pseudo-header. The message's own checksum field must be zero to compute one;
-/// over a received message the result is zero if it is intact.
+/// The checksum of a TCP or UDP message with its pseudo-header. The message's own checksum field
+/// must be zero to compute one; over a received message the result is zero if it is intact.
 #[must_use]
 pub fn transport(source: Address, destination: Address, protocol: u8, bytes: &[u8]) -> u16 {
     Sum::ZERO.pseudo(source, destination, protocol, bytes.len() as u32).bytes(bytes).checksum()

@@ -17,12 +17,14 @@ use zerocopy::FromZeros;
 /// What a stack is told at its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Random words from the host: keys of the hash tables, of initial sequence numbers and of SYN cookies.
+    /// Random words from the host: keys of the hash tables, of initial sequence numbers and of SYN
+    /// cookies.
     pub secret: [u64; 4],
-    /// How many frames the kernel's fill ring holds at most (never more than half of all frames). While packets are taken as they
-    /// come it is a quarter of the default.
+    /// How many frames the kernel's fill ring holds at most (never more than half of all frames).
+    /// While packets are taken as they come it is a quarter of the default.
     pub fill: u32,
-    /// Largest IP packet to assume for a path of which the host has not spoken, until [`Stack::assume_mtu`].
+    /// Largest IP packet to assume for a path of which the host has not spoken, until
+    /// [`Stack::assume_mtu`].
     pub default_mtu: u32,
     /// Defaults of TCP.
     pub tcp: tcp::Config,
@@ -114,12 +116,14 @@ impl Stack<'_> {
         core.tcp.init(&config.tcp, now);
     }
 
-    /// Starts afresh after the memory may have been left half-changed (a process died inside): every socket, set, path and queued
-    /// packet is gone, every handle stale. Counters and the caller's own words stay, and so does what is known about frames that were
-    /// handed out to be sent, which come back through [`Stack::completed`] as before.
+    /// Starts afresh after the memory may have been left half-changed (a process died inside):
+    /// every socket, set, path and queued packet is gone, every handle stale. Counters and the
+    /// caller's own words stay, and so does what is known about frames that were handed out to be
+    /// sent, which come back through [`Stack::completed`] as before.
     ///
-    /// For sockets whose transmit ring is new as well, or does not end within a packet: the rest of one of which the ring has the
-    /// beginning is gone, and the kernel would take what is sent next for it.
+    /// For sockets whose transmit ring is new as well, or does not end within a packet: the rest of
+    /// one of which the ring has the beginning is gone, and the kernel would take what is sent next
+    /// for it.
     pub fn restart(&mut self, config: &Config, now: Instant) {
         let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
@@ -131,8 +135,9 @@ impl Stack<'_> {
         self.wake_all();
     }
 
-    /// The largest IP packet to assume for paths of which the host has not spoken: what is answered to a peer's SYN depends on it, so
-    /// it must not be more than any of the host's interfaces takes.
+    /// The largest IP packet to assume for paths of which the host has not spoken: what is answered
+    /// to a peer's SYN depends on it, so it must not be more than any of the host's interfaces
+    /// takes.
     pub fn assume_mtu(&mut self, mtu: u32) {
         self.mem.core.default_mtu = mtu;
     }

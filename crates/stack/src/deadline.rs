@@ -4,7 +4,8 @@ use crate::Stack;
 use crate::time::Instant;
 
 impl Stack<'_> {
-    /// When [`Stack::on_time`] is to be called at the latest; `None` if nothing waits for time to pass.
+    /// When [`Stack::on_time`] is to be called at the latest; `None` if nothing waits for time to
+    /// pass.
     pub fn deadline(&mut self) -> Option<Instant> {
         let timers = self.timer_next().map(|(at, _)| at);
         let paths = Some(self.mem.core.paths_at).filter(|at| !at.is_never());
@@ -15,7 +16,8 @@ impl Stack<'_> {
     pub fn on_time(&mut self, now: Instant) {
         self.paths_on_time(now);
         self.reassembly_on_time(now);
-        // Each timer at most once: one that is set to a time that has passed is due at the next call, not for ever in this one.
+        // Each timer at most once: one that is set to a time that has passed is due at the next
+        // call, not for ever in this one.
         for _ in 0..self.mem.core.heap_len {
             let Some(tcp) = self.timer_due(now) else { break };
             self.tcp_timer(now, tcp);

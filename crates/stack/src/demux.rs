@@ -1,5 +1,6 @@
-//! Which socket a packet is for: two hash tables, one of connected sockets by all four ends, one of listening and bound
-//! sockets by port. The cost of a packet does not depend on the number of sockets.
+//! Which socket a packet is for: two hash tables, one of connected sockets by all four ends, one of
+//! listening and bound sockets by port. The cost of a packet does not depend on the number of
+//! sockets.
 
 #[cfg(any(test, feature = "owned"))]
 pub(crate) mod audit;
@@ -67,7 +68,8 @@ const fn protocol_of(kind: SocketKind) -> u8 {
 }
 
 impl Stack<'_> {
-    /// A keyed hash over both ends, so that a peer cannot aim at one bucket (or at one of several listeners).
+    /// A keyed hash over both ends, so that a peer cannot aim at one bucket (or at one of several
+    /// listeners).
     pub(crate) fn flow_hash(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> u64 {
         let secret = self.mem.core.secret;
         let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
@@ -223,7 +225,8 @@ impl Stack<'_> {
         self.find_bound(TCP, local, remote).map(|(_, index)| index)
     }
 
-    /// Every socket bound to that port and address or to any address, with how well it fits (higher is better).
+    /// Every socket bound to that port and address or to any address, with how well it fits (higher
+    /// is better).
     pub(crate) fn bound_to(&self, protocol: u8, local: Endpoint) -> impl Iterator<Item = (u32, u8)> {
         let mut at = self.bound_first(protocol, local.port);
         core::iter::from_fn(move || {
@@ -238,8 +241,8 @@ impl Stack<'_> {
         self.mem.bound[self.bound_bucket(protocol, port)]
     }
 
-    /// The next socket of such a walk from `at` on, how well it fits, and where the walk goes on. For walks during which the
-    /// sockets change (but not their places).
+    /// The next socket of such a walk from `at` on, how well it fits, and where the walk goes on.
+    /// For walks during which the sockets change (but not their places).
     pub(crate) fn bound_next(&self, mut at: Link, protocol: u8, local: Endpoint) -> Option<(u32, u8, Link)> {
         while let Some(slot) = at.get() {
             let node = &self.mem.nodes[slot as usize];

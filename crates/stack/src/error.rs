@@ -1,4 +1,5 @@
-//! What a call on a socket can answer other than success. The preload library turns each into its errno.
+//! What a call on a socket can answer other than success. The preload library turns each into its
+//! errno.
 
 use core::fmt;
 

@@ -1,15 +1,18 @@
 //! How many free frames the kernel is given to receive into.
 //!
-//! Few, because they go round: each is used again only after all others, so many of them are always cold in the cache (a fifth of a stream's
-//! speed). Enough, because a packet that finds none is lost while the program is busy elsewhere. So their number follows the backlog that
-//! polls find, and it is never less than what the peers of all sockets may send before they hear anything.
+//! Few, because they go round: each is used again only after all others, so many of them are always
+//! cold in the cache (a fifth of a stream's speed). Enough, because a packet that finds none is
+//! lost while the program is busy elsewhere. So their number follows the backlog that polls find,
+//! and it is never less than what the peers of all sockets may send before they hear anything.
 
 use zerocopy::FromZeros;
 
-/// At the start: as many small datagrams as a Linux socket's default buffer holds, and three times as many large ones.
+/// At the start: as many small datagrams as a Linux socket's default buffer holds, and three times
+/// as many large ones.
 const FIRST: u32 = 256;
 
-/// For each connection and each socket for datagrams: as many full segments as its peer may send into a window that is not scaled.
+/// For each connection and each socket for datagrams: as many full segments as its peer may send
+/// into a window that is not scaled.
 const EACH: u32 = 44;
 
 /// After so many polls that found packets, but never a backlog, the number is halved.

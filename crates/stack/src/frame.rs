@@ -1,8 +1,9 @@
 //! Frames: the packet buffers of the lane, and what the stack notes about each.
 //!
-//! A frame has one owner at a time: the free list, the kernel's fill ring, a socket's queue, the transmit queue, or the
-//! kernel's transmit ring. Received payload stays in its frame until the program reads it; a sent TCP segment stays in
-//! its frame until it is acknowledged (one copy each way).
+//! A frame has one owner at a time: the free list, the kernel's fill ring, a socket's queue, the
+//! transmit queue, or the kernel's transmit ring. Received payload stays in its frame until the
+//! program reads it; a sent TCP segment stays in its frame until it is acknowledged (one copy each
+//! way).
 
 use crate::addr::Endpoint;
 use crate::pool::{FreeList, Link, Slot};
@@ -12,14 +13,16 @@ use zerocopy::FromZeros;
 /// Bytes of one frame: an AF_XDP chunk, a power of two (half a page on the usual hosts).
 pub const FRAME_SIZE: usize = 2048;
 
-/// Where the payload of an outgoing frame starts: room before it for Ethernet (14), IPv6 (40), its fragment header (8)
-/// and TCP with all options (60), rounded up so that payloads lie on a cache line.
+/// Where the payload of an outgoing frame starts: room before it for Ethernet (14), IPv6 (40), its
+/// fragment header (8) and TCP with all options (60), rounded up so that payloads lie on a cache
+/// line.
 pub const HEADROOM: usize = 128;
 
 /// The largest payload of one outgoing frame.
 pub const MAX_PAYLOAD: usize = FRAME_SIZE - HEADROOM;
 
-/// Most frames of one outgoing packet: enough for 9000 bytes with room to spare, and fewer than an skb has places for.
+/// Most frames of one outgoing packet: enough for 9000 bytes with room to spare, and fewer than an
+/// skb has places for.
 pub const MOST_PIECES: usize = 8;
 
 /// The index of a frame in the lane.
@@ -27,7 +30,8 @@ pub type FrameId = u32;
 
 /// Bits of [`FrameMeta::flags`].
 pub mod flag {
-    /// In the kernel's transmit ring, not yet completed: its bytes must not change and it must not be reused.
+    /// In the kernel's transmit ring, not yet completed: its bytes must not change and it must not
+    /// be reused.
     pub const IN_KERNEL: u16 = 1 << 0;
     /// To be freed when the kernel has completed it (nobody else holds it).
     pub const FREE_ON_COMPLETE: u16 = 1 << 1;
@@ -67,9 +71,11 @@ pub mod flag {
 pub struct FrameMeta {
     /// The next frame of whatever list it is on.
     pub next: Link,
-    /// The previous frame, on lists that are walked both ways. On TCP's send queue: a frame some way behind this one.
+    /// The previous frame, on lists that are walked both ways. On TCP's send queue: a frame some
+    /// way behind this one.
     pub prev: Link,
-    /// Where the bytes in question (payload on a queue, whole packet in the transmit queue) start in the frame.
+    /// Where the bytes in question (payload on a queue, whole packet in the transmit queue) start
+    /// in the frame.
     pub offset: u16,
     /// How many bytes.
     pub len: u16,
@@ -77,7 +83,8 @@ pub struct FrameMeta {
     pub flags: u16,
     /// Where the IP header starts in a received frame.
     pub network: u16,
-    /// TCP: sequence number of the first payload byte (or of SYN/FIN). UDP: how many datagrams its socket had dropped when this one was queued.
+    /// TCP: sequence number of the first payload byte (or of SYN/FIN). UDP: how many datagrams its
+    /// socket had dropped when this one was queued.
     pub seq: u32,
     /// TCP: how often it was sent.
     pub transmits: u16,
@@ -91,7 +98,8 @@ pub struct FrameMeta {
     pub total: u32,
     /// UDP: where the datagram came from (the destination is read from the packet's own header).
     pub source: Endpoint,
-    /// TCP: the outstanding segment that was sent next after this one (RACK walks segments in the order of sending).
+    /// TCP: the outstanding segment that was sent next after this one (RACK walks segments in the
+    /// order of sending).
     pub newer: Link,
     /// TCP: the outstanding segment that was sent just before this one. UDP: see
     /// [`FrameMeta::interface`].
@@ -144,7 +152,8 @@ impl Frames<'_> {
         }
     }
 
-    /// Makes every frame free that is not in one of the kernel's rings; those are freed when they come back.
+    /// Makes every frame free that is not in one of the kernel's rings; those are freed when they
+    /// come back.
     pub(crate) fn rebuild(&mut self) {
         self.free.zero();
         let all = self.meta.len();
@@ -187,8 +196,9 @@ impl Frames<'_> {
         }
     }
 
-    /// Cuts a chain of frames to `len` bytes: the notes of the frame where it ends are shortened, the frames behind are given
-    /// back. Says how many bytes there are now (fewer than `len` if there were not so many).
+    /// Cuts a chain of frames to `len` bytes: the notes of the frame where it ends are shortened,
+    /// the frames behind are given back. Says how many bytes there are now (fewer than `len` if
+    /// there were not so many).
     pub fn truncate_chain(&mut self, first: FrameId, len: u32) -> u32 {
         let (mut at, mut total) = (first, 0);
         loop {
@@ -221,7 +231,8 @@ impl Frames<'_> {
         }
     }
 
-    /// Copies a chain of frames, notes and bytes; `None`, and nothing taken, if there are not frames enough.
+    /// Copies a chain of frames, notes and bytes; `None`, and nothing taken, if there are not
+    /// frames enough.
     pub fn copy_chain(&mut self, first: FrameId) -> Option<FrameId> {
         let (mut from, mut copy, mut last) = (first, None, None);
         loop {

@@ -12,7 +12,8 @@ use zerocopy::FromZeros;
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Handle {
-    /// Odd while the slot is in use. A handle of the program is good while it names this generation.
+    /// Odd while the slot is in use. A handle of the program is good while it names this
+    /// generation.
     pub(crate) generation: u32,
     /// The items of epoll sets that watch it.
     pub(crate) watchers: Link,
@@ -21,7 +22,8 @@ pub(crate) struct Handle {
 }
 
 impl Memory<'_> {
-    /// Index into everything that exists once per socket (handles, nodes, rows). `None` if there is no such slot.
+    /// Index into everything that exists once per socket (handles, nodes, rows). `None` if there is
+    /// no such slot.
     pub(crate) fn slot(&self, kind: SocketKind, index: u32) -> Option<usize> {
         let index = index as usize;
         let (tcp, listeners, udp) = (self.tcp.len(), self.listeners.len(), self.udp.len());
@@ -57,7 +59,8 @@ impl Memory<'_> {
 }
 
 impl Stack<'_> {
-    /// Takes a slot of the kind's pool. Its content is what the previous user left, save that its row is clear and carries its kind.
+    /// Takes a slot of the kind's pool. Its content is what the previous user left, save that its
+    /// row is clear and carries its kind.
     pub(crate) fn open(&mut self, kind: SocketKind) -> Result<SocketId> {
         let core = &mut *self.mem.core;
         let index = match kind {
@@ -84,8 +87,8 @@ impl Stack<'_> {
         Ok(SocketId { kind, index, generation })
     }
 
-    /// Makes the program's handle stale and forgets who watches it, while the stack goes on with the socket (a closed
-    /// connection in FIN-WAIT).
+    /// Makes the program's handle stale and forgets who watches it, while the stack goes on with
+    /// the socket (a closed connection in FIN-WAIT).
     pub(crate) fn orphan(&mut self, kind: SocketKind, index: u32) {
         let Some(slot) = self.mem.slot(kind, index) else { return };
         self.unwatch_all(slot);
@@ -93,7 +96,8 @@ impl Stack<'_> {
         handle.generation = handle.generation.wrapping_add(2);
     }
 
-    /// Gives a slot back: out of the demultiplexer, off its timers, unwatched, its row cleared, every handle to it stale.
+    /// Gives a slot back: out of the demultiplexer, off its timers, unwatched, its row cleared,
+    /// every handle to it stale.
     pub(crate) fn release(&mut self, kind: SocketKind, index: u32) {
         let Some(slot) = self.mem.slot(kind, index) else { return };
         self.unwatch_all(slot);
@@ -122,7 +126,8 @@ impl Stack<'_> {
         self.mem.slot(kind, index).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
     }
 
-    /// Looks whether the slots of a pool that are taken are those that handles are good for, or were until the program closed them.
+    /// Looks whether the slots of a pool that are taken are those that handles are good for, or
+    /// were until the program closed them.
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn audit_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::Taken) {
         for index in 0..slots as u32 {

@@ -20,8 +20,8 @@ pub enum SocketKind {
     Set = 4,
 }
 
-/// A socket or set. The generation tells a handle of the slot's earlier user from one of its present user, so a stale
-/// handle is an error ([`crate::Error::Stale`]), never another socket.
+/// A socket or set. The generation tells a handle of the slot's earlier user from one of its
+/// present user, so a stale handle is an error ([`crate::Error::Stale`]), never another socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(C)]
 pub struct SocketId {

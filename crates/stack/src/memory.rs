@@ -1,9 +1,11 @@
-//! All memory of a stack: one list of sections says what there is, how it is sized, and in which order it lies.
+//! All memory of a stack: one list of sections says what there is, how it is sized, and in which
+//! order it lies.
 //!
-//! The stack itself sees slices. Where they come from is the caller's business: a shared region places them behind each
-//! other (through [`Place`]), tests and simulations take them from the heap (`OwnedMemory`, feature `owned`). All-zero
-//! memory is a valid start everywhere, so a fresh region needs no constructor, and indices instead of pointers mean the same in
-//! every process that maps it.
+//! The stack itself sees slices. Where they come from is the caller's business: a shared region
+//! places them behind each other (through [`Place`]), tests and simulations take them from the heap
+//! (`OwnedMemory`, feature `owned`). All-zero memory is a valid start everywhere, so a fresh region
+//! needs no constructor, and indices instead of pointers mean the same in every process that maps
+//! it.
 
 use crate::core_state::Core;
 use crate::demux::Node;
@@ -46,7 +48,8 @@ pub struct Limits {
     pub watch_items: u32,
     /// Epoll sets.
     pub watch_sets: u32,
-    /// 64-bit words that the caller keeps in the region for itself (descriptor tables, process references).
+    /// 64-bit words that the caller keeps in the region for itself (descriptor tables, process
+    /// references).
     pub user_words: u32,
 }
 
@@ -67,14 +70,15 @@ impl Limits {
         user_words: 138_240,
     };
 
-    /// The most of anything that [`Limits::valid`] accepts: keeps every index and every size far from overflow.
+    /// The most of anything that [`Limits::valid`] accepts: keeps every index and every size far
+    /// from overflow.
     pub const MAX: u32 = 1 << 20;
 
     /// Words that the caller may keep of each socket, with some to spare for what there is one of.
     const WORDS_A_SOCKET: u32 = 12;
 
-    /// These limits, with room in epoll sets and among the caller's words for all the sockets that they allow; fewer sockets than by
-    /// [`Limits::DEFAULT`] have no less of either.
+    /// These limits, with room in epoll sets and among the caller's words for all the sockets that
+    /// they allow; fewer sockets than by [`Limits::DEFAULT`] have no less of either.
     #[must_use]
     pub fn with_room_for_its_sockets(self) -> Self {
         let sockets = self.tcp.saturating_add(self.listeners).saturating_add(self.udp);
@@ -92,13 +96,15 @@ impl Limits {
         zerocopy::transmute!(self)
     }
 
-    /// The limits that [`Limits::to_list`] listed. Any numbers make limits; [`Limits::valid`] says whether they can be used.
+    /// The limits that [`Limits::to_list`] listed. Any numbers make limits; [`Limits::valid`] says
+    /// whether they can be used.
     #[must_use]
     pub fn from_list(list: [u32; 12]) -> Self {
         zerocopy::transmute!(list)
     }
 
-    /// Whether every limit is at least 1 and at most [`Limits::MAX`], and there are frames enough to work at all.
+    /// Whether every limit is at least 1 and at most [`Limits::MAX`], and there are frames enough
+    /// to work at all.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.to_list().iter().all(|&n| (1..=Self::MAX).contains(&n)) && self.frames >= 64
@@ -150,7 +156,8 @@ impl Section {
     }
 }
 
-/// Hands out the sections of a memory, called once per section, in the order of [`Memory::sections`].
+/// Hands out the sections of a memory, called once per section, in the order of
+/// [`Memory::sections`].
 pub trait Place<'a> {
     /// `count` entries that are either all zero or what an earlier user of the same layout left.
     fn slice<T: FromZeros>(&mut self, count: usize) -> &'a mut [T];
@@ -169,13 +176,15 @@ const fn align_of_section<T>(wanted: usize) -> usize {
 /// Generates [`Memory`], its section list, its placing and the hash of its layout from one list.
 macro_rules! memory {
     ($( $(#[$doc:meta])* $name:ident : $ty:ty = |$limits:ident| $count:expr ; )*) => {
-        /// The memory of a stack as slices. Every field is a pool or a table; see the types of their entries.
+        /// The memory of a stack as slices. Every field is a pool or a table; see the types of
+        /// their entries.
         pub struct Memory<'a> {
             /// Packet frames, their notes and their free list.
             pub frames: Frames<'a>,
             /// Counters of the lane; another process may read them at any time.
             pub counters: &'a Counters,
-            /// One row per socket, then rows of kernel sockets; another process may read them at any time.
+            /// One row per socket, then rows of kernel sockets; another process may read them at
+            /// any time.
             pub rows: &'a [Row],
             /// What there is one of.
             pub(crate) core: &'a mut Core,
@@ -183,8 +192,9 @@ macro_rules! memory {
         }
 
         impl<'a> Memory<'a> {
-            /// The sections in layout order, for given limits. The frame bytes come first; the public part ([`Counters`]
-            /// and [`Row`]s) follows, so that a reader need not know the rest.
+            /// The sections in layout order, for given limits. The frame bytes come first; the
+            /// public part ([`Counters`] and [`Row`]s) follows, so that a reader need not know the
+            /// rest.
             #[must_use]
             pub fn sections(limits: &Limits) -> [Section; SECTIONS] {
                 let fixed = |name, size, align, count| Section { name, size, align, count };
@@ -230,7 +240,8 @@ macro_rules! memory {
                 }
             }
 
-            /// Empties everything but the frames, the counters and the caller's words. Handles stay stale for ever.
+            /// Empties everything but the frames, the counters and the caller's words. Handles stay
+            /// stale for ever.
             pub(crate) fn wipe(&mut self) {
                 let generations = |handle: &mut Handle| {
                     let generation = handle.generation.wrapping_add(1) & !1;
@@ -244,7 +255,8 @@ macro_rules! memory {
                 } )*
             }
 
-            /// A hash over the sizes and alignments of everything in the memory: two builds that differ here must not share a region.
+            /// A hash over the sizes and alignments of everything in the memory: two builds that
+            /// differ here must not share a region.
             pub const LAYOUT_HASH: u64 = {
                 let mut hash = Fnv::new().add(FRAME_SIZE).add(size_of::<Limits>());
                 hash = hash.add_type::<Counters>().add_type::<Row>().add_type::<Core>();
@@ -306,7 +318,8 @@ macro_rules! memory {
                 }
             }
 
-            /// A stack over this memory; what it holds stays in the memory when the stack value goes.
+            /// A stack over this memory; what it holds stays in the memory when the stack value
+            /// goes.
             pub fn stack(&mut self) -> crate::Stack<'_> {
                 crate::Stack::new(self.memory())
             }

@@ -1,5 +1,5 @@
-//! What the host said about reaching a destination. The stack never routes or resolves by itself (rule 1): it asks for a
-//! path and is told one.
+//! What the host said about reaching a destination. The stack never routes or resolves by itself
+//! (rule 1): it asks for a path and is told one.
 
 use crate::addr::{Address, Mac};
 use crate::pool::{Link, Slot};
@@ -20,7 +20,8 @@ pub enum PathState {
     Ready = 2,
     /// The host gave up, or has no route.
     Unreachable = 3,
-    /// This destination is reached by the kernel's stack only (loopback, own address, another interface).
+    /// This destination is reached by the kernel's stack only (loopback, own address, another
+    /// interface).
     Kernel = 4,
 }
 
@@ -132,7 +133,8 @@ impl PathInfo {
     }
 }
 
-/// [`Path::inferred`]: good enough to answer a SYN, and for nothing else: whoever is on the link chooses it.
+/// [`Path::inferred`]: good enough to answer a SYN, and for nothing else: whoever is on the link
+/// chooses it.
 pub(crate) const GUESSED: u8 = 1;
 /// [`Path::inferred`]: the host has been asked, but has not spoken yet.
 pub(crate) const ASKED: u8 = 2;
@@ -149,18 +151,20 @@ pub struct Path {
     pub pmtu: u32,
     /// When the learnt path MTU is forgotten (RFC 1191 §6.3: after ten minutes).
     pub pmtu_until: Instant,
-    /// The same as UDP has heard it: nothing in what such an error quotes is hard to guess, so it does not concern TCP.
+    /// The same as UDP has heard it: nothing in what such an error quotes is hard to guess, so it
+    /// does not concern TCP.
     pub udp_pmtu: u32,
     /// When that is forgotten.
     pub udp_pmtu_until: Instant,
-    /// 0: the host's word. 1: only inferred from a packet that came in (its next hop is that packet's sender).
-    /// 2: the host is asked, and packets wait for its word.
+    /// 0: the host's word. 1: only inferred from a packet that came in (its next hop is that
+    /// packet's sender). 2: the host is asked, and packets wait for its word.
     pub inferred: u8,
     /// Whether it was used since the eviction hand last passed.
     pub used: u8,
     /// How many half-open connections use a guess.
     pub guests: u16,
-    /// A router says that it carries even less than `pmtu`, the least that is believed: routers must be let fragment (IPv4).
+    /// A router says that it carries even less than `pmtu`, the least that is believed: routers
+    /// must be let fragment (IPv4).
     pub narrow: bool,
     /// The same as UDP has heard it.
     pub udp_narrow: bool,
@@ -215,7 +219,8 @@ impl Path {
         if self.pmtu != 0 && now < self.pmtu_until { self.pmtu.min(self.info.mtu) } else { self.info.mtu }
     }
 
-    /// Whether packets must go without "don't fragment" at `now`, because the path carries less than [`Path::mtu`] says (IPv4).
+    /// Whether packets must go without "don't fragment" at `now`, because the path carries less
+    /// than [`Path::mtu`] says (IPv4).
     #[must_use]
     pub fn is_narrow(&self, now: Instant) -> bool {
         self.narrow && now < self.pmtu_until

@@ -1,8 +1,9 @@
 //! Paths of which the host has not spoken: guessed from a packet that came in, or asked for.
 //!
-//! A guess is what whoever sent the packet wants it to be. It carries the answer to a SYN, because the host must not be asked for
-//! every address that somebody forges; once the handshake is complete the host is asked, and data waits for its word. A path that
-//! is gone when a connection needs it (evicted, or its neighbour failed) is asked for in the same way.
+//! A guess is what whoever sent the packet wants it to be. It carries the answer to a SYN, because
+//! the host must not be asked for every address that somebody forges; once the handshake is
+//! complete the host is asked, and data waits for its word. A path that is gone when a connection
+//! needs it (evicted, or its neighbour failed) is asked for in the same way.
 
 use crate::Stack;
 use crate::core_state::REQUESTS;
@@ -13,8 +14,9 @@ use crate::path_cache::{ASK_AGAIN, RESOLVE_TIME};
 use crate::time::Instant;
 
 impl Stack<'_> {
-    /// The path on which a SYN is answered. If none is known, the packet's own Ethernet addresses are a guess; the half-open
-    /// connection is its guest until [`Stack::path_again`] or [`Stack::path_leave`].
+    /// The path on which a SYN is answered. If none is known, the packet's own Ethernet addresses
+    /// are a guess; the half-open connection is its guest until [`Stack::path_again`] or
+    /// [`Stack::path_leave`].
     ///
     /// # Errors
     /// [`Error::NoBuffers`] if there are too many guesses; [`Error::NoPath`] and

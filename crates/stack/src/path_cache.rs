@@ -16,12 +16,14 @@ use crate::udp::MOST_SEGMENTS;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
-/// Most frames that wait for one neighbour: all that one send is cut into fits ([`MOST_SEGMENTS`]), and a datagram in fragments of 576 bytes.
+/// Most frames that wait for one neighbour: all that one send is cut into fits ([`MOST_SEGMENTS`]),
+/// and a datagram in fragments of 576 bytes.
 const WAITING_PER_PATH: u32 = MOST_SEGMENTS as u32;
 /// How long packets wait for a neighbour, and how long "unreachable" is believed.
 pub(crate) const RESOLVE_TIME: Span = Span::from_secs(3);
-/// For each neighbour that is given up all connections are looked at, with the lane's lock in hand. Whoever makes neighbours up by the thousand must not hold up
-/// the others: so many together, and the next ones so much later.
+/// For each neighbour that is given up all connections are looked at, with the lane's lock in hand.
+/// Whoever makes neighbours up by the thousand must not hold up the others: so many together, and
+/// the next ones so much later.
 const GIVEN_UP_TOGETHER: u32 = 8;
 const NEXT_GIVEN_UP: Span = Span::from_millis(1);
 
@@ -58,7 +60,8 @@ impl Stack<'_> {
         }
         let Ok(index) = self.path_enter(&info.query) else { return };
         let path = &mut self.mem.paths[index as usize];
-        // While the host resolves again what we have in use, the old next hop stays in use, if it was the host's word.
+        // While the host resolves again what we have in use, the old next hop stays in use, if it
+        // was the host's word.
         if info.state == PathState::Resolving && path.info.state == PathState::Ready && path.inferred == 0 {
             path.info = PathInfo { state: PathState::Ready, next_hop_mac: path.info.next_hop_mac, ..info };
         } else {
@@ -95,7 +98,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Queues a packet on its path. The frame's link-layer addresses are filled in here, when they are known.
+    /// Queues a packet on its path. The frame's link-layer addresses are filled in here, when they
+    /// are known.
     pub(crate) fn path_send(&mut self, index: u32, packet: Queued) -> Result<()> {
         let path = &mut self.mem.paths[index as usize];
         match path.info.state {
@@ -122,8 +126,9 @@ impl Stack<'_> {
         link[6..].copy_from_slice(&info.source_mac.0);
     }
 
-    /// Lets a packet wait for its next hop. As in the kernel's queue of a neighbour (`unres_qlen_bytes`) what has waited longest gives way
-    /// to it: who sends has no part in that, and would only try again for as long as the neighbour is looked for.
+    /// Lets a packet wait for its next hop. As in the kernel's queue of a neighbour
+    /// (`unres_qlen_bytes`) what has waited longest gives way to it: who sends has no part in that,
+    /// and would only try again for as long as the neighbour is looked for.
     fn wait(&mut self, index: u32, packet: Queued) {
         // All of a packet waits, or nothing of it.
         let frames = u32::from(packet.rest) + 1;
@@ -208,7 +213,8 @@ impl Stack<'_> {
         self.mem.counters.path_drops.inc();
     }
 
-    /// A frame is not to be sent after all: it is free, unless it belongs to a connection, which sends it again.
+    /// A frame is not to be sent after all: it is free, unless it belongs to a connection, which
+    /// sends it again.
     fn let_go(&mut self, frame: FrameId) {
         let meta = &mut self.mem.frames.meta[frame as usize];
         meta.flags &= !flag::QUEUED;
@@ -217,8 +223,9 @@ impl Stack<'_> {
         }
     }
 
-    /// Gives up on neighbours that have not answered in time, and asks again for what was asked for in vain: the process that took the
-    /// request may have died with it. Called when [`Stack::deadline`] said so.
+    /// Gives up on neighbours that have not answered in time, and asks again for what was asked for
+    /// in vain: the process that took the request may have died with it. Called when
+    /// [`Stack::deadline`] said so.
     pub(crate) fn paths_on_time(&mut self, now: Instant) {
         if self.mem.core.paths_at.is_never() || now < self.mem.core.paths_at {
             return;
@@ -296,7 +303,8 @@ impl Stack<'_> {
         let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(Error::NoBuffers)?;
         let bucket = self.path_bucket(query.destination);
         let info = PathInfo { query: *query, ..PathInfo::default() };
-        // Not used yet: newcomers that nobody uses give way to each other before they drive out what is in use.
+        // Not used yet: newcomers that nobody uses give way to each other before they drive out
+        // what is in use.
         let mut path = Path { info, ..Path::default() };
         self.each_path_to(query.destination, |known| path.learn_from(known));
         path.link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
@@ -304,8 +312,9 @@ impl Stack<'_> {
         Ok(index)
     }
 
-    /// Evicts a path that was not used since the hand last passed; paths on which packets wait are spared, and guesses, which
-    /// go with the connections that need them and are bounded by themselves.
+    /// Evicts a path that was not used since the hand last passed; paths on which packets wait are
+    /// spared, and guesses, which go with the connections that need them and are bounded by
+    /// themselves.
     fn path_make_room(&mut self) {
         let n = self.mem.paths.len() as u32;
         for _ in 0..2 * n {

@@ -1,5 +1,5 @@
-//! Fixed pools addressed by index: all memory is taken once, and an index means the same in every process that
-//! shares the region.
+//! Fixed pools addressed by index: all memory is taken once, and an index means the same in every
+//! process that shares the region.
 
 use core::marker::PhantomData;
 use zerocopy::FromZeros;
@@ -76,7 +76,8 @@ impl<T: Slot> FreeList<T> {
         self.used -= 1;
     }
 
-    /// Which slots are taken, as the free list has it; `next` is the link of a slot. Looks whether the list ends, and names each slot once that is not taken.
+    /// Which slots are taken, as the free list has it; `next` is the link of a slot. Looks whether
+    /// the list ends, and names each slot once that is not taken.
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn taken(&self, what: &str, slots: &[T], next: impl Fn(&T) -> Link) -> Taken {
         assert!(self.fresh as usize <= slots.len(), "{what}: more were used than there are");
@@ -102,7 +103,8 @@ impl<T: Slot> FreeList<T> {
     }
 }
 
-/// The slots of a pool that are taken. It takes as long to make as slots were ever used, not as there are.
+/// The slots of a pool that are taken. It takes as long to make as slots were ever used, not as
+/// there are.
 #[cfg(any(test, feature = "owned"))]
 pub(crate) struct Taken(Vec<bool>);
 

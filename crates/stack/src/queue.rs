@@ -1,4 +1,5 @@
-//! Packets on their way out: from the protocols through the transmit queue to the kernel's ring and back as completed.
+//! Packets on their way out: from the protocols through the transmit queue to the kernel's ring and
+//! back as completed.
 
 use crate::Stack;
 use crate::frame::{FRAME_SIZE, FrameId, Frames, flag};
@@ -8,8 +9,8 @@ use zerocopy::FromZeros;
 /// The most packets that one queue hands out before it is the other's turn.
 const TURN: usize = 32;
 
-/// In which of the two transmit queues a packet leaves. What a stream has under way would keep everything else waiting: of a lane, of a thread that sends
-/// one message a millisecond beside it.
+/// In which of the two transmit queues a packet leaves. What a stream has under way would keep
+/// everything else waiting: of a lane, of a thread that sends one message a millisecond beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u16)]
 pub enum Class {
@@ -67,19 +68,22 @@ impl Ends {
     }
 }
 
-/// A packet on its way to the transmit queue, or a piece of one in it. It keeps its own bounds, because the notes of a TCP
-/// segment's frame go on describing the payload, of which the peer may acknowledge a part meanwhile.
+/// A packet on its way to the transmit queue, or a piece of one in it. It keeps its own bounds,
+/// because the notes of a TCP segment's frame go on describing the payload, of which the peer may
+/// acknowledge a part meanwhile.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Queued {
     pub(crate) frame: FrameId,
     pub(crate) offset: u16,
     pub(crate) len: u16,
-    /// In how many further frames the packet goes on. On the way to the queue they follow by `next`, delimited by their notes.
+    /// In how many further frames the packet goes on. On the way to the queue they follow by
+    /// `next`, delimited by their notes.
     pub(crate) rest: u16,
     /// In which queue.
     pub(crate) class: Class,
-    /// In that of the streams: what was the end of the other when it came. That goes before it, for it may be of the same connection.
+    /// In that of the streams: what was the end of the other when it came. That goes before it, for
+    /// it may be of the same connection.
     pub(crate) behind: u32,
 }
 
@@ -102,7 +106,8 @@ pub struct Transmit {
     pub offset: u16,
     /// Its length in bytes, never 0.
     pub len: u16,
-    /// Whether the packet goes on in the next frame handed out. Only where the interface's MTU asks for it.
+    /// Whether the packet goes on in the next frame handed out. Only where the interface's MTU asks
+    /// for it.
     pub more: bool,
 }
 
@@ -155,9 +160,9 @@ impl Stack<'_> {
         self.mem.core.queues.prompt.len() as usize
     }
 
-    /// Hands out the packets that wait, of each queue in order, until there are no more or `sink` says `false` (the ring is full; that packet
-    /// stays, or what is left of it). Every frame taken comes back through [`Stack::completed`]. Says how many packets were taken
-    /// to their ends.
+    /// Hands out the packets that wait, of each queue in order, until there are no more or `sink`
+    /// says `false` (the ring is full; that packet stays, or what is left of it). Every frame taken
+    /// comes back through [`Stack::completed`]. Says how many packets were taken to their ends.
     pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
         let first = self.mem.core.queues.turn;
         let second = if first == Class::Prompt { Class::Stream } else { Class::Prompt };
@@ -178,7 +183,9 @@ impl Stack<'_> {
         sent
     }
 
-    /// Hands out so many packets of a queue at most, and none of a stream before what it is behind; the frames are marked so. Says how many were taken to their ends, and whether `sink` has refused one.
+    /// Hands out so many packets of a queue at most, and none of a stream before what it is behind;
+    /// the frames are marked so. Says how many were taken to their ends, and whether `sink` has
+    /// refused one.
     pub(crate) fn hand_out(
         &mut self,
         class: Class,
@@ -230,8 +237,8 @@ impl Stack<'_> {
         }
     }
 
-    /// A poll begins, and so many packets wait in the lane's ring: how many frames are set aside follows from it. Until
-    /// [`Stack::batch_end`] received packets count as having come together.
+    /// A poll begins, and so many packets wait in the lane's ring: how many frames are set aside
+    /// follows from it. Until [`Stack::batch_end`] received packets count as having come together.
     #[inline]
     pub fn batch_begin(&mut self, waiting: u32) {
         let core = &mut *self.mem.core;
@@ -239,19 +246,22 @@ impl Stack<'_> {
         self.tcp_batch_begin();
     }
 
-    /// The packets of a poll have all been given to [`Stack::receive`]: answers those that were to be answered together.
+    /// The packets of a poll have all been given to [`Stack::receive`]: answers those that were to
+    /// be answered together.
     #[inline]
     pub fn batch_end(&mut self, now: Instant) {
         self.tcp_batch_end(now);
     }
 
-    /// A free frame to be set aside for receiving, `None` when enough are or frames are needed elsewhere.
+    /// A free frame to be set aside for receiving, `None` when enough are or frames are needed
+    /// elsewhere.
     pub(crate) fn refill(&mut self) -> Option<FrameId> {
         // Called at every poll: frames may have run out, or come back, by other ways than UDP's.
         self.udp_note_room();
         self.udp_write_space();
         let core = &mut *self.mem.core;
-        // The last sixteenth is kept for transmitting: acknowledgements free memory. A ring that is half full takes no more than leaves enough for who has nothing queued yet.
+        // The last sixteenth is kept for transmitting: acknowledgements free memory. A ring that is
+        // half full takes no more than leaves enough for who has nothing queued yet.
         let all = self.mem.frames.meta.len();
         let reserve = if core.filled >= core.fill.wanted / 2 { all / 8 } else { all / 16 };
         if core.filled >= core.fill.wanted || self.mem.frames.available() <= reserve {

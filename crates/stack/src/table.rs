@@ -1,12 +1,13 @@
-//! The public part of a lane's memory: counters, and one row per socket. The service reads it from another process, at any
-//! time and without a lock, for statistics and to reset the connections of a dead program; so it holds atomics only, and what is read
-//! there is untrusted.
+//! The public part of a lane's memory: counters, and one row per socket. The service reads it from
+//! another process, at any time and without a lock, for statistics and to reset the connections of
+//! a dead program; so it holds atomics only, and what is read there is untrusted.
 
 use crate::addr::{Address, Endpoint, Mac};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use zerocopy::FromZeros;
 
-/// A counter with one writer (whoever holds the lane's lock) and any number of readers: no locked instruction.
+/// A counter with one writer (whoever holds the lane's lock) and any number of readers: no locked
+/// instruction.
 #[derive(Debug, Default, FromZeros)]
 #[repr(transparent)]
 pub struct Count(AtomicU64);
@@ -57,7 +58,8 @@ impl Cell {
     }
 }
 
-/// An address and port in a row. It may be read half-changed; a reader that acts on it checks what it does.
+/// An address and port in a row. It may be read half-changed; a reader that acts on it checks what
+/// it does.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct EndpointCells {
@@ -121,19 +123,22 @@ pub mod kind {
     pub const KERNEL_UDP: u32 = 5;
 }
 
-/// What another process may know of a socket. All fields are plain figures; times in microseconds, sizes in bytes.
+/// What another process may know of a socket. All fields are plain figures; times in microseconds,
+/// sizes in bytes.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct Row {
     /// One of [`kind`]; written last when a socket is opened and first when it is closed.
     pub kind: Cell,
-    /// TCP: the RFC 9293 state as Linux numbers it (ESTABLISHED 1 ... CLOSING 11). UDP: 7 unconnected, 1 connected.
+    /// TCP: the RFC 9293 state as Linux numbers it (ESTABLISHED 1 ... CLOSING 11). UDP: 7
+    /// unconnected, 1 connected.
     pub state: Cell,
     /// The process that opened it.
     pub pid: Cell,
     /// Its descriptor there.
     pub fd: Cell,
-    /// Why it is not on the fast path, or why some of what it sends is not, a code of the control protocol; 0: all is.
+    /// Why it is not on the fast path, or why some of what it sends is not, a code of the control
+    /// protocol; 0: all is.
     pub reason: Cell,
     /// The interface its path leaves by, as the host numbers it; 0 if not known.
     pub interface: Cell,
@@ -161,7 +166,8 @@ pub struct Row {
     pub snd_nxt: Cell,
     /// TCP: oldest sequence number not acknowledged.
     pub snd_una: Cell,
-    /// TCP: next sequence number expected; with `snd_nxt` what a RST on behalf of a dead program needs.
+    /// TCP: next sequence number expected; with `snd_nxt` what a RST on behalf of a dead program
+    /// needs.
     pub rcv_nxt: Cell,
     /// Datagrams dropped for want of room in the receive queue.
     pub drops: Cell,
@@ -177,9 +183,11 @@ pub struct Row {
     pub tx_packets: Count,
     /// Payload bytes sent.
     pub tx_bytes: Count,
-    /// TCP: 1 if the connection is complete: should its program be gone, the service ends it in order, not by a RST.
+    /// TCP: 1 if the connection is complete: should its program be gone, the service ends it in
+    /// order, not by a RST.
     pub complete: Cell,
-    /// A socket that stays on the kernel: the processes of the lane that have it, a bit for each; the caller's.
+    /// A socket that stays on the kernel: the processes of the lane that have it, a bit for each;
+    /// the caller's.
     pub holders: Count,
 }
 
@@ -404,7 +412,8 @@ counters! {
     tx_failed = "TxFailed";
     /// Packets that waited for a neighbour.
     path_waits = "PathWaits";
-    /// Packets dropped because more came to wait for the same neighbour, or for others, or it did not answer.
+    /// Packets dropped because more came to wait for the same neighbour, or for others, or it did
+    /// not answer.
     path_drops = "PathDrops";
 }
 

@@ -3,7 +3,8 @@
 use core::ops::{Add, AddAssign, Sub};
 use zerocopy::FromZeros;
 
-/// A point in time: nanoseconds since an origin that the caller chooses (on Linux: `CLOCK_MONOTONIC`).
+/// A point in time: nanoseconds since an origin that the caller chooses (on Linux:
+/// `CLOCK_MONOTONIC`).
 ///
 /// Zero means "never" wherever a field documents it so; a caller's clock is never at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]

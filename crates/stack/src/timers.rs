@@ -1,10 +1,12 @@
 //! One timer per TCP connection, in a heap.
 //!
-//! Moving a deadline is what happens most (every acknowledgement pushes the retransmission out), and it costs nothing when it
-//! moves to later: the heap keeps the old key and corrects it when that key comes to the top.
+//! Moving a deadline is what happens most (every acknowledgement pushes the retransmission out),
+//! and it costs nothing when it moves to later: the heap keeps the old key and corrects it when
+//! that key comes to the top.
 //!
-//! With thousands of connections the heap's way up and down is what a packet costs more than with few. So an entry has four children, which share a cache
-//! line, and its key with it: half the levels of a binary heap, and no look at the timers of those that are compared.
+//! With thousands of connections the heap's way up and down is what a packet costs more than with
+//! few. So an entry has four children, which share a cache line, and its key with it: half the
+//! levels of a binary heap, and no look at the timers of those that are compared.
 
 use crate::Stack;
 use crate::pool::Link;

@@ -1,8 +1,9 @@
 //! Readiness sets: what epoll needs inside the lane.
 //!
-//! A set holds items; an item watches one socket (or another set) for some readiness. When a socket's readiness changes, only
-//! the items that watch it are touched, and those that care go to the end of their set's ready list; waiting on a set looks at its
-//! ready list only. So the cost of an event does not depend on how many sockets there are, nor that of a wait on how many are idle.
+//! A set holds items; an item watches one socket (or another set) for some readiness. When a
+//! socket's readiness changes, only the items that watch it are touched, and those that care go to
+//! the end of their set's ready list; waiting on a set looks at its ready list only. So the cost of
+//! an event does not depend on how many sockets there are, nor that of a wait on how many are idle.
 
 #[cfg(any(test, feature = "owned"))]
 mod audit;
@@ -167,7 +168,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Adds a socket, or another set, to a set. `key` tells several items on one socket apart (the descriptor); `data` is reported.
+    /// Adds a socket, or another set, to a set. `key` tells several items on one socket apart (the
+    /// descriptor); `data` is reported.
     ///
     /// # Errors
     /// [`WatchError`], any of it.
@@ -244,7 +246,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Reports at most `max` items that are ready, those longest on the ready list first, without waiting. Says how many.
+    /// Reports at most `max` items that are ready, those longest on the ready list first, without
+    /// waiting. Says how many.
     ///
     /// # Errors
     /// [`WatchError::Stale`].
@@ -277,8 +280,9 @@ impl Stack<'_> {
         Ok(reported)
     }
 
-    /// Something outside of the stack made a member ready for `outside` (a socket may have another side in the kernel): what is to be reported, of
-    /// both sides at once; nothing if it was reported once and is to be quiet since.
+    /// Something outside of the stack made a member ready for `outside` (a socket may have another
+    /// side in the kernel): what is to be reported, of both sides at once; nothing if it was
+    /// reported once and is to be quiet since.
     ///
     /// # Errors
     /// [`WatchError::Stale`], [`WatchError::Missing`].

@@ -70,7 +70,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { frames: 64, ..Limits::DEFAULT };
 
-    /// Frames that wait to be sent; the first so many are kept for sending again, as a TCP segment is.
+    /// Frames that wait to be sent; the first so many are kept for sending again, as a TCP segment
+    /// is.
     fn queued(stack: &mut Stack<'_>, kept: usize, all: usize) -> Vec<FrameId> {
         let frames: Vec<FrameId> = (0..all).map(|_| stack.mem.frames.take().unwrap()).collect();
         for (place, &frame) in frames.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Texts of others as they may be shown to a person.
 
-/// A text of at most so many characters, and without those that a terminal obeys or that change the direction of what follows.
+/// A text of at most so many characters, and without those that a terminal obeys or that change the
+/// direction of what follows.
 #[must_use]
 pub fn legible(text: &str, most: usize) -> String {
     let mut shown = String::new();

@@ -1,4 +1,5 @@
-//! The testbed: a person's own data pattern, sent by producers to one consumer, on the kernel and on Tickwire, and what became of each message.
+//! The testbed: a person's own data pattern, sent by producers to one consumer, on the kernel and
+//! on Tickwire, and what became of each message.
 //!
 //! Follows Shafer et al. (2015), sections 4 and 5, and Lisovy et al. (2013).
 //!
@@ -15,8 +16,9 @@
 //! | `units` | times as numbers |
 //! | `legible` | texts of others as they may be shown to a person |
 //!
-//! May know `tickclock`, the lab, the simulation, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. `time` also
-//! knows the truth's server and how network cards' clocks are read. No unsafe code.
+//! May know `tickclock`, the lab, the simulation, reports and the operating system's sockets;
+//! nothing of lanes: the same program measures the kernel and Tickwire. `time` also knows the
+//! truth's server and how network cards' clocks are read. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod controller;

@@ -1,8 +1,10 @@
 //! What a run shows of itself while it lasts: a file that whoever watches reads (`tickwire watch`).
 //!
-//! The file is replaced as a whole at each change and locked (`flock`) by the run that it is about, so a reader finds either the old or the new one, and knows a leftover by its lock, which
-//! nobody holds. Root's is in `/run/tickwire`, others' in `$XDG_RUNTIME_DIR` or the directory for temporary files. Readers believe files of root and of their own user only, and also those not blindly:
-//! size and number are bounded, and names have no control characters any more.
+//! The file is replaced as a whole at each change and locked (`flock`) by the run that it is about,
+//! so a reader finds either the old or the new one, and knows a leftover by its lock, which nobody
+//! holds. Root's is in `/run/tickwire`, others' in `$XDG_RUNTIME_DIR` or the directory for
+//! temporary files. Readers believe files of root and of their own user only, and also those not
+//! blindly: size and number are bounded, and names have no control characters any more.
 
 use crate::controller::{Live, Step};
 use crate::legible::legible;
@@ -59,7 +61,8 @@ pub struct Seen {
     pub age: Duration,
 }
 
-/// Shows a run for as long as this lives. What fails here does not disturb the run: then nobody sees it.
+/// Shows a run for as long as this lives. What fails here does not disturb the run: then nobody
+/// sees it.
 #[derive(Debug)]
 pub struct Publisher {
     /// None: there is nowhere to show it.
@@ -71,7 +74,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Begins to show a run of this process, and removes what runs that are no more have left behind.
+    /// Begins to show a run of this process, and removes what runs that are no more have left
+    /// behind.
     #[must_use]
     pub fn new(pattern: &Pattern) -> Self {
         Self::at(Place::own(), pattern, Instant::now())
@@ -131,7 +135,8 @@ impl Publisher {
     fn publish(&mut self, now: Instant) {
         self.last = Some(now);
         if let Some(Ok(file)) = self.place.as_ref().map(|place| place.replace(&self.shown)) {
-            // The lock of the file before goes when the next one has taken its place: somebody is always known to live.
+            // The lock of the file before goes when the next one has taken its place: somebody is
+            // always known to live.
             self.held = Some(file);
         }
     }
@@ -183,7 +188,8 @@ impl Place {
     fn own() -> Option<Self> {
         if user() == 0 {
             let place = Self::roots();
-            // As the service makes it, where there is one, whose programs must get through whatever this process lets others do.
+            // As the service makes it, where there is one, whose programs must get through whatever
+            // this process lets others do.
             if fs::create_dir(&place.directory).is_ok() {
                 let _ = fs::set_permissions(&place.directory, Permissions::from_mode(0o755));
             }
@@ -262,7 +268,8 @@ enum Look {
 
 /// None if there is nothing to be believed.
 fn look(path: &Path) -> Option<Look> {
-    // It may be replaced between opening and looking at its lock: then it is another one's that counts.
+    // It may be replaced between opening and looking at its lock: then it is another one's that
+    // counts.
     for _ in 0..8 {
         // Neither is a link followed, nor a pipe waited for.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;

@@ -1,4 +1,5 @@
-//! What became of the messages: figures of streams and runs, as they stand in JSON. All times are in nanoseconds.
+//! What became of the messages: figures of streams and runs, as they stand in JSON. All times are
+//! in nanoseconds.
 
 use crate::pattern::{Pattern, Stream, Transport};
 use crate::time::TimeFigures;
@@ -120,10 +121,12 @@ pub struct StreamFigures {
     pub corrupt: u64,
     /// How many came later than the deadline allows. What was lost is not among them.
     pub late: u64,
-    /// How many seem to have come before they were sent: two machines' clocks differ by more than the message took.
+    /// How many seem to have come before they were sent: two machines' clocks differ by more than
+    /// the message took.
     pub before_sent: u64,
-    /// From the producer's call to the consumer's program having all of the message. If the producer could not call when the message was due, because the call
-    /// for the one before had not returned, from when it was due.
+    /// From the producer's call to the consumer's program having all of the message. If the
+    /// producer could not call when the message was due, because the call for the one before had
+    /// not returned, from when it was due.
     pub latency: Summary,
     /// The same as pairs of a time and how many there were of about that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -217,7 +220,8 @@ pub struct Run {
     pub streams: Vec<StreamFigures>,
     /// The consumer's processor time.
     pub consumer: Usage,
-    /// Packets that were diverted to the consumer's lane, if the service of its host said so: the proof that its traffic took it.
+    /// Packets that were diverted to the consumer's lane, if the service of its host said so: the
+    /// proof that its traffic took it.
     pub diverted: Option<u64>,
     /// The consumer's sockets on the lane, and in all.
     pub accelerated: Option<(u64, u64)>,
@@ -282,7 +286,8 @@ pub struct Experiment {
     pub machines: Vec<String>,
     /// The rate of the links to and from the switch, in bits per second, if it is known.
     pub link_bps: Option<u64>,
-    /// Which clock told when messages were sent and had come, and how far it may be wrong, in words.
+    /// Which clock told when messages were sent and had come, and how far it may be wrong, in
+    /// words.
     pub clock: String,
     /// The comparison of stacks: the pattern at its own rate and timing.
     pub runs: Vec<Run>,
@@ -290,18 +295,21 @@ pub struct Experiment {
     pub timings: Vec<Run>,
     /// The sweep, if there was one: more and more of the pattern's rate.
     pub sweep: Vec<Run>,
-    /// How good a clock was on this machine, if that was asked for; or why that is not known, in words.
+    /// How good a clock was on this machine, if that was asked for; or why that is not known, in
+    /// words.
     pub time: Option<Result<TimeFigures, String>>,
 }
 
 impl Experiment {
-    /// The run that the verdict is about: Tickwire's, else the kernel's. None if nothing was measured.
+    /// The run that the verdict is about: Tickwire's, else the kernel's. None if nothing was
+    /// measured.
     #[must_use]
     pub fn judged(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.carrier == Carrier::Tickwire).or_else(|| self.runs.first())
     }
 
-    /// Whether of each run that was to be made the figures of all streams are there, whatever they are.
+    /// Whether of each run that was to be made the figures of all streams are there, whatever they
+    /// are.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let all = self.runs.iter().chain(&self.timings).chain(&self.sweep);

@@ -9,7 +9,8 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 
 /// In milliseconds, for people.
 pub(crate) fn millis(time: Duration) -> f64 {
-    // One division of whole nanoseconds, so that what was a short decimal fraction is one again: 35 ms are 35, not 35.00000000000001.
+    // One division of whole nanoseconds, so that what was a short decimal fraction is one again: 35
+    // ms are 35, not 35.00000000000001.
     time.as_nanos() as f64 / 1e6
 }
 

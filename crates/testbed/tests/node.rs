@@ -1,4 +1,5 @@
-//! Nodes as a controller meets them, over loopback: a consumer and its producers, and what becomes of bad orders and of what others send.
+//! Nodes as a controller meets them, over loopback: a consumer and its producers, and what becomes
+//! of bad orders and of what others send.
 
 use std::io::{BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -92,7 +93,8 @@ fn address() -> Ipv4Addr {
     Ipv4Addr::new(127, 78, high, low.max(1))
 }
 
-/// A port that no other test of this process has. Groups' are taken for all addresses, so they are not those of other processes, either, as far as that goes.
+/// A port that no other test of this process has. Groups' are taken for all addresses, so they are
+/// not those of other processes, either, as far as that goes.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     20_000 + (std::process::id() % 120 * 100) as u16 + NEXT.fetch_add(1, Ordering::Relaxed)
@@ -122,7 +124,8 @@ fn soon() -> Start {
     Start { at_ns: now + SECOND as i64, warm_up_ns: SECOND / 10, duration_ns: 3 * SECOND / 10 }
 }
 
-/// The consumer has got all that these producers have sent, and nothing else but so much that was corrupt.
+/// The consumer has got all that these producers have sent, and nothing else but so much that was
+/// corrupt.
 fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<Channel>)>, corrupt: &[u64]) {
     let start = soon();
     consumer.say(&Order::Start(start));
@@ -202,7 +205,8 @@ fn what_others_send_is_counted_and_breaks_nothing() {
     for length in [0, 1, 9, 10, 99, 100, 101, 65_507] {
         stranger.send_to(&vec![0xa5; length], channels[0].to).unwrap();
     }
-    // Strangers who connect before the producer: one says nothing, one too little, one something else.
+    // Strangers who connect before the producer: one says nothing, one too little, one something
+    // else.
     for length in [0, 7, 350] {
         TcpStream::connect(channels[1].to).unwrap().write_all(&vec![0xa5; length]).unwrap();
     }
@@ -253,7 +257,8 @@ fn a_connection_that_ends_inside_a_message_is_told() {
     let channels = [channel(10, Transport::Tcp, 1 << 20, 1)];
     let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
     let mut producer = Node::ready(prepare(Role::Producer, &channels));
-    // As the consumer does not read yet, the producer gets as far as buffers go, which do not end where a message does.
+    // As the consumer does not read yet, the producer gets as far as buffers go, which do not end
+    // where a message does.
     producer.say(&Order::Start(soon()));
     let far = |news| match news {
         Ok(Some(News::Progress { streams })) => streams[0].messages,

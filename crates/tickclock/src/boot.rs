@@ -1,6 +1,8 @@
-//! Which start of the machine this is: counters begin anew with each, so a page from before it tells nothing.
+//! Which start of the machine this is: counters begin anew with each, so a page from before it
+//! tells nothing.
 
-/// The name that the kernel has drawn for this start of the machine, a UUID; empty where it does not tell (no /proc).
+/// The name that the kernel has drawn for this start of the machine, a UUID; empty where it does
+/// not tell (no /proc).
 #[must_use]
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()

@@ -145,7 +145,8 @@ const fn code_of(reading: &Reading) -> c_int {
     if reading.is_known() { 0 } else { libc::EAGAIN }
 }
 
-/// The same at values of the counter: `ERANGE` if the clock knows the time, but not that of a value.
+/// The same at values of the counter: `ERANGE` if the clock knows the time, but not that of a
+/// value.
 const fn code_at(parameters: &Parameters, all: bool) -> c_int {
     if !parameters.reading_near(parameters.at).is_known() {
         libc::EAGAIN
@@ -159,7 +160,8 @@ const fn code_at(parameters: &Parameters, all: bool) -> c_int {
 /// Unix times of many values of the counter, all by the same parameters.
 ///
 /// # Safety
-/// `clock` is from [`tickclock_open`]; `counters` are `count` values, and at `utc_ns` is room for as many.
+/// `clock` is from [`tickclock_open`]; `counters` are `count` values, and at `utc_ns` is room for
+/// as many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_convert(
     clock: *const Clock,
@@ -213,7 +215,8 @@ pub unsafe extern "C" fn tickclock_elapsed(clock: *const Clock, from: u64, to: u
 /// Waits until a Unix time.
 ///
 /// # Safety
-/// `clock` is from [`tickclock_open`]; `time` is null, or where a `struct tickclock_time` can be stored.
+/// `clock` is from [`tickclock_open`]; `time` is null, or where a `struct tickclock_time` can be
+/// stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_wait_until(clock: *const Clock, utc_ns: i64, time: *mut Time) -> c_int {
     // SAFETY: as the caller promises.

@@ -13,7 +13,8 @@ pub const DEFAULT_PATH: &str = "/run/tickwire/clock";
 /// The environment variable that names another page.
 pub const VARIABLE: &str = "TICKWIRE_CLOCK";
 
-/// The page to read if the program names none: the variable's, except in a program with more rights than its user (as `secure_getenv(3)`), or the service's.
+/// The page to read if the program names none: the variable's, except in a program with more rights
+/// than its user (as `secure_getenv(3)`), or the service's.
 #[must_use]
 pub fn default_path() -> PathBuf {
     crate::c::secure_variable(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from)
@@ -86,9 +87,10 @@ impl Clock {
         self.now_with_counter().1
     }
 
-    /// The time now, by a counter that the processor may read before everything that precedes is complete: in half the time, but early by some tens of
-    /// nanoseconds, or a few hundred behind a load from memory. So readings of two threads need not be in the order of what happened between them. For logs
-    /// and statistics; [`Self::now`] is for what depends on the order.
+    /// The time now, by a counter that the processor may read before everything that precedes is
+    /// complete: in half the time, but early by some tens of nanoseconds, or a few hundred behind a
+    /// load from memory. So readings of two threads need not be in the order of what happened
+    /// between them. For logs and statistics; [`Self::now`] is for what depends on the order.
     #[inline]
     #[must_use]
     pub fn now_unordered(&self) -> Reading {
@@ -102,18 +104,23 @@ impl Clock {
         self.read(counter::read)
     }
 
-    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record. Nothing is known of a value that the counter has not
-    /// come to yet by more than the page is fresh for (5 s), nor of one from before it broke (suspend, migration) or before anybody watched it: the status is *disrupted* then.
+    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a
+    /// record. Nothing is known of a value that the counter has not come to yet by more than the
+    /// page is fresh for (5 s), nor of one from before it broke (suspend, migration) or before
+    /// anybody watched it: the status is *disrupted* then.
     ///
-    /// Who keeps values for later keeps [`Reading::disruptions`] beside them: if it has changed since, they cannot be compared with values from now, and where
-    /// the counter has gone back, nothing else may show that. A new page begins with 0, so disruptions compare within one page only.
+    /// Who keeps values for later keeps [`Reading::disruptions`] beside them: if it has changed
+    /// since, they cannot be compared with values from now, and where the counter has gone back,
+    /// nothing else may show that. A new page begins with 0, so disruptions compare within one page
+    /// only.
     #[inline]
     #[must_use]
     pub fn at(&self, count: Count) -> Reading {
         self.at_by(&self.parameters(), count)
     }
 
-    /// The same by parameters that this clock gave before: for converting many values by the same ones.
+    /// The same by parameters that this clock gave before: for converting many values by the same
+    /// ones.
     #[inline]
     #[must_use]
     pub fn at_by(&self, parameters: &Parameters, count: Count) -> Reading {
@@ -133,9 +140,10 @@ impl Clock {
         self.counter
     }
 
-    /// Nanoseconds between two values of the counter, by the difference clock, into which no correction of the time enters: for spans below about 1000 s.
-    /// `None` before the first answer of a server, when nobody knows how long a count takes; of values of which [`Self::at`] knows nothing; and if the span is
-    /// more than 64 bits hold.
+    /// Nanoseconds between two values of the counter, by the difference clock, into which no
+    /// correction of the time enters: for spans below about 1000 s. `None` before the first answer
+    /// of a server, when nobody knows how long a count takes; of values of which [`Self::at`] knows
+    /// nothing; and if the span is more than 64 bits hold.
     #[inline]
     #[must_use]
     pub fn elapsed(&self, from: Count, to: Count) -> Option<i64> {

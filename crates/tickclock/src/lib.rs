@@ -1,7 +1,10 @@
-//! Reads the machine's Tickwire clock: the time in some nanoseconds and without a system call, with a bound that says how wrong it can be.
+//! Reads the machine's Tickwire clock: the time in some nanoseconds and without a system call, with
+//! a bound that says how wrong it can be.
 //!
-//! The clock daemon publishes what the clock is in a page of shared memory (`tickwire_clock::page`); a reader maps it, reads the counter,
-//! and reckons. Readers need no rights but to read the page's file, never wait, and go on when the daemon has died, with a bound that grows.
+//! The clock daemon publishes what the clock is in a page of shared memory
+//! (`tickwire_clock::page`); a reader maps it, reads the counter, and reckons. Readers need no
+//! rights but to read the page's file, never wait, and go on when the daemon has died, with a bound
+//! that grows.
 //!
 //! ```no_run
 //! let clock = tickclock::Clock::open_default()?;

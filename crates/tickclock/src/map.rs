@@ -22,7 +22,8 @@ use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, WORDS};
 #[derive(Debug)]
 pub(crate) struct Mapping(NonNull<AtomicU64>);
 
-// SAFETY: it is memory of atomic words, which any thread may read or write, and is unmapped by its owner only.
+// SAFETY: it is memory of atomic words, which any thread may read or write, and is unmapped by its
+// owner only.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -67,15 +68,17 @@ impl Mapping {
             return Err(MapFault::Page(Fault::Size(stat.st_size.unsigned_abs())));
         }
         let size = const { NonZeroUsize::new(SIZE).unwrap() };
-        // SAFETY: a new mapping of a file that is as long as the mapping; the file's owner, the daemon, never makes it shorter.
+        // SAFETY: a new mapping of a file that is as long as the mapping; the file's owner, the
+        // daemon, never makes it shorter.
         let start = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file, 0) }?;
         Ok(Self(start.cast()))
     }
 
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64; WORDS] {
-        // SAFETY: the mapping is WORDS words long, aligned to a page, lives as long as `self`, and is accessed by atomic operations only; through a
-        // reader's mapping nobody stores: `Page::open` hands out loads, and only `Writer` publishes.
+        // SAFETY: the mapping is WORDS words long, aligned to a page, lives as long as `self`, and
+        // is accessed by atomic operations only; through a reader's mapping nobody stores:
+        // `Page::open` hands out loads, and only `Writer` publishes.
         unsafe { self.0.cast().as_ref() }
     }
 
@@ -87,13 +90,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and nothing borrows from it any more. An error would leave the mapping, which harms nobody.
+        // SAFETY: mapped by `map` with this length, and nothing borrows from it any more. An error
+        // would leave the mapping, which harms nobody.
         let _ = unsafe { munmap(self.0.cast(), SIZE) };
     }
 }
 
-/// Makes the usual page's directory if it is not there, so that everybody can pass: a page is for all, also one of a daemon that keeps its files to itself
-/// (umask). Another one that is not there is rather a slip of the pen.
+/// Makes the usual page's directory if it is not there, so that everybody can pass: a page is for
+/// all, also one of a daemon that keeps its files to itself (umask). Another one that is not there
+/// is rather a slip of the pen.
 fn make_directory(directory: &Path) -> Result<(), CreateError> {
     use std::os::unix::fs::PermissionsExt;
     if directory.is_dir() {
@@ -128,7 +133,8 @@ pub enum CreateError {
         "{0} is a symbolic link, to another daemon's page (of tickwire-clock.service?); stop that, or choose another page with --page"
     )]
     Link(PathBuf),
-    /// Its owner could change it under the daemon, or make it shorter, which kills whoever reads it.
+    /// Its owner could change it under the daemon, or make it shorter, which kills whoever reads
+    /// it.
     #[error("{0} belongs to user {1}, who could change it at any time; remove it, or choose another page with --page")]
     Owner(PathBuf, u32),
     /// By how much this program sees the counter moved cannot be told.
@@ -151,7 +157,8 @@ fn end(mapping: &Mapping, path: &Path) -> std::io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// The one writer of a page. Readers keep the page when it goes, so its file stays, unless nobody has published anything on it.
+/// The one writer of a page. Readers keep the page when it goes, so its file stays, unless nobody
+/// has published anything on it.
 #[derive(Debug)]
 pub struct Writer {
     mapping: Mapping,
@@ -173,11 +180,13 @@ impl Drop for Writer {
 impl Writer {
     /// Takes over the page of this name, or makes one, which everybody may read.
     ///
-    /// A page about another counter, or of another version, is replaced by a new one; its readers are told to open that.
+    /// A page about another counter, or of another version, is replaced by a new one; its readers
+    /// are told to open that.
     ///
     /// # Errors
-    /// Another daemon writes it, something else has this name, there is no such directory (that of the usual page is made), the system refused, or it does not
-    /// tell how this program's time namespace moves the counter.
+    /// Another daemon writes it, something else has this name, there is no such directory (that of
+    /// the usual page is made), the system refused, or it does not tell how this program's time
+    /// namespace moves the counter.
     pub fn create(path: &Path, counter: CounterKind) -> Result<Self, CreateError> {
         crate::counter::is_common(counter).map_err(|why| CreateError::Moved(counter, why))?;
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {

@@ -1,4 +1,5 @@
-//! Waiting until an instant with little jitter: sleep until shortly before it, then watch the counter.
+//! Waiting until an instant with little jitter: sleep until shortly before it, then watch the
+//! counter.
 
 use crate::Clock;
 use nix::errno::Errno;
@@ -9,13 +10,16 @@ use tickwire_clock::page::Reading;
 
 /// How long before the instant sleep ends: a timer's lateness on a busy machine.
 const EARLY: i64 = 200_000;
-/// The longest sleep: the clock is asked again after each, because it may have been corrected meanwhile.
+/// The longest sleep: the clock is asked again after each, because it may have been corrected
+/// meanwhile.
 const NAP: i64 = 100_000_000;
 
 impl Clock {
-    /// Waits until the clock shows this Unix time, and returns the first reading that does. If that is past already, it returns at once.
+    /// Waits until the clock shows this Unix time, and returns the first reading that does. If that
+    /// is past already, it returns at once.
     ///
-    /// It sleeps (one system call each 100 ms) until 200 us before the instant, and then watches the counter, so a processor is busy for that long. A signal does not end it.
+    /// It sleeps (one system call each 100 ms) until 200 us before the instant, and then watches
+    /// the counter, so a processor is busy for that long. A signal does not end it.
     ///
     /// # Errors
     /// The first reading that did not know the time: `status` says why.

@@ -1,4 +1,5 @@
-//! A page that is about `CLOCK_MONOTONIC_RAW`, read in another time namespace than it is written in.
+//! A page that is about `CLOCK_MONOTONIC_RAW`, read in another time namespace than it is written
+//! in.
 
 mod common;
 
@@ -21,7 +22,8 @@ fn a_reader_in_another_time_namespace_reads_the_same_time() {
     let writer = Writer::create(&page, CounterKind::MonotonicRaw).unwrap();
     let clock = Clock::open(&page).unwrap();
     writer.publish(&Parameters { ..common::parameters(clock.counter(), Nanos(1_700_000_000_000_000_000)) });
-    // Who is not root makes one in a user namespace, if the system lets him; root can, so for him it is a failure that nothing was tried.
+    // Who is not root makes one in a user namespace, if the system lets him; root can, so for him
+    // it is a failure that nothing was tried.
     let root = nix::unistd::geteuid().is_root();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-root-user"] };
     for offset in ["86400", "-1", "0"] {

@@ -1,8 +1,10 @@
 //! How many requests per second a time server answers.
 //!
-//! Without arguments it loads our own server over loopback, each on a processor of its own: in basic mode, in interleaved mode, and with the limit of each
-//! client's rate reckoned (but not reached). With the address of a server that runs here (`requests 127.0.0.1:123 PID`) it loads that one, whose processor time
-//! is then that of the process. Who asks keeps so many requests under way that the server never waits.
+//! Without arguments it loads our own server over loopback, each on a processor of its own: in
+//! basic mode, in interleaved mode, and with the limit of each client's rate reckoned (but not
+//! reached). With the address of a server that runs here (`requests 127.0.0.1:123 PID`) it loads
+//! that one, whose processor time is then that of the process. Who asks keeps so many requests
+//! under way that the server never waits.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};

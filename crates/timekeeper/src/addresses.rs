@@ -1,7 +1,9 @@
 //! The addresses of a server's name, and which of them to ask next.
 //!
-//! A name can have several: of IPv6 where only IPv4 goes through, of one server of a group that is down, of a server that has moved. Each is tried in the resolver's
-//! order (RFC 6724) until one answers. If none does, the name is looked up again and all have another turn, each time after a longer wait: every turn is a burst.
+//! A name can have several: of IPv6 where only IPv4 goes through, of one server of a group that is
+//! down, of a server that has moved. Each is tried in the resolver's order (RFC 6724) until one
+//! answers. If none does, the name is looked up again and all have another turn, each time after a
+//! longer wait: every turn is a burst.
 
 use crate::nts::Failure;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,7 +12,8 @@ use tickwire_ntp::Client;
 const SECOND: i64 = 1_000_000_000;
 /// Of a name's addresses the first so many are asked. DNS over UDP gives some tens.
 const MOST: usize = 16;
-/// A name whose addresses are all silent is looked up again after so many ns, and twice as many after each further turn in vain, some times.
+/// A name whose addresses are all silent is looked up again after so many ns, and twice as many
+/// after each further turn in vain, some times.
 const AGAIN: i64 = 64 * SECOND;
 const DOUBLINGS: u32 = 4;
 
@@ -23,7 +26,8 @@ pub(crate) struct Addresses {
     tried: Vec<SocketAddr>,
     /// Turns in vain since one has answered.
     turns: u32,
-    /// Left for others though they deny service or want to be asked less often: they do so also when it is their turn again.
+    /// Left for others though they deny service or want to be asked less often: they do so also
+    /// when it is their turn again.
     restrained: Vec<(SocketAddr, Client)>,
 }
 
@@ -47,9 +51,11 @@ impl Addresses {
         next.or_else(|| self.all.iter().copied().min_by_key(|address| self.denied(*address)))
     }
 
-    /// The name could not be looked up: those that are known have another turn. Gives the one to ask, if any is known.
+    /// The name could not be looked up: those that are known have another turn. Gives the one to
+    /// ask, if any is known.
     pub(crate) fn not_found(&mut self, now: i64) -> Option<SocketAddr> {
-        // The resolver may be out of reach for the same reason as the servers were, and come back later.
+        // The resolver may be out of reach for the same reason as the servers were, and come back
+        // later.
         if self.all.is_empty() { None } else { self.found(self.all.clone(), now) }
     }
 
@@ -73,7 +79,8 @@ impl Addresses {
         AGAIN << self.turns
     }
 
-    /// An address is asked no more, for now; what was agreed with its server, if it was to be asked less often, stands.
+    /// An address is asked no more, for now; what was agreed with its server, if it was to be asked
+    /// less often, stands.
     pub(crate) fn leave(&mut self, address: SocketAddr, client: &Client) {
         if client.denied().is_none() && client.slowed().is_none() {
             return;
@@ -97,7 +104,8 @@ impl Addresses {
     }
 }
 
-/// A name's addresses, of which there is at least one; asks the system's resolver, and waits for it.
+/// A name's addresses, of which there is at least one; asks the system's resolver, and waits for
+/// it.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let unknown = |detail: String| Failure::new("the server's name is not known", detail);
     let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();

@@ -1,5 +1,5 @@
-//! Network cards that stamp packets: which one leads to a server, whether its stamps can be used, and if not, why. What is changed of a card's setting is put
-//! back at the end.
+//! Network cards that stamp packets: which one leads to a server, whether its stamps can be used,
+//! and if not, why. What is changed of a card's setting is put back at the end.
 
 use crate::config::HardwareStamps;
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use tickwire_ntp::nic::Nic;
 use tickwire_osclock::card::{Abilities, Card, Setting};
 use tracing::{info, warn};
 
-/// An interface is looked at again after so many ns: somebody may have changed its setting, its link's speed, or what is below it.
+/// An interface is looked at again after so many ns: somebody may have changed its setting, its
+/// link's speed, or what is below it.
 const LOOK_AGAIN: i64 = 10_000_000_000;
 
 /// A card, or why there is none.

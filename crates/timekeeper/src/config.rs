@@ -1,4 +1,5 @@
-//! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is optional.
+//! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is
+//! optional.
 
 use crate::leap_table::{self, TableError};
 use crate::nts::{self, Failure};
@@ -29,11 +30,13 @@ pub struct Config {
     pub hardware_stamps: HardwareStamps,
     /// Where the page is.
     pub page: PathBuf,
-    /// Where the daemon keeps what it knows of the counter over its own restart. Unset: beside the page.
+    /// Where the daemon keeps what it knows of the counter over its own restart. Unset: beside the
+    /// page.
     pub state: Option<PathBuf>,
     /// Where Prometheus metrics are served, if at all: an address and port of this host.
     pub metrics: Option<SocketAddr>,
-    /// The table of leap seconds: IERS' `leap-seconds.list` or tzdata's `leapseconds`; else the one that the host's time zone data bring.
+    /// The table of leap seconds: IERS' `leap-seconds.list` or tzdata's `leapseconds`; else the one
+    /// that the host's time zone data bring.
     pub leap_seconds: Option<PathBuf>,
     /// TAI - UTC in seconds, if no such table tells.
     pub tai_offset: Option<i32>,
@@ -77,8 +80,8 @@ impl Default for Config {
 /// The configuration file of the service, which has the clock's settings, too.
 pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
 
-/// The file as a whole. The other settings are the service's, which understands them; a clock that runs alone only has to tell them from a name that is
-/// written wrong.
+/// The file as a whole. The other settings are the service's, which understands them; a clock that
+/// runs alone only has to tell them from a name that is written wrong.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
@@ -177,7 +180,8 @@ impl Config {
     /// Looks at the files that it names and that must be there from the start.
     ///
     /// # Errors
-    /// The table of leap seconds cannot be read, or is none; or a file of certificates gives nobody to trust.
+    /// The table of leap seconds cannot be read, or is none; or a file of certificates gives nobody
+    /// to trust.
     pub fn check_files(&self) -> Result<(), FileError> {
         self.leap_seconds.as_deref().map_or(Ok(()), |path| leap_table::parse(path).map(|_| ()))?;
         self.check_trust(|server| server.nts_ca.is_some())
@@ -204,7 +208,8 @@ pub enum FileError {
     Trust(String, String),
 }
 
-/// A list of servers. Who writes names only, or one table that is no list, is told how it is written.
+/// A list of servers. Who writes names only, or one table that is no list, is told how it is
+/// written.
 fn servers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Server>, D::Error> {
     struct List;
 
@@ -235,23 +240,28 @@ pub struct Server {
     /// Its port.
     #[serde(default = "ntp_port")]
     pub port: u16,
-    /// How many microseconds requests take longer than answers, if that is known. Half of it corrects the clock.
+    /// How many microseconds requests take longer than answers, if that is known. Half of it
+    /// corrects the clock.
     #[serde(default)]
     pub asymmetry: f64,
-    /// Whether it spreads leap seconds over a day, as time.google.com does. Such servers are not mixed with others (RFC 8633 §3.7.1): they are followed only
-    /// while no other is heard, and around a leap second not at all, unless all servers are of this kind. Then no leap second is applied.
+    /// Whether it spreads leap seconds over a day, as time.google.com does. Such servers are not
+    /// mixed with others (RFC 8633 §3.7.1): they are followed only while no other is heard, and
+    /// around a leap second not at all, unless all servers are of this kind. Then no leap second is
+    /// applied.
     #[serde(default)]
     pub smeared: bool,
     /// Whether to ask for the true stamps of answers (RFC 9769).
     #[serde(default = "yes")]
     pub interleaved: bool,
-    /// Whether answers must be authenticated by NTS (RFC 8915). The server that gives the keys may name another host and port for the time; else `port` it is.
+    /// Whether answers must be authenticated by NTS (RFC 8915). The server that gives the keys may
+    /// name another host and port for the time; else `port` it is.
     #[serde(default)]
     pub nts: bool,
     /// The port at which keys are agreed on, over TCP.
     #[serde(default = "nts_port")]
     pub nts_port: u16,
-    /// The certificates (PEM) of those who may vouch for this server, and nobody else may; unset: whom the host trusts.
+    /// The certificates (PEM) of those who may vouch for this server, and nobody else may; unset:
+    /// whom the host trusts.
     #[serde(default)]
     pub nts_ca: Option<PathBuf>,
 }
@@ -319,7 +329,8 @@ impl Server {
         })
     }
 
-    /// What people call it: its name as they have given it, with the port if that is not the usual one.
+    /// What people call it: its name as they have given it, with the port if that is not the usual
+    /// one.
     pub(crate) fn label(&self) -> String {
         match (self.port, self.host.contains(':')) {
             (NTP_PORT, _) => self.host.clone(),

@@ -1,8 +1,9 @@
 //! Whether the processors' counters agree: a clock is read on any of them.
 //!
-//! Two threads on two processors hand stamps to each other. A stamp that has come over cannot be later than the counter that receives it; if it is, that
-//! counter is behind. In both directions the quickest hand-over bounds by how much the two can differ at all: `back <= offset <= forth`, as in an exchange
-//! with a server (RFC 5905 §8).
+//! Two threads on two processors hand stamps to each other. A stamp that has come over cannot be
+//! later than the counter that receives it; if it is, that counter is behind. In both directions
+//! the quickest hand-over bounds by how much the two can differ at all: `back <= offset <= forth`,
+//! as in an exchange with a server (RFC 5905 §8).
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

@@ -41,8 +41,9 @@ const LOOK: i64 = SECOND / 20;
 const LEAVING: i64 = SECOND / 200;
 /// The time is handed on to the system so often, in ns.
 const HAND: i64 = SECOND;
-/// What is known of the counter is kept so often, in ns; and at once when its period is known twice as well as what was kept: a daemon that is killed some
-/// seconds after its start has learnt something, too.
+/// What is known of the counter is kept so often, in ns; and at once when its period is known twice
+/// as well as what was kept: a daemon that is killed some seconds after its start has learnt
+/// something, too.
 const KEEP: i64 = 60 * SECOND;
 /// 2026-01-01 00:00:00: what comes before was before this program.
 const WRITTEN: Nanos = Nanos(1_767_225_600 * SECOND);
@@ -67,8 +68,9 @@ pub struct Daemon {
     kept: i64,
     recorder: Option<Recorder<BufWriter<File>>>,
     news: News,
-    /// The page, and the lock that says that this daemon lives. It is the last to go: a daemon that has the lock takes what it finds beside the page for
-    /// leftovers and puts its own there, which one that is still going would remove.
+    /// The page, and the lock that says that this daemon lives. It is the last to go: a daemon that
+    /// has the lock takes what it finds beside the page for leftovers and puts its own there, which
+    /// one that is still going would remove.
     writer: Writer,
 }
 
@@ -109,7 +111,8 @@ impl Daemon {
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
             let mut next = self.sources[number].run(now, random(), &mut self.cards);
-            // Of its addresses the first that no other source asks, and that this host has a route to.
+            // Of its addresses the first that no other source asks, and that this host has a route
+            // to.
             while let Some(found) = next.take() {
                 let address = found.address();
                 let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
@@ -161,7 +164,8 @@ impl Daemon {
                 self.keeper.set_patience(number, patience);
             }
         }
-        // The counter may have broken between the two ends of any of them. (One that ended before the break is lost with them: the servers are asked again.)
+        // The counter may have broken between the two ends of any of them. (One that ended before
+        // the break is lost with them: the servers are asked again.)
         if exchanges.is_empty() || self.look() {
             return;
         }
@@ -174,7 +178,8 @@ impl Daemon {
         record(&mut self.recorder, |to| to.page(&parameters));
     }
 
-    /// Hands an exchange to the clock; `false`: the clock has found out by it that the counter has broken, and other exchanges from before are void.
+    /// Hands an exchange to the clock; `false`: the clock has found out by it that the counter has
+    /// broken, and other exchanges from before are void.
     fn take(&mut self, now: i64, number: usize, one: &Came) -> bool {
         let source = &mut self.sources[number];
         source.tally_mut().stamped(one.quality);
@@ -198,7 +203,8 @@ impl Daemon {
         false
     }
 
-    /// The counter has broken, and the keeper knows: all that depends on what it counted is void, and the servers are asked anew.
+    /// The counter has broken, and the keeper knows: all that depends on what it counted is void,
+    /// and the servers are asked anew.
     fn disrupted(&mut self) {
         let now = monotonic();
         self.sources.iter_mut().for_each(|source| source.disrupt(now));
@@ -303,12 +309,14 @@ impl Daemon {
         parameters
     }
 
-    /// How a server stands: as it did when one of them told something last, unless it has told nothing since.
+    /// How a server stands: as it did when one of them told something last, unless it has told
+    /// nothing since.
     fn standing(&self, number: usize, now: i64) -> Standing {
         if self.sources[number].is_silent(now) { Standing::Silent } else { self.keeper.standings()[number] }
     }
 
-    /// The same, if that is known: a server is given its time before it is called silent, also after a break of the counter.
+    /// The same, if that is known: a server is given its time before it is called silent, also
+    /// after a break of the counter.
     fn known_standing(&self, number: usize, now: i64) -> Option<Standing> {
         let (source, standing) = (&self.sources[number], self.standing(number, now));
         let known = source.twin().is_none() && (standing != Standing::Silent || source.is_silent(now));
@@ -334,7 +342,8 @@ impl Daemon {
 
     /// What is known of the counter now.
     fn known(&self) -> Option<Known> {
-        // Not the published clock: while that moves from one server to another, its period is not the counter's.
+        // Not the published clock: while that moves from one server to another, its period is not
+        // the counter's.
         let clock = self.keeper.followed(self.looked.count)?;
         Some(Known { period: Scale::from_period(clock.period)?, rate_error: clock.error_rate * 1e-9 })
     }
@@ -388,8 +397,8 @@ fn realtime() -> Nanos {
     Nanos(sandwich::now(ClockId::CLOCK_REALTIME))
 }
 
-/// About the time, to within 68 years, by which it is told of which era a server's stamp is (RFC 5905 §6). A host without a battery starts in 1970, but this
-/// program was not there then.
+/// About the time, to within 68 years, by which it is told of which era a server's stamp is (RFC
+/// 5905 §6). A host without a battery starts in 1970, but this program was not there then.
 fn about(clock: Nanos) -> Nanos {
     clock.max(WRITTEN)
 }
@@ -420,7 +429,8 @@ mod tests {
         (directory, daemon, clock)
     }
 
-    /// The daemon looks in each turn of its loop, which is once a second at least: so within one poll, of whatever length.
+    /// The daemon looks in each turn of its loop, which is once a second at least: so within one
+    /// poll, of whatever length.
     #[test]
     fn a_suspend_and_a_jump_of_the_counter_are_published_at_the_next_look() {
         let (_directory, mut daemon, clock) = daemon();
@@ -445,7 +455,8 @@ mod tests {
         }
     }
 
-    /// The directory tells in which order: a page that says something stays, and is closed as its lock goes.
+    /// The directory tells in which order: a page that says something stays, and is closed as its
+    /// lock goes.
     #[test]
     fn the_socket_of_a_daemon_that_ends_goes_before_its_lock() {
         use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -499,7 +510,8 @@ mod tests {
             daemon.ask(now);
         }
         assert_eq!((daemon.sources[1].address(), daemon.sources[1].twin()), (Some(address(&alone)), None));
-        // Without a third it is set aside, and the dead one's turns, of which it has had one, are as rare as if it were alone.
+        // Without a third it is set aside, and the dead one's turns, of which it has had one, are
+        // as rare as if it were alone.
         for patience in [128, 256, 512] {
             daemon.sources[1].tell(&[&dead, &shared]);
             let found = now;

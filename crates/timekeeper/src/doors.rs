@@ -1,6 +1,8 @@
-//! Where others ask how the clock is: a Unix socket that answers with JSON, and a local TCP port that answers with Prometheus metrics.
+//! Where others ask how the clock is: a Unix socket that answers with JSON, and a local TCP port
+//! that answers with Prometheus metrics.
 //!
-//! Who connects gets the answer and is shown out. Nobody can hold the daemon up: nothing blocks, and what a slow reader does not take at once he does not get.
+//! Who connects gets the answer and is shown out. Nobody can hold the daemon up: nothing blocks,
+//! and what a slow reader does not take at once he does not get.
 
 use crate::report::Report;
 use std::io::{ErrorKind, Read, Write};
@@ -49,7 +51,8 @@ impl Drop for Doors {
 }
 
 impl Doors {
-    /// Opens them. The page's lock says that no other daemon lives, so a socket of that name is a leftover.
+    /// Opens them. The page's lock says that no other daemon lives, so a socket of that name is a
+    /// leftover.
     ///
     /// # Errors
     /// Which one cannot be opened, and why. Then neither is left behind.

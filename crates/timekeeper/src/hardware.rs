@@ -9,12 +9,13 @@ use tickwire_ntp::sandwich::now as ns;
 
 /// How long the nominal period is measured.
 const MEASURE: Duration = Duration::from_millis(50);
-/// A counter that differs from the kernel's own clock by more than this much, relative and in ns, has broken. The kernel's clock may be off by 100 ppm.
+/// A counter that differs from the kernel's own clock by more than this much, relative and in ns,
+/// has broken. The kernel's clock may be off by 100 ppm.
 const BREAK_RATE: f64 = 1e-3;
 const BREAK_LEAST: f64 = 100_000.0;
 
-/// The best counter of this machine, and why: the processor's, if it runs at one speed in all sleep states, the kernel, which checks that, trusts it, and no
-/// two processors' are apart.
+/// The best counter of this machine, and why: the processor's, if it runs at one speed in all sleep
+/// states, the kernel, which checks that, trusts it, and no two processors' are apart.
 #[must_use]
 pub fn choose() -> (CounterKind, Cow<'static, str>) {
     if counter::exists(CounterKind::Cntvct) {
@@ -84,7 +85,8 @@ impl Look {
             (after.since(before), before.plus(after.since(before) / 2), raw)
         };
         let (_, count, raw) = (0..5).map(|_| once()).min_by_key(|&(width, ..)| width).expect("tries");
-        // Whatever delays us between the two readings makes the difference less, and would look like sleep the next time.
+        // Whatever delays us between the two readings makes the difference less, and would look
+        // like sleep the next time.
         let slept = (0..5).map(|_| ns(ClockId::CLOCK_BOOTTIME) - ns(ClockId::CLOCK_MONOTONIC)).max().expect("tries");
         Self { count, raw, slept }
     }

@@ -25,7 +25,8 @@ pub enum TableError {
     Wrong(PathBuf, Malformed),
 }
 
-/// The table that the user has named, else the host's, if it has one. `now` is what the system's clock says, by which it may have expired.
+/// The table that the user has named, else the host's, if it has one. `now` is what the system's
+/// clock says, by which it may have expired.
 pub(crate) fn read(named: Option<&Path>, now: Nanos) -> Result<Option<Table>, TableError> {
     if let Some(path) = named {
         let table = parse(path)?;

@@ -1,5 +1,5 @@
-//! The clock daemon: one thread that asks servers, keeps the clock, and publishes it. It needs no rights but to write its page, unless it is to steer
-//! the system clock.
+//! The clock daemon: one thread that asks servers, keeps the clock, and publishes it. It needs no
+//! rights but to write its page, unless it is to steer the system clock.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! What becomes of the clock and of its servers, for the log: each change once.
 //!
-//! Servers are strangers, and one that is now right and now wrong must not fill the log: each has a ration of lines. What was not said when it came is said
-//! when there is a line for it again, if it is still so.
+//! Servers are strangers, and one that is now right and now wrong must not fill the log: each has a
+//! ration of lines. What was not said when it came is said when there is a line for it again, if it
+//! is still so.
 
 use crate::ration::Ration;
 use tickwire_clock::keeper::Standing;
@@ -12,7 +13,8 @@ use tracing::{info, warn};
 pub(crate) struct Seen<'a> {
     /// The time is known.
     pub(crate) synchronised: bool,
-    /// The server that is followed has told nothing for several polls, and no other is followed instead.
+    /// The server that is followed has told nothing for several polls, and no other is followed
+    /// instead.
     pub(crate) holdover: bool,
     /// How often the counter has broken.
     pub(crate) disruptions: u32,
@@ -42,7 +44,8 @@ impl Seen<'_> {
         let disputed = |(_, standing): &(&str, Option<Standing>)| matches!(standing, Some(Standing::Disputed(_)));
         let standing = self.servers[server].1?;
         Some(match standing {
-            // Where there is a dispute there is no majority, so the one that is followed all the same does not agree with one.
+            // Where there is a dispute there is no majority, so the one that is followed all the
+            // same does not agree with one.
             Standing::Followed if self.servers.iter().any(disputed) => Health::Disputed,
             Standing::Followed | Standing::Agrees => Health::Good,
             Standing::Silent => Health::Silent,

@@ -1,8 +1,8 @@
-//! A record of all that the clock was told, line by line as JSON, and its replay: the same state machine over the same exchanges gives the same page, bit for
-//! bit.
+//! A record of all that the clock was told, line by line as JSON, and its replay: the same state
+//! machine over the same exchanges gives the same page, bit for bit.
 //!
-//! The first line says how the clock was set up. Then come exchanges, breaks of the counter, and the page as it was published after them, by which a replay
-//! checks itself.
+//! The first line says how the clock was set up. Then come exchanges, breaks of the counter, and
+//! the page as it was published after them, by which a replay checks itself.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ use tickwire_clock::keeper::table::Table;
 use tickwire_clock::page::{Leap, Parameters, Status};
 use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
 
-/// Changes with the meaning of any line, and with every change of the algorithm that makes another page of the same exchanges.
+/// Changes with the meaning of any line, and with every change of the algorithm that makes another
+/// page of the same exchanges.
 const VERSION: u32 = 4;
 const SECOND: i64 = 1_000_000_000;
 /// No line of ours is longer.
@@ -223,7 +224,8 @@ impl<W: Write> Recorder<W> {
         self.to.write_all(b"\n")
     }
 
-    /// The first line: the clock's configuration, its counter, its servers by name, the table of leap seconds, and what [`Keeper::after`] was told.
+    /// The first line: the clock's configuration, its counter, its servers by name, the table of
+    /// leap seconds, and what [`Keeper::after`] was told.
     ///
     /// # Errors
     /// What the system says, as with all that is written.
@@ -510,7 +512,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// A record of a simulated hour: wander, lost answers, another path, a break of the counter, and a server that lies.
+    /// A record of a simulated hour: wander, lost answers, another path, a break of the counter,
+    /// and a server that lies.
     fn record() -> Vec<u8> {
         use tickwire_sim::{Oscillator, TimeServer, Wander};
         let nominal = Scale::from_period(0.4).unwrap();

@@ -13,7 +13,8 @@ pub struct Report {
     pub status: Vec<String>,
     /// TAI - UTC in seconds; null before it is known.
     pub tai_utc_s: Option<i32>,
-    /// The leap second that is announced, or was applied last: +1, -1, or 0 for none; and when: Unix time in ns, null for none.
+    /// The leap second that is announced, or was applied last: +1, -1, or 0 for none; and when:
+    /// Unix time in ns, null for none.
     pub leap: i32,
     /// See `leap`.
     pub leap_at_utc_ns: Option<i64>,
@@ -23,7 +24,8 @@ pub struct Report {
     pub bound_ns: Option<u64>,
     /// The counter's name.
     pub counter: String,
-    /// The counter's period in ns: what it was taken for at the start, now, and over the long term; null before it is known.
+    /// The counter's period in ns: what it was taken for at the start, now, and over the long term;
+    /// null before it is known.
     pub nominal_period_ns: f64,
     /// See `nominal_period_ns`.
     pub period_ns: Option<f64>,
@@ -31,7 +33,8 @@ pub struct Report {
     pub long_period_ns: Option<f64>,
     /// How far the period may be from the true one at most, in ppm; null before it is known.
     pub skew_ppm: Option<f64>,
-    /// Of the time as a whole, with the path to the server that is followed: its stratum, and round trip to the reference in ns; null while none is.
+    /// Of the time as a whole, with the path to the server that is followed: its stratum, and round
+    /// trip to the reference in ns; null while none is.
     pub stratum: Option<u8>,
     /// See `stratum`.
     pub root_delay_ns: Option<u64>,
@@ -53,8 +56,9 @@ pub struct SourceReport {
     pub name: String,
     /// Its address and port, once known.
     pub address: Option<String>,
-    /// `followed`, `agrees`, `outvoted`, `disputed`, `smeared`, `far` (from the reference), `silent`, or `duplicate` if it is another name of one of the others.
-    /// While one is `disputed` nobody can tell who is right, so the one that is `followed` all the same is disputed, too.
+    /// `followed`, `agrees`, `outvoted`, `disputed`, `smeared`, `far` (from the reference),
+    /// `silent`, or `duplicate` if it is another name of one of the others. While one is `disputed`
+    /// nobody can tell who is right, so the one that is `followed` all the same is disputed, too.
     pub standing: String,
     /// Of the last eight requests those that were answered, the last in the lowest bit.
     pub reach: u8,
@@ -65,7 +69,8 @@ pub struct SourceReport {
     /// If not, in how many seconds it will be.
     #[serde(default)]
     pub denied_s: Option<f64>,
-    /// After how many seconds it may be asked twice as often as now, if it has said (RATE) that it is asked too often.
+    /// After how many seconds it may be asked twice as often as now, if it has said (RATE) that it
+    /// is asked too often.
     #[serde(default)]
     pub slowed_s: Option<f64>,
     /// Seconds since the last usable exchange.
@@ -92,7 +97,8 @@ pub struct SourceReport {
     pub root_delay_ns: Option<u64>,
     /// See `root_delay_ns`.
     pub root_dispersion_ns: Option<u64>,
-    /// `hardware` (by the network card), `kernel` or `program`: where the last exchange's stamps were taken.
+    /// `hardware` (by the network card), `kernel` or `program`: where the last exchange's stamps
+    /// were taken.
     pub stamps: Option<String>,
     /// Exchanges that the clock was told, by the kind of their stamps.
     #[serde(default)]
@@ -176,7 +182,8 @@ impl Report {
             "gauge",
             &mut one(system.and_then(|system| system.ahead_ns).map(|ns| ns / 1e9)),
         );
-        // A server that is named twice in the same words has one set of metrics: two of the same labels are none to Prometheus.
+        // A server that is named twice in the same words has one set of metrics: two of the same
+        // labels are none to Prometheus.
         let twice = |source: &SourceReport| {
             let other = |other: &SourceReport| other.name == source.name && other.standing != "duplicate";
             source.standing == "duplicate" && self.sources.iter().any(other)

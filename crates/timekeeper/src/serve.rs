@@ -1,4 +1,5 @@
-//! The server: gives the time of this host's clock page to others by NTP. One thread, which sleeps until something comes.
+//! The server: gives the time of this host's clock page to others by NTP. One thread, which sleeps
+//! until something comes.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -68,7 +69,8 @@ pub struct TimeServer {
 }
 
 impl TimeServer {
-    /// Opens the page and the sockets. A page that is not there yet is waited for: until then the answers say that the time is not known.
+    /// Opens the page and the sockets. A page that is not there yet is waited for: until then the
+    /// answers say that the time is not known.
     ///
     /// # Errors
     /// What is there is no page, or an address cannot be had.

@@ -21,12 +21,15 @@ use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
-/// A server is silent that has told nothing for so many intervals, and as many ns beside; and the clock is in holdover when the one that it follows is.
+/// A server is silent that has told nothing for so many intervals, and as many ns beside; and the
+/// clock is in holdover when the one that it follows is.
 const INTERVALS: i64 = 8;
 const BESIDE: i64 = 2 * SECOND;
-/// After so many silent requests the next of the name's addresses is asked, and after the last one the name is looked up anew: the server may have moved.
+/// After so many silent requests the next of the name's addresses is asked, and after the last one
+/// the name is looked up anew: the server may have moved.
 const MOVED: u32 = 8;
-/// Who denies service is left for another address of the name after so many ns: if the server's answer comes, too, somebody else has denied it.
+/// Who denies service is left for another address of the name after so many ns: if the server's
+/// answer comes, too, somebody else has denied it.
 const LEAVE: i64 = SECOND;
 
 /// For how long a server that is asked so often may tell nothing, all in ns.
@@ -63,7 +66,8 @@ pub(crate) struct Source {
     heard: i64,
     /// For how long the clock was told to wait for it.
     patience: i64,
-    /// When it has denied service, or has been opened although it does: another address is to be asked, as soon as there is one.
+    /// When it has denied service, or has been opened although it does: another address is to be
+    /// asked, as soon as there is one.
     denied: Option<i64>,
     /// The server of which it is only another name.
     twin: Option<String>,
@@ -126,7 +130,8 @@ impl Source {
         self.whereabouts.answered();
     }
 
-    /// For how long the clock is to wait for it, if that has changed: a server that wants to be asked seldom is not silent in between.
+    /// For how long the clock is to wait for it, if that has changed: a server that wants to be
+    /// asked seldom is not silent in between.
     pub(crate) fn new_patience(&mut self) -> Option<i64> {
         let new = patience(self.client.allowed());
         (std::mem::replace(&mut self.patience, new) != new).then_some(new)
@@ -163,7 +168,8 @@ impl Source {
         self.whereabouts.socket().and_then(Socket::peer)
     }
 
-    /// Its name in the answers of a server that follows it (RFC 5905 §7.3); 0 if its address is not known.
+    /// Its name in the answers of a server that follows it (RFC 5905 §7.3); 0 if its address is not
+    /// known.
     pub(crate) fn reference(&self) -> u32 {
         self.peer().map_or(0, |peer| reference(peer.ip()))
     }
@@ -197,7 +203,8 @@ impl Source {
         self.whereabouts.report()
     }
 
-    /// Looks up, agrees on keys, asks: whatever is due. Gives what has been found and is to be [opened](Self::open), if it is nobody else's.
+    /// Looks up, agrees on keys, asks: whatever is due. Gives what has been found and is to be
+    /// [opened](Self::open), if it is nobody else's.
     pub(crate) fn run(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) -> Option<Found> {
         let silent = self.silent >= MOVED;
         let found = self.whereabouts.turn(now, &self.client, silent, &mut self.ration);
@@ -210,7 +217,8 @@ impl Source {
         })
     }
 
-    /// Where to ask instead of an address that does not answer, or denies service. If there is no other, its name is looked up anew.
+    /// Where to ask instead of an address that does not answer, or denies service. If there is no
+    /// other, its name is looked up anew.
     fn move_on(&mut self, now: i64) -> Option<Found> {
         // With NTS it is looked up anew when no cookie is left.
         if self.whereabouts.needs_keys() {
@@ -266,8 +274,9 @@ impl Source {
         self.twin.as_deref()
     }
 
-    /// Its address is that of another one, too: one server has one vote. Gives another address of its name to try instead. If there is none, nobody is asked
-    /// until it is looked up again: the name may mean another one some day.
+    /// Its address is that of another one, too: one server has one vote. Gives another address of
+    /// its name to try instead. If there is none, nobody is asked until it is looked up again: the
+    /// name may mean another one some day.
     pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<Found> {
         if let Some(other) = self.whereabouts.another(now) {
             return Some(other);
@@ -280,7 +289,8 @@ impl Source {
         None
     }
 
-    /// Begins to ask at this address, or goes on with other keys. Gives another one to try instead if this one cannot be asked.
+    /// Begins to ask at this address, or goes on with other keys. Gives another one to try instead
+    /// if this one cannot be asked.
     pub(crate) fn open(&mut self, found: Found, now: i64) -> Option<Found> {
         let address = found.address();
         if self.whereabouts.take_keys(found) {
@@ -289,11 +299,13 @@ impl Source {
         match Socket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
                 let before = self.whereabouts.is_at(address, socket);
-                // Its time to answer begins when it is asked for the first time, or again after another one was in its place.
+                // Its time to answer begins when it is asked for the first time, or again after
+                // another one was in its place.
                 if before.is_none() || self.twin.is_some() {
                     self.heard = now;
                 }
-                // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst, unless it has wanted to be asked seldom.
+                // A server that is where it was goes on as slowly as its silence has made it;
+                // another one gets a burst, unless it has wanted to be asked seldom.
                 if before != Some(address) {
                     // A name is looked up again and again while nobody answers.
                     if self.ration.take(now) {
@@ -307,7 +319,8 @@ impl Source {
                     self.client.disrupt(now);
                     self.before = None;
                 }
-                // One that is tried again though it has denied service is left again as soon as there is another.
+                // One that is tried again though it has denied service is left again as soon as
+                // there is another.
                 (self.twin, self.denied, self.silent) = (None, self.client.denied().map(|_| now), 0);
                 None
             }
@@ -404,13 +417,14 @@ impl Source {
     }
 }
 
-/// Whether a server's own reference is this host, by the address that asks it: then it tells us what we have told it (RFC 5905 §7.3). Of stratum 1 the reference
-/// is a name.
+/// Whether a server's own reference is this host, by the address that asks it: then it tells us
+/// what we have told it (RFC 5905 §7.3). Of stratum 1 the reference is a name.
 fn follows(server: &ServerState, own: Option<u32>) -> bool {
     server.stratum > 1 && own == Some(server.reference)
 }
 
-/// A server's address in 32 bits. MD5 hides nothing here: it is what all servers use, so that each finds its own address in another's answer.
+/// A server's address in 32 bits. MD5 hides nothing here: it is what all servers use, so that each
+/// finds its own address in another's answer.
 fn reference(address: IpAddr) -> u32 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits(),
@@ -533,7 +547,8 @@ mod tests {
         alive.send_to(&answer(&request).to_bytes(), from).unwrap();
         assert_eq!(get(&mut source, now), 1);
         source.was_used(now);
-        // It falls silent: the first may be back, and then the name is looked up anew, but not before.
+        // It falls silent: the first may be back, and then the name is looked up anew, but not
+        // before.
         let now = turns(&mut source, now, 3600 * SECOND);
         assert!(!requests(&dead).is_empty() && matches!(source.whereabouts.address(), Address::Due(at) if *at == now));
         assert!((64 * SECOND..100 * SECOND).contains(&now), "{now}");
@@ -629,7 +644,8 @@ mod tests {
         tell(&mut source, &[&denies]);
         turn(&mut source, 0);
         let mut now = deny(&mut source, &denies, 0);
-        // It has not moved yet: it is not asked again for that, and its name is looked up more and more seldom.
+        // It has not moved yet: it is not asked again for that, and its name is looked up more and
+        // more seldom.
         for patience in [64, 128, 256] {
             let again = seconds(&mut source, now);
             assert!((patience..patience + 3).contains(&((again - now) / SECOND)), "{patience}: {}", again - now);
@@ -691,7 +707,8 @@ mod tests {
         let (mut source, _) = source();
         tell(&mut source, &[&one, &other]);
         let mut now = turns(&mut source, 0, 3600 * SECOND);
-        // Servers and resolver are out of reach together. The name is looked up as seldom as if it were found.
+        // Servers and resolver are out of reach together. The name is looked up as seldom as if it
+        // were found.
         for patience in [64, 128, 256] {
             assert!(!requests(&one).is_empty() && !requests(&other).is_empty());
             source.whereabouts.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();

@@ -1,10 +1,14 @@
-//! By whose stamps a server's exchanges are told to the clock: the network card's or the kernel's, and never by both in turn.
+//! By whose stamps a server's exchanges are told to the clock: the network card's or the kernel's,
+//! and never by both in turn.
 //!
-//! Between the two lies the way from the wire to the kernel, microseconds that differ by direction. To the clock a change from one to the other is a change of the
-//! path, whose asymmetry it can only learn while it knows the time well. So a change is made seldom: an exchange that lacks the card's stamps is left out while
-//! most have them, and a card must have stamped some time before it is relied on.
+//! Between the two lies the way from the wire to the kernel, microseconds that differ by direction.
+//! To the clock a change from one to the other is a change of the path, whose asymmetry it can only
+//! learn while it knows the time well. So a change is made seldom: an exchange that lacks the
+//! card's stamps is left out while most have them, and a card must have stamped some time before it
+//! is relied on.
 
-/// So many exchanges in a row without the card's stamps, and the kernel's are used: before a server counts as silent (see `source::patience`).
+/// So many exchanges in a row without the card's stamps, and the kernel's are used: before a server
+/// counts as silent (see `source::patience`).
 const LACKING: u32 = 8;
 /// So many in a row with the card's, and they are used.
 const HAVING: u32 = 16;
@@ -28,7 +32,8 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
-    /// An exchange: whether its packets were stamped by a card; None if there is no card that does so.
+    /// An exchange: whether its packets were stamped by a card; None if there is no card that does
+    /// so.
     pub(crate) fn take(&mut self, card: Option<bool>) -> By {
         let Some(has) = card else {
             // By another way, or the card is set otherwise: that does not pass.

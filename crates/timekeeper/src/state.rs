@@ -1,7 +1,9 @@
-//! What is known of the counter, kept over a restart of the daemon: its period, which takes minutes to learn. No offset and no asymmetry: these are learnt anew.
+//! What is known of the counter, kept over a restart of the daemon: its period, which takes minutes
+//! to learn. No offset and no asymmetry: these are learnt anew.
 //!
-//! The file is believed if it is of this boot and this counter, and the counter has run on since without a break; and if nobody but the daemon's own user can
-//! have written it, because a wrong period would make the bound wrong. Whatever else it is, the daemon says why and starts cold.
+//! The file is believed if it is of this boot and this counter, and the counter has run on since
+//! without a break; and if nobody but the daemon's own user can have written it, because a wrong
+//! period would make the bound wrong. Whatever else it is, the daemon says why and starts cold.
 
 use crate::hardware::Look;
 use nix::fcntl::OFlag;
@@ -18,11 +20,14 @@ use tickwire_clock::sync::SURE;
 const LONGEST: u64 = 4096;
 /// Changes with the meaning of the file.
 const VERSION: u32 = 1;
-/// How far the true period may be from the one that the kernel has measured, relative: the kernel's clock can be steered by as much.
+/// How far the true period may be from the one that the kernel has measured, relative: the kernel's
+/// clock can be steered by as much.
 const PLAUSIBLE: f64 = 500e-6;
-/// By how much the rate may have changed since, relative, at once and in an hour: a change of temperature.
+/// By how much the rate may have changed since, relative, at once and in an hour: a change of
+/// temperature.
 const AGEING: f64 = 1e-7;
-/// A rate that is known worse than this, relative, is no news: a daemon takes little more for granted of a quartz.
+/// A rate that is known worse than this, relative, is no news: a daemon takes little more for
+/// granted of a quartz.
 const COLD: f64 = 100e-6;
 const HOUR: f64 = 3600e9;
 /// How exactly it is known for how long the machine has slept, in ns.
@@ -54,7 +59,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// How far the true period may be from this one as a standard deviation, relative: what a clock is told beforehand.
+    /// How far the true period may be from this one as a standard deviation, relative: what a clock
+    /// is told beforehand.
     pub(crate) fn deviation(&self) -> f64 {
         self.rate_error / SURE
     }
@@ -122,7 +128,8 @@ impl State {
         &self.path
     }
 
-    /// What the daemon before this one knew, if there is a file. The counter is `now`, and `nominal` is its period after the kernel.
+    /// What the daemon before this one knew, if there is a file. The counter is `now`, and
+    /// `nominal` is its period after the kernel.
     pub(crate) fn read(&self, kind: CounterKind, now: &Look, nominal: Scale) -> Result<Option<Known>, Void> {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(&self.path) {
@@ -184,8 +191,9 @@ impl State {
         known.rate_error < self.kept / 2.0
     }
 
-    /// Writes what is known at `now`. It takes the place of the file before at once and as a whole. It is not forced to the disk: a power failure may lose it,
-    /// but after that the boot is another one, and the daemon's one thread does not wait for a disk.
+    /// Writes what is known at `now`. It takes the place of the file before at once and as a whole.
+    /// It is not forced to the disk: a power failure may lose it, but after that the boot is
+    /// another one, and the daemon's one thread does not wait for a disk.
     pub(crate) fn write(&mut self, kind: CounterKind, now: &Look, known: Known) {
         if known.rate_error >= COLD {
             return;
@@ -289,7 +297,8 @@ mod tests {
         assert_eq!(files, 1, "nothing else is left");
     }
 
-    /// A period that is known to 0.3 ppm at most stays known so, from the first exchange on, while those that follow tell little yet.
+    /// A period that is known to 0.3 ppm at most stays known so, from the first exchange on, while
+    /// those that follow tell little yet.
     #[test]
     fn a_warm_clock_is_warm_at_once_and_stays_within_what_was_known() {
         use tickwire_clock::keeper::{Config, Keeper, Source};

@@ -37,7 +37,8 @@ impl Tally {
     /// An answer or exchange was not used at `now`.
     pub(crate) fn refuse(&mut self, why: String, now: i64) {
         self.refusal = Some((why.clone(), now));
-        // Reasons are of our own wording, so they are few; but a server chooses the letters of a kiss.
+        // Reasons are of our own wording, so they are few; but a server chooses the letters of a
+        // kiss.
         if self.refused.len() < 64 || self.refused.contains_key(&why) {
             *self.refused.entry(why).or_default() += 1;
         }

@@ -1,6 +1,8 @@
-//! Where a server is: its name is looked up, and keys are agreed on with it if its answers are to be proved; and when that is to be done anew.
+//! Where a server is: its name is looked up, and keys are agreed on with it if its answers are to
+//! be proved; and when that is to be done anew.
 //!
-//! Whether an address is asked, and for how long in vain, is the source's business. What is found here it opens, and then tells.
+//! Whether an address is asked, and for how long in vain, is the source's business. What is found
+//! here it opens, and then tells.
 
 use crate::addresses::{self, Addresses};
 use crate::config::Server;
@@ -14,7 +16,8 @@ use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Client, Packet};
 use tracing::{debug, warn};
 
-/// A name of which no address is known, or none that this host has a route to, is looked up again after so many ns.
+/// A name of which no address is known, or none that this host has a route to, is looked up again
+/// after so many ns.
 const LOOK_UP_AGAIN: i64 = 30_000_000_000;
 
 /// What a look-up has told.
@@ -58,7 +61,8 @@ pub(crate) enum Address {
 pub(crate) struct Whereabouts {
     server: Server,
     address: Address,
-    /// Of its name, if it is to be asked without NTS. With it, each agreement on keys tells one address.
+    /// Of its name, if it is to be asked without NTS. With it, each agreement on keys tells one
+    /// address.
     addresses: Addresses,
     /// When it was looked up last, also in vain.
     found: i64,
@@ -128,8 +132,8 @@ impl Whereabouts {
         self.nts.as_ref().map(Nts::report)
     }
 
-    /// Looks up, and takes in what has been told, whatever is due; gives what to open. `client`: the association with who was asked last; `silent`: it does not
-    /// answer.
+    /// Looks up, and takes in what has been told, whatever is due; gives what to open. `client`:
+    /// the association with who was asked last; `silent`: it does not answer.
     pub(crate) fn turn(&mut self, now: i64, client: &Client, silent: bool, lines: &mut Ration) -> Option<Found> {
         if let Some(told) = self.renewal.as_ref().and_then(answered) {
             self.renewal = None;
@@ -164,7 +168,8 @@ impl Whereabouts {
         }
     }
 
-    /// It could not be looked up; gives what to open of what was known of it before. With NTS that is nothing: each agreement is anew.
+    /// It could not be looked up; gives what to open of what was known of it before. With NTS that
+    /// is nothing: each agreement is anew.
     fn not_found(&mut self, now: i64, client: &Client) -> Option<Found> {
         self.found = now;
         let next = self.addresses.not_found(now);
@@ -215,7 +220,8 @@ impl Whereabouts {
         self.addresses.another(now).map(Found::At)
     }
 
-    /// No address of its name is left to ask: it is to be looked up anew, unless it is no name or has been lately. Gives whether it is.
+    /// No address of its name is left to ask: it is to be looked up anew, unless it is no name or
+    /// has been lately. Gives whether it is.
     pub(crate) fn look_up_anew(&mut self, now: i64) -> bool {
         let is_name = self.server.host.parse::<IpAddr>().is_err();
         let anew = is_name && now.saturating_sub(self.found) > self.addresses.patience();
@@ -225,7 +231,8 @@ impl Whereabouts {
         anew
     }
 
-    /// Sees to it that there are keys where there must be; gives whether there are, so that it can be asked.
+    /// Sees to it that there are keys where there must be; gives whether there are, so that it can
+    /// be asked.
     pub(crate) fn has_keys(&mut self, now: i64, silent: bool) -> bool {
         if self.renewal.is_none() && self.nts.as_ref().is_some_and(|nts| nts.wants(now)) {
             self.renewal = Some(self.look_up(now, silent));
@@ -237,7 +244,8 @@ impl Whereabouts {
         can_ask
     }
 
-    /// A request as it goes out, of what `make` gives, and the socket by which it does. `None`: nothing goes out.
+    /// A request as it goes out, of what `make` gives, and the socket by which it does. `None`:
+    /// nothing goes out.
     pub(crate) fn request(&mut self, make: impl FnOnce(&Socket) -> Option<Packet>) -> Option<(&mut Socket, Vec<u8>)> {
         let Address::Known(socket) = &mut self.address else { return None };
         let request = make(socket)?;
@@ -253,7 +261,8 @@ impl Whereabouts {
         self.nts.as_mut().map_or(Ok(()), |nts| nts.prove(answer))
     }
 
-    /// Takes over the keys that were agreed on, if any were; gives whether they are all that is new.
+    /// Takes over the keys that were agreed on, if any were; gives whether they are all that is
+    /// new.
     pub(crate) fn take_keys(&mut self, found: Found) -> bool {
         let address = found.address();
         let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) else { return false };
@@ -269,7 +278,8 @@ impl Whereabouts {
         self.asked.replace(address)
     }
 
-    /// Another address is asked: what was agreed with who is at the one before, if it was to be asked less often, stands; gives what was with the other.
+    /// Another address is asked: what was agreed with who is at the one before, if it was to be
+    /// asked less often, stands; gives what was with the other.
     pub(crate) fn change_address(
         &mut self,
         from: Option<SocketAddr>,
@@ -307,7 +317,8 @@ impl Whereabouts {
     /// The same, while it is only another name of a server that is asked already.
     pub(crate) fn set_aside(&mut self, now: i64) {
         self.wait(now);
-        // Each look-up gives its other addresses a turn, if it has some: those are no more frequent than if it had no twin.
+        // Each look-up gives its other addresses a turn, if it has some: those are no more frequent
+        // than if it had no twin.
         if self.nts.is_none() {
             self.address = Address::Due(self.found.saturating_add(self.addresses.patience()).max(self.again(now)));
         }
@@ -323,8 +334,8 @@ fn answered(told: &LookUp) -> Option<Result<Told, Failure>> {
     }
 }
 
-/// Looks a server up in a thread of its own, and agrees on keys with it if need be, at another address than `avoided` if there is one; a plain address is there
-/// at once.
+/// Looks a server up in a thread of its own, and agrees on keys with it if need be, at another
+/// address than `avoided` if there is one; a plain address is there at once.
 fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
     let (sender, receiver) = mpsc::channel();
     let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();

@@ -1,4 +1,5 @@
-//! What servers, and those who forge their messages, may send: none of it moves the clock, and each is counted under a name of its own.
+//! What servers, and those who forge their messages, may send: none of it moves the clock, and each
+//! is counted under a name of its own.
 
 mod common;
 
@@ -47,8 +48,8 @@ type Answers<'a> = &'a (dyn Fn(&Packet) -> Vec<Vec<u8>> + Sync);
 /// What comes from another port than the server's.
 type Elsewhere<'a> = Option<&'a (dyn Fn(&Packet) -> Vec<u8> + Sync)>;
 
-/// Runs a daemon against these servers, each of which answers a request with some messages, until `seen` has seen enough. All the time truth lies within
-/// the bound.
+/// Runs a daemon against these servers, each of which answers a request with some messages, until
+/// `seen` has seen enough. All the time truth lies within the bound.
 fn with_daemon(answers: &[Answers<'_>], wrong_port: Elsewhere<'_>, seen: impl Fn(&Report, &Clock) -> bool) {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");

@@ -12,7 +12,8 @@ use tickwire_timekeeper::serve::{Serve, ServeError, Tally};
 use tickwire_timekeeper::{Config, Daemon, TimeServer};
 
 const KIND: CounterKind = CounterKind::MonotonicRaw;
-/// How far the page's clock is ahead of the system's, in ns: so that nobody can take one for the other.
+/// How far the page's clock is ahead of the system's, in ns: so that nobody can take one for the
+/// other.
 const AHEAD: i64 = 5_000_000_000;
 const BOUND: u64 = 150_000;
 const SERVER: u32 = 0xc000_0201;
@@ -170,7 +171,8 @@ fn a_page_that_is_not_there_yet_is_waited_for() {
         let socket = to(address);
         let said = ask(&socket, &Packet::request(Stamp(77)));
         assert_eq!((said.leap, said.stratum, said.origin), (LeapIndicator::Unknown, 16, Stamp(77)));
-        // Of another counter than the one that the server stamped by until now, where this machine has one.
+        // Of another counter than the one that the server stamped by until now, where this machine
+        // has one.
         let writer = Writer::create(&page, KIND).unwrap();
         writer.publish(&known());
         until(&socket, 2);
@@ -313,7 +315,8 @@ fn our_daemon_follows_it_in_interleaved_mode_and_its_bound_holds() {
                 if report.sources.iter().all(|source| source.interleaved == Some(true) && source.used > 10) {
                     for source in &report.sources {
                         assert_eq!((source.stratum, source.asked), (Some(2), true), "{source:?}");
-                        // A busy machine may make outliers; but nothing is told twice, and nobody is asked too often.
+                        // A busy machine may make outliers; but nothing is told twice, and nobody
+                        // is asked too often.
                         for why in ["older than the exchange before", "the server is asked too often (RATE)"] {
                             assert!(!source.refused.contains_key(why), "{source:?}");
                         }
@@ -334,7 +337,8 @@ fn chrony_takes_the_time_from_it() {
     with_server(&config, &known(), |addresses, _, _| {
         for (address, samples) in addresses.iter().zip([4, 1]) {
             let server = format!("server {} port {} iburst maxsamples {samples} xleave", address.ip(), address.port());
-            // Says how far the system's clock is off, and leaves it alone. Its own user is there only where its package is installed.
+            // Says how far the system's clock is off, and leaves it alone. Its own user is there
+            // only where its package is installed.
             let output = Command::new("chronyd").args(["-U", "-u", "root", "-Q", "-t", "20", &server]).output();
             let output = output.expect("chronyd (package chrony), or /usr/sbin in PATH");
             let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);

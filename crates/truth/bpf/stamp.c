@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 // Completes the transmit stamp of an NTP answer at the last moment: at the hand-over to the device.
 //
-// The server leaves two numbers in the answer: in the transmit stamp the true time at some moment, and in the reference stamp CLOCK_MONOTONIC at that moment, in ns. What
-// has passed since is added to the one, and the other becomes the second in which the answer leaves. The answer's UDP checksum is taken away, as
-// RFC 768 allows over IPv4.
+// The server leaves two numbers in the answer: in the transmit stamp the true time at some moment,
+// and in the reference stamp CLOCK_MONOTONIC at that moment, in ns. What has passed since is added
+// to the one, and the other becomes the second in which the answer leaves. The answer's UDP
+// checksum is taken away, as RFC 768 allows over IPv4.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>

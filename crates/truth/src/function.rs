@@ -1,8 +1,9 @@
 //! What time it is: UTC = f(T).
 //!
-//! f(T) = U0 + p (T - T0) + x(t) + walk(t) + steps, with t = p (T - T0). The first two terms are whole numbers; the others are small, and computed by
-//! operations that give the same bits in every process. Where the client is to start with a wrong rate, p is not the counter's true period: nobody can tell
-//! a wrong period here from a wrong oscillator there.
+//! f(T) = U0 + p (T - T0) + x(t) + walk(t) + steps, with t = p (T - T0). The first two terms are
+//! whole numbers; the others are small, and computed by operations that give the same bits in every
+//! process. Where the client is to start with a wrong rate, p is not the counter's true period:
+//! nobody can tell a wrong period here from a wrong oscillator there.
 
 use crate::path::Path;
 use crate::walk::{Table, Walk};
@@ -89,7 +90,8 @@ pub struct Truth {
 const MEASURE: Duration = Duration::from_secs(1);
 
 impl Truth {
-    /// The truth of this recipe, from now on. It begins at the system clock, for rivals that steer that one: they must not move it far.
+    /// The truth of this recipe, from now on. It begins at the system clock, for rivals that steer
+    /// that one: they must not move it far.
     ///
     /// # Errors
     /// The rate of the counter cannot be measured, or the recipe makes no sense.

@@ -1,7 +1,10 @@
-//! The truth bench: what time it is, is a known function of the counter, so the error of any clock on this machine can be read off exactly.
+//! The truth bench: what time it is, is a known function of the counter, so the error of any clock
+//! on this machine can be read off exactly.
 //!
-//! Truth is UTC = f(T), fixed when a run begins and written to a file; every process that reads the file computes the same f, bit for bit. A server tells f
-//! by NTP; a probe reads a clock beside the counter and compares it with f. So wander, steps and the like are those of the file, not of the machine.
+//! Truth is UTC = f(T), fixed when a run begins and written to a file; every process that reads the
+//! file computes the same f, bit for bit. A server tells f by NTP; a probe reads a clock beside the
+//! counter and compares it with f. So wander, steps and the like are those of the file, not of the
+//! machine.
 //!
 //! | module | purpose |
 //! |---|---|

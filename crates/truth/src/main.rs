@@ -1,4 +1,5 @@
-//! The programs of the truth bench: `truth begin`, `serve`, `stamp`, `probe`, `reading`, `keep`, `virtual` and `guard`.
+//! The programs of the truth bench: `truth begin`, `serve`, `stamp`, `probe`, `reading`, `keep`,
+//! `virtual` and `guard`.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result};
@@ -19,7 +20,8 @@ use tickwire_truth::reading::{BATCH, cost};
 use tickwire_truth::server::{Leaving, Server};
 use tickwire_truth::system_clock::Remembered;
 
-/// A time server whose clock is a known function of the counter, and a probe that compares a clock with it
+/// A time server whose clock is a known function of the counter, and a probe that compares a clock
+/// with it
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -63,7 +65,8 @@ enum Task {
         /// How long
         #[arg(long, default_value_t = 60.0)]
         seconds: f64,
-        /// From when on the figures are; more than one, with commas, divide the time into parts, each with figures of its own
+        /// From when on the figures are; more than one, with commas, divide the time into parts,
+        /// each with figures of its own
         #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_value = "20")]
         from: Vec<f64>,
         /// Reads per second
@@ -106,7 +109,8 @@ enum Task {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Remember how the system clock is until standard input ends, then set it to what it would be by then if nobody had steered it
+    /// Remember how the system clock is until standard input ends, then set it to what it would be
+    /// by then if nobody had steered it
     Guard,
 }
 

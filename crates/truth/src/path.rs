@@ -1,5 +1,5 @@
-//! What the way to the server is made to be. The server adds delays to its own stamps and really holds the answer back for as long, so one-way delays are
-//! exact, on top of those of the real way.
+//! What the way to the server is made to be. The server adds delays to its own stamps and really
+//! holds the answer back for as long, so one-way delays are exact, on top of those of the real way.
 
 use serde::{Deserialize, Serialize};
 use tickwire_sim::Rng;

@@ -109,7 +109,8 @@ impl Probed {
 pub struct Plan {
     /// How long.
     pub seconds: f64,
-    /// When each part begins that has figures of its own, in order. What is before the first counts for its convergence and bounds only.
+    /// When each part begins that has figures of its own, in order. What is before the first counts
+    /// for its convergence and bounds only.
     pub parts: Vec<f64>,
     /// Reads per second.
     pub rate: u32,
@@ -122,7 +123,8 @@ struct Read {
     after: Count,
 }
 
-/// Probes a clock by plan; `begin` is when the time of the plan begins. Gives figures for each part.
+/// Probes a clock by plan; `begin` is when the time of the plan begins. Gives figures for each
+/// part.
 #[must_use]
 pub fn probe(truth: &Truth, probed: &mut Probed, plan: &Plan, begin: Instant) -> Vec<ClockError> {
     let at_once = (f64::from(plan.rate) * PERIOD.as_secs_f64()).ceil() as usize;

@@ -1,4 +1,5 @@
-//! What a reading of the time costs: ours with its bound, the kernel's clock, ClockBound's, by turns.
+//! What a reading of the time costs: ours with its bound, the kernel's clock, ClockBound's, by
+//! turns.
 
 use crate::probe::Probed;
 use std::hint::black_box;

@@ -1,8 +1,10 @@
 //! An NTP server whose clock is the truth.
 //!
-//! When an answer really leaves is known only afterwards, from the kernel. So there are two modes: in interleaved mode (RFC 9769 §2) the next answer tells
-//! it, exactly; in basic mode the answer tells when it is thought to leave: the counter before the system call, and what the way from there to the driver
-//! took in the median of late. Or a BPF program at the device completes the answer (`bpf/stamp.c`); then every answer is a basic one.
+//! When an answer really leaves is known only afterwards, from the kernel. So there are two modes:
+//! in interleaved mode (RFC 9769 §2) the next answer tells it, exactly; in basic mode the answer
+//! tells when it is thought to leave: the counter before the system call, and what the way from
+//! there to the driver took in the median of late. Or a BPF program at the device completes the
+//! answer (`bpf/stamp.c`); then every answer is a basic one.
 
 use crate::Truth;
 use crate::path::Delays;
@@ -147,7 +149,8 @@ impl Server {
         }
     }
 
-    /// What the way from the program to the driver takes, and by how much more or less it may take this time, in ns.
+    /// What the way from the program to the driver takes, and by how much more or less it may take
+    /// this time, in ns.
     fn typical(&self) -> (i64, u64) {
         let mut sorted: Vec<_> = self.typical.iter().copied().collect();
         sorted.sort_unstable();
@@ -169,7 +172,8 @@ impl Server {
     }
 }
 
-/// The answer to a request: in interleaved mode if the departure of the answer before is known, or with `leaves`.
+/// The answer to a request: in interleaved mode if the departure of the answer before is known, or
+/// with `leaves`.
 fn answer(request: &Packet, received: Stamp, before: Option<Stamp>, leaves: Nanos) -> Packet {
     let (origin, transmitted) = match before {
         Some(before) => (request.received, before),

@@ -37,7 +37,8 @@ pub(crate) struct Socket {
     socket: OwnedFd,
     kind: CounterKind,
     period: f64,
-    /// Before whatever comes next, and the one that will be: a message may have waited while another one was answered.
+    /// Before whatever comes next, and the one that will be: a message may have waited while
+    /// another one was answered.
     before: [Sandwich; 2],
     sent: VecDeque<(u32, Sandwich)>,
     next: u32,
@@ -53,7 +54,8 @@ impl Socket {
         Ok(Self { socket, kind, period, before: [before; 2], sent: VecDeque::new(), next: 0 })
     }
 
-    /// Sleeps until something has come or left; says no once something can be read from `stop`, or its other end is closed.
+    /// Sleeps until something has come or left; says no once something can be read from `stop`, or
+    /// its other end is closed.
     pub(crate) fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
         let mut both = [self.socket.as_fd(), stop].map(|one| PollFd::new(one, PollFlags::POLLIN));
         match poll(&mut both, PollTimeout::NONE) {
@@ -82,8 +84,8 @@ impl Socket {
         Some(Arrival { bytes: bytes[..length].to_vec(), from, at })
     }
 
-    /// Sends what `message` makes of counter and clocks just before the system call; gives that count, and the number by which [`Self::departures`] will name
-    /// it.
+    /// Sends what `message` makes of counter and clocks just before the system call; gives that
+    /// count, and the number by which [`Self::departures`] will name it.
     pub(crate) fn send(
         &mut self,
         to: &SockaddrStorage,

@@ -1,4 +1,5 @@
-//! The kernel's clock belongs to everybody on the machine: it is remembered before a rival steers it, and set back afterwards as if nobody had.
+//! The kernel's clock belongs to everybody on the machine: it is remembered before a rival steers
+//! it, and set back afterwards as if nobody had.
 
 use anyhow::{Context, Result};
 use clock_steering::unix::UnixClock;
@@ -27,7 +28,8 @@ impl Remembered {
         Ok(Self { realtime, raw, ppm })
     }
 
-    /// Sets frequency and time to what they would be by now; gives by how much the time was set, in ns.
+    /// Sets frequency and time to what they would be by now; gives by how much the time was set, in
+    /// ns.
     ///
     /// # Errors
     /// The kernel refuses.

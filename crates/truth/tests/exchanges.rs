@@ -1,4 +1,5 @@
-//! Exchanges with the truth's server over loopback, in interleaved mode, whose stamps are all the kernel's.
+//! Exchanges with the truth's server over loopback, in interleaved mode, whose stamps are all the
+//! kernel's.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -48,7 +49,8 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
             poll(&mut descriptors, PollTimeout::from(100u16)).unwrap();
             socket.receive(|packet| client.is_asked(packet), |one| received.push(one), |_| ());
         }
-        // An exchange during which somebody set the system clock, or one that was lost, is just one less.
+        // An exchange during which somebody set the system clock, or one that was lost, is just one
+        // less.
         let Some(Ok(one)) = received.first() else { continue };
         let answer = client.answer(&one.bytes, one.sent, one.received, now, near).unwrap();
         if let Answer { exchange: Some(exchange), interleaved: true, .. } = answer
@@ -79,7 +81,8 @@ fn what_the_server_tells_is_the_truth_and_both_ways_take_as_long_as_they_should(
         let forth = server_received.since(truth.at(sent));
         let back = truth.at(received).since(server_sent);
         assert!(forth >= 300_000 - READING && back >= 100_000 - READING, "{forth} {back}");
-        // All that the exchange took is in one of the ways or at the server, which is a matter of stamps, not of speed.
+        // All that the exchange took is in one of the ways or at the server, which is a matter of
+        // stamps, not of speed.
         assert!(exchange.at_server() >= 0, "{exchange:?}");
     }
 }

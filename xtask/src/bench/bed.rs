@@ -1,4 +1,5 @@
-//! The hosts that the rows run on: one pair with a service on each, one with a service on one, and one that no service has touched.
+//! The hosts that the rows run on: one pair with a service on each, one with a service on one, and
+//! one that no service has touched.
 
 use super::figures::Measured;
 use crate::sockperf::Report;
@@ -84,7 +85,8 @@ pub(crate) struct Bed {
     pub(crate) seconds: u32,
 }
 
-/// Hosts as the kernel likes them best, with all offloads, and a service on each of which nobody asks anything.
+/// Hosts as the kernel likes them best, with all offloads, and a service on each of which nobody
+/// asks anything.
 struct Beside {
     _services: [Service; 2],
     pair: Pair,
@@ -189,7 +191,8 @@ impl Bed {
         self.ping_pong(ends, traffic)
     }
 
-    /// One TCP stream between programs of our own; `wire`: the kernel sends frames of the MTU, as over a real cable.
+    /// One TCP stream between programs of our own; `wire`: the kernel sends frames of the MTU, as
+    /// over a real cable.
     pub(crate) fn stream(&self, ends: Ends, wire: bool) -> Result<Measured> {
         let pair = if wire && ends == Ends::Kernel { &self.wire } else { self.pair(ends, Wait::Adaptive)? };
         let address = format!("{}:{PORT}", pair.b_v4());

@@ -1,4 +1,5 @@
-//! What the machine was like while it was measured: what a wakeup costs, what else ran, what the hypervisor took.
+//! What the machine was like while it was measured: what a wakeup costs, what else ran, what the
+//! hypervisor took.
 
 use super::figures::Outcome;
 use std::fmt;
@@ -48,7 +49,8 @@ impl Before {
 /// What the machine was like. What is not known is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct HostState {
-    /// What the kernel takes longer for one way of a message when the receiver sleeps and not spins, in microseconds.
+    /// What the kernel takes longer for one way of a message when the receiver sleeps and not
+    /// spins, in microseconds.
     pub(crate) wakeup_us: Option<f64>,
     /// Processes that ran or wanted to, in the minute before.
     pub(crate) load_before: Option<f64>,

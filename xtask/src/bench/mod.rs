@@ -1,9 +1,11 @@
-//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`,
-//! `cargo xtask bench loss` in `loss`, `cargo xtask bench flood` in `flood`,
-//! `cargo xtask bench programs` in `programs`, `cargo xtask bench scale` in `scale`.
+//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in
+//! rounds. `cargo xtask bench clock` is in `clock`, `cargo xtask bench loss` in `loss`, `cargo
+//! xtask bench flood` in `flood`, `cargo xtask bench programs` in `programs`, `cargo xtask bench
+//! scale` in `scale`.
 //!
-//! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
-//! every round, one after the other, and rows are compared by the medians of their rounds.
+//! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says
+//! nothing: every row is measured in every round, one after the other, and rows are compared by the
+//! medians of their rounds.
 
 mod bed;
 mod clock;
@@ -114,7 +116,8 @@ fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>
     Ok(chosen)
 }
 
-/// Whether a file can be written when all has been measured, before minutes of building and of that. What is there stays until then.
+/// Whether a file can be written when all has been measured, before minutes of building and of
+/// that. What is there stays until then.
 fn will_be_written(path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let there = path.exists();

@@ -1,4 +1,5 @@
-//! Hosts of rivals: a pair with a service on each host, and a pair that no service has touched; and programs on them.
+//! Hosts of rivals: a pair with a service on each host, and a pair that no service has touched; and
+//! programs on them.
 
 use crate::traffic;
 use anyhow::{Context, Result};
@@ -85,7 +86,8 @@ impl Rivals {
         }
     }
 
-    /// What a program prints as its figures in the second of two roles, against itself in the first, once so many packets at least have crossed each lane.
+    /// What a program prints as its figures in the second of two roles, against itself in the
+    /// first, once so many packets at least have crossed each lane.
     pub(super) fn figures<T: DeserializeOwned>(
         &self,
         ends: Ends,

@@ -1,7 +1,9 @@
-//! `cargo xtask conformance`: runs packetdrill's scripts on the stack and writes the table of `docs/conformance.md`.
+//! `cargo xtask conformance`: runs packetdrill's scripts on the stack and writes the table of
+//! `docs/conformance.md`.
 //!
-//! packetdrill is not part of this project and not needed by its tests; who has it says where. Each script gets a network namespace of its own,
-//! because scripts set kernel parameters: what of them concerns the stack it reads there.
+//! packetdrill is not part of this project and not needed by its tests; who has it says where. Each
+//! script gets a network namespace of its own, because scripts set kernel parameters: what of them
+//! concerns the stack it reads there.
 
 mod push;
 
@@ -27,7 +29,8 @@ pub(crate) struct Options {
 /// Where the program and the scripts are in packetdrill's folder.
 const NET: &str = "gtests/net";
 const PROGRAM: &str = "packetdrill/packetdrill";
-/// What is not run: scripts of a security protocol (PSP) that needs a card which does it. docs/conformance.md says so.
+/// What is not run: scripts of a security protocol (PSP) that needs a card which does it.
+/// docs/conformance.md says so.
 const LEFT_OUT: &str = "psp/";
 const TABLE: [&str; 2] = ["<!-- table: begin -->\n", "<!-- table: end -->\n"];
 
@@ -68,7 +71,8 @@ const VARIANTS: [Variant; 3] = [
     Variant { name: "ipv6", arguments: V6, flags: "mtu=1520,local=fd3d:0a0b:17d6::1", not_for: "v4.pkt" },
 ];
 
-/// Why scripts fail, by the beginning of their path: the longest that fits counts. What is not here is open.
+/// Why scripts fail, by the beginning of their path: the longest that fits counts. What is not here
+/// is open.
 const KNOWN: &[(&str, &str)] = &include!("known.rs");
 
 /// Runs the scripts.
@@ -203,7 +207,8 @@ fn open<'a>(results: &BTreeMap<&'a str, Vec<(&str, Outcome)>>) -> Vec<&'a str> {
     results.iter().filter(|(script, runs)| fails(runs) && why(script) == OPEN).map(|(script, _)| *script).collect()
 }
 
-/// The line of the script where it fails, by the beginning of what packetdrill says; nothing if that names none.
+/// The line of the script where it fails, by the beginning of what packetdrill says; nothing if
+/// that names none.
 fn line(said: &str) -> Option<u32> {
     said.split_once(':')?.0.trim().parse().ok()
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: real programs that we did not write, on the kernel and on Tickwire in turn; then the testbed, and its report.
+//! `cargo xtask demo`: real programs that we did not write, on the kernel and on Tickwire in turn;
+//! then the testbed, and its report.
 
 mod figures;
 mod http;

@@ -1,4 +1,5 @@
-//! The two ways that a packet can take, each with hosts of its own, so that neither disturbs the other.
+//! The two ways that a packet can take, each with hosts of its own, so that neither disturbs the
+//! other.
 
 use crate::traffic;
 use anyhow::Result;
@@ -77,7 +78,8 @@ impl Side {
         traffic::command(host, cpu, accelerated, command)
     }
 
-    /// Measures; on Tickwire's side the figures count only if the lanes' counters show that the traffic crossed our stack.
+    /// Measures; on Tickwire's side the figures count only if the lanes' counters show that the
+    /// traffic crossed our stack.
     pub(crate) fn proven<T>(&self, measure: impl FnOnce() -> Result<T>) -> Result<T> {
         traffic::proven(&self.services, traffic::FEWEST, measure)
     }

@@ -11,7 +11,8 @@ pub(super) const NAME: &str = "testbed: the pattern of 2015, and the clock";
 /// How long the messages of each stack are measured, and the clock in all.
 const SECONDS: &str = "30";
 
-/// Runs `tickwire testbed run`, which shows its own progress and table, and says where the report is.
+/// Runs `tickwire testbed run`, which shows its own progress and table, and says where the report
+/// is.
 pub(super) fn run(kernel_only: bool) -> Result<PathBuf> {
     let tickwire = tools::tickwire()?;
     let report = tickwire.with_file_name("tickwire-demo.html");

@@ -19,7 +19,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Place {
-    /// Let real programs talk in the lab while things happen to their hosts, and look for anything that breaks or stays
+    /// Let real programs talk in the lab while things happen to their hosts, and look for anything
+    /// that breaks or stays
     Lab(lab::Options),
 }
 

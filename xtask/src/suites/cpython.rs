@@ -1,4 +1,5 @@
-//! The tests of sockets that the interpreter CPython is tested with. What exchanges the addresses is Python itself (`cases.py`).
+//! The tests of sockets that the interpreter CPython is tested with. What exchanges the addresses
+//! is Python itself (`cases.py`).
 
 use super::Options;
 use super::bed::{Bed, MIRRORED, PYTHON};
@@ -9,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use std::time::Duration;
 use tickwire_lab::Process;
 
-/// The modules that use sockets. Those that take minutes only to wait for timers are not among them.
+/// The modules that use sockets. Those that take minutes only to wait for timers are not among
+/// them.
 const MODULES: [&str; 13] = [
     "test_selectors",
     "test_socket",
@@ -26,7 +28,8 @@ const MODULES: [&str; 13] = [
     "test_asyncio.test_streams",
 ];
 
-/// Waits for pairs of sockets within the host only; that takes no lane, but all functions that wait.
+/// Waits for pairs of sockets within the host only; that takes no lane, but all functions that
+/// wait.
 const LOCAL: &str = "test_selectors";
 
 const CASES: &str = include_str!("cases.py");
@@ -89,7 +92,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The folder of the interpreter's own tests, which Debian has in a package of their own. It is unpacked only.
+/// The folder of the interpreter's own tests, which Debian has in a package of their own. It is
+/// unpacked only.
 pub(super) fn tests() -> Result<String> {
     let print = "import sys; print('%d.%d' % sys.version_info[:2])";
     let version = tickwire_lab::run(&[PYTHON, "-c", print]).context("the tests are for Debian's Python")?;
@@ -118,7 +122,8 @@ fn outcomes(bed: &Bed, tests: &str, module: &str, accelerated: bool) -> Result<O
     Ok(found)
 }
 
-/// Lines of the form `case ok test.test_socket.BasicTCPTest.testRecv`, among others of the tests' own.
+/// Lines of the form `case ok test.test_socket.BasicTCPTest.testRecv`, among others of the tests'
+/// own.
 fn read(printed: &str) -> Outcomes {
     let cases = printed.lines().filter_map(|line| line.strip_prefix("case ")?.split_once(' '));
     cases.map(|(how, case)| (case.to_owned(), how.to_owned())).collect()

@@ -1,4 +1,5 @@
-//! The tests of libuv: one program, which runs the test that it is told, with its servers, as processes of their own.
+//! The tests of libuv: one program, which runs the test that it is told, with its servers, as
+//! processes of their own.
 
 use super::Options;
 use super::programs::{Suite, Tally, Test};

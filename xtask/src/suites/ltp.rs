@@ -112,7 +112,8 @@ fn find(folder: &Path, call: &str, tests: &mut Vec<Test>) -> Result<()> {
     Ok(())
 }
 
-/// Each case is a line that says how it ended: `accept01.c:85: TPASS: ...`, or in the older form `accept01    1  TPASS  :  ...`.
+/// Each case is a line that says how it ended: `accept01.c:85: TPASS: ...`, or in the older form
+/// `accept01    1  TPASS  :  ...`.
 fn read(said: &str, well: bool) -> Tally {
     let mut tally = Tally::default();
     for line in said.lines() {

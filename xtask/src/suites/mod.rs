@@ -1,9 +1,13 @@
-//! `cargo xtask suites`: other people's tests of sockets, on the kernel and on Tickwire, compared case by case.
+//! `cargo xtask suites`: other people's tests of sockets, on the kernel and on Tickwire, compared
+//! case by case.
 //!
-//! Such a test talks with itself, and what stays on a host is the kernel's. So in the lab a mirror is the other host: it sends back what comes to an address of its
-//! own, with source and destination exchanged, and the tests reach themselves by that address. Everything crosses the cable, and the lane, twice.
+//! Such a test talks with itself, and what stays on a host is the kernel's. So in the lab a mirror
+//! is the other host: it sends back what comes to an address of its own, with source and
+//! destination exchanged, and the tests reach themselves by that address. Everything crosses the
+//! cable, and the lane, twice.
 //!
-//! CPython's tests come as a package of Debian's. The other suites are not part of this project; who has built one says where.
+//! CPython's tests come as a package of Debian's. The other suites are not part of this project;
+//! who has built one says where.
 
 mod bed;
 mod cpython;

@@ -1,4 +1,5 @@
-//! Suites whose tests are programs: each is run on the kernel and on a lane, with `substitute.c` before it.
+//! Suites whose tests are programs: each is run on the kernel and on a lane, with `substitute.c`
+//! before it.
 
 use super::bed::Bed;
 use anyhow::{Context, Result, bail};
@@ -80,7 +81,8 @@ struct Row {
 }
 
 impl Suite {
-    /// Runs the tests both ways and prints a table of what they show, for `docs/compatibility.md`. Of the `whole` suite something must cross the lane.
+    /// Runs the tests both ways and prints a table of what they show, for `docs/compatibility.md`.
+    /// Of the `whole` suite something must cross the lane.
     pub(super) fn compare(&self, tests: &[Test], whole: bool) -> Result<()> {
         let bed = Bed::new()?;
         let substitute = bed.substitute()?;

@@ -1,5 +1,6 @@
-//! Cases of which some depend on how a busy machine divides its time, and want what they have sent to be there at once, as on the loopback's device: one that failed
-//! on one side only is tried again, on whichever side that was, and what passes then is told.
+//! Cases of which some depend on how a busy machine divides its time, and want what they have sent
+//! to be there at once, as on the loopback's device: one that failed on one side only is tried
+//! again, on whichever side that was, and what passes then is told.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ impl Side {
         self.best.get(case).is_some_and(|how| how == "ok")
     }
 
-    /// Cases that failed here and passed on the other side. What is missing is none: a module that crashed or hung is not forgiven.
+    /// Cases that failed here and passed on the other side. What is missing is none: a module that
+    /// crashed or hung is not forgiven.
     fn behind<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
         let failed = self.best.iter().filter(|(_, how)| *how == "failed").map(|(case, _)| case.as_str());
         failed.filter(|case| other.passes(case))

@@ -1,6 +1,8 @@
-//! Many TCP connections: messages over some of them while the others are idle, and how quickly connections open.
+//! Many TCP connections: messages over some of them while the others are idle, and how quickly
+//! connections open.
 //!
-//! As `pingpong`, an "unmodified program" that knows nothing of Tickwire: epoll and ordinary sockets. Results go to standard output as one line of JSON.
+//! As `pingpong`, an "unmodified program" that knows nothing of Tickwire: epoll and ordinary
+//! sockets. Results go to standard output as one line of JSON.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail, ensure};
@@ -166,7 +168,8 @@ impl Connection {
         }
     }
 
-    /// Sends what stands in `message`. One small message is under way on a connection at a time, so there is room for it.
+    /// Sends what stands in `message`. One small message is under way on a connection at a time, so
+    /// there is room for it.
     fn write(&mut self) -> Result<()> {
         self.stream.write_all(&self.message).context("sending a message")
     }
@@ -206,7 +209,8 @@ fn serve(address: SocketAddr, size: usize) -> Result<()> {
                 continue;
             }
             let place = event.data() as usize;
-            // A client that resets its connection is not the server's failure: the others are served.
+            // A client that resets its connection is not the server's failure: the others are
+            // served.
             let over = match connections[place].as_mut().map(|connection| (connection.read(), connection)) {
                 Some((Ok(Came::Message), connection)) => connection.write().is_err(),
                 Some((Ok(Came::Part), _)) | None => false,
@@ -236,15 +240,17 @@ struct Connections {
 }
 
 impl Connections {
-    /// Opens them one after the other. From time to time one asks for an answer: until that is there the server has accepted all before, so none meets a
-    /// full queue, which would cost it a second.
+    /// Opens them one after the other. From time to time one asks for an answer: until that is
+    /// there the server has accepted all before, so none meets a full queue, which would cost it a
+    /// second.
     fn open(address: SocketAddr, count: u32, size: usize) -> Result<Self> {
         const AT_A_TIME: usize = 64;
         let mut opened = Self { epoll: epoll()?, all: Vec::new(), answered: 0 };
         for number in 0..count as usize {
             let stream = TcpStream::connect_timeout(&address, PATIENCE)
                 .with_context(|| format!("connection {number} to {address}"))?;
-            // All end by a reset: thousands in TIME-WAIT would leave whoever measures next too few ports to choose from.
+            // All end by a reset: thousands in TIME-WAIT would leave whoever measures next too few
+            // ports to choose from.
             let reset = linger { l_onoff: 1, l_linger: 0 };
             setsockopt(&stream, sockopt::Linger, &reset).context("asking for a reset at the end")?;
             watch(&opened.epoll, &stream, number)?;
@@ -256,7 +262,8 @@ impl Connections {
         Ok(opened)
     }
 
-    /// Sends so many messages in turn on the chosen connections, `parallel` of them at a time, and waits for the answers.
+    /// Sends so many messages in turn on the chosen connections, `parallel` of them at a time, and
+    /// waits for the answers.
     fn exchange(&mut self, chosen: &[usize], count: u64, parallel: u32) -> Result<Recorder> {
         let mut recorder = Recorder::new();
         let mut turns = chosen.iter().cycle();

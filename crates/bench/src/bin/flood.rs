@@ -1,7 +1,8 @@
-//! A flood of forged packets at a steady rate, frame by frame through a packet socket (which only root may): what somebody on the network can send who knows a
-//! connection, or only a listener.
+//! A flood of forged packets at a steady rate, frame by frame through a packet socket (which only
+//! root may): what somebody on the network can send who knows a connection, or only a listener.
 //!
-//! It ends on SIGTERM, SIGINT or at its time limit, and then prints how many frames it sent, as one line of JSON.
+//! It ends on SIGTERM, SIGINT or at its time limit, and then prints how many frames it sent, as one
+//! line of JSON.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
@@ -44,7 +45,8 @@ enum Kind {
     Rst,
     /// Data in the peer's name, with any sequence and acknowledgement numbers
     Ack,
-    /// First fragments in the peer's name, of eight bytes behind the ports, whose datagrams never come whole
+    /// First fragments in the peer's name, of eight bytes behind the ports, whose datagrams never
+    /// come whole
     Fragment,
     /// Such fragments in pairs, the second of which lies over half of the first (RFC 5722)
     Overlap,

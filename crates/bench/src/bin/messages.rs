@@ -1,7 +1,10 @@
-//! Messages over one TCP connection, one at a time: how long each takes until the other program has it whole.
+//! Messages over one TCP connection, one at a time: how long each takes until the other program has
+//! it whole.
 //!
-//! As `pingpong`, an "unmodified program" that knows nothing of Tickwire. Both ends must be on one machine (the lab's hosts are): each message carries the time at
-//! which it was sent, and the receiver reads the same clock. So the way back, on which only a short answer goes, is not in the figures of the completion.
+//! As `pingpong`, an "unmodified program" that knows nothing of Tickwire. Both ends must be on one
+//! machine (the lab's hosts are): each message carries the time at which it was sent, and the
+//! receiver reads the same clock. So the way back, on which only a short answer goes, is not in the
+//! figures of the completion.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail, ensure};
@@ -31,7 +34,8 @@ enum Role {
         #[arg(long, default_value_t = 20_000)]
         size: usize,
     },
-    /// Connect and send messages, each when the one before has been answered, until either limit is reached; at least one.
+    /// Connect and send messages, each when the one before has been answered, until either limit is
+    /// reached; at least one.
     Send {
         address: SocketAddr,
         #[arg(long, default_value_t = 20_000)]

@@ -1,6 +1,7 @@
 //! A small program against plain sockets: request and answer over UDP or TCP, and one TCP stream.
 //!
-//! It is the "unmodified program" of the benchmark and knows nothing of Tickwire. Results go to standard output as one line of JSON.
+//! It is the "unmodified program" of the benchmark and knows nothing of Tickwire. Results go to
+//! standard output as one line of JSON.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};

@@ -1,4 +1,5 @@
-//! Requests and answers of many threads of one program, each with a TCP connection of its own and blocking calls: how most programs that read many sensors are written.
+//! Requests and answers of many threads of one program, each with a TCP connection of its own and
+//! blocking calls: how most programs that read many sensors are written.
 //!
 //! As `pingpong`, an "unmodified program" that knows nothing of Tickwire.
 #![forbid(unsafe_code)]
@@ -38,7 +39,8 @@ enum Role {
         /// Round trips of each thread before that, not measured.
         #[arg(long, default_value_t = 100)]
         warmup: u32,
-        /// So many further threads wait for messages, which never come, on connections of their own.
+        /// So many further threads wait for messages, which never come, on connections of their
+        /// own.
         #[arg(long, default_value_t = 0)]
         idle_threads: u32,
         /// So many further processes, started by this one, do.
@@ -49,8 +51,9 @@ enum Role {
     Idle,
     /// Take in whatever datagrams come, and send back those that are marked, until killed.
     Mirror { address: SocketAddr },
-    /// Send datagrams by a real-time thread, one a millisecond, while an ordinary thread sends others without a pause, and measure what the calls of the first
-    /// take. Prints as lost how many did not come back.
+    /// Send datagrams by a real-time thread, one a millisecond, while an ordinary thread sends
+    /// others without a pause, and measure what the calls of the first take. Prints as lost how
+    /// many did not come back.
     Send {
         address: SocketAddr,
         /// Calls to measure.
@@ -92,7 +95,8 @@ fn serve(address: SocketAddr) -> Result<()> {
     }
 }
 
-/// A connection on which nothing will come. It has carried one message, so that it is one of the lane.
+/// A connection on which nothing will come. It has carried one message, so that it is one of the
+/// lane.
 fn idle_connection(address: SocketAddr) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     round_trip(&mut stream)?;

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 /// Keep, read and examine the clock.
 ///
-/// `tickwire clock run` asks NTP servers and publishes the time in a page of shared memory, which every program reads without a system call (`tickclock.h`, the crate
-/// `tickclock`). It needs no root, and leaves the system clock alone
-/// unless it is to steer it.
+/// `tickwire clock run` asks NTP servers and publishes the time in a page of shared memory, which
+/// every program reads without a system call (`tickclock.h`, the crate `tickclock`). It needs no
+/// root, and leaves the system clock alone unless it is to steer it.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/clock.txt"))]
 pub(crate) struct Clock {
@@ -31,18 +31,21 @@ pub(crate) enum ClockCommand {
     Sources(ClockSources),
     /// The time now, as any program reads it.
     Read(ClockRead),
-    /// Values of the counter as Unix time: one line each, with counter, ns since 1970 and bound in ns.
+    /// Values of the counter as Unix time: one line each, with counter, ns since 1970 and bound in
+    /// ns.
     Convert(ClockConvert),
     /// Wait until the clock is good enough.
     Wait(ClockWait),
-    /// Run the clock over a record of its exchanges, and compare what it publishes with what was published.
+    /// Run the clock over a record of its exchanges, and compare what it publishes with what was
+    /// published.
     Replay(ClockReplay),
 }
 
 /// The daemon.
 #[derive(Debug, Args)]
 pub(crate) struct ClockRun {
-    /// Ask this server, as HOST or HOST:PORT; may be given several times [default: those of the configuration file]
+    /// Ask this server, as HOST or HOST:PORT; may be given several times [default: those of the
+    /// configuration file]
     #[arg(long = "server", value_name = "HOST")]
     pub(crate) servers: Vec<String>,
 
@@ -50,7 +53,8 @@ pub(crate) struct ClockRun {
     #[arg(long, requires = "servers")]
     pub(crate) nts: bool,
 
-    /// The certificates (PEM) of those who may vouch for the servers, instead of those whom the host trusts
+    /// The certificates (PEM) of those who may vouch for the servers, instead of those whom the
+    /// host trusts
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "nts")]
     pub(crate) nts_ca: Option<PathBuf>,
 
@@ -90,7 +94,8 @@ pub(crate) struct ClockReplay {
 /// The server.
 #[derive(Debug, Args)]
 pub(crate) struct ClockServe {
-    /// Listen on this address of the host, as ADDRESS or ADDRESS:PORT; may be given several times [default: port 123 of all addresses]
+    /// Listen on this address of the host, as ADDRESS or ADDRESS:PORT; may be given several times
+    /// [default: port 123 of all addresses]
     #[arg(long = "listen", value_name = "ADDRESS")]
     pub(crate) listen: Vec<String>,
 
@@ -98,7 +103,8 @@ pub(crate) struct ClockServe {
     #[command(flatten)]
     pub(crate) page: Page,
 
-    /// Answer this network only, as ADDRESS or ADDRESS/LENGTH; may be given several times [default: everybody]
+    /// Answer this network only, as ADDRESS or ADDRESS/LENGTH; may be given several times [default:
+    /// everybody]
     #[arg(long = "allow", value_name = "NETWORK")]
     pub(crate) allow: Vec<String>,
 

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 /// Study the counters of this machine: how quickly they are read, and how evenly they run.
 ///
-/// For every counter that a program can read here it says how long a reading takes, at rest, under load of the processors and under load of the network stack
-/// (both made by this command, over the loopback interface), and the Allan deviation beside a reference. Counters that are not here are named. It takes about a minute.
+/// For every counter that a program can read here it says how long a reading takes, at rest, under
+/// load of the processors and under load of the network stack (both made by this command, over the
+/// loopback interface), and the Allan deviation beside a reference. Counters that are not here are
+/// named. It takes about a minute.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/counters.txt"))]
 pub(crate) struct Counters {

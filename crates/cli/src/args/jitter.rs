@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 /// Measure how evenly this machine transmits, at rest and under load.
 ///
-/// Latency profiles of reading network cards' clocks; of sending a message, from the call to the driver, to the wire and to the peer; and of sending it at an instant. By
-/// default it makes a lab of two hosts (as root), and compares the kernel's path with Tickwire's; with `--interface` and `--to` it measures a network card, with
-/// the card's own stamps. What this machine lacks is named.
+/// Latency profiles of reading network cards' clocks; of sending a message, from the call to the
+/// driver, to the wire and to the peer; and of sending it at an instant. By default it makes a lab
+/// of two hosts (as root), and compares the kernel's path with Tickwire's; with `--interface` and
+/// `--to` it measures a network card, with the card's own stamps. What this machine lacks is named.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/jitter.txt"))]
 pub(crate) struct Jitter {
@@ -25,11 +26,13 @@ pub(crate) struct Jitter {
     #[arg(long, value_name = "IF", requires = "to")]
     pub(crate) interface: Option<String>,
 
-    /// Send to this address, as ADDRESS or ADDRESS:PORT (by default the port that discards); nobody needs to listen
+    /// Send to this address, as ADDRESS or ADDRESS:PORT (by default the port that discards); nobody
+    /// needs to listen
     #[arg(long, value_name = "ADDRESS", requires = "interface", value_parser = target)]
     pub(crate) to: Option<SocketAddr>,
 
-    /// The serial line for the load `disk+serial`: about 100 characters are written to it for each block
+    /// The serial line for the load `disk+serial`: about 100 characters are written to it for each
+    /// block
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub(crate) serial: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! The command line, and nothing else: the man pages are generated from it. What they and `--help` say beside it is in `manual/`.
+//! The command line, and nothing else: the man pages are generated from it. What they and `--help`
+//! say beside it is in `manual/`.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -35,9 +36,10 @@ use watch::Watch;
 
 /// Unmodified programs on a low-latency network path.
 ///
-/// Tickwire gives unmodified programs a user-mode TCP/UDP stack over ordinary Ethernet. `tickwire service` runs once on each machine, as
-/// root. `tickwire run` starts a program, as any user, so that its sockets take the fast path. Programs that are not started this
-/// way notice nothing, and what cannot be accelerated runs on the kernel, with a reason in `tickwire stat`.
+/// Tickwire gives unmodified programs a user-mode TCP/UDP stack over ordinary Ethernet. `tickwire
+/// service` runs once on each machine, as root. `tickwire run` starts a program, as any user, so
+/// that its sockets take the fast path. Programs that are not started this way notice nothing, and
+/// what cannot be accelerated runs on the kernel, with a reason in `tickwire stat`.
 #[derive(Debug, Parser)]
 #[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true, after_long_help = include_str!("../manual/tickwire.txt"))]
 pub(crate) struct Arguments {

@@ -7,8 +7,9 @@ use std::ffi::OsString;
 
 /// Start a program so that its TCP and UDP sockets take the fast path.
 ///
-/// The program replaces this process: its process number, its exit status and its terminal are its own. If it cannot be accelerated (no
-/// service, static or set-user-ID program) it runs on the kernel and one line on standard error says why.
+/// The program replaces this process: its process number, its exit status and its terminal are its
+/// own. If it cannot be accelerated (no service, static or set-user-ID program) it runs on the
+/// kernel and one line on standard error says why.
 #[derive(Debug, Args)]
 #[command(override_usage = "tickwire run [OPTIONS] <PROGRAM> [ARG]...", after_long_help = include_str!("../manual/run.txt"))]
 pub(crate) struct Run {
@@ -18,8 +19,9 @@ pub(crate) struct Run {
 
     /// Do not start the program if it cannot be accelerated (exit status 69)
     ///
-    /// It also ends with this status if it gets no lane at its first socket. Once it runs accelerated it is never ended: while the service
-    /// is away, making a new socket fails (ENETDOWN), and works again when the service is back.
+    /// It also ends with this status if it gets no lane at its first socket. Once it runs
+    /// accelerated it is never ended: while the service is away, making a new socket fails
+    /// (ENETDOWN), and works again when the service is back.
     #[arg(long)]
     pub(crate) require: bool,
 
@@ -34,10 +36,12 @@ pub(crate) struct Run {
     #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", allow_negative_numbers = true, value_parser = spin)]
     pub(crate) spin: Option<String>,
 
-    /// Smallest time that TCP waits for an acknowledgement, beyond the round trip, before it sends again
+    /// Smallest time that TCP waits for an acknowledgement, beyond the round trip, before it sends
+    /// again
     ///
-    /// Without it 5, which suits a LAN: what is lost last is sent again after a few milliseconds. Linux has 200: peers that hold their
-    /// acknowledgements back for longer are not sent everything twice then. Acknowledgements are held back for three quarters of it at most, so
+    /// Without it 5, which suits a LAN: what is lost last is sent again after a few milliseconds.
+    /// Linux has 200: peers that hold their acknowledgements back for longer are not sent
+    /// everything twice then. Acknowledgements are held back for three quarters of it at most, so
     /// both ends should have the same.
     #[arg(long, env = "TICKWIRE_MIN_RTO", hide_env_values = true, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) min_rto: Option<u16>,

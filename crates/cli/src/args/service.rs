@@ -34,7 +34,8 @@ pub(crate) struct Service {
     #[arg(long, value_name = "GROUP")]
     pub(crate) socket_group: Option<String>,
 
-    /// How the divert program is attached to the interfaces [default: what disturbs others least with each driver]
+    /// How the divert program is attached to the interfaces [default: what disturbs others least
+    /// with each driver]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) attach: Option<AttachMode>,
 

@@ -1,4 +1,5 @@
-//! What several commands ask for: where the service listens, where the clock is, where the configuration is.
+//! What several commands ask for: where the service listens, where the clock is, where the
+//! configuration is.
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ pub(crate) struct Page {
 /// Where the configuration is.
 #[derive(Debug, Args)]
 pub(crate) struct Config {
-    /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
+    /// The configuration file; it is no error if the default one does not exist [default:
+    /// /etc/tickwire/tickwire.toml]
     #[arg(long = "config", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
 }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 /// Try a data pattern: does every message meet its deadline?
 ///
-/// Producers send the streams of a pattern to one consumer, over plain sockets, on the kernel and on Tickwire in turn. For each stream it says how long its messages
-/// took from program to program, and whether each came, once, whole, in order and in time.
+/// Producers send the streams of a pattern to one consumer, over plain sockets, on the kernel and
+/// on Tickwire in turn. For each stream it says how long its messages took from program to program,
+/// and whether each came, once, whole, in order and in time.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/testbed.txt"))]
 pub(crate) struct Testbed {
@@ -23,7 +24,8 @@ pub(crate) enum TestbedCommand {
     Run(Box<TestbedRun>),
     /// Compare the clock with a reference that knows the time better.
     Time(TestbedTime),
-    /// One sending or receiving end, driven over standard input and output: `run` starts it on each host.
+    /// One sending or receiving end, driven over standard input and output: `run` starts it on each
+    /// host.
     #[command(hide = true)]
     Node,
 }
@@ -31,11 +33,13 @@ pub(crate) enum TestbedCommand {
 /// A run of the testbed.
 #[derive(Debug, Args)]
 pub(crate) struct TestbedRun {
-    /// The pattern: CSV as that of 2015, or TOML [default: the pattern of 2015, 12 producers with 4 streams each]
+    /// The pattern: CSV as that of 2015, or TOML [default: the pattern of 2015, 12 producers with 4
+    /// streams each]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pattern: Option<PathBuf>,
 
-    /// Make a lab on this machine, of network namespaces behind a switch (as root); this is the default
+    /// Make a lab on this machine, of network namespaces behind a switch (as root); this is the
+    /// default
     #[arg(long, conflicts_with = "nodes")]
     pub(crate) lab: bool,
 
@@ -79,7 +83,8 @@ pub(crate) struct TestbedRun {
     #[arg(long)]
     pub(crate) sweep: bool,
 
-    /// Measure the clock, too, after the messages, for about so many seconds in all: more intervals, and longer ones, in more time (lab only) [default: 60]
+    /// Measure the clock, too, after the messages, for about so many seconds in all: more
+    /// intervals, and longer ones, in more time (lab only) [default: 60]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
         allow_negative_numbers = true, value_parser = measured)]
     pub(crate) time: Option<f64>,
@@ -154,12 +159,14 @@ pub(crate) enum MessageTiming {
 
 /// The clock's part of the testbed.
 ///
-/// Reads the Tickwire clock and a reference at once afterwards, again and again with small random pauses, and says how far they are apart: table 2 and figure 5 of Shafer
-/// et al. (2015). In the lab a clock is kept for this, once for each interval between requests to its server.
+/// Reads the Tickwire clock and a reference at once afterwards, again and again with small random
+/// pauses, and says how far they are apart: table 2 and figure 5 of Shafer et al. (2015). In the
+/// lab a clock is kept for this, once for each interval between requests to its server.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/testbed-time.txt"))]
 pub(crate) struct TestbedTime {
-    /// Seconds between requests to the server, with commas: a row for each, and one in which the server falls silent [default: 1,8,30]
+    /// Seconds between requests to the server, with commas: a row for each, and one in which the
+    /// server falls silent [default: 1,8,30]
     #[arg(long, value_name = "SECONDS", value_parser = intervals)]
     pub(crate) intervals: Option<Intervals>,
 
@@ -171,11 +178,13 @@ pub(crate) struct TestbedTime {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = comparisons)]
     pub(crate) reads: Option<u32>,
 
-    /// What the clock is compared with: `lab`, a truth of this program's own (as root), or a network card's PTP hardware clock, by its interface or as /dev/ptpN
+    /// What the clock is compared with: `lab`, a truth of this program's own (as root), or a
+    /// network card's PTP hardware clock, by its interface or as /dev/ptpN
     #[arg(long, value_name = "lab|IFACE|/dev/ptpN", default_value = "lab")]
     pub(crate) reference: String,
 
-    /// Rows of a simulation for these intervals: a day each, in seconds and without root. Alone, only those
+    /// Rows of a simulation for these intervals: a day each, in seconds and without root. Alone,
+    /// only those
     #[arg(long = "virtual", value_name = "SECONDS", value_parser = intervals, num_args = 0..=1, require_equals = true,
         default_missing_value = "30,60,120,240,480,960")]
     pub(crate) simulated: Option<Intervals>,

@@ -19,7 +19,8 @@ pub(super) fn small(text: &str, least: u32, most: u32) -> Result<u32, String> {
     whole(text, least.into(), most.into()).map(|number| number as u32)
 }
 
-/// A time that a person may want to wait, or to be told the clock to; in seconds, or in microseconds.
+/// A time that a person may want to wait, or to be told the clock to; in seconds, or in
+/// microseconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     number(text, 1e-3..=1e9)
 }

@@ -7,9 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Watch streams, latencies, drops and the clock.
 ///
-/// A dashboard for a terminal: how good the clock is; of a testbed that runs, how long each stream's messages take, beside its deadline; of each program on the fast
-/// path its sockets, queues and retransmissions; and what was dropped, and why. It needs no root: it shows what this user may see. What is not there is said, with
-/// what to do about it.
+/// A dashboard for a terminal: how good the clock is; of a testbed that runs, how long each
+/// stream's messages take, beside its deadline; of each program on the fast path its sockets,
+/// queues and retransmissions; and what was dropped, and why. It needs no root: it shows what this
+/// user may see. What is not there is said, with what to do about it.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/watch.txt"))]
 pub(crate) struct Watch {
@@ -29,7 +30,8 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true, value_parser = interval)]
     pub(crate) interval: f64,
 
-    /// Serve the figures to Prometheus on this address, instead of a dashboard [default: 127.0.0.1:9124]
+    /// Serve the figures to Prometheus on this address, instead of a dashboard [default:
+    /// 127.0.0.1:9124]
     #[arg(long, value_name = "ADDRESS[:PORT]", num_args = 0..=1, default_missing_value = "127.0.0.1", conflicts_with = "once", value_parser = metrics)]
     pub(crate) metrics: Option<SocketAddr>,
 

@@ -3,7 +3,8 @@
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The distance between the two clocks, taken once: so stamps within a file never jump, whatever happens to the time of day.
+/// The distance between the two clocks, taken once: so stamps within a file never jump, whatever
+/// happens to the time of day.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock {
     offset: Duration,

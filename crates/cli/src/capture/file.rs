@@ -1,4 +1,5 @@
-//! The pcapng file: nanosecond stamps, one interface for each lane and each network card that packets came by.
+//! The pcapng file: nanosecond stamps, one interface for each lane and each network card that
+//! packets came by.
 
 use super::clock::WallClock;
 use pcap_file::pcapng::PcapNgWriter;

@@ -20,7 +20,8 @@ use stream::{Stream, Turn};
 use tickwire_link::bpf::{CaptureRecord, HostCounter};
 use tickwire_link::control::{CountersOf, Reply, Request};
 
-/// How long packets may lie in the buffer while no more come: who follows the file or the pipe sees them soon.
+/// How long packets may lie in the buffer while no more come: who follows the file or the pipe sees
+/// them soon.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How often it is looked whether the only lane of interest is still there, while no packets come.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! What a capture is of: found out before it begins, so that nobody waits in silence for what cannot come.
+//! What a capture is of: found out before it begins, so that nobody waits in silence for what
+//! cannot come.
 
 use crate::args::capture::Capture;
 use crate::client::{Client, unexpected};

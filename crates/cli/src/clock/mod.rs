@@ -55,7 +55,8 @@ impl Page {
         self.page.clone().unwrap_or_else(tickclock::default_path)
     }
 
-    /// The page that was named on the command line or in the environment, else that of the configuration.
+    /// The page that was named on the command line or in the environment, else that of the
+    /// configuration.
     fn or(&self, configured: &Path) -> PathBuf {
         let named = self.page.is_some() || std::env::var_os(tickclock::VARIABLE).is_some();
         if !named {

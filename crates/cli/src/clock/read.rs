@@ -62,7 +62,8 @@ fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
     Ok(super::known(reading.is_known()))
 }
 
-/// The figures do not show that nobody keeps the clock: a count from before has the small bound of then.
+/// The figures do not show that nobody keeps the clock: a count from before has the small bound of
+/// then.
 fn warn(clock: &Clock) {
     let now = clock.now();
     if now.status.contains(Status::RETIRED) {
@@ -72,7 +73,8 @@ fn warn(clock: &Clock) {
     }
 }
 
-/// Converts counter values, from the command line or one a line from standard input. Line n of the output is that of line n of the input.
+/// Converts counter values, from the command line or one a line from standard input. Line n of the
+/// output is that of line n of the input.
 pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
     let clock = super::open(&arguments.page.path())?;
     let parameters = clock.parameters();

@@ -66,7 +66,8 @@ pub(crate) fn following(source: &SourceReport) -> String {
     text
 }
 
-/// Whether nobody can tell who is right: then the one that is followed is so because it was before, and others say that it is wrong.
+/// Whether nobody can tell who is right: then the one that is followed is so because it was before,
+/// and others say that it is wrong.
 fn contested(report: &Report) -> bool {
     report.sources.iter().any(|source| source.standing == "disputed")
 }
@@ -90,7 +91,8 @@ pub(crate) fn servers(report: &Report) -> String {
     servers + &more("far", "too far") + &more("smeared", "smeared") + &more("duplicate", "named twice")
 }
 
-/// The mark of a server; what it means is [`LEGEND`]. One has two marks: it is followed, and disputed.
+/// The mark of a server; what it means is [`LEGEND`]. One has two marks: it is followed, and
+/// disputed.
 fn mark(source: &SourceReport, contested: bool) -> &'static str {
     if contested && source.standing == "followed" { "*!" } else { mark_of(&source.standing) }
 }
@@ -112,8 +114,8 @@ fn mark_of(standing: &str) -> &'static str {
 const LEGEND: &str =
     "* followed, + agrees, x outvoted, ! disputed, ? silent, > too far, ~ smeared and kept apart, = named twice";
 
-/// A table without a frame: the first two columns to the left, figures to the right. Where a terminal is too narrow for it each row has a few lines, without
-/// what is not known.
+/// A table without a frame: the first two columns to the left, figures to the right. Where a
+/// terminal is too narrow for it each row has a few lines, without what is not known.
 fn rows(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -191,7 +193,8 @@ pub(super) fn sources(report: &Report, width: Option<usize>) -> String {
     text
 }
 
-/// What `tickwire clock sources --verbose` shows beside: each server's clock as it is alone, and how it is reached.
+/// What `tickwire clock sources --verbose` shows beside: each server's clock as it is alone, and
+/// how it is reached.
 pub(super) fn statistics(report: &Report, width: Option<usize>) -> String {
     let header = [
         "",

@@ -1,4 +1,5 @@
-//! `tickwire clock wait`: until the clock is good enough, for scripts that start something which needs it.
+//! `tickwire clock wait`: until the clock is good enough, for scripts that start something which
+//! needs it.
 
 use super::NOT_SYNCHRONISED;
 use super::units::span;

@@ -1,4 +1,5 @@
-//! Why a time is not known, or the clock not as good as somebody wants it: what its page and its daemon tell.
+//! Why a time is not known, or the clock not as good as somebody wants it: what its page and its
+//! daemon tell.
 
 use super::NO_CLOCK;
 use super::units::span;
@@ -43,7 +44,8 @@ pub(super) fn untold_at(count: Count, reading: &Reading, now: Count) -> String {
     }
 }
 
-/// Why a server has no say, or is asked seldom; nothing, if it has and is not and no answer of it was refused.
+/// Why a server has no say, or is asked seldom; nothing, if it has and is not and no answer of it
+/// was refused.
 pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     let mut why = Vec::new();
     if source.standing == "duplicate" {
@@ -56,7 +58,8 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
         let reasons = if reasons.is_empty() { "not yet".to_owned() } else { reasons.join("; ") };
         why.push(format!("no keys agreed on (NTS): {reasons}"));
     } else if source.nts.is_some() && source.address.is_none() {
-        // A firewall that lets TCP through and no UDP, for one. Its address is looked up with the next conversation.
+        // A firewall that lets TCP through and no UDP, for one. Its address is looked up with the
+        // next conversation.
         why.push("gives keys (NTS), but does not answer: others are agreed on later".to_owned());
     } else if source.address.is_none() {
         why.push("its name is not known to this host, or its address cannot be reached".to_owned());
@@ -82,7 +85,8 @@ fn long(seconds: f64) -> String {
     if minutes < 120.0 { format!("{minutes} min") } else { format!("{:.1} h", minutes / 60.0) }
 }
 
-/// What the clock lacks to be good to `within` ns, and why, as the rest of a sentence that begins with how long was waited.
+/// What the clock lacks to be good to `within` ns, and why, as the rest of a sentence that begins
+/// with how long was waited.
 pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String {
     let Some(now) = now else {
         return format!("there is still no clock at {}: {NO_CLOCK}", page.display());
@@ -134,7 +138,8 @@ pub(crate) fn reasons(report: &Report, within: u64) -> Vec<String> {
     why
 }
 
-/// The least bound that a server allows, in ns: what asymmetry can hide in the round trip to it and from there to the reference, and its dispersion.
+/// The least bound that a server allows, in ns: what asymmetry can hide in the round trip to it and
+/// from there to the reference, and its dispersion.
 fn least(source: &SourceReport) -> Option<f64> {
     let (delay, dispersion) = source.root_delay_ns.zip(source.root_dispersion_ns)?;
     Some((source.round_trip_ns? + delay as f64) / 2.0 + dispersion as f64)

@@ -42,10 +42,12 @@ const NATIVE: [&str; 34] = [
     "xennet",
 ];
 
-/// A card that collects packets for longer than this before it interrupts is worth a word, in microseconds.
+/// A card that collects packets for longer than this before it interrupts is worth a word, in
+/// microseconds.
 const LONG_US: u32 = 5;
 
-/// The interfaces to check: those named, or all physical ones and those that the service accelerates.
+/// The interfaces to check: those named, or all physical ones and those that the service
+/// accelerates.
 pub(crate) fn chosen(system: &System, named: &[String], accelerated: &[String]) -> Vec<String> {
     if !named.is_empty() {
         return named.to_vec();

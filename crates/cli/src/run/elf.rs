@@ -1,4 +1,5 @@
-//! As much of the ELF format as is needed to see which loader a program asks for, and whether it was made from Go.
+//! As much of the ELF format as is needed to see which loader a program asks for, and whether it
+//! was made from Go.
 //!
 //! Any executable file may be given to us, so offsets and counts in it are bounded and checked.
 
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 pub(super) enum Image {
     /// ELF with a loader (PT_INTERP).
     Dynamic(PathBuf),
-    /// The same, made by the Go tool chain (a note says so), which makes system calls by instructions of its own.
+    /// The same, made by the Go tool chain (a note says so), which makes system calls by
+    /// instructions of its own.
     Go(PathBuf),
     /// ELF without a loader.
     Static,
@@ -56,7 +58,8 @@ fn script(line: &[u8]) -> Image {
     text.split([' ', '\t']).find(|part| !part.is_empty()).map_or(Image::Other, |path| Image::Script(path.into()))
 }
 
-/// Field offsets of the file header and of a program header, for both classes of file (ELF-64 and ELF-32).
+/// Field offsets of the file header and of a program header, for both classes of file (ELF-64 and
+/// ELF-32).
 struct Layout {
     phoff: usize,
     phentsize: usize,
@@ -113,7 +116,8 @@ fn asked(file: &File, start: &[u8]) -> io::Result<Asked> {
     Ok(asked)
 }
 
-/// Whether one of the notes has that owner. (Lengths of the owner's name and of what the note says, a type, then both, each filled up to four bytes.)
+/// Whether one of the notes has that owner. (Lengths of the owner's name and of what the note says,
+/// a type, then both, each filled up to four bytes.)
 fn has_note_of(mut notes: &[u8], owner: &[u8]) -> bool {
     while let (Ok(name), Ok(said)) = (word(notes, 0, false), word(notes, 4, false)) {
         let name = name as usize;

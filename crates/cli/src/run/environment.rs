@@ -12,7 +12,8 @@ pub(crate) const LIBRARY: &str = "libtickwire_preload.so";
 /// Names the library, if it is in none of the usual places.
 const LIBRARY_VARIABLE: &str = "TICKWIRE_PRELOAD";
 
-/// The preload library: named by `TICKWIRE_PRELOAD`, beside this program (a build tree), or where packages put it.
+/// The preload library: named by `TICKWIRE_PRELOAD`, beside this program (a build tree), or where
+/// packages put it.
 pub(crate) fn library() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|p| !p.is_empty()) {
         let path = PathBuf::from(path);

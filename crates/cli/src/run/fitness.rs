@@ -14,7 +14,8 @@ pub(super) enum Unfit {
     Static,
     /// It makes its system calls past the C library.
     Go,
-    /// The loader ignores libraries of the caller's choice, because the program gets rights that the caller does not have.
+    /// The loader ignores libraries of the caller's choice, because the program gets rights that
+    /// the caller does not have.
     Privileged(&'static str),
     /// It is for another C library or another kind of processor.
     ForeignLoader(PathBuf),
@@ -38,7 +39,8 @@ impl fmt::Display for Unfit {
 /// An interpreter may be a script itself; the kernel follows four.
 const MAX_INTERPRETERS: u32 = 4;
 
-/// Checks a program, or the interpreter that runs it. What cannot be read is taken as fit: the kernel decides.
+/// Checks a program, or the interpreter that runs it. What cannot be read is taken as fit: the
+/// kernel decides.
 pub(super) fn check(program: &Path) -> Result<(), Unfit> {
     let mut path = program.to_path_buf();
     for _ in 0..=MAX_INTERPRETERS {

@@ -74,7 +74,8 @@ fn executable(path: &Path) -> Result<(), NotFound> {
     }
 }
 
-/// Replaces this process; a file without any magic number is given to the shell, as execvp(3) does. Returns only on failure.
+/// Replaces this process; a file without any magic number is given to the shell, as execvp(3) does.
+/// Returns only on failure.
 pub(super) fn execute(mut command: Command, path: &Path, arguments: &Run) -> std::io::Error {
     let error = command.exec();
     if error.raw_os_error() != Some(Errno::ENOEXEC as i32) {

@@ -1,7 +1,7 @@
 //! `tickwire run`: starts a program with the preload library in front of its socket calls.
 //!
-//! It finds out beforehand what can be found out: whether there is a service, and whether the program can be preloaded at all. The
-//! program then replaces this process.
+//! It finds out beforehand what can be found out: whether there is a service, and whether the
+//! program can be preloaded at all. The program then replaces this process.
 
 mod elf;
 pub(crate) mod environment;
@@ -17,7 +17,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use tickwire_link::control::{Reason, why_unconnected};
 
-/// The service or the lane is not available, and `--require` was given (EX_UNAVAILABLE of sysexits.h).
+/// The service or the lane is not available, and `--require` was given (EX_UNAVAILABLE of
+/// sysexits.h).
 const EXIT_UNAVAILABLE: u8 = 69;
 /// `tickwire run` itself failed.
 const EXIT_FAILED: u8 = 125;
@@ -58,8 +59,8 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
 
     let mut command = Command::new(&path);
     command.arg0(&arguments.program).args(&arguments.arguments);
-    // A program with another loader would not start with our library in its way; for the others it does no harm and serves the
-    // programs that they start in turn.
+    // A program with another loader would not start with our library in its way; for the others it
+    // does no harm and serves the programs that they start in turn.
     if !matches!(obstacle, Some(Obstacle::Program(Unfit::ForeignLoader(_)))) {
         match environment::preload(&library) {
             Ok(value) => command.env("LD_PRELOAD", value),

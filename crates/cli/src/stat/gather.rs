@@ -51,7 +51,8 @@ const REFUSALS: [&str; Refusal::ALL.len()] = [
 /// What a lane's receive ring had no room for: the program was too far behind.
 const LOST: [&str; 1] = ["lost_ring_full"];
 
-/// Bytes that a lane has in use: what its region has been given by the kernel, and its receive ring.
+/// Bytes that a lane has in use: what its region has been given by the kernel, and its receive
+/// ring.
 fn memory(region: &Metadata) -> u64 {
     /// The unit of `st_blocks`.
     const BLOCK: u64 = 512;
@@ -145,7 +146,8 @@ fn lanes(client: &mut Client) -> Result<(Vec<Lane>, BTreeSet<FileId>)> {
             reply => return Err(unexpected(&reply)),
         };
         after = cursor;
-        // What a lane's memory holds is the program's word; that it cannot be mapped is no reason to show the others not.
+        // What a lane's memory holds is the program's word; that it cannot be mapped is no reason
+        // to show the others not.
         let region = descriptors.take(0).map(File::from);
         let data = region.as_ref().and_then(|file| file.metadata().ok());
         regions.extend(data.as_ref().map(processes::id));

@@ -28,7 +28,8 @@ pub(super) struct KernelSocket {
     pub(super) tx_queue: u32,
 }
 
-/// Those sockets of our network namespace that are asked for, by their inodes, as far as there is time.
+/// Those sockets of our network namespace that are asked for, by their inodes, as far as there is
+/// time.
 pub(super) fn sockets(proc: &Path, wanted: &HashSet<u64>, deadline: Deadline) -> HashMap<u64, KernelSocket> {
     let mut found = HashMap::new();
     for (protocol, table) in TABLES {
@@ -41,7 +42,8 @@ pub(super) fn sockets(proc: &Path, wanted: &HashSet<u64>, deadline: Deadline) ->
     found
 }
 
-/// A line of a table: number, local, remote, state, queues, timers, retransmissions, user, timeout, inode and more.
+/// A line of a table: number, local, remote, state, queues, timers, retransmissions, user, timeout,
+/// inode and more.
 fn socket(protocol: &'static str, line: &str) -> Option<(u64, KernelSocket)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
     let [_, local, remote, state, queues, .., inode] = fields[..] else { return None };

@@ -1,6 +1,7 @@
 //! Processes that run with the preload library, as `/proc` shows them.
 //!
-//! What it says there is their own word, and they may end while it is read: what cannot be read, or is another user's, is left out.
+//! What it says there is their own word, and they may end while it is read: what cannot be read, or
+//! is another user's, is left out.
 
 use super::search::Deadline;
 use crate::run::environment::LIBRARY;
@@ -104,7 +105,8 @@ fn user(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The regions that a process maps; none if it is without the library, or if there was no time to know.
+/// The regions that a process maps; none if it is without the library, or if there was no time to
+/// know.
 fn regions(folder: &Path, deadline: Deadline) -> Option<BTreeSet<FileId>> {
     let mut maps = BufReader::new(File::open(folder.join("maps")).ok()?.take(BYTES));
     let mut regions = BTreeSet::new();

@@ -10,7 +10,8 @@ pub(crate) struct Reading {
     pub(crate) host: Host,
     /// One entry for each program that has a lane, was refused one, or could not ask for one.
     pub(crate) lanes: Vec<Lane>,
-    /// There was no time to look at all processes: programs that the service does not know may be missing.
+    /// There was no time to look at all processes: programs that the service does not know may be
+    /// missing.
     pub(crate) incomplete: bool,
     /// Whether the programs of all users are among them: others than root see their own.
     #[serde(skip)]
@@ -49,7 +50,8 @@ pub(crate) struct Lane {
     pub(crate) uid: u32,
     pub(crate) processes: u32,
     pub(crate) age_ms: u64,
-    /// Memory that the lane has in use: frames, sockets, buffers, counters. It grows with what is used at a time, up to its limits.
+    /// Memory that the lane has in use: frames, sockets, buffers, counters. It grows with what is
+    /// used at a time, up to its limits.
     pub(crate) memory_bytes: u64,
     pub(crate) accelerated: bool,
     /// Why it was refused a lane.
@@ -64,7 +66,8 @@ pub(crate) struct Lane {
     pub(crate) claims: Vec<Claim>,
 }
 
-/// A socket, as its row in the lane's memory says; or the kernel's table, if the service does not know its program.
+/// A socket, as its row in the lane's memory says; or the kernel's table, if the service does not
+/// know its program.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Socket {
     /// `tcp` or `udp`.
@@ -78,7 +81,8 @@ pub(crate) struct Socket {
     pub(crate) local: String,
     pub(crate) remote: Option<String>,
     pub(crate) state: &'static str,
-    /// What follows is none where it is not known: of a socket on the kernel packets and bytes, and the queues, too, if the kernel's table cannot be looked at.
+    /// What follows is none where it is not known: of a socket on the kernel packets and bytes, and
+    /// the queues, too, if the kernel's table cannot be looked at.
     pub(crate) rx_queue: Option<u32>,
     pub(crate) tx_queue: Option<u32>,
     pub(crate) rx_packets: Option<u64>,
@@ -116,7 +120,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// Every name of a field in a JSON value, except the names of counters of a stack, which are those of netstat.
+    /// Every name of a field in a JSON value, except the names of counters of a stack, which are
+    /// those of netstat.
     fn names(value: &Value, into: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {

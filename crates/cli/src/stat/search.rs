@@ -1,7 +1,8 @@
 //! What the search for programs that the service does not know may cost.
 //!
-//! It reads the mappings of every process, for which each of them is held up for a moment, and a process has as many mappings and
-//! descriptors as it likes. So a search ends in time, whatever there is to be read, and who reads again and again does not always search.
+//! It reads the mappings of every process, for which each of them is held up for a moment, and a
+//! process has as many mappings and descriptors as it likes. So a search ends in time, whatever
+//! there is to be read, and who reads again and again does not always search.
 
 use super::reading::Lane;
 use std::time::{Duration, Instant};

@@ -86,7 +86,8 @@ fn listed<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> String {
     counters.map(|(name, value)| format!("{} {value}", name.replace('_', " "))).collect::<Vec<_>>().join(", ")
 }
 
-/// The sockets as a table, or, where that is too wide, as a few lines for each; below, why some are on the kernel.
+/// The sockets as a table, or, where that is too wide, as a few lines for each; below, why some are
+/// on the kernel.
 fn sockets(lane: &Lane, width: Option<usize>) -> String {
     let sockets = &lane.sockets;
     if sockets.is_empty() {
@@ -118,7 +119,8 @@ fn way<'s>(socket: &'s Socket, of_all: Option<&str>, reasons: &mut Vec<&'s str>)
     format!("{} [{}]", if socket.accelerated { "lane, in part kernel" } else { "kernel" }, number + 1)
 }
 
-/// A socket's names in lines of their own, so that the longest addresses fit 80 columns, and its figures.
+/// A socket's names in lines of their own, so that the longest addresses fit 80 columns, and its
+/// figures.
 fn lines(socket: &Socket, way: &str) -> String {
     let remote = socket.remote.as_deref().unwrap_or("*");
     let mut text = format!(" {:<4} {:<10} {}\n", socket.protocol, socket.state, socket.local);

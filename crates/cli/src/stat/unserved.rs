@@ -1,8 +1,9 @@
 //! Programs of `tickwire run` that the service does not know.
 //!
-//! A program asks the service when it opens a socket. One whose sockets were all opened while no service ran has nothing to ask
-//! afterwards, perhaps for ever: a server that was started first, or a client that connected anew while the service was away. The
-//! service hears nothing of it, so it is looked for among the processes of this network namespace.
+//! A program asks the service when it opens a socket. One whose sockets were all opened while no
+//! service ran has nothing to ask afterwards, perhaps for ever: a server that was started first, or
+//! a client that connected anew while the service was away. The service hears nothing of it, so it
+//! is looked for among the processes of this network namespace.
 
 use super::gather::state_name;
 use super::kernels::{self, KernelSocket};
@@ -16,12 +17,14 @@ use std::path::Path;
 /// Of a program that has never had a lane.
 const WITHOUT: &str = "its sockets were opened while no service gave it a lane: none ran, or none that its user may use (`tickwire run` says which), and restarting the program helps once one does; or they were opened past the C library, as Go does";
 
-/// Of one that had a lane: of a service that has ended (it may not have told the new one yet, or have no socket of that time any more), or has one of another service.
+/// Of one that had a lane: of a service that has ended (it may not have told the new one yet, or
+/// have no socket of that time any more), or has one of another service.
 const ELSEWHERE: &str =
     "its lane is older than the service, or of another one: restart the program to accelerate it by this";
 
-/// Those of the candidates that hold Internet sockets and are in no way known by the service, which lists these lanes with these regions.
-/// The candidates were found before it was asked: who has got a lane meanwhile is among those that it names.
+/// Those of the candidates that hold Internet sockets and are in no way known by the service, which
+/// lists these lanes with these regions. The candidates were found before it was asked: who has got
+/// a lane meanwhile is among those that it names.
 pub(super) fn programs(
     proc: &Path,
     candidates: Vec<Process>,
@@ -55,7 +58,8 @@ fn found(
     if kernels.is_empty() {
         return Vec::new();
     }
-    // Whose a socket is: none of these programs' if a process has it, too, of which the service tells.
+    // Whose a socket is: none of these programs' if a process has it, too, of which the service
+    // tells.
     let mut owners: HashMap<u64, Option<usize>> =
         known.iter().flat_map(|process| process.sockets(deadline)).map(|(_, inode)| (inode, None)).collect();
     let mut found: Vec<Lane> = Vec::new();

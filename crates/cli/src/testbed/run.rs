@@ -17,7 +17,8 @@ use tickwire_testbed::time::{self, Lab};
 
 /// The rates of a sweep.
 const RATES: [u32; 6] = [1, 2, 5, 10, 20, 50];
-/// How long each of them is measured, at most; longer only if a stream has not even one message meanwhile.
+/// How long each of them is measured, at most; longer only if a stream has not even one message
+/// meanwhile.
 const SWEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {

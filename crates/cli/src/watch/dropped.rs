@@ -46,7 +46,8 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind { name: "nobody", words: "nobody's port", counters: &["UdpNoPorts", "TcpNoSocket"] },
 ];
 
-/// What a lane has lost, by [`KINDS`]. Its memory is its program's word, so sums may be of any size.
+/// What a lane has lost, by [`KINDS`]. Its memory is its program's word, so sums may be of any
+/// size.
 pub(super) fn of(lane: &Lane) -> [u64; KINDS.len()] {
     let mut losses = [0; KINDS.len()];
     for (kind, loss) in KINDS.iter().zip(&mut losses) {

@@ -1,4 +1,5 @@
-//! A snapshot in Prometheus' text format (version 0.0.4): the figures of the dashboard, and the clock daemon's own metrics.
+//! A snapshot in Prometheus' text format (version 0.0.4): the figures of the dashboard, and the
+//! clock daemon's own metrics.
 
 use super::draw::longest_round_trip_us;
 use super::dropped::{self, KINDS};

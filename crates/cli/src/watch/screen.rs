@@ -33,7 +33,8 @@ pub(super) fn run(sources: Sources, interval: Duration) -> Result<()> {
     let mut screen = Screen { terminal, keys, snapshot: None, view: View::default(), interval };
     let outcome = screen.show(&snapshots, &told);
     if screen.is_gone(0)? {
-        // Nothing can be given back, and who tried would complain on standard error, which is the terminal: a panic, and then another.
+        // Nothing can be given back, and who tried would complain on standard error, which is the
+        // terminal: a panic, and then another.
         std::process::exit(0);
     }
     drop(screen);
@@ -112,7 +113,8 @@ impl Screen {
         (age > 2 * self.interval + Duration::from_secs(1)).then_some(age.as_secs())
     }
 
-    /// Waits so many milliseconds for a key, and tells whether there is no terminal any more: of one that has gone crossterm would read the end again and again, and never return.
+    /// Waits so many milliseconds for a key, and tells whether there is no terminal any more: of
+    /// one that has gone crossterm would read the end again and again, and never return.
     fn is_gone(&self, wait: u16) -> Result<bool> {
         let mut keys = [PollFd::new(self.keys.as_fd(), PollFlags::POLLIN)];
         match poll(&mut keys, PollTimeout::from(wait)) {

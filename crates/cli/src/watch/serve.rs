@@ -1,4 +1,5 @@
-//! The figures for Prometheus, over HTTP. Who connects gets them and is shown out; nobody can hold the others up: few are served at a time, and who is slow is left.
+//! The figures for Prometheus, over HTTP. Who connects gets them and is shown out; nobody can hold
+//! the others up: few are served at a time, and who is slow is left.
 
 use super::metrics;
 use super::snapshot::{Snapshot, Sources};
@@ -18,7 +19,8 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request, in bytes.
 const LONGEST_REQUEST: usize = 8192;
-/// After this, the system is asked again for visitors if it could not give one (no descriptors, for one).
+/// After this, the system is asked again for visitors if it could not give one (no descriptors, for
+/// one).
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal comes.
@@ -83,7 +85,8 @@ impl Drop for Place {
     }
 }
 
-/// The text, made anew when somebody asks and it is older than the interval: many who ask cost no more than one.
+/// The text, made anew when somebody asks and it is older than the interval: many who ask cost no
+/// more than one.
 struct Figures {
     look: Box<dyn Fn() -> Snapshot + Send + Sync>,
     interval: Duration,
@@ -235,7 +238,8 @@ mod tests {
     fn those_who_say_nothing_keep_their_places_only_for_a_while() {
         let door = Door::open(Duration::ZERO);
         let silent: Vec<TcpStream> = (0..AT_ONCE).map(|_| TcpStream::connect(door.address).unwrap()).collect();
-        // All places are taken: who comes finds the door closed, at once. (Before they are, that one may still be served.)
+        // All places are taken: who comes finds the door closed, at once. (Before they are, that
+        // one may still be served.)
         let request = b"GET / HTTP/1.1\r\n\r\n";
         let until = Instant::now() + PATIENCE;
         while !door.ask(request).is_empty() {

@@ -61,7 +61,8 @@ pub(super) enum Meaning {
 }
 
 impl View {
-    /// The first line that is seen of a panel with so many lines, of which there is room for so many.
+    /// The first line that is seen of a panel with so many lines, of which there is room for so
+    /// many.
     pub(super) fn first(&self, panel: Panel, extent: Extent) -> usize {
         self.scroll[panel as usize].min(extent.lines.saturating_sub(extent.seen))
     }

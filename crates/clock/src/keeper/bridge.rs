@@ -1,8 +1,8 @@
-//! One time without a step: when another server is followed, the difference between the old clock and the new one is given up little by little,
-//! and is in the bound until then.
+//! One time without a step: when another server is followed, the difference between the old clock
+//! and the new one is given up little by little, and is in the bound until then.
 //!
-//! Where the two contradict each other there is no bridge: one of them was wrong, and whoever gave up an hour at 10 ppm would be wrong for years. Then the
-//! time is set, and that is published.
+//! Where the two contradict each other there is no bridge: one of them was wrong, and whoever gave
+//! up an hour at 10 ppm would be wrong for years. Then the time is set, and that is published.
 
 use crate::scale::Scale;
 use crate::sync::Clock;

@@ -1,4 +1,5 @@
-//! Days and dates of the Gregorian calendar (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+//! Days and dates of the Gregorian calendar (Hinnant, "chrono-Compatible Low-Level Date
+//! Algorithms").
 
 /// Year, month and day of the month of a day since 1970 (`civil_from_days`).
 #[must_use]

@@ -1,8 +1,10 @@
 //! Which servers agree, and which of them is followed.
 //!
-//! Each server's clock says that the time lies within its bound. Truth is where most of these intervals overlap (Marzullo 1984; RFC 5905 §11.2.1); a server
-//! whose interval lies elsewhere is outvoted. Of those that agree, the one with the smallest bound is followed, and kept until another's is clearly smaller.
-//! Where that is more than one place, or none, nobody can tell who is right: whoever was followed still is, and the bound takes all of them in.
+//! Each server's clock says that the time lies within its bound. Truth is where most of these
+//! intervals overlap (Marzullo 1984; RFC 5905 §11.2.1); a server whose interval lies elsewhere is
+//! outvoted. Of those that agree, the one with the smallest bound is followed, and kept until
+//! another's is clearly smaller. Where that is more than one place, or none, nobody can tell who is
+//! right: whoever was followed still is, and the bound takes all of them in.
 
 use crate::time::Nanos;
 
@@ -14,14 +16,16 @@ pub(super) struct Candidate {
     pub(super) bound: f64,
     /// It has told something within its patience.
     pub(super) alive: bool,
-    /// RFC 5905's root distance: half of all round trips to the reference, and the dispersion, in ns.
+    /// RFC 5905's root distance: half of all round trips to the reference, and the dispersion, in
+    /// ns.
     pub(super) distance: f64,
     /// It does not contradict what the clock has said so far.
     pub(super) loyal: bool,
 }
 
 impl Candidate {
-    /// What is no number bounds nothing. It must not be compared, either: what x86 computes has its sign set, and is less than any number.
+    /// What is no number bounds nothing. It must not be compared, either: what x86 computes has its
+    /// sign set, and is less than any number.
     const fn with_a_figure(self) -> Self {
         Self { bound: if self.bound.is_nan() { f64::INFINITY } else { self.bound }, ..self }
     }
@@ -57,7 +61,8 @@ impl Standing {
 
 /// Another server must be better by this before it is followed.
 const BETTER: f64 = 0.8;
-/// A server that is further from the reference has no say (RFC 5905 §11.2.1 and Figure 27: MAXDIST), in ns, if there is another.
+/// A server that is further from the reference has no say (RFC 5905 §11.2.1 and Figure 27:
+/// MAXDIST), in ns, if there is another.
 const FAR: f64 = 1.5e9;
 
 /// Judges the servers; `None` for one that is silent.
@@ -66,7 +71,8 @@ pub(super) fn choose(candidates: &[Option<Candidate>], followed: Option<usize>) 
     let places = deepest(&voters);
     let depth = places.first().map_or(0, |place| place.servers);
     let most = depth * 2 > voters.iter().flatten().count();
-    // A wide interval can make a majority with each of two that contradict each other. That says nothing of which of them is right.
+    // A wide interval can make a majority with each of two that contradict each other. That says
+    // nothing of which of them is right.
     let majority = most && places.len() == 1;
     let right = |candidate: &Candidate| {
         let (earliest, latest) = interval(candidate);
@@ -82,7 +88,8 @@ pub(super) fn choose(candidates: &[Option<Candidate>], followed: Option<usize>) 
         // Who is dead has a say while it is followed, but nobody holds on to it.
         best(&|candidate| right(candidate) && candidate.alive).or_else(|| best(&right))
     } else {
-        // Nobody can tell who is right. Whoever was followed still is, unless it is the one that has changed its mind; the bound takes all of them in.
+        // Nobody can tell who is right. Whoever was followed still is, unless it is the one that
+        // has changed its mind; the bound takes all of them in.
         let loyal = |candidate: &Candidate| right(candidate) && candidate.loyal;
         let kept = |filter: &dyn Fn(&Candidate) -> bool| followed.filter(|&i| voters[i].is_some_and(|c| filter(&c)));
         kept(&loyal).or_else(|| best(&loyal)).or_else(|| kept(&right)).or_else(|| best(&right))
@@ -105,8 +112,9 @@ pub(super) fn choose(candidates: &[Option<Candidate>], followed: Option<usize>) 
     (voters.iter().enumerate().map(standing).collect(), chosen)
 }
 
-/// Who has a say. The one that is followed has, dead or alive: what it told is what the clock still says, and after an outage of all the first that is back
-/// shall not be believed alone. Those that are far from the reference have, if there is nobody else.
+/// Who has a say. The one that is followed has, dead or alive: what it told is what the clock still
+/// says, and after an outage of all the first that is back shall not be believed alone. Those that
+/// are far from the reference have, if there is nobody else.
 fn voters(candidates: &[Option<Candidate>], followed: Option<usize>) -> Vec<Option<Candidate>> {
     let near = |candidate: &Candidate| candidate.distance <= FAR;
     let heard = |(i, candidate): (usize, &Option<Candidate>)| candidate.filter(|c| c.alive || Some(i) == followed);
@@ -116,7 +124,8 @@ fn voters(candidates: &[Option<Candidate>], followed: Option<usize>) -> Vec<Opti
     heard.into_iter().map(|candidate| candidate.filter(has_say).map(Candidate::with_a_figure)).collect()
 }
 
-/// By how much the followed clock's bound must grow to take in all servers that nobody could outvote, in ns.
+/// By how much the followed clock's bound must grow to take in all servers that nobody could
+/// outvote, in ns.
 pub(super) fn disagreement(standings: &[Standing]) -> f64 {
     let beyond = |standing: &Standing| if let Standing::Disputed(ns) = standing { *ns } else { 0.0 };
     standings.iter().map(beyond).fold(0.0, f64::max)

@@ -5,7 +5,8 @@
 //! error = (E_n + E_f + |Rhat_n - Rhat_f|) / (Tb_n - Tb_f),   E_i = RTT_i - Rhat
 //! ```
 //!
-//! It changes only for one that is surer, or when the one it came from is a week old: a difference clock is smooth, or it is nothing.
+//! It changes only for one that is surer, or when the one it came from is a week old: a difference
+//! clock is smooth, or it is nothing.
 
 use crate::exchange::Exchange;
 use crate::scale::Scale;
@@ -92,7 +93,8 @@ mod tests {
     use crate::exchange::ServerState;
     use crate::time::{Count, Nanos};
 
-    /// An exchange at a second, by a counter of 2 ns that is 10 ppm fast, with so many ns of queueing on the way there.
+    /// An exchange at a second, by a counter of 2 ns that is 10 ppm fast, with so many ns of
+    /// queueing on the way there.
     fn exchange(second: i64, queue: i64) -> Exchange {
         let count = |ns: i64| Count((ns / 2 + ns / 200_000) as u64);
         let at = second * 1_000_000_000;

@@ -61,13 +61,14 @@ impl Leaps {
         self.tabled = self.certain(unix);
     }
 
-    /// What is known about this Unix time, which may be far from the one that the clock shows: by the table, until it expires. Its last word stays until
-    /// servers announce something.
+    /// What is known about this Unix time, which may be far from the one that the clock shows: by
+    /// the table, until it expires. Its last word stays until servers announce something.
     fn about(&self, unix: Nanos) -> Leap {
         let told = self.table.as_ref().filter(|table| self.tabled || unix < table.expires());
         let Some(table) = told else { return self.leap };
         let unix = unix.min(table.expires().plus(-1));
-        // What is just over stays known, because readers convert counts from before it, and servers may be late.
+        // What is just over stays known, because readers convert counts from before it, and servers
+        // may be late.
         let (offset, next) = table.at(unix.plus(-DAY));
         match next.filter(|(at, _)| at.since(unix) < AHEAD) {
             Some((midnight, new)) => leap(midnight, offset, new - offset),
@@ -91,7 +92,8 @@ impl Leaps {
 
     /// TAI of a server's stamp; `None` so near to a leap that it may mean two instants.
     pub(super) fn tai_of(&self, unix: Nanos) -> Option<Nanos> {
-        // Not what matters to the clock: a server that has been set may be years from what it said before, and leap seconds between.
+        // Not what matters to the clock: a server that has been set may be years from what it said
+        // before, and leap seconds between.
         let Leap { offset, step, at } = self.about(unix);
         let tai = unix.plus(i64::from(offset) * SECOND);
         if step == 0 || tai.since(at) < -GREY {
@@ -111,7 +113,8 @@ impl Leaps {
             return;
         }
         let past = step != 0 && now.since(at) >= 0;
-        // The leap that is over stays known, because readers convert counts from before it; only another one takes its place.
+        // The leap that is over stays known, because readers convert counts from before it; only
+        // another one takes its place.
         if past && now.since(at) < DAY {
             return;
         }
@@ -142,13 +145,15 @@ impl Leaps {
     }
 }
 
-/// The leap at a midnight of Unix time: 23:59:60 begins where the next day would; what is left out is the second before.
+/// The leap at a midnight of Unix time: 23:59:60 begins where the next day would; what is left out
+/// is the second before.
 const fn leap(midnight: Nanos, offset: i32, step: i32) -> Leap {
     let at = midnight.plus(offset as i64 * SECOND + if step > 0 { 0 } else { -SECOND });
     Leap { offset, step, at }
 }
 
-/// The end of the day if leap seconds can come then: it is the last of June or of December (ITU-R TF.460).
+/// The end of the day if leap seconds can come then: it is the last of June or of December (ITU-R
+/// TF.460).
 fn next_leap(unix: Nanos) -> Option<Nanos> {
     let day = unix.0.div_euclid(DAY) + 1;
     day.checked_mul(DAY).filter(|_| matches!(civil(day), (_, 1 | 7, 1))).map(Nanos)

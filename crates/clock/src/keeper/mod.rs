@@ -1,4 +1,5 @@
-//! Several servers: exchanges in, the page's parameters out. No I/O, no clock; the same exchanges give the same page, bit for bit.
+//! Several servers: exchanges in, the page's parameters out. No I/O, no clock; the same exchanges
+//! give the same page, bit for bit.
 //!
 //! | module | stage |
 //! |---|---|
@@ -38,7 +39,8 @@ pub struct Config {
     pub nominal: Scale,
     /// How far the true period may be from it: standard deviation, relative.
     pub rate_error: f64,
-    /// After this many ns without a usable exchange the clock runs on its own; of one server it can be [another](Keeper::set_patience).
+    /// After this many ns without a usable exchange the clock runs on its own; of one server it can
+    /// be [another](Keeper::set_patience).
     pub holdover_after: i64,
     /// Within so many ns the parameters are published anew, or else they are stale.
     pub fresh_for: i64,
@@ -51,8 +53,8 @@ pub struct Config {
 pub struct Source {
     /// How much longer requests take than answers, in ns. Half of it corrects the clock.
     pub asymmetry: f64,
-    /// It spreads leap seconds over a day. It is not mixed with servers that tell UTC itself (RFC 8633 §3.7.1); where all of them spread, no leap second
-    /// is applied.
+    /// It spreads leap seconds over a day. It is not mixed with servers that tell UTC itself (RFC
+    /// 8633 §3.7.1); where all of them spread, no leap second is applied.
     pub smeared: bool,
 }
 
@@ -60,11 +62,13 @@ pub struct Source {
 const USUAL_TAI_OFFSET: i32 = 37;
 /// So many servers can outvote one of them.
 const SEVERAL: usize = 3;
-/// Where there are several, the time is not told before most have been heard, or so many ns have passed since the first was: then their bursts are over. In a
-/// network where all answer it takes milliseconds.
+/// Where there are several, the time is not told before most have been heard, or so many ns have
+/// passed since the first was: then their bursts are over. In a network where all answer it takes
+/// milliseconds.
 const START: i64 = 3_000_000_000;
-/// A dead server is followed for so many ns against those that live and contradict it, and for its patience at least: servers that were lost together come back
-/// one after the other, some only when they have found their satellites again.
+/// A dead server is followed for so many ns against those that live and contradict it, and for its
+/// patience at least: servers that were lost together come back one after the other, some only when
+/// they have found their satellites again.
 const CONTESTED: i64 = 3_600_000_000_000;
 /// The clock is warm when its rate is known so well, in ns/s.
 const WARM: f64 = 1_000.0;
@@ -173,7 +177,8 @@ impl Keeper {
         }
     }
 
-    /// The same, on a page on which the counter had broken so often already, and has been whole since then.
+    /// The same, on a page on which the counter had broken so often already, and has been whole
+    /// since then.
     #[must_use]
     pub const fn after(mut self, disruptions: u32, since: Count) -> Self {
         (self.disruptions, self.since) = (disruptions, since);
@@ -187,7 +192,8 @@ impl Keeper {
         }
     }
 
-    /// A server is asked more or less often than the others: after so many ns without a usable exchange it tells nothing any more.
+    /// A server is asked more or less often than the others: after so many ns without a usable
+    /// exchange it tells nothing any more.
     pub fn set_patience(&mut self, server: usize, ns: i64) {
         self.servers[server].patience = ns;
     }
@@ -246,7 +252,8 @@ impl Keeper {
         Ok(Exchange { server_received, server_sent, ..*exchange })
     }
 
-    /// Looks up the leap seconds about now. A server may tell any time; the clock knows better, once it does.
+    /// Looks up the leap seconds about now. A server may tell any time; the clock knows better,
+    /// once it does.
     fn look_up(&mut self, now: Count, told: Nanos) {
         let known = self.clock(now).map(|clock| self.utc_of(clock.time));
         self.leaps.look_up(known.unwrap_or(told));
@@ -265,14 +272,16 @@ impl Keeper {
         (self.contested, self.begun, self.settled) = (None, None, false);
     }
 
-    /// How often it was [told](Self::disrupt), or has found out by itself, that the counter has broken. Who hands it exchanges looks after each whether this has
-    /// changed: an exchange that began before is void, and so is what waits to be completed by the next one (RFC 9769).
+    /// How often it was [told](Self::disrupt), or has found out by itself, that the counter has
+    /// broken. Who hands it exchanges looks after each whether this has changed: an exchange that
+    /// began before is void, and so is what waits to be completed by the next one (RFC 9769).
     #[must_use]
     pub const fn breaks(&self) -> u32 {
         self.breaks
     }
 
-    /// Whether what the servers have said so far is worth telling: the first alone may be a liar that the others would outvote.
+    /// Whether what the servers have said so far is worth telling: the first alone may be a liar
+    /// that the others would outvote.
     fn is_settled(&self, now: Count) -> bool {
         let passed = |begun: Count| self.config.nominal.nanos(now.since(begun));
         self.settled || self.begun.is_some_and(|begun| passed(begun) >= START)
@@ -318,7 +327,8 @@ impl Keeper {
             Some((before, new)) if !compatible(&before, &new) => {
                 self.bridge = Bridge::default();
                 self.disruptions = self.disruptions.wrapping_add(1);
-                // One server that contradicts itself: it was set, or the counter has broken and nobody else is there to show that.
+                // One server that contradicts itself: it was set, or the counter has broken and
+                // nobody else is there to show that.
                 if !changed {
                     self.since = now;
                 }
@@ -329,7 +339,8 @@ impl Keeper {
         }
     }
 
-    /// Who is followed though it is dead, if those that live have contradicted it for so long that it will not come back.
+    /// Who is followed though it is dead, if those that live have contradicted it for so long that
+    /// it will not come back.
     fn has_lost_its_say(
         &mut self,
         now: Count,
@@ -363,7 +374,8 @@ impl Keeper {
         &self.servers[server].sync
     }
 
-    /// The clock of the server that is followed, without the bridge from another: its period is the counter's, as far as that is known.
+    /// The clock of the server that is followed, without the bridge from another: its period is the
+    /// counter's, as far as that is known.
     #[must_use]
     pub fn followed(&self, now: Count) -> Option<Clock> {
         self.servers[self.chosen?].sync.clock(now)
@@ -374,7 +386,8 @@ impl Keeper {
         Some(self.bridge.over(self.config.nominal, self.followed(now)?))
     }
 
-    /// The clock at a count that is not before the last exchange, in TAI; `None` before the first, and while too few servers of several have been heard.
+    /// The clock at a count that is not before the last exchange, in TAI; `None` before the first,
+    /// and while too few servers of several have been heard.
     #[must_use]
     pub fn clock(&self, now: Count) -> Option<Clock> {
         let clock = self.bridged(now).filter(|_| self.is_settled(now))?;
@@ -420,7 +433,8 @@ impl Keeper {
     }
 }
 
-/// Error and bound in ns, and by how much both grow, as they are published: no less than they are, and what is no number is more than any.
+/// Error and bound in ns, and by how much both grow, as they are published: no less than they are,
+/// and what is no number is more than any.
 fn figures(clock: &Clock) -> (u64, u64, u32) {
     let whole = |figure: f64| if figure.is_nan() { u64::MAX } else { libm::ceil(figure) as u64 };
     let growth = whole(clock.error_rate * 1e-9 * 4_294_967_296.0);

@@ -1,12 +1,16 @@
 //! What shows that a server spreads leap seconds, or that the counter has broken.
 //!
-//! A smear cannot be told from a packet. Around a leap that is known, a server that has left its own clock, or whose rate is off by more than any oscillator's
-//! changes in a day, spreads it. It is left out until the leap is over, as are servers of which the user says so: RFC 8633 §3.7.1 asks not to mix.
+//! A smear cannot be told from a packet. Around a leap that is known, a server that has left its
+//! own clock, or whose rate is off by more than any oscillator's changes in a day, spreads it. It
+//! is left out until the leap is over, as are servers of which the user says so: RFC 8633 §3.7.1
+//! asks not to mix.
 //!
-//! A server can also be late with a leap second: what it has not made yet of it is no error of the clock's.
+//! A server can also be late with a leap second: what it has not made yet of it is no error of the
+//! clock's.
 //!
-//! A counter that has broken (a virtual machine was moved) may leave no trace on the host, for the kernel reads the same counter. But then all servers
-//! contradict the clock at once, or one tells of counts that are long over.
+//! A counter that has broken (a virtual machine was moved) may leave no trace on the host, for the
+//! kernel reads the same counter. But then all servers contradict the clock at once, or one tells
+//! of counts that are long over.
 
 use super::{Keeper, Outcome, Refusal, Server};
 use crate::exchange::Exchange;
@@ -21,11 +25,14 @@ const SMEAR: f64 = 3e-6;
 const SURE: f64 = 1_000.0;
 /// Servers that tell UTC itself count as there for so long after they were heard, in ns.
 const THERE: i64 = 3600 * SECOND;
-/// A server may make a leap second so long after it was, in ns: kernels do it at once, but who has it from others makes it when they tell him, or slews.
+/// A server may make a leap second so long after it was, in ns: kernels do it at once, but who has
+/// it from others makes it when they tell him, or slews.
 const LATE: i64 = 86_400 * SECOND;
-/// Who lacks all of it so often in a row denies it. Who lacks nothing any more is heard again after as many: the last of a slew is too little to be seen.
+/// Who lacks all of it so often in a row denies it. Who lacks nothing any more is heard again after
+/// as many: the last of a slew is too little to be seen.
 const INSISTING: u32 = 8;
-/// And for so long, in ns: a server that has the leap second from others learns of it minutes later, and ntpd waits five more before it steps.
+/// And for so long, in ns: a server that has the leap second from others learns of it minutes
+/// later, and ntpd waits five more before it steps.
 const FOR_LONG: i64 = 600 * SECOND;
 /// Counts of one server that lie so far before its last one, in ns, are of another counter.
 const BACK: i64 = SECOND;
@@ -70,7 +77,8 @@ impl Keeper {
         (0..self.servers.len()).map(|server| plain && self.spreads(server)).collect()
     }
 
-    /// Whether a server is not heard now: it may be spreading a leap second, and was not meant to be the only kind.
+    /// Whether a server is not heard now: it may be spreading a leap second, and was not meant to
+    /// be the only kind.
     pub(super) fn is_kept_out(&mut self, server: usize, now: Nanos) -> bool {
         if !self.leaps.spread(now) {
             self.servers[server].smears = false;
@@ -78,8 +86,9 @@ impl Keeper {
         self.leaps.spread(now) && self.spreads(server) && !self.all_smeared()
     }
 
-    /// Whether a server has not made a leap second that is just over, or not all of it: what it tells cannot be used. Where most insist that there was none, and
-    /// no table says that there was, there was none. `clock` is what is followed, at the exchange's end.
+    /// Whether a server has not made a leap second that is just over, or not all of it: what it
+    /// tells cannot be used. Where most insist that there was none, and no table says that there
+    /// was, there was none. `clock` is what is followed, at the exchange's end.
     pub(super) fn is_late(&mut self, server: usize, exchange: &Exchange, clock: &Clock) -> bool {
         let lacks = self.lacks(exchange, clock);
         let this = &mut self.servers[server];
@@ -99,7 +108,8 @@ impl Keeper {
         this.late > 0
     }
 
-    /// What a server has not made yet of a leap second that is just over, if it lacks more than could be another error.
+    /// What a server has not made yet of a leap second that is just over, if it lacks more than
+    /// could be another error.
     fn lacks(&self, exchange: &Exchange, clock: &Clock) -> Option<Lacks> {
         let Leap { step, at, .. } = self.leaps.leap();
         if step == 0 || self.all_smeared() || !(0..LATE).contains(&clock.time.since(at)) {
@@ -127,7 +137,8 @@ impl Keeper {
         deny.count() * 2 > there.count()
     }
 
-    /// Hands an exchange to the server's clock, and looks at what that shows; `before` is the clock as it was followed until then.
+    /// Hands an exchange to the server's clock, and looks at what that shows; `before` is the clock
+    /// as it was followed until then.
     pub(super) fn hear(
         &mut self,
         server: usize,
@@ -169,7 +180,8 @@ impl Keeper {
 
     /// Whether most of several servers that are there have just told what nobody expected.
     fn all_contradict(&self, now: Count) -> bool {
-        // Two polls: patience is eight and a little. Counts of another counter are far away in either direction.
+        // Two polls: patience is eight and a little. Counts of another counter are far away in
+        // either direction.
         let just = |server: &&Server| {
             let ago = |then: Count| self.config.nominal.nanos(now.since(then)).saturating_abs();
             server.contradicts.is_some_and(|then| ago(then) <= server.patience / 4)

@@ -1,5 +1,6 @@
-//! The table of leap seconds that a host's time zone data bring: IERS' `leap-seconds.list`, or tzdata's `leapseconds`. It knows a leap half a year ahead, and
-//! until it expires it knows that there is none, whatever servers announce.
+//! The table of leap seconds that a host's time zone data bring: IERS' `leap-seconds.list`, or
+//! tzdata's `leapseconds`. It knows a leap half a year ahead, and until it expires it knows that
+//! there is none, whatever servers announce.
 
 use super::calendar::day_of;
 use crate::time::Nanos;
@@ -110,7 +111,8 @@ impl Table {
         self.expires
     }
 
-    /// TAI - UTC at this Unix time as far as the table knows, and the next change: its Unix time and what is new.
+    /// TAI - UTC at this Unix time as far as the table knows, and the next change: its Unix time
+    /// and what is new.
     pub(super) fn at(&self, unix: Nanos) -> (i32, Option<(Nanos, i32)>) {
         let later = self.entries.partition_point(|&(at, _)| at <= unix);
         let first = self.entries[0].1;

@@ -1,10 +1,14 @@
-//! Two buffers and a sequence number: a reader never waits, and never takes a torn value for a whole one.
+//! Two buffers and a sequence number: a reader never waits, and never takes a torn value for a
+//! whole one.
 //!
-//! The number is 2k while buffer k mod 2 holds the newest values, and 2k + 1 while the writer fills the other one. A reader that found 2k or
-//! 2k + 1 uses buffer k mod 2; what it read is whole unless the writer has begun to fill that very buffer meanwhile, at 2k + 3. So a writer that
-//! dies in the middle leaves its readers the values before, for ever, and a reader tries again only after two publications within one read.
+//! The number is 2k while buffer k mod 2 holds the newest values, and 2k + 1 while the writer fills
+//! the other one. A reader that found 2k or 2k + 1 uses buffer k mod 2; what it read is whole
+//! unless the writer has begun to fill that very buffer meanwhile, at 2k + 3. So a writer that dies
+//! in the middle leaves its readers the values before, for ever, and a reader tries again only
+//! after two publications within one read.
 //!
-//! The orderings are those of a sequence lock (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+//! The orderings are those of a sequence lock (Boehm, "Can seqlocks get along with programming
+//! language memory models?", 2012).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +53,8 @@ impl Places {
     pub fn publish<W: Words + ?Sized, const N: usize>(self, words: &W, values: &[u64; N]) {
         // One that died in the middle left an odd number: its buffer is filled again.
         let filling = words.load(self.sequence, Ordering::Relaxed) | 1;
-        // Release, too: a reader may find this number first, and then it takes the values that were published before it.
+        // Release, too: a reader may find this number first, and then it takes the values that were
+        // published before it.
         words.store(self.sequence, filling, Ordering::Release);
         W::fence(Ordering::Release);
         let next = filling.wrapping_add(1);
@@ -60,7 +65,8 @@ impl Places {
         words.store(self.sequence, next, Ordering::Release);
     }
 
-    /// Reads the newest values, and `with` between their first and their last look. `None` if the writer published twice meanwhile, `tries` times in a row.
+    /// Reads the newest values, and `with` between their first and their last look. `None` if the
+    /// writer published twice meanwhile, `tries` times in a row.
     #[inline]
     pub fn read<W: Words + ?Sized, T, const N: usize>(
         self,
@@ -84,7 +90,8 @@ impl Places {
 
     #[inline]
     const fn buffer(self, sequence: u64) -> usize {
-        // One of two constants rather than an index, so that the compiler sees that no load is out of bounds.
+        // One of two constants rather than an index, so that the compiler sees that no load is out
+        // of bounds.
         if sequence & 2 == 0 { self.buffers[0] } else { self.buffers[1] }
     }
 }

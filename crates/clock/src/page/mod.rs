@@ -6,11 +6,13 @@
 //! | `parameters` | what the clock is, as words |
 //! | `reading` | from a counter's value to the time, its error and its bound |
 //!
-//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 say what it is and are written once; word 8 is the
-//! sequence number, alone in its cache line; the buffers begin at words 16 and 32, each with the status.
+//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 say what
+//! it is and are written once; word 8 is the sequence number, alone in its cache line; the buffers
+//! begin at words 16 and 32, each with the status.
 //!
-//! In all versions so far these are the same, as is the protocol and the meaning of the status's bits, and so it must be in those to come: a daemon of any
-//! version takes the place of a page of any other, and tells its readers ([`Page::retire`]).
+//! In all versions so far these are the same, as is the protocol and the meaning of the status's
+//! bits, and so it must be in those to come: a daemon of any version takes the place of a page of
+//! any other, and tells its readers ([`Page::retire`]).
 
 pub mod double;
 mod parameters;
@@ -38,7 +40,8 @@ const WORD_SIZE: usize = 2;
 const WORD_COUNTER: usize = 3;
 const WORD_BOOT: usize = 4;
 const PLACES: Places = Places { sequence: 8, buffers: [16, 32] };
-/// How often a read begins anew before it gives up: each time, the writer has published twice within some nanoseconds.
+/// How often a read begins anew before it gives up: each time, the writer has published twice
+/// within some nanoseconds.
 const TRIES: u32 = 16;
 
 /// The counters that a page may be about, by their number in the page.
@@ -119,7 +122,8 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// A new page in these words, which are all zero. `boot` is a number that the machine has drawn when it was started, 0 if there is none.
+    /// A new page in these words, which are all zero. `boot` is a number that the machine has drawn
+    /// when it was started, 0 if there is none.
     #[must_use]
     pub fn create(words: &'a [AtomicU64; WORDS], counter: CounterKind, boot: u64) -> Self {
         words[WORD_VERSION].store(VERSION, Ordering::Relaxed);
@@ -166,18 +170,20 @@ impl<'a> Page<'a> {
         PLACES.publish(self.words, &parameters.to_words());
     }
 
-    /// Tells readers, of whatever version, that another page has taken this one's place: they know neither time nor spans any more. There must be one writer
-    /// only.
+    /// Tells readers, of whatever version, that another page has taken this one's place: they know
+    /// neither time nor spans any more. There must be one writer only.
     pub fn retire(self) {
         if self.words[WORD_VERSION].load(Ordering::Relaxed) == VERSION {
             self.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
         } else {
-            // What the buffer's other words are in that version nobody here knows: they stay as they are.
+            // What the buffer's other words are in that version nobody here knows: they stay as
+            // they are.
             PLACES.publish(self.words, &[u64::from(Status::RETIRED.0)]);
         }
     }
 
-    /// The time at what `counter` gives, by the newest parameters; and that count. `None` as for [`Self::read`].
+    /// The time at what `counter` gives, by the newest parameters; and that count. `None` as for
+    /// [`Self::read`].
     #[inline]
     pub fn time(self, counter: impl FnMut() -> Count) -> Option<(Count, Reading)> {
         let (words, count) = PLACES.read(self.words, TRIES, counter)?;

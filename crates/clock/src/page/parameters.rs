@@ -1,4 +1,5 @@
-//! What the clock is at one moment: all that a reader needs, in whole numbers, so that every reader gets the same.
+//! What the clock is at one moment: all that a reader needs, in whole numbers, so that every reader
+//! gets the same.
 
 use crate::scale::Scale;
 use crate::time::{Count, Nanos};
@@ -15,17 +16,20 @@ impl Status {
     pub const WARMING_UP: Self = Self(1 << 1);
     /// No server has answered for several polls: the clock runs on its own.
     pub const HOLDOVER: Self = Self(1 << 2);
-    /// Since the values were published more time has passed than the daemon ever lets pass: it has died, or hangs. Readers find this out.
+    /// Since the values were published more time has passed than the daemon ever lets pass: it has
+    /// died, or hangs. Readers find this out.
     pub const STALE: Self = Self(1 << 3);
-    /// The counter has broken (suspend, migration): times from before and after cannot be compared, and none is known until servers answer. It can be that
-    /// they show it first: then the time is known at once, and the break shows in [`Parameters::disruptions`] only. Of a value of the counter from before it,
-    /// readers find this out ([`Parameters::since`]).
+    /// The counter has broken (suspend, migration): times from before and after cannot be compared,
+    /// and none is known until servers answer. It can be that they show it first: then the time is
+    /// known at once, and the break shows in [`Parameters::disruptions`] only. Of a value of the
+    /// counter from before it, readers find this out ([`Parameters::since`]).
     pub const DISRUPTED: Self = Self(1 << 4);
     /// The difference between TAI and UTC is known, so TAI is right.
     pub const TAI_KNOWN: Self = Self(1 << 5);
     /// The instant lies within an inserted leap second: 23:59:60, for which UTC repeats 23:59:59.
     pub const LEAP_SECOND: Self = Self(1 << 6);
-    /// The servers smear leap seconds: UTC follows them, and is not true to the second's fraction near a leap.
+    /// The servers smear leap seconds: UTC follows them, and is not true to the second's fraction
+    /// near a leap.
     pub const SMEARED: Self = Self(1 << 7);
     /// A daemon has taken another page's place for this one: open the page anew.
     pub const RETIRED: Self = Self(1 << 8);
@@ -68,7 +72,8 @@ impl Status {
         Self(self.0 & !other.0)
     }
 
-    /// The names of the facts that hold. The first one is always there: `synchronised`, or `unknown` for the lack of it.
+    /// The names of the facts that hold. The first one is always there: `synchronised`, or
+    /// `unknown` for the lack of it.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let unknown = (!self.contains(Self::SYNCHRONISED)).then_some("unknown");
         unknown
@@ -97,16 +102,19 @@ pub struct Leap {
     pub offset: i32,
     /// +1: a second is inserted; -1: one is left out; 0: nothing is announced.
     pub step: i32,
-    /// The first instant of the new offset, in TAI: the beginning of 23:59:60, or what would have been that of 23:59:59.
+    /// The first instant of the new offset, in TAI: the beginning of 23:59:60, or what would have
+    /// been that of 23:59:59.
     pub at: Nanos,
 }
 
-/// How far the clock is from the reference that all time comes from (RFC 5905 §7.3): for who tells others the time.
+/// How far the clock is from the reference that all time comes from (RFC 5905 §7.3): for who tells
+/// others the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     /// The stratum of the server that is followed; 0 if it is not known.
     pub stratum: u8,
-    /// Which server that is: its IPv4 address, or the beginning of the MD5 hash of its IPv6 address.
+    /// Which server that is: its IPv4 address, or the beginning of the MD5 hash of its IPv6
+    /// address.
     pub reference: u32,
     /// Round trip to the reference in ns; its half is part of the bound.
     pub delay: u64,
@@ -135,13 +143,18 @@ pub struct Parameters {
     pub fresh_until: Count,
     /// UTC.
     pub leap: Leap,
-    /// How often the counter has broken, or the time was set, since the page exists: two values of the counter, and the times they are turned into, can be
-    /// compared if this did not change between them. A new page begins with 0, so it compares within one page only. The time is set where what was published contradicts what is known now beyond both bounds: a majority
-    /// of servers has outvoted the one that was followed, or the only one was set. Where both can be right, one is led over into the other.
+    /// How often the counter has broken, or the time was set, since the page exists: two values of
+    /// the counter, and the times they are turned into, can be compared if this did not change
+    /// between them. A new page begins with 0, so it compares within one page only. The time is set
+    /// where what was published contradicts what is known now beyond both bounds: a majority of
+    /// servers has outvoted the one that was followed, or the only one was set. Where both can be
+    /// right, one is led over into the other.
     pub disruptions: u32,
-    /// The first value of the counter that is known to be of the same counter as those now: it has broken before that, or nobody has watched it. Where only one
-    /// server is heard and its time contradicts the counter, nobody can tell which of them has jumped, and that counts as a break, too. A counter that went
-    /// back has values twice: [`Self::disruptions`], kept beside them, tells them apart.
+    /// The first value of the counter that is known to be of the same counter as those now: it has
+    /// broken before that, or nobody has watched it. Where only one server is heard and its time
+    /// contradicts the counter, nobody can tell which of them has jumped, and that counts as a
+    /// break, too. A counter that went back has values twice: [`Self::disruptions`], kept beside
+    /// them, tells them apart.
     pub since: Count,
     /// Where the time comes from.
     pub root: Root,

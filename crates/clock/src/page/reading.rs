@@ -1,12 +1,15 @@
-//! From a counter's value to the time. The same function serves now, a value taken earlier, and a column of a million of them.
+//! From a counter's value to the time. The same function serves now, a value taken earlier, and a
+//! column of a million of them.
 
 use super::parameters::{Parameters, Status};
 use crate::time::{Count, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
-/// Two processors' counters may be apart, and a value of the one may be converted on the other at once; but never by so many ns.
+/// Two processors' counters may be apart, and a value of the one may be converted on the other at
+/// once; but never by so many ns.
 const APART: i64 = 1_000_000;
-/// By how much the bound grows once the values are stale, in 2^-32 ns per ns: 2 ppm, more than the rate of any quartz changes in a day indoors.
+/// By how much the bound grows once the values are stale, in 2^-32 ns per ns: 2 ppm, more than the
+/// rate of any quartz changes in a day indoors.
 const STALE_GROWTH: u32 = (2e-6 * 4_294_967_296.0) as u32;
 
 /// The time at one value of the counter.
@@ -22,7 +25,8 @@ pub struct Reading {
     pub error: u64,
     /// The most that the time can be wrong by, in ns; `u64::MAX` if nothing is known.
     pub bound: u64,
-    /// Nanoseconds since the values were published, negative before; `i64::MAX` if nothing ever was.
+    /// Nanoseconds since the values were published, negative before; `i64::MAX` if nothing ever
+    /// was.
     pub age: i64,
     /// [`Parameters::disruptions`].
     pub disruptions: u32,
@@ -43,7 +47,8 @@ impl Reading {
         self.bound != u64::MAX
     }
 
-    /// The interval of Unix time in which the true time lies: all of time, if nothing is known. Across a leap second both ends count as the middle does.
+    /// The interval of Unix time in which the true time lies: all of time, if nothing is known.
+    /// Across a leap second both ends count as the middle does.
     #[must_use]
     #[inline]
     pub const fn interval(&self) -> (Nanos, Nanos) {
@@ -57,8 +62,10 @@ impl Reading {
 }
 
 impl Parameters {
-    /// The time at a value of the counter, which may be from before or after the values were published. Nothing is known, whatever else is, of a value that is
-    /// so far from them that its time does not fit 64 bits; nor of one from before [`Self::since`], and then the status says *disrupted*.
+    /// The time at a value of the counter, which may be from before or after the values were
+    /// published. Nothing is known, whatever else is, of a value that is so far from them that its
+    /// time does not fit 64 bits; nor of one from before [`Self::since`], and then the status says
+    /// *disrupted*.
     #[must_use]
     #[inline]
     pub const fn reading(&self, count: Count) -> Reading {
@@ -66,9 +73,11 @@ impl Parameters {
         if count.0 >= self.since.0 && self.reaches(count, &reading) { reading } else { self.beyond(count, &reading) }
     }
 
-    /// The same for a value that the counter has had, as who read it or found it in a record says. If the counter, which `now` gives, has not come so far yet,
-    /// it was another one before a break, and nothing is known of it. `now` is asked only of a value beyond those for which the page was published:
-    /// one that is ahead by less than the page is fresh for is read as it stands.
+    /// The same for a value that the counter has had, as who read it or found it in a record says.
+    /// If the counter, which `now` gives, has not come so far yet, it was another one before a
+    /// break, and nothing is known of it. `now` is asked only of a value beyond those for which the
+    /// page was published: one that is ahead by less than the page is fresh for is read as it
+    /// stands.
     #[must_use]
     #[inline]
     pub fn reading_of(&self, count: Count, now: impl FnOnce() -> Count) -> Reading {
@@ -108,7 +117,8 @@ impl Parameters {
         }
     }
 
-    /// The same for a value within 2^63 counts and 200 years of when the values were published, as the counter's own value always is.
+    /// The same for a value within 2^63 counts and 200 years of when the values were published, as
+    /// the counter's own value always is.
     #[must_use]
     #[inline]
     pub const fn reading_near(&self, count: Count) -> Reading {
@@ -148,9 +158,10 @@ impl Parameters {
         Reading { error: u64::MAX, bound: u64::MAX, age, ..*reading }
     }
 
-    /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no correction of the time enters it. Good for spans
-    /// below about 1000 s; beyond, take the difference of two readings. `None`: nobody knows yet how long a count takes, one of the values is from before
-    /// [`Self::since`], or it is more than 64 bits hold.
+    /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no
+    /// correction of the time enters it. Good for spans below about 1000 s; beyond, take the
+    /// difference of two readings. `None`: nobody knows yet how long a count takes, one of the
+    /// values is from before [`Self::since`], or it is more than 64 bits hold.
     #[must_use]
     #[inline]
     pub const fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
@@ -174,7 +185,8 @@ impl Parameters {
         if last.0 > self.fresh_until.0 && self.is_ahead(last, now()) { None } else { self.elapsed(from, to) }
     }
 
-    /// The count at which the clock will show this TAI time; the first or last that there is, if that is none.
+    /// The count at which the clock will show this TAI time; the first or last that there is, if
+    /// that is none.
     #[must_use]
     pub const fn count_at(&self, tai: Nanos) -> Count {
         Count(self.at.0.saturating_add_signed(self.local.counts(tai.0.saturating_sub(self.time.0))))

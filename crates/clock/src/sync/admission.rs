@@ -10,7 +10,8 @@ pub enum Refusal {
     Unsynchronised,
     /// The exchange is the one before, or older.
     Old,
-    /// A later stamp shows an earlier time, or the server kept the request for longer than the exchange took.
+    /// A later stamp shows an earlier time, or the server kept the request for longer than the
+    /// exchange took.
     Backwards,
     /// The round trip is longer than any network's.
     TooSlow,
@@ -24,7 +25,8 @@ pub enum Refusal {
     Smeared,
     /// The counter has broken, as this exchange shows.
     CounterBroke,
-    /// So near to a leap second that a server's stamp may mean two instants, or the server has not made it yet.
+    /// So near to a leap second that a server's stamp may mean two instants, or the server has not
+    /// made it yet.
     Leaping,
 }
 
@@ -61,10 +63,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The longest round trip, in ns: a request that was held back for longer tells nothing (RFC 5905 MAXDIST is 1.5 s; a LAN has microseconds).
+/// The longest round trip, in ns: a request that was held back for longer tells nothing (RFC 5905
+/// MAXDIST is 1.5 s; a LAN has microseconds).
 const LONGEST: i64 = 1_000_000_000;
 
-/// Checks an exchange by itself and against the one before. `round_trip` is in nanoseconds, the server's time included.
+/// Checks an exchange by itself and against the one before. `round_trip` is in nanoseconds, the
+/// server's time included.
 pub(crate) fn check(exchange: &Exchange, before: Option<&Exchange>, round_trip: i64) -> Result<(), Refusal> {
     let ServerState { synchronised, stratum, .. } = exchange.server;
     if !synchronised || !(1..16).contains(&stratum) {

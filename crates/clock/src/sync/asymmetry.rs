@@ -1,6 +1,8 @@
-//! How much longer requests take than answers, beyond what the user knows, on each of the paths that were seen.
+//! How much longer requests take than answers, beyond what the user knows, on each of the paths
+//! that were seen.
 //!
-//! A path that comes back is known by its round trip. Then its asymmetry is what it was: what was learnt from shift to shift would be wrong by more and more.
+//! A path that comes back is known by its round trip. Then its asymmetry is what it was: what was
+//! learnt from shift to shift would be wrong by more and more.
 
 use std::collections::VecDeque;
 
@@ -33,8 +35,9 @@ impl Asymmetry {
         self.now.asymmetry
     }
 
-    /// The path's round trip went `from` here `to` there; by the clock the asymmetry is `seen`, with a standard deviation of `doubt`, and no direction can
-    /// have changed by more than `change`. Returns by how much it has grown.
+    /// The path's round trip went `from` here `to` there; by the clock the asymmetry is `seen`,
+    /// with a standard deviation of `doubt`, and no direction can have changed by more than
+    /// `change`. Returns by how much it has grown.
     pub(crate) fn shift(&mut self, [from, to]: [f64; 2], seen: f64, change: f64, doubt: f64, noise: f64) -> f64 {
         let before = Known { round_trip: from, ..self.now };
         let near = (SAME_UNITS * noise).max(SAME_LEAST);
@@ -50,7 +53,8 @@ impl Asymmetry {
         self.now = match self.paths.iter().filter(|known| is(to)(known)).find(agrees) {
             Some(known) => *known,
             None => {
-                // The change is anything up to `change`, both ways: variance change²/3. The less the clock knew, the less it can tell.
+                // The change is anything up to `change`, both ways: variance change²/3. The less
+                // the clock knew, the less it can tell.
                 let prior = change * change / 3.0;
                 let told = prior / (prior + doubt * doubt);
                 let asymmetry = before.asymmetry + (seen - before.asymmetry).clamp(-change, change) * told;

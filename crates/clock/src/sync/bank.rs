@@ -1,16 +1,20 @@
-//! Several models of the oscillator side by side, each weighted by how well it foretold the exchanges that followed.
+//! Several models of the oscillator side by side, each weighted by how well it foretold the
+//! exchanges that followed.
 //!
-//! The weight of model m is w_m ∝ exp(L_m), where L_m = Σ -(e²/S + ln S)/2 over its forecast errors e with variance S, older ones fading
-//! (multiple-model estimation, Magill 1965). The published clock is the weighted mean, and its variance contains how far the models differ.
+//! The weight of model m is w_m ∝ exp(L_m), where L_m = Σ -(e²/S + ln S)/2 over its forecast errors
+//! e with variance S, older ones fading (multiple-model estimation, Magill 1965). The published
+//! clock is the weighted mean, and its variance contains how far the models differ.
 
 use super::cycle::Cycle;
 use super::model::{Forecast, Model, Reading};
 use super::steady::Steady;
 
-/// Strengths of the random walk of the rate, in (ns/s)² per second, from an oven to a computer in a draught: tenfold steps.
+/// Strengths of the random walk of the rate, in (ns/s)² per second, from an oven to a computer in a
+/// draught: tenfold steps.
 const WALKS: [f64; 8] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1];
-/// Cycles in seconds: from a fan's to two hours, and the day. By steps of an eighth, one of them is within 6 percent: what it foretells of a quarter of a
-/// cycle is right to a fiftieth of what the cycle does meanwhile.
+/// Cycles in seconds: from a fan's to two hours, and the day. By steps of an eighth, one of them is
+/// within 6 percent: what it foretells of a quarter of a cycle is right to a fiftieth of what the
+/// cycle does meanwhile.
 const SHORTEST_CYCLE: f64 = 120.0;
 const LONGEST_CYCLE: f64 = 7200.0;
 const CYCLE_STEP: f64 = 1.125;
@@ -21,7 +25,8 @@ const STEADINESS: [(f64, f64); 2] = [(1e-4, 1e-3), (1e-2, 1e-1)];
 const HANDICAP: f64 = 3.0;
 /// Over how many exchanges a forecast's success fades.
 const MEMORY: f64 = 256.0;
-/// Exchanges farther apart than this part of a cycle tell nothing of it: slower and faster cycles go through the same points (Nyquist, with a margin).
+/// Exchanges farther apart than this part of a cycle tell nothing of it: slower and faster cycles
+/// go through the same points (Nyquist, with a margin).
 const SEEN: f64 = 0.3;
 /// Over how many exchanges their spacing is averaged.
 const SPACINGS: f64 = 8.0;
@@ -49,7 +54,8 @@ pub(crate) struct Bank {
 }
 
 impl Bank {
-    /// Nothing is known but that the rate is within `rate_error` ns/s (standard deviation) of nominal.
+    /// Nothing is known but that the rate is within `rate_error` ns/s (standard deviation) of
+    /// nominal.
     pub(crate) fn new(at: f64, rate_error: f64) -> Self {
         let steady: Vec<_> = WALKS.map(|walk| Steady::new(walk, rate_error)).into();
         let periods = core::iter::successors(Some(SHORTEST_CYCLE), |p| Some(p * CYCLE_STEP));
@@ -86,18 +92,21 @@ impl Bank {
         self.models_mut().for_each(|(model, _)| model.advance(dt));
     }
 
-    /// For how long nothing has come, in seconds; none, as long as the next exchange is not overdue.
+    /// For how long nothing has come, in seconds; none, as long as the next exchange is not
+    /// overdue.
     pub(crate) fn silent(&self, at: f64) -> f64 {
         let age = self.age(at);
         if age > OVERDUE * self.spacing { age } else { 0.0 }
     }
 
-    /// The time was wrong by so much, in ns, and now is right within this variance; the rate is what it was.
+    /// The time was wrong by so much, in ns, and now is right within this variance; the rate is
+    /// what it was.
     pub(crate) fn displace(&mut self, by: f64, variance: f64) {
         self.models_mut().for_each(|(model, _)| model.displace(by, variance));
     }
 
-    /// An exchange at `at` seconds tells an offset. Returns its weight: which part of the offset is from now on made of it, the rest of all before.
+    /// An exchange at `at` seconds tells an offset. Returns its weight: which part of the offset is
+    /// from now on made of it, the rest of all before.
     pub(crate) fn take(&mut self, at: f64, reading: Reading) -> f64 {
         let gap = self.age(at);
         self.spacing += (gap - self.spacing) / SPACINGS;
@@ -145,7 +154,8 @@ impl Bank {
     pub(crate) fn forecast(&self, at: f64) -> Forecast {
         let dt = self.age(at);
         let mut all = self.models().zip(&self.weights).filter(|(_, weight)| **weight > NOTHING);
-        // Moments about the first model's forecast: about zero they would drown in the last digits of an offset of seconds.
+        // Moments about the first model's forecast: about zero they would drown in the last digits
+        // of an offset of seconds.
         let (first, &weight) = all.next().expect("one of them is the best");
         let about = first.forecast(dt);
         let (mut whole, mut variance, mut rate_variance) =
@@ -170,7 +180,8 @@ impl Bank {
     }
 }
 
-/// A variance that rounding has made negative is none; what is no number says that nothing is known.
+/// A variance that rounding has made negative is none; what is no number says that nothing is
+/// known.
 const fn positive(variance: f64) -> f64 {
     if variance.is_nan() { f64::INFINITY } else { variance.max(0.0) }
 }

@@ -1,15 +1,18 @@
-//! What is certain: a packet takes some time, so each exchange says between which two offsets the true one lies, whatever models, noise and asymmetry are
-//! thought to be.
+//! What is certain: a packet takes some time, so each exchange says between which two offsets the
+//! true one lies, whatever models, noise and asymmetry are thought to be.
 //!
 //! ```text
 //! Tb - C0(Ta) + root  >=  offset  >=  Te - C0(Tf) - root        root = root dispersion + root delay / 2 of that very answer
 //! ```
 //!
-//! The estimate is better than that, but only as true as what it assumes. So the bound is never less than what these intervals leave open, and it remembers by how
-//! much the exchanges could be wrong of which the estimate is made: an answer that promises more says nothing of the answers before.
+//! The estimate is better than that, but only as true as what it assumes. So the bound is never
+//! less than what these intervals leave open, and it remembers by how much the exchanges could be
+//! wrong of which the estimate is made: an answer that promises more says nothing of the answers
+//! before.
 
-/// What old exchanges could be wrong by fades so many times more slowly than their share of the offset: the rate, too, was made of them, and when it shows to
-/// be wrong so many exchanges are taken for outliers first.
+/// What old exchanges could be wrong by fades so many times more slowly than their share of the
+/// offset: the rate, too, was made of them, and when it shows to be wrong so many exchanges are
+/// taken for outliers first.
 const LINGERING: f64 = super::INSISTING as f64;
 
 /// Where the true offset lies, as seen from the estimate. All in ns.
@@ -18,7 +21,8 @@ pub(crate) struct Certain {
     /// No less than the estimate plus this, which may be positive: then the estimate is wrong.
     least: f64,
     most: f64,
-    /// What the exchanges may be wrong by of which the estimate is made: half a round trip, the asymmetry that was learnt, and the root distance.
+    /// What the exchanges may be wrong by of which the estimate is made: half a round trip, the
+    /// asymmetry that was learnt, and the root distance.
     distance: f64,
 }
 
@@ -34,7 +38,8 @@ impl Certain {
         self.most += by;
     }
 
-    /// An exchange says between which two the offset lies. If that contradicts what was certain, something has changed, and the newer is true.
+    /// An exchange says between which two the offset lies. If that contradicts what was certain,
+    /// something has changed, and the newer is true.
     pub(crate) fn take(&mut self, [least, most]: [f64; 2]) {
         (self.least, self.most) = (self.least.max(least), self.most.min(most));
         if self.least > self.most {
@@ -48,7 +53,8 @@ impl Certain {
         self.most -= by;
     }
 
-    /// The estimate is made anew, of nothing that could be wrong by more; where the true offset lies is as certain as it was.
+    /// The estimate is made anew, of nothing that could be wrong by more; where the true offset
+    /// lies is as certain as it was.
     pub(crate) const fn anew(&mut self, distance: f64) {
         self.distance = distance;
     }

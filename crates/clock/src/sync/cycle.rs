@@ -1,7 +1,8 @@
-//! An oscillator whose rate follows a cycle of temperature: the heating, a fan, day and night. Where there is one, its past foretells hours in which
-//! no server answers.
+//! An oscillator whose rate follows a cycle of temperature: the heating, a fan, day and night.
+//! Where there is one, its past foretells hours in which no server answers.
 //!
-//! State: offset x, rate f, and a rate (a, b) that turns with the cycle: x' = f + a, a' = -w b, b' = w a, each disturbed a little. Over a time step u
+//! State: offset x, rate f, and a rate (a, b) that turns with the cycle: x' = f + a, a' = -w b, b'
+//! = w a, each disturbed a little. Over a time step u
 //!
 //! ```text
 //!     | 1  u  sin(w u)/w  (cos(w u) - 1)/w |
@@ -27,7 +28,8 @@ pub(crate) struct Cycle {
     spread: Square,
 }
 
-/// Standard deviation of a cycle's height before anything is known, in ns/s: what one or two degrees do.
+/// Standard deviation of a cycle's height before anything is known, in ns/s: what one or two
+/// degrees do.
 const HEIGHT: f64 = 100.0;
 
 impl Cycle {
@@ -69,7 +71,8 @@ impl Step {
         v[0] + self.dt * v[1] + self.a * v[2] + self.b * v[3]
     }
 
-    /// What the cycle's disturbances add to the variance of the offset: the integral of 2 (1 - cos w u) / w² over the step.
+    /// What the cycle's disturbances add to the variance of the offset: the integral of 2 (1 - cos
+    /// w u) / w² over the step.
     fn wobble(&self, omega: f64) -> f64 {
         2.0 * (self.dt - self.a) / (omega * omega)
     }

@@ -1,7 +1,8 @@
 //! The shortest round trip: what a packet takes that waits nowhere.
 //!
-//! Rhat = min RTT_i over a history of one to two windows (after RADclock: each half window a successor begins, so that nothing older than the
-//! history counts and nothing younger than half of it is lost).
+//! Rhat = min RTT_i over a history of one to two windows (after RADclock: each half window a
+//! successor begins, so that nothing older than the history counts and nothing younger than half of
+//! it is lost).
 
 /// A minimum that forgets.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-//! One server: exchanges in, a clock out. No I/O, no clock; the same exchanges give the same clock, bit for bit.
+//! One server: exchanges in, a clock out. No I/O, no clock; the same exchanges give the same clock,
+//! bit for bit.
 //!
 //! | module | stage |
 //! |---|---|
@@ -9,8 +10,9 @@
 //! | `certain` | between which two offsets the true one lies whatever is thought, and what the exchanges behind the estimate could be wrong by |
 //! | `bank`, `model`, `steady`, `cycle` | offset and local period: models of the oscillator, weighted by their success |
 //!
-//! Each stage uses those before it only, so no failure can spread upstream: this is what makes feed-forward clocks robust (Ridoux and Veitch 2012).
-//! Everything is reckoned from a nominal clock C0(T) = S0 + p0 (T - T0), which is never steered; an estimate is what C0 lacks.
+//! Each stage uses those before it only, so no failure can spread upstream: this is what makes
+//! feed-forward clocks robust (Ridoux and Veitch 2012). Everything is reckoned from a nominal clock
+//! C0(T) = S0 + p0 (T - T0), which is never steered; an estimate is what C0 lacks.
 
 mod admission;
 mod asymmetry;
@@ -42,7 +44,8 @@ pub struct Config {
     pub nominal: Scale,
     /// How far the true period may be from it: standard deviation, relative.
     pub rate_error: f64,
-    /// How much longer requests take than answers, in ns, as far as the user knows. Half of it corrects the clock.
+    /// How much longer requests take than answers, in ns, as far as the user knows. Half of it
+    /// corrects the clock.
     pub asymmetry: f64,
 }
 
@@ -79,7 +82,8 @@ pub enum Outcome {
         /// What it added to the shortest round trip, in ns.
         excess: f64,
     },
-    /// It was the one that showed that the path is another; the asymmetry, in ns, is now thought to be greater by so much.
+    /// It was the one that showed that the path is another; the asymmetry, in ns, is now thought to
+    /// be greater by so much.
     PathChanged(f64),
     /// The server's clock has been set: the clock begins anew.
     ServerStepped,
@@ -90,20 +94,26 @@ const INSISTING: u32 = 8;
 /// What makes an outlier: standard deviations of the forecast, and noise units.
 const OUTLYING: f64 = 10.0;
 const OUTLYING_UNITS: f64 = 20.0;
-/// Bounds are so many standard deviations. Who keeps a bound and later takes it for what is known beforehand, which is a standard deviation, divides by it.
+/// Bounds are so many standard deviations. Who keeps a bound and later takes it for what is known
+/// beforehand, which is a standard deviation, divides by it.
 pub const SURE: f64 = 6.0;
-/// No oscillator's rate changes by more than this between two looks, relative: part of the bound's growth.
+/// No oscillator's rate changes by more than this between two looks, relative: part of the bound's
+/// growth.
 const RATE_BOUND: f64 = 1e-7;
 
-/// What no model foresaw, as a rate, relative: the bound grows by it while no exchange tells much. Models are chosen by what has been, and a rate that begins to
-/// turn when nobody looks is in none of them.
+/// What no model foresaw, as a rate, relative: the bound grows by it while no exchange tells much.
+/// Models are chosen by what has been, and a rate that begins to turn when nobody looks is in none
+/// of them.
 const UNFORESEEN: f64 = 3e-8;
-/// What a temperature that begins to change does to a rate when nobody looks: up to so much, relative, as 1 - exp(-t/tau) after t seconds of silence. A quartz
-/// turns by 0.1 ppm for each kelvin, rarely by 0.3; a room or a case takes minutes to warm. A rate that turns by more is not covered.
+/// What a temperature that begins to change does to a rate when nobody looks: up to so much,
+/// relative, as 1 - exp(-t/tau) after t seconds of silence. A quartz turns by 0.1 ppm for each
+/// kelvin, rarely by 0.3; a room or a case takes minutes to warm. A rate that turns by more is not
+/// covered.
 const TURN: f64 = 1e-6;
 const TURN_TAU: f64 = 300.0;
-/// It is reckoned so many seconds ahead: for as long as what is published is valid without being published anew. So [`Clock::error_rate`] need not have it, which
-/// says how well the rate is known.
+/// It is reckoned so many seconds ahead: for as long as what is published is valid without being
+/// published anew. So [`Clock::error_rate`] need not have it, which says how well the rate is
+/// known.
 const AHEAD: f64 = 5.0;
 /// An exchange tells much if its standard deviation is within so many noise units.
 const TELLING: f64 = 5.0;
@@ -111,8 +121,9 @@ const TELLING: f64 = 5.0;
 /// So many exchanges are the warm-up.
 const WARM_UP: usize = 30;
 
-/// An exchange of the warm-up. What it is worth shows only later, when a shorter round trip tells that this one was long: so with each further one all of
-/// them are taken anew. (RADclock, too, reckons point errors anew over its whole window while it warms up.)
+/// An exchange of the warm-up. What it is worth shows only later, when a shorter round trip tells
+/// that this one was long: so with each further one all of them are taken anew. (RADclock, too,
+/// reckons point errors anew over its whole window while it warms up.)
 #[derive(Clone, Copy, Debug)]
 struct Early {
     at: f64,
@@ -139,7 +150,8 @@ pub struct Sync {
     learnt: Asymmetry,
     before: Option<Exchange>,
     certain: Certain,
-    /// By how much the bound is more than the models say, in ns: what was certain at the last exchange was worse.
+    /// By how much the bound is more than the models say, in ns: what was certain at the last
+    /// exchange was worse.
     lacking: f64,
     /// None once the warm-up is over.
     early: Option<Vec<Early>>,
@@ -205,7 +217,8 @@ impl Sync {
             Seen::Excess(excess) => (excess, Outcome::Used { excess }),
             Seen::Shifted { least: [forth, back], change } => {
                 if forth.min(back) < -(open + SURE * libm::sqrt(known.variance)) {
-                    // By the clock a direction took less than no time: the clock was wrong by more than it could know, for the path before hid it.
+                    // By the clock a direction took less than no time: the clock was wrong by more
+                    // than it could know, for the path before hid it.
                     let (grown, by) = (-self.learnt.get(), (forth - back - self.config.asymmetry) / 2.0);
                     self.begin_anew(at, [-back - open, forth + open], by, root);
                     known = self.bank.forecast(at);
@@ -261,7 +274,8 @@ impl Sync {
         Ok(outcome)
     }
 
-    /// The time was wrong `by` so much, in ns, for the true one lies between these two. What is known of the oscillator's rate stays.
+    /// The time was wrong `by` so much, in ns, for the true one lies between these two. What is
+    /// known of the oscillator's rate stays.
     fn begin_anew(&mut self, at: f64, certain: [f64; 2], by: f64, root: f64) {
         let noise = self.path.noise();
         self.bank.displace(by, noise * noise);
@@ -273,7 +287,8 @@ impl Sync {
         self.keep_certain(at);
     }
 
-    /// What an exchange that is worth its weight may be wrong by all the same: half of the round trip and of the asymmetry that was learnt, and its root distance.
+    /// What an exchange that is worth its weight may be wrong by all the same: half of the round
+    /// trip and of the asymmetry that was learnt, and its root distance.
     fn distance(&self, root: f64) -> f64 {
         self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0 + root
     }
@@ -293,7 +308,8 @@ impl Sync {
     /// The most that the forecast for `at` can be wrong by, if the models are right.
     fn estimated_bound(&self, at: f64, forecast: &Forecast) -> f64 {
         let unforeseen = UNFORESEEN * 1e9 * (at - self.told).max(0.0);
-        // Readings within a noise unit count as unbiased. If all the noise is in one direction, half of it is a bias.
+        // Readings within a noise unit count as unbiased. If all the noise is in one direction,
+        // half of it is a bias.
         let one_sided = self.noise() / 2.0;
         SURE * libm::sqrt(forecast.variance) + self.certain.distance() + one_sided + unforeseen
     }
@@ -304,7 +320,8 @@ impl Sync {
         let beyond = (excess - noise).max(0.0);
         Reading {
             offset: naive - self.asymmetry() / 2.0,
-            // Half the noise of a round trip is that of the offset; what is beyond may be all in one direction.
+            // Half the noise of a round trip is that of the offset; what is beyond may be all in
+            // one direction.
             variance: noise * noise / 4.0 + beyond * beyond,
         }
     }
@@ -360,7 +377,8 @@ fn rate_error(forecast: &Forecast) -> f64 {
     SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9
 }
 
-/// By how much a rate that turns after the last exchange moves the time, in ns, after so many seconds of silence: its integral.
+/// By how much a rate that turns after the last exchange moves the time, in ns, after so many
+/// seconds of silence: its integral.
 fn turned(silent: f64) -> f64 {
     let seconds = if silent > 0.0 { silent + AHEAD } else { 0.0 };
     TURN * 1e9 * (seconds + TURN_TAU * libm::expm1(-seconds / TURN_TAU))

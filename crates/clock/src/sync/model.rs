@@ -1,6 +1,7 @@
 //! What every model of an oscillator does.
 
-/// Variance of an offset of which nothing is known, in ns²: a millisecond, since the nominal clock begins with the first exchange.
+/// Variance of an offset of which nothing is known, in ns²: a millisecond, since the nominal clock
+/// begins with the first exchange.
 pub(crate) const UNKNOWN_OFFSET: f64 = 1e12;
 
 /// An offset that was read from one exchange, and its variance, in ns and ns².
@@ -33,6 +34,7 @@ pub(crate) trait Model {
     fn period(&self) -> Option<f64>;
     /// An exchange tells an offset.
     fn update(&mut self, reading: Reading);
-    /// The offset was wrong by so much, in ns; now it is right within this variance, and the rate is what it was.
+    /// The offset was wrong by so much, in ns; now it is right within this variance, and the rate
+    /// is what it was.
     fn displace(&mut self, by: f64, variance: f64);
 }

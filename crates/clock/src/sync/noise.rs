@@ -1,15 +1,17 @@
 //! The noise unit: how much the quickest round trips differ among themselves.
 //!
-//! RADclock fixes it at 15 us, which filters nothing on a LAN with round trips of 30 to 100 us. Here it is measured:
-//! delta = the median of RTT_i - Rhat over a window of exchanges, within 0.1 to 15 us, and of such windows the quietest of the last hours: congestion
-//! does not change what an exchange is worth that was not congested. Every threshold is a multiple of it.
+//! RADclock fixes it at 15 us, which filters nothing on a LAN with round trips of 30 to 100 us.
+//! Here it is measured: delta = the median of RTT_i - Rhat over a window of exchanges, within 0.1
+//! to 15 us, and of such windows the quietest of the last hours: congestion does not change what an
+//! exchange is worth that was not congested. Every threshold is a multiple of it.
 
 use super::minimum::Minimum;
 use std::collections::VecDeque;
 
 /// How many exchanges it is measured over.
 const WINDOW: usize = 64;
-/// How many tell something. Of fewer nobody knows whether the quickest of them was quick: then the unit is at least the shortest round trip over their number.
+/// How many tell something. Of fewer nobody knows whether the quickest of them was quick: then the
+/// unit is at least the shortest round trip over their number.
 const FEW: usize = 16;
 /// For how long a quiet window is remembered, in seconds.
 const HISTORY: f64 = 6.0 * 3600.0;

@@ -1,9 +1,11 @@
-//! What a long round trip tells all the same: under load a packet often waits in one direction only. The other direction then took what it takes at least,
-//! and tells the offset alone.
+//! What a long round trip tells all the same: under load a packet often waits in one direction
+//! only. The other direction then took what it takes at least, and tells the offset alone.
 //!
-//! Which direction was free shows by the clock itself: its delay is the least one, within the clock's own error. A queue that was as short by chance looks the
-//! same; it makes the offset wrong by no more than that error, to one side by the one direction and to the other by the other, and such a reading is given
-//! little weight. So the clock follows its oscillator through congestion, and cannot convince itself of anything.
+//! Which direction was free shows by the clock itself: its delay is the least one, within the
+//! clock's own error. A queue that was as short by chance looks the same; it makes the offset wrong
+//! by no more than that error, to one side by the one direction and to the other by the other, and
+//! such a reading is given little weight. So the clock follows its oscillator through congestion,
+//! and cannot convince itself of anything.
 
 use super::model::{Forecast, Reading};
 use super::path::Passage;

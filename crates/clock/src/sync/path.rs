@@ -1,20 +1,25 @@
-//! The path to the server: its shortest round trip, and what happens when another path takes its place (a level shift).
+//! The path to the server: its shortest round trip, and what happens when another path takes its
+//! place (a level shift).
 //!
-//! RADclock finds an upward shift by the minimum over 1500 s. Here a window of exchanges is enough, because it looks at the shape, too: on another path
-//! most round trips are near the new minimum; under congestion they are spread. The least delays in each direction, by the clock as it was, then say which
-//! direction has changed: the clock hardly moves meanwhile, because round trips of the new level look long.
+//! RADclock finds an upward shift by the minimum over 1500 s. Here a window of exchanges is enough,
+//! because it looks at the shape, too: on another path most round trips are near the new minimum;
+//! under congestion they are spread. The least delays in each direction, by the clock as it was,
+//! then say which direction has changed: the clock hardly moves meanwhile, because round trips of
+//! the new level look long.
 //!
 //! ```text
 //! Df = min(Tb - Ca(Ta)),  Db = min(Ca(Tf) - Te)        asymmetry of the new path: Df - Db
 //! ```
 //!
-//! Only changes can be seen in that way, for Ca was made of the same stamps; the rest of the asymmetry, at most the round trip, is in the bound.
+//! Only changes can be seen in that way, for Ca was made of the same stamps; the rest of the
+//! asymmetry, at most the round trip, is in the bound.
 
 use super::minimum::Minimum;
 use super::noise::Noise;
 use std::collections::VecDeque;
 
-/// For how long a minimum is believed, in seconds: routes and switches do change, temperatures matter little.
+/// For how long a minimum is believed, in seconds: routes and switches do change, temperatures
+/// matter little.
 const HISTORY: f64 = 6.0 * 3600.0;
 /// How many exchanges show that the path is another.
 const WINDOW: usize = 20;

@@ -1,8 +1,11 @@
-//! An oscillator whose rate wanders without a pattern: offset and local period, after the exchanges so far.
+//! An oscillator whose rate wanders without a pattern: offset and local period, after the exchanges
+//! so far.
 //!
-//! RADclock takes the offset as a weighted mean over a fixed window (1024 s) and the local period over another (5120 s). Both are what the
-//! filter of Kalman (1960) computes for an oscillator with white frequency noise below and random-walk frequency noise above the window's length;
-//! here the strength of that walk is a parameter, and [`super::bank`] finds out which fits. So the windows follow the oscillator at hand.
+//! RADclock takes the offset as a weighted mean over a fixed window (1024 s) and the local period
+//! over another (5120 s). Both are what the filter of Kalman (1960) computes for an oscillator with
+//! white frequency noise below and random-walk frequency noise above the window's length; here the
+//! strength of that walk is a parameter, and [`super::bank`] finds out which fits. So the windows
+//! follow the oscillator at hand.
 
 use super::model::{Forecast, Model, Reading};
 
@@ -18,7 +21,8 @@ pub(crate) struct Steady {
 }
 
 impl Steady {
-    /// Nothing is known but that the rate is within `rate_error` ns/s (standard deviation) of nominal.
+    /// Nothing is known but that the rate is within `rate_error` ns/s (standard deviation) of
+    /// nominal.
     pub(crate) fn new(walk: f64, rate_error: f64) -> Self {
         Self { walk, offset: 0.0, rate: 0.0, spread: [super::model::UNKNOWN_OFFSET, 0.0, rate_error * rate_error] }
     }

@@ -1,4 +1,5 @@
-//! What the tests of accelerated programs share: two hosts with a service each, and the proof that traffic crossed our stack.
+//! What the tests of accelerated programs share: two hosts with a service each, and the proof that
+//! traffic crossed our stack.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -41,8 +42,9 @@ impl Both {
     }
 }
 
-/// Runs something and checks that at least so many packets were diverted to lanes of the service meanwhile. A client that is to cause them is started by
-/// `work`, not before: on a busy machine it would be done before they are counted.
+/// Runs something and checks that at least so many packets were diverted to lanes of the service
+/// meanwhile. A client that is to cause them is started by `work`, not before: on a busy machine it
+/// would be done before they are counted.
 pub(crate) fn crossing<T>(service: &Service, packets: u64, work: impl FnOnce() -> T) -> T {
     let before = service.stat().unwrap().diverted();
     let result = work();
@@ -66,7 +68,8 @@ pub(crate) fn willing(host: &Host, command: &[&str]) -> Process {
     start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
 }
 
-/// As [`crossing`], at each end that is accelerated: what one end's lane sees says nothing of the other's.
+/// As [`crossing`], at each end that is accelerated: what one end's lane sees says nothing of the
+/// other's.
 pub(crate) fn crossing_ends<T>(both: &Both, server: bool, client: bool, packets: u64, work: impl FnOnce() -> T) -> T {
     match (server, client) {
         (true, true) => crossing(&both.a_service, packets, || crossing(&both.b_service, packets, work)),
@@ -76,8 +79,9 @@ pub(crate) fn crossing_ends<T>(both: &Both, server: bool, client: bool, packets:
     }
 }
 
-/// Runs a server on host b and its client on host a, with one or both of them accelerated, each time at a port of its own. `talk` is told whether the server
-/// and the client are to be accelerated; at least so many packets have to be diverted meanwhile, at each end that is.
+/// Runs a server on host b and its client on host a, with one or both of them accelerated, each
+/// time at a port of its own. `talk` is told whether the server and the client are to be
+/// accelerated; at least so many packets have to be diverted meanwhile, at each end that is.
 pub(crate) fn either_side(both: &Both, packets: u64, talk: impl Fn(bool, bool, u16)) {
     for (port, server, client) in [(7000, true, false), (7010, false, true), (7020, true, true)] {
         println!("server accelerated: {server}, client accelerated: {client}");
@@ -95,7 +99,8 @@ pub(crate) fn python() -> &'static str {
     if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
 }
 
-/// Bytes that repeat nowhere near a segment's size, so that anything lost, doubled or swapped shows.
+/// Bytes that repeat nowhere near a segment's size, so that anything lost, doubled or swapped
+/// shows.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut next = || {
@@ -107,8 +112,8 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length.div_ceil(4)).flat_map(|_| next()).take(length).collect()
 }
 
-/// A certificate of host b for its IPv4 address (`certificate.pem`, `key.pem` in its directory), and who vouches for that and nobody else, in the file of host a
-/// that is given.
+/// A certificate of host b for its IPv4 address (`certificate.pem`, `key.pem` in its directory),
+/// and who vouches for that and nobody else, in the file of host a that is given.
 pub(crate) fn vouched(pair: &Pair) -> String {
     let mut authority = CertificateParams::new([]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -175,7 +180,8 @@ for _ in range(2):
 print('all came back')
 "#;
 
-/// Starts an echo server on host b and lets clients of both kinds, one after the other, talk with it on port 9000.
+/// Starts an echo server on host b and lets clients of both kinds, one after the other, talk with
+/// it on port 9000.
 pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
     let address = both.pair.b_v4();
     let mut serving = start(both.b(), true, server);

@@ -1,6 +1,8 @@
-//! A test bed: two hosts (network namespaces) on one cable (a veth pair), each with one lane, made without the service.
+//! A test bed: two hosts (network namespaces) on one cable (a veth pair), each with one lane, made
+//! without the service.
 //!
-//! The namespaces have no names and belong to this process: whatever happens, nothing is left behind.
+//! The namespaces have no names and belong to this process: whatever happens, nothing is left
+//! behind.
 
 use std::fs::File;
 use std::io;
@@ -38,7 +40,8 @@ impl Namespace {
                 return Err(io::Error::last_os_error());
             }
             for family in ["all", "default"] {
-                // Neighbour discovery and its like would disturb the measurement. A kernel without IPv6 has no such file.
+                // Neighbour discovery and its like would disturb the measurement. A kernel without
+                // IPv6 has no such file.
                 let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{family}/disable_ipv6"), "1");
             }
             Ok(Self(File::open("/proc/thread-self/ns/net")?))
@@ -169,8 +172,8 @@ impl Host {
         Ok(())
     }
 
-    /// Attaches a classifier behind those that the device has: as a TCX link where the kernel has these (6.6), else as a legacy
-    /// filter, which runs in the order of its priority.
+    /// Attaches a classifier behind those that the device has: as a TCX link where the kernel has
+    /// these (6.6), else as a legacy filter, which runs in the order of its priority.
     fn tc(bpf: &mut Ebpf, name: &str, device: &str, priority: u16) -> Result<()> {
         let program: &mut SchedClassifier = bpf.program_mut(name).context("a known program")?.try_into()?;
         program.load()?;

@@ -1,4 +1,5 @@
-//! Ordinary programs beside the lanes: kernel sockets at both ends, with divert attached that has nothing to divert.
+//! Ordinary programs beside the lanes: kernel sockets at both ends, with divert attached that has
+//! nothing to divert.
 
 use crate::bed::{self, Divert};
 use crate::{percentiles, pin, realtime};

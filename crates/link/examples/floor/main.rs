@@ -1,8 +1,11 @@
-//! The floor: what bare frames through lanes cost, without any stack, and what the attach modes cost the kernel's own traffic.
+//! The floor: what bare frames through lanes cost, without any stack, and what the attach modes
+//! cost the kernel's own traffic.
 //!
-//! `floor [--rounds N] [--trips N] [--realtime] [ROW...]` prints one JSON object per row and round. Rows: `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
-//! `smoltcp:udp`, `smoltcp:tcp`, `smoltcp:stream`; with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
-//! `--realtime` measures latencies at real-time priority, for a machine that others use, too.
+//! `floor [--rounds N] [--trips N] [--realtime] [ROW...]` prints one JSON object per row and round.
+//! Rows: `lane:DIVERT:GUARD`, `kernel[:DIVERT]`, `smoltcp:udp`, `smoltcp:tcp`, `smoltcp:stream`;
+//! with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors
+//! to say anything. `--realtime` measures latencies at real-time priority, for a machine that
+//! others use, too.
 
 // Modules of a program, shared with the tests in `tests/`: what they show is for their neighbours.
 #![allow(unreachable_pub, dead_code)]
@@ -33,8 +36,8 @@ fn pin(processor: usize) {
     }
 }
 
-/// Puts the calling thread, and those that it makes from now on, at real-time priority or back. Not for throughput: the kernel's own
-/// threads, which do a part of the work then, would get no time.
+/// Puts the calling thread, and those that it makes from now on, at real-time priority or back. Not
+/// for throughput: the kernel's own threads, which do a part of the work then, would get no time.
 fn realtime(on: bool) {
     let policy = if on && REALTIME.load(Relaxed) { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
     // Where it is not allowed, the figures are those of an ordinary thread.
@@ -141,7 +144,8 @@ fn bare(row: &str, trips: usize) -> Result<String> {
     let request = raw::packet(from, to, PORT, 64);
     let answer = raw::packet(to, from, PORT, 64);
     realtime(true);
-    // A thread starts where its maker is pinned, and there it could not even move away from a real-time one that spins.
+    // A thread starts where its maker is pinned, and there it could not even move away from a
+    // real-time one that spins.
     pin(1);
     let times = std::thread::scope(|s| {
         s.spawn(|| {

@@ -71,7 +71,8 @@ pub fn is_ours(frame: &[u8], port: u16) -> bool {
     frame.len() > HEADERS && frame[12..14] == [8, 0] && frame[23] == 17 && frame[36..38] == port.to_be_bytes()
 }
 
-/// Sends `request` and waits for an answer, so many times; the times in nanoseconds. Gives up on a lost packet after ten seconds (on a busy machine one may come late).
+/// Sends `request` and waits for an answer, so many times; the times in nanoseconds. Gives up on a
+/// lost packet after ten seconds (on a busy machine one may come late).
 pub fn ping(raw: &mut Raw, request: &[u8], port: u16, times: usize) -> Option<Vec<u32>> {
     let mut all = Vec::with_capacity(times);
     while all.len() < times {

@@ -51,8 +51,9 @@ struct Leaving<'d>(&'d mut Raw, [u8; ETHERNET]);
 impl RxToken for Arrived<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
         let result = f(&self.packet);
-        // SAFETY: points to the `spare` of the device that made this token, which outlives it and is not otherwise borrowed while a token lives:
-        // the other token of the pair borrows `raw` only.
+        // SAFETY: points to the `spare` of the device that made this token, which outlives it and
+        // is not otherwise borrowed while a token lives: the other token of the pair borrows `raw`
+        // only.
         unsafe { (*self.spare).push(self.packet) };
         result
     }
@@ -154,7 +155,8 @@ impl Node {
         Ok(handle)
     }
 
-    /// Answers UDP and TCP until told to stop; returns the bytes of a TCP stream that it was sent when `sink`.
+    /// Answers UDP and TCP until told to stop; returns the bytes of a TCP stream that it was sent
+    /// when `sink`.
     pub fn serve(&mut self, room: usize, sink: bool, stop: impl Fn() -> bool) -> Result<u64> {
         let udp = self.udp(PORT)?;
         let tcp = self.tcp(room);

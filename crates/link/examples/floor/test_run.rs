@@ -1,4 +1,5 @@
-//! The kernel runs a loaded program on a frame of ours (`BPF_PROG_TEST_RUN`), with everything but the transfer itself. Needs root.
+//! The kernel runs a loaded program on a frame of ours (`BPF_PROG_TEST_RUN`), with everything but
+//! the transfer itself. Needs root.
 
 use anyhow::{Result, ensure};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -29,7 +30,8 @@ pub struct Ran {
     pub nanoseconds: u32,
 }
 
-/// Runs a program so many times; the words of `context` are those of `struct xdp_md`, or of `struct __sk_buff`.
+/// Runs a program so many times; the words of `context` are those of `struct xdp_md`, or of `struct
+/// __sk_buff`.
 pub fn run(program: BorrowedFd<'_>, context: &[u32], frame: &[u8], repeat: u32) -> Result<Ran> {
     let mut test = TestRun {
         program: program.as_raw_fd() as u32,
@@ -40,7 +42,8 @@ pub fn run(program: BorrowedFd<'_>, context: &[u32], frame: &[u8], repeat: u32) 
         context_in: context.as_ptr() as u64,
         ..TestRun::default()
     };
-    // SAFETY: `test` has the layout of the kernel's structure for this command and points at memory that lives for the call.
+    // SAFETY: `test` has the layout of the kernel's structure for this command and points at memory
+    // that lives for the call.
     let done = unsafe { libc::syscall(libc::SYS_bpf, TEST_RUN, &raw mut test, size_of::<TestRun>()) };
     ensure!(done == 0, "the kernel does not run it: {}", std::io::Error::last_os_error());
     Ok(Ran { verdict: test.verdict, nanoseconds: test.duration_ns })

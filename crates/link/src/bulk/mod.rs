@@ -1,8 +1,11 @@
-//! The way of streams out of a lane: trains of segments, each with one header for all, which the kernel or the network card takes apart (segmentation
-//! offload), written to a TAP device of their own.
+//! The way of streams out of a lane: trains of segments, each with one header for all, which the
+//! kernel or the network card takes apart (segmentation offload), written to a TAP device of their
+//! own.
 //!
-//! The segments of a train are made and sent on together, for a fraction of what each costs by itself. A train leaves without a checksum of its own: the kernel makes
-//! it when it takes the train apart. A header that leaves it to the device could name any place in the packet, behind the guard's back, and is refused.
+//! The segments of a train are made and sent on together, for a fraction of what each costs by
+//! itself. A train leaves without a checksum of its own: the kernel makes it when it takes the
+//! train apart. A header that leaves it to the device could name any place in the packet, behind
+//! the guard's back, and is refused.
 
 mod train;
 
@@ -12,7 +15,8 @@ use tickwire_stack::{Stack, Transmit};
 use train::Train;
 pub(crate) use train::{HEADER, VIRTIO};
 
-/// Of some packets the first, and how many frames can go with it or are pieces of it; and the train that they are, if it is one.
+/// Of some packets the first, and how many frames can go with it or are pieces of it; and the train
+/// that they are, if it is one.
 pub(crate) fn together(stack: &Stack<'_>, packets: &[Transmit]) -> (usize, Option<Train>) {
     let mut frames = 1;
     let first = bytes(stack, packets[0]);
@@ -51,7 +55,8 @@ impl AsFd for Bulk {
     }
 }
 
-/// Writes one frame to a TAP device. A system call, not the C library's wrapper, for which the preload library stands in.
+/// Writes one frame to a TAP device. A system call, not the C library's wrapper, for which the
+/// preload library stands in.
 ///
 /// # Errors
 /// If the device is down or there is no memory.

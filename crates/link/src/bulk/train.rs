@@ -1,4 +1,5 @@
-//! Which TCP segments can go as one: in sequence, of one size but for the last, and with headers that differ in nothing that segmentation does not set by itself.
+//! Which TCP segments can go as one: in sequence, of one size but for the last, and with headers
+//! that differ in nothing that segmentation does not set by itself.
 
 use tickwire_stack::checksum::Sum;
 
@@ -9,7 +10,8 @@ pub(crate) const HEADER: usize = VIRTIO + ETHERNET + 40 + 60;
 
 const ETHERNET: usize = 14;
 const TCP: u8 = 6;
-/// The least data of a segment: what would make more packets of one write is dropped (`LEAST_SEGMENT` of `bpf/guard.h`).
+/// The least data of a segment: what would make more packets of one write is dropped
+/// (`LEAST_SEGMENT` of `bpf/guard.h`).
 const LEAST: usize = 256;
 /// The longest IP packet.
 const MOST: usize = 65535;
@@ -45,7 +47,8 @@ pub(crate) struct Train {
     closed: bool,
 }
 
-/// What a segment is, if it is a plain one: data that is acknowledged with, and neither fragments nor extension headers.
+/// What a segment is, if it is a plain one: data that is acknowledged with, and neither fragments
+/// nor extension headers.
 struct Segment {
     v6: bool,
     tcp: usize,
@@ -121,8 +124,8 @@ impl Train {
         goes
     }
 
-    /// Whether all is alike in two packets' headers that has to be: Ethernet; IP but for its length, number and checksum; TCP but for sequence number, flags and
-    /// checksum.
+    /// Whether all is alike in two packets' headers that has to be: Ethernet; IP but for its
+    /// length, number and checksum; TCP but for sequence number, flags and checksum.
     fn same(&self, first: &[u8], next: &[u8]) -> bool {
         let t = self.tcp;
         let alike = |from: usize, to: usize| first[from..to] == next[from..to];

@@ -1,8 +1,9 @@
 //! One end of a control connection.
 //!
-//! The system calls are made directly, not through the C library's wrappers: the preload library stands in for these, and would
-//! meet itself here. Control data is parsed here, too, so that every descriptor that arrives is owned from that moment, also with
-//! a message that is then refused (a hostile peer must not make the service collect descriptors).
+//! The system calls are made directly, not through the C library's wrappers: the preload library
+//! stands in for these, and would meet itself here. Control data is parsed here, too, so that every
+//! descriptor that arrives is owned from that moment, also with a message that is then refused (a
+//! hostile peer must not make the service collect descriptors).
 
 use super::codec::{MAX_MESSAGE, Malformed};
 use super::message::MessageTo;
@@ -61,7 +62,8 @@ pub struct Incoming {
     len: usize,
     /// It was longer than any message.
     cut: bool,
-    /// Not all descriptors of it are here: this process may have no more, or no message has so many.
+    /// Not all descriptors of it are here: this process may have no more, or no message has so
+    /// many.
     short: bool,
     /// Descriptors that came with it.
     pub descriptors: Descriptors,
@@ -85,13 +87,15 @@ impl Incoming {
         M::decode(&self.bytes[..self.len], self.descriptors.len())
     }
 
-    /// Whether not all of its descriptors are here: this process may have no more, or no message has so many.
+    /// Whether not all of its descriptors are here: this process may have no more, or no message
+    /// has so many.
     #[must_use]
     pub const fn is_short(&self) -> bool {
         self.short
     }
 
-    /// The number of a message that would be well formed had all its descriptors arrived, for which this process has no room.
+    /// The number of a message that would be well formed had all its descriptors arrived, for which
+    /// this process has no room.
     #[must_use]
     pub fn number_if_short<M: MessageTo>(&self) -> Option<u32> {
         let decode = |descriptors| M::decode(&self.bytes[..self.len], descriptors).ok();
@@ -125,11 +129,12 @@ fn retry(mut call: impl FnMut() -> libc::c_long) -> io::Result<usize> {
 }
 
 impl Channel {
-    /// Connects to the service's socket. At once: a listener whose queue is full is an error, not a wait.
+    /// Connects to the service's socket. At once: a listener whose queue is full is an error, not a
+    /// wait.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused` when no service is there, `PermissionDenied`, `WouldBlock`, `InvalidInput` for a path that is
-    /// too long for a socket.
+    /// `NotFound` or `ConnectionRefused` when no service is there, `PermissionDenied`,
+    /// `WouldBlock`, `InvalidInput` for a path that is too long for a socket.
     pub fn connect(path: &Path) -> io::Result<Self> {
         // SAFETY: the call takes numbers only.
         let fd = retry(|| unsafe {
@@ -174,10 +179,12 @@ impl Channel {
         Ok((Self(a), Self(b)))
     }
 
-    /// Sends a message with descriptors. Never waits: a peer that does not read is an error (`WouldBlock`).
+    /// Sends a message with descriptors. Never waits: a peer that does not read is an error
+    /// (`WouldBlock`).
     ///
     /// # Errors
-    /// `WouldBlock`, `BrokenPipe` (the peer has gone), or what the kernel says about the descriptors.
+    /// `WouldBlock`, `BrokenPipe` (the peer has gone), or what the kernel says about the
+    /// descriptors.
     pub fn send(&self, message: &impl MessageTo, number: u32, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut done = Ok(());
         message.encode(number, &mut |bytes| done = self.send_bytes(bytes, descriptors));
@@ -200,8 +207,9 @@ impl Channel {
             header.msg_control = (&raw mut control).cast();
             // SAFETY: `CMSG_SPACE` only computes.
             header.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as _;
-            // SAFETY: `control` is aligned for `cmsghdr` and has room for one with `MAX_DESCRIPTORS` descriptors, so the first
-            // header exists and its data has room for `descriptors`.
+            // SAFETY: `control` is aligned for `cmsghdr` and has room for one with
+            // `MAX_DESCRIPTORS` descriptors, so the first header exists and its data has room for
+            // `descriptors`.
             unsafe {
                 let first = libc::CMSG_FIRSTHDR(&raw const header);
                 (*first).cmsg_level = libc::SOL_SOCKET;
@@ -214,7 +222,8 @@ impl Channel {
             }
         }
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        // SAFETY: `header` points at `part`, `bytes` and `control`, all alive; the kernel only reads them.
+        // SAFETY: `header` points at `part`, `bytes` and `control`, all alive; the kernel only
+        // reads them.
         let sent = retry(|| unsafe { libc::syscall(libc::SYS_sendmsg, self.0.as_raw_fd(), &raw const header, flags) })?;
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
@@ -236,8 +245,9 @@ impl Channel {
         self.receive_with(0, incoming)
     }
 
-    /// The same, and it stays where it is: its descriptors are further ones of the same files. Closing one of them waits for the file's `flush`, as closing any
-    /// does. One that [is short](Incoming::is_short) has more than there is room for, or than any message.
+    /// The same, and it stays where it is: its descriptors are further ones of the same files.
+    /// Closing one of them waits for the file's `flush`, as closing any does. One that [is
+    /// short](Incoming::is_short) has more than there is room for, or than any message.
     ///
     /// # Errors
     /// As [`Channel::try_receive`].
@@ -246,7 +256,8 @@ impl Channel {
         Ok(self.receive_with(libc::MSG_PEEK, &mut incoming)?.then_some(incoming))
     }
 
-    /// Takes the next packet away. What it brought is closed, but for what [`Channel::peek`] has given.
+    /// Takes the next packet away. What it brought is closed, but for what [`Channel::peek`] has
+    /// given.
     ///
     /// # Errors
     /// If there is none.
@@ -270,7 +281,8 @@ impl Channel {
         header.msg_control = (&raw mut control).cast();
         header.msg_controllen = SPACE as _;
         let flags = how | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: `header` points at `part`, the message's bytes and `control`, all alive and of the lengths given.
+        // SAFETY: `header` points at `part`, the message's bytes and `control`, all alive and of
+        // the lengths given.
         let received =
             retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) });
         incoming.len = match received {
@@ -333,8 +345,8 @@ impl Channel {
 /// # Safety
 /// `header` must be as the kernel left it after a successful `recvmsg`, its control buffer alive.
 unsafe fn own_descriptors(header: &libc::msghdr, descriptors: &mut Descriptors) {
-    // SAFETY: the caller's promise: headers are well formed, and each `SCM_RIGHTS` one holds descriptors that now belong to this
-    // process and to nobody in it.
+    // SAFETY: the caller's promise: headers are well formed, and each `SCM_RIGHTS` one holds
+    // descriptors that now belong to this process and to nobody in it.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while !at.is_null() {
@@ -461,12 +473,14 @@ mod tests {
             a.send_bytes(b"garbage", &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
             assert!(b.try_receive().unwrap().unwrap().decode::<Request>().is_err());
         }
-        // More bytes than any message has: the descriptors are handed to the receiver, who closes them where he likes.
+        // More bytes than any message has: the descriptors are handed to the receiver, who closes
+        // them where he likes.
         a.send_bytes(&[0; MAX_MESSAGE], &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
         let mut incoming = b.try_receive().unwrap().unwrap();
         assert_eq!(incoming.descriptors.take_all().count(), MAX_DESCRIPTORS);
         assert_eq!(incoming.descriptors.take_all().count(), 0);
-        // Other tests of this process open and close descriptors meanwhile; a leak would be 256 of them.
+        // Other tests of this process open and close descriptors meanwhile; a leak would be 256 of
+        // them.
         assert!(open() < before + 128);
     }
 

@@ -1,4 +1,5 @@
-//! From messages to bytes and back: fields one behind the other, no padding, the exact length and nothing else.
+//! From messages to bytes and back: fields one behind the other, no padding, the exact length and
+//! nothing else.
 
 use super::name::Name;
 use super::reason::Reason;
@@ -15,7 +16,8 @@ pub const MAX_MESSAGE: usize = 1024;
 /// small.
 pub const MAX_REQUEST: usize = 384;
 
-/// The version of the protocol: changed whenever a message changes. Descriptors and region have versions of their own.
+/// The version of the protocol: changed whenever a message changes. Descriptors and region have
+/// versions of their own.
 pub const VERSION: u16 = 8;
 
 /// First bytes of every message. Magic and version keep this place in all versions to come.

@@ -12,7 +12,8 @@ use tickwire_stack::tcp::Leaving;
 
 /// A message in one of the two directions.
 pub trait MessageTo: Sized {
-    /// Hands the message as bytes to `send`. `number` pairs a reply with its request; pushes have 0.
+    /// Hands the message as bytes to `send`. `number` pairs a reply with its request; pushes have
+    /// 0.
     fn encode(&self, number: u32, send: &mut dyn FnMut(&[u8]));
 
     /// Reads a message that came with so many descriptors.
@@ -120,7 +121,8 @@ pub type Interfaces = List<u32, 32>;
 /// A list of figures; what each means depends on what was asked for (see [`CountersOf`]).
 pub type Figures = List<u64, 96>;
 
-/// Whose BPF counters are asked for. The figures are in the order of the counter's names in the `bpf` module.
+/// Whose BPF counters are asked for. The figures are in the order of the counter's names in the
+/// `bpf` module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CountersOf {
     /// All of the host: what divert did.
@@ -203,11 +205,12 @@ messages! {
     Hello = 1 [0] {
         /// The program's name, for people.
         program: Name,
-        /// The layout hash of the stack memory that the library knows; another than the service's is refused.
+        /// The layout hash of the stack memory that the library knows; another than the service's
+        /// is refused.
         layout: u64,
     };
-    /// This process shares an existing lane (fork, exec). Answered by [`Reply::Attached`], or by [`Reply::Lane`] if descriptors were
-    /// asked for, or by [`Reply::Refused`].
+    /// This process shares an existing lane (fork, exec). Answered by [`Reply::Attached`], or by
+    /// [`Reply::Lane`] if descriptors were asked for, or by [`Reply::Refused`].
     Attach = 2 [0] {
         /// The lane.
         lane: u32,
@@ -216,16 +219,16 @@ messages! {
         /// Whether the lane's descriptors are wanted (after exec) or were inherited (after fork).
         descriptors: bool,
     };
-    /// Divert to me what comes to the address and port of the kernel socket passed along, which must be bound. Answered by
-    /// [`Reply::Claimed`] or [`Reply::Refused`].
+    /// Divert to me what comes to the address and port of the kernel socket passed along, which
+    /// must be bound. Answered by [`Reply::Claimed`] or [`Reply::Refused`].
     Claim = 3 [1] {
         /// All that comes to it, or one flow.
         kind: ClaimKind,
         /// The remote of a flow; ignored for [`ClaimKind::Bound`].
         remote: Endpoint,
     };
-    /// A listener closes: enter exact flows for connections that it accepted; after the last message the claim covers these only.
-    /// Answered by [`Reply::Done`].
+    /// A listener closes: enter exact flows for connections that it accepted; after the last
+    /// message the claim covers these only. Answered by [`Reply::Done`].
     Convert = 4 [0] {
         /// The listener's claim.
         claim: Claim,
@@ -236,8 +239,9 @@ messages! {
         /// Whether the kernel's listener closes with it; else that goes on in its place.
         closes: bool,
     };
-    /// Take claims out, or flows of converted ones. Answered by [`Reply::Done`], or by [`Reply::Refused`] if any of them was not the lane's to give
-    /// back; all others are given back even so.
+    /// Take claims out, or flows of converted ones. Answered by [`Reply::Done`], or by
+    /// [`Reply::Refused`] if any of them was not the lane's to give back; all others are given back
+    /// even so.
     Release = 5 [0] {
         /// What.
         parts: Parts,
@@ -260,7 +264,8 @@ messages! {
         /// The group.
         group: Address,
     };
-    /// How is this destination reached? Answered by [`Reply::Path`]; changes are then pushed for as long as the lane lives.
+    /// How is this destination reached? Answered by [`Reply::Path`]; changes are then pushed for as
+    /// long as the lane lives.
     Resolve = 8 [0] {
         /// Which.
         query: Query,
@@ -268,19 +273,22 @@ messages! {
         /// way ([`PathInfo::chosen`]).
         choose: bool,
     };
-    /// The first lane whose number is above `after` (0: the first of all) and that is the asker's to see; behind the lanes, programs
-    /// that have none. Answered by [`Reply::LaneInfo`] with a read-only descriptor of its region (none if it was refused a lane), or by
-    /// [`Reply::Done`] behind the last.
+    /// The first lane whose number is above `after` (0: the first of all) and that is the asker's
+    /// to see; behind the lanes, programs that have none. Answered by [`Reply::LaneInfo`] with a
+    /// read-only descriptor of its region (none if it was refused a lane), or by [`Reply::Done`]
+    /// behind the last.
     ListLanes = 9 [0] {
         /// Where the last answer ended: its `cursor`.
         after: u64,
     };
-    /// The first interface above `after`. Answered by [`Reply::Interface`], or [`Reply::Done`] behind the last.
+    /// The first interface above `after`. Answered by [`Reply::Interface`], or [`Reply::Done`]
+    /// behind the last.
     ListInterfaces = 10 [0] {
         /// Index of the interface before.
         after: u32,
     };
-    /// The first claim of a lane above `after`. Answered by [`Reply::Held`], or [`Reply::Done`] behind the last.
+    /// The first claim of a lane above `after`. Answered by [`Reply::Held`], or [`Reply::Done`]
+    /// behind the last.
     ListClaims = 11 [0] {
         /// The lane.
         lane: u32,
@@ -294,18 +302,20 @@ messages! {
         /// The lane, if a lane's.
         lane: u32,
     };
-    /// Send me copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of a stream of records
-    /// (see `capture`), or [`Reply::Refused`]; ends with the connection.
+    /// Send me copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of
+    /// a stream of records (see `capture`), or [`Reply::Refused`]; ends with the connection.
     Capture = 13 [0] {
         /// Of this lane; 0: of all that the asker may see.
         lane: u32,
         /// At most so many bytes of each packet.
         snaplen: u32,
     };
-    /// A device into which trains of segments can be written, made when the lane first has use for it. Answered by [`Reply::Bulk`] or [`Reply::Refused`].
+    /// A device into which trains of segments can be written, made when the lane first has use for
+    /// it. Answered by [`Reply::Bulk`] or [`Reply::Refused`].
     Bulk = 14 [0];
-    /// This process has no lane any more (if it had one on this connection, it leaves that by this): listings are to say so for as long as the
-    /// connection lasts. Answered by [`Reply::Done`], or [`Reply::Refused`] if there is no room to list it.
+    /// This process has no lane any more (if it had one on this connection, it leaves that by
+    /// this): listings are to say so for as long as the connection lasts. Answered by
+    /// [`Reply::Done`], or [`Reply::Refused`] if there is no room to list it.
     OnKernel = 15 [0] {
         /// The program's name, for people.
         program: Name,
@@ -339,8 +349,8 @@ messages! {
 messages! {
     /// From the service, in answer to a request.
     Reply, 0x200, MAX_MESSAGE;
-    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, receive ring, TAP device,
-    /// doorbell, standby ring.
+    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, receive
+    /// ring, TAP device, doorbell, standby ring.
     Lane = 1 [5] {
         /// Its number.
         lane: u32,
@@ -348,12 +358,14 @@ messages! {
         token: Token,
         /// What its region holds.
         limits: Limits,
-        /// The smallest MTU of the accelerated interfaces: what to assume of a path before the host has spoken.
+        /// The smallest MTU of the accelerated interfaces: what to assume of a path before the host
+        /// has spoken.
         mtu: u32,
     };
     /// The process now counts as one of the lane.
     Attached = 2 [0];
-    /// The lane's device for trains of segments, a TAP device whose packets begin with a `virtio_net_hdr`.
+    /// The lane's device for trains of segments, a TAP device whose packets begin with a
+    /// `virtio_net_hdr`.
     Bulk = 12 [1];
     /// The claim is entered.
     Claimed = 3 [0] {
@@ -474,7 +486,8 @@ mod tests {
         out
     }
 
-    /// Encodes, decodes and compares what is printed (paths have no equality), then tries wrong lengths.
+    /// Encodes, decodes and compares what is printed (paths have no equality), then tries wrong
+    /// lengths.
     fn goes_back<M: MessageTo + fmt::Debug>(message: &M, descriptors: usize) {
         let bytes = bytes_of(message, 7);
         assert!(bytes.len() <= MAX_MESSAGE);

@@ -1,9 +1,12 @@
-//! The control protocol: what program and service say to each other, once per socket and once per destination.
+//! The control protocol: what program and service say to each other, once per socket and once per
+//! destination.
 //!
-//! Unix `SOCK_SEQPACKET`, one message per packet, descriptors beside it by `SCM_RIGHTS`. A [`Request`] goes from the program to the
-//! service and is answered by exactly one [`Reply`] of the same number; a [`Push`] comes from the service unasked, with number 0.
-//! Both sides run on one machine, so numbers are in its byte order, but the two may be of different builds and one may be
-//! hostile: every message carries magic and version, and decoding is strict (exact length, known codes, values in range).
+//! Unix `SOCK_SEQPACKET`, one message per packet, descriptors beside it by `SCM_RIGHTS`. A
+//! [`Request`] goes from the program to the service and is answered by exactly one [`Reply`] of the
+//! same number; a [`Push`] comes from the service unasked, with number 0. Both sides run on one
+//! machine, so numbers are in its byte order, but the two may be of different builds and one may be
+//! hostile: every message carries magic and version, and decoding is strict (exact length, known
+//! codes, values in range).
 
 mod channel;
 mod codec;

@@ -13,8 +13,8 @@ impl Name {
     /// The longest name, in bytes. Longer texts are cut.
     pub const MAX: usize = 63;
 
-    /// The name `text`, cut to [`Name::MAX`] bytes at a character's border; control characters become `?`, so that a name is
-    /// safe to print on a terminal.
+    /// The name `text`, cut to [`Name::MAX`] bytes at a character's border; control characters
+    /// become `?`, so that a name is safe to print on a terminal.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut name = Self { bytes: [0; Self::MAX], len: 0 };
@@ -37,8 +37,8 @@ impl Name {
         std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// Reads a name as it lies in a message: its length, then [`Name::MAX`] bytes. `None` unless it is one that [`Name::new`] could
-    /// have made.
+    /// Reads a name as it lies in a message: its length, then [`Name::MAX`] bytes. `None` unless it
+    /// is one that [`Name::new`] could have made.
     pub(super) fn from_wire(len: u8, bytes: &[u8; Self::MAX]) -> Option<Self> {
         let (text, rest) = bytes.split_at_checked(usize::from(len))?;
         let name = Self::new(std::str::from_utf8(text).ok()?);

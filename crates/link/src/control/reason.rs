@@ -1,11 +1,12 @@
-//! Why a socket, or a whole program, is not on the fast path: a number for the table in the region and for messages, and a text for
-//! people (rule 3: never silently slow).
+//! Why a socket, or a whole program, is not on the fast path: a number for the table in the region
+//! and for messages, and a text for people (rule 3: never silently slow).
 
 use std::fmt;
 
 macro_rules! reasons {
     ($( $(#[$doc:meta])* $name:ident = $code:literal : $text:literal ; )*) => {
-        /// Why something is not accelerated. The code fits into [`tickwire_stack::table::Row::reason`].
+        /// Why something is not accelerated. The code fits into
+        /// [`tickwire_stack::table::Row::reason`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[repr(u16)]
         #[non_exhaustive]
@@ -89,7 +90,8 @@ reasons! {
     NotBound = 23: "the socket is not bound to a port, or at no address that is known";
     /// The socket passed as proof lives in another network namespace.
     Namespace = 24: "the socket belongs to another network namespace than the service";
-    /// Another program on the fast path has this address and port, and they do not share it by SO_REUSEPORT.
+    /// Another program on the fast path has this address and port, and they do not share it by
+    /// SO_REUSEPORT.
     PortTaken = 25: "another accelerated program has claimed this address and port";
     /// More programs share the port or group than the divert program can serve.
     ShareLimit = 26: "too many accelerated programs share this port or group";
@@ -143,7 +145,8 @@ reasons! {
     NoDiagnostics = 51: "this kernel does not tell its TCP connections: load its module tcp_diag (CONFIG_INET_DIAG) and start the service anew";
     /// The program forbids itself system calls, and some that the lane needs may be among them.
     Confined = 52: "the program confines itself by seccomp, which a lane cannot work under: run it without acceleration";
-    /// A process forks after it gave up the rights, or the view of the file system, by which it reached the service.
+    /// A process forks after it gave up the rights, or the view of the file system, by which it
+    /// reached the service.
     Unreachable = 53: "a child cannot reach the service, because its parent gave up the rights to (chroot, user, namespace) before the fork";
     /// It takes the connection, and says nothing within its time.
     Silent = 54: "the service does not answer: it may be stuck (its log may say why; start it again)";

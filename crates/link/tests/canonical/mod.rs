@@ -1,5 +1,5 @@
-//! What must hold of all bytes on the control socket: decoding answers an error, or a message that is encoded as just these bytes.
-//! Shared with the fuzz target `control`.
+//! What must hold of all bytes on the control socket: decoding answers an error, or a message that
+//! is encoded as just these bytes. Shared with the fuzz target `control`.
 
 use tickwire_link::control::{MAX_DESCRIPTORS, Malformed, MessageTo, Push, Reply, Request};
 

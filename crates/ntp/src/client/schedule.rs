@@ -1,4 +1,5 @@
-//! When to ask: a burst at the start, then at a steady pace; slower where a server is silent or says that it is asked too often.
+//! When to ask: a burst at the start, then at a steady pace; slower where a server is silent or
+//! says that it is asked too often.
 
 use super::restraint::Restraint;
 use crate::kiss::Kiss;
@@ -14,10 +15,12 @@ pub struct Poll {
     pub longest: i64,
 }
 
-/// Requests in the burst, and the most time between them: enough to find a quiet moment, and over within two seconds.
+/// Requests in the burst, and the most time between them: enough to find a quiet moment, and over
+/// within two seconds.
 const BURST: u32 = 8;
 const BURST_INTERVAL: i64 = 200_000_000;
-/// Between two bursts there is so much time at least: servers whose answers show breaks of the counter again and again are not asked all the time.
+/// Between two bursts there is so much time at least: servers whose answers show breaks of the
+/// counter again and again are not asked all the time.
 const BURST_AGAIN: i64 = 16 * SECOND;
 /// How long an answer may take.
 const PATIENCE: i64 = SECOND;
@@ -120,7 +123,8 @@ impl Schedule {
         };
     }
 
-    /// All that was learnt is void: asks at once, and in a burst, unless the server denies service, wants to be asked less often, or had a burst a moment ago.
+    /// All that was learnt is void: asks at once, and in a burst, unless the server denies service,
+    /// wants to be asked less often, or had a burst a moment ago.
     pub(super) fn begin_again(&mut self, now: i64) {
         let restrained = self.restraint.is_denied() || self.least > self.poll.usual;
         if restrained || now.saturating_sub(self.burst_at) < BURST_AGAIN {
@@ -163,7 +167,8 @@ impl Schedule {
         self.due = match kiss {
             Kiss::Deny | Kiss::Restricted => {
                 self.burst = 0;
-                // If it does not even say no when it is tried again, it is asked as seldom as one that is silent.
+                // If it does not even say no when it is tried again, it is asked as seldom as one
+                // that is silent.
                 self.interval = longest;
                 self.restraint.denied(now)
             }

@@ -1,4 +1,5 @@
-//! The extension fields of one association (RFC 8915 §5): what a request carries so that its answer can be proved, and the proof.
+//! The extension fields of one association (RFC 8915 §5): what a request carries so that its answer
+//! can be proved, and the proof.
 
 use super::records::Agreement;
 use super::seal::{IV, Key};
@@ -17,8 +18,8 @@ pub const RANDOM: usize = IDENTIFIER + NONCE;
 const IDENTIFIER: usize = 32;
 const NONCE: usize = 16;
 
-/// A request is never longer: it must go through every path whole (IPv6 promises 1280 bytes with its own header and UDP's), as must the answer, which is as
-/// long.
+/// A request is never longer: it must go through every path whole (IPv6 promises 1280 bytes with
+/// its own header and UDP's), as must the answer, which is as long.
 const LONGEST: usize = 1232;
 /// What stands in each request beside cookies and placeholders.
 const OTHERWISE: usize = HEADER + length(IDENTIFIER) + length(AUTHENTICATOR + NONCE + IV);
@@ -54,7 +55,8 @@ pub enum Unproven {
     /// It is, but not by the server, or it was changed on the way.
     #[error("NTS: the authenticator is wrong")]
     Forged,
-    /// The server does not know the cookie or its key. Nobody has signed that, so the time is not up before the next request is due (RFC 8915 §5.7).
+    /// The server does not know the cookie or its key. Nobody has signed that, so the time is not
+    /// up before the next request is due (RFC 8915 §5.7).
     #[error("NTS: {}", Kiss::NtsNak)]
     Nak,
 }
@@ -66,7 +68,8 @@ pub struct Association {
     cookies: VecDeque<Vec<u8>>,
     /// The number of the last request, until it is answered.
     asked: Option<[u8; IDENTIFIER]>,
-    /// Somebody said that the server does not know the keys, and nobody has proved the contrary since.
+    /// Somebody said that the server does not know the keys, and nobody has proved the contrary
+    /// since.
     doubted: bool,
 }
 
@@ -79,7 +82,8 @@ impl fmt::Debug for Association {
 }
 
 impl Association {
-    /// Of the keys that were exported from TLS, for what is sent and what comes, and the cookies that came with them.
+    /// Of the keys that were exported from TLS, for what is sent and what comes, and the cookies
+    /// that came with them.
     #[must_use]
     pub fn new(to_server: Key, to_client: Key, agreement: Agreement) -> Self {
         Self { to_server, to_client, cookies: agreement.cookies.into(), asked: None, doubted: false }
@@ -91,14 +95,15 @@ impl Association {
         self.cookies.len()
     }
 
-    /// Whether other keys are wanted before the next request: the server says that it does not know these, or no cookie is left.
+    /// Whether other keys are wanted before the next request: the server says that it does not know
+    /// these, or no cookie is left.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.doubted || self.cookies.is_empty()
     }
 
-    /// The request with the fields that NTS adds, or `None` if no cookie is left. It asks for as many cookies as are wanting. `random` is from a source that
-    /// nobody can guess.
+    /// The request with the fields that NTS adds, or `None` if no cookie is left. It asks for as
+    /// many cookies as are wanting. `random` is from a source that nobody can guess.
     pub fn protect(&mut self, request: &Packet, random: &[u8; RANDOM]) -> Option<Vec<u8>> {
         let cookie = self.cookies.pop_front()?;
         let (identifier, nonce) = random.split_first_chunk::<IDENTIFIER>().expect("as long as both");
@@ -116,11 +121,12 @@ impl Association {
         Some(message)
     }
 
-    /// Proves that a message is the server's answer to the last request, as a whole but for what may follow the authenticator, and takes the cookies that it
-    /// brings. A second one is not.
+    /// Proves that a message is the server's answer to the last request, as a whole but for what
+    /// may follow the authenticator, and takes the cookies that it brings. A second one is not.
     ///
     /// # Errors
-    /// Why it is not; it changes nothing then, but that a server that does not know the keys makes them [spent](Self::is_spent).
+    /// Why it is not; it changes nothing then, but that a server that does not know the keys makes
+    /// them [spent](Self::is_spent).
     pub fn prove(&mut self, message: &[u8]) -> Result<(), Unproven> {
         let (packet, rest) = Packet::parse(message)?;
         let asked = self.asked.ok_or(Unproven::Unasked)?;
@@ -166,7 +172,8 @@ impl Association {
     }
 }
 
-/// The body of an authenticator (RFC 8915 §5.6). The nonce is as long as the cipher wants it at most, so no more padding is needed.
+/// The body of an authenticator (RFC 8915 §5.6). The nonce is as long as the cipher wants it at
+/// most, so no more padding is needed.
 fn authenticator(nonce: &[u8], sealed: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     for part in [nonce, sealed] {
@@ -204,7 +211,8 @@ mod tests {
         all.map(|field| field.map(|field| (field.kind, field.body.to_vec())).unwrap()).collect()
     }
 
-    /// What a server answers: it checks the request, and gives a cookie for each that it got or has room for.
+    /// What a server answers: it checks the request, and gives a cookie for each that it got or has
+    /// room for.
     fn serve(request: &[u8]) -> Vec<u8> {
         let fields = fields(request);
         let (kind, body) = fields.last().unwrap();

@@ -1,7 +1,9 @@
-//! The records by which keys are agreed on within TLS (RFC 8915 §4): what a client asks for, and what it makes of the answer.
+//! The records by which keys are agreed on within TLS (RFC 8915 §4): what a client asks for, and
+//! what it makes of the answer.
 //!
-//! A record is a type, whose first bit says that it must be understood, the length of its body, and the body. An answer comes in pieces of any length, and is
-//! read as it comes; it is bounded, and so is what is kept of it.
+//! A record is a type, whose first bit says that it must be understood, the length of its body, and
+//! the body. An answer comes in pieces of any length, and is read as it comes; it is bounded, and
+//! so is what is kept of it.
 
 use super::association::{COOKIES, LONGEST_COOKIE};
 use thiserror::Error;
@@ -38,8 +40,8 @@ const NTP_PORT: u16 = 7;
 pub struct Agreement {
     /// For the first requests, one each: 1 to 8.
     pub cookies: Vec<Vec<u8>>,
-    /// The name or address of the host to ask for the time, if it is another one than who has answered. Printable ASCII, 255 bytes at most; whether it is a
-    /// name is for the caller to see.
+    /// The name or address of the host to ask for the time, if it is another one than who has
+    /// answered. Printable ASCII, 255 bytes at most; whether it is a name is for the caller to see.
     pub server: Option<String>,
     /// Its port, if it is not the usual one.
     pub port: Option<u16>,
@@ -133,7 +135,8 @@ impl core::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Takes in some bytes. Gives what was agreed on once the answer is complete; what follows that is not looked at.
+    /// Takes in some bytes. Gives what was agreed on once the answer is complete; what follows that
+    /// is not looked at.
     ///
     /// # Errors
     /// Why there is no agreement; there is none to come then.

@@ -1,13 +1,17 @@
-//! When keys may be agreed on again: each time later, until an answer has proved that they are good (RFC 8915 §4.2).
+//! When keys may be agreed on again: each time later, until an answer has proved that they are good
+//! (RFC 8915 §4.2).
 //!
-//! The section asks for an exponential backoff: 10 s at first and at least, 1.5 times as long each time, five days at most, and not to begin anew before an agreement
-//! has succeeded *and* its own keys have been used with success. All of it is a SHOULD but for the last, which is a MUST. Only the longest wait is shorter here.
+//! The section asks for an exponential backoff: 10 s at first and at least, 1.5 times as long each
+//! time, five days at most, and not to begin anew before an agreement has succeeded *and* its own
+//! keys have been used with success. All of it is a SHOULD but for the last, which is a MUST. Only
+//! the longest wait is shorter here.
 
 const SECOND: i64 = 1_000_000_000;
 /// The least time between two beginnings; each further wait is half as long again.
 const LEAST: i64 = 10 * SECOND;
-/// The most. The section's five days are its suggestion "until operational experience is available"; a clock that is back a day after its server has failed its
-/// user, and 24 conversations a day burden no server.
+/// The most. The section's five days are its suggestion "until operational experience is
+/// available"; a clock that is back a day after its server has failed its user, and 24
+/// conversations a day burden no server.
 const MOST: i64 = 3600 * SECOND;
 
 /// How long to wait.
@@ -47,8 +51,8 @@ impl Retry {
         self.agreed = true;
     }
 
-    /// An answer was proved: if by the keys that were agreed on last, whoever gave them can be asked again soon. Those from before may still be in use while
-    /// others are agreed on in vain.
+    /// An answer was proved: if by the keys that were agreed on last, whoever gave them can be
+    /// asked again soon. Those from before may still be in use while others are agreed on in vain.
     pub const fn proved(&mut self) {
         if self.agreed {
             self.wait = LEAST;
@@ -80,7 +84,8 @@ mod tests {
         assert_eq!(retry.next(), before + 10 * SECOND);
     }
 
-    /// RFC 8915 §4.2: only an agreement that has succeeded, and whose own keys have been used with success.
+    /// RFC 8915 §4.2: only an agreement that has succeeded, and whose own keys have been used with
+    /// success.
     #[test]
     fn old_keys_that_still_prove_answers_do_not_make_a_failing_agreement_begin_anew() {
         let mut retry = Retry::new(0);

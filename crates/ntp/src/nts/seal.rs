@@ -1,5 +1,5 @@
-//! AEAD_AES_SIV_CMAC_256 (RFC 5297): 32 bytes of key, of which one half authenticates and the other encrypts. A number used twice costs no more than that
-//! equal messages look equal.
+//! AEAD_AES_SIV_CMAC_256 (RFC 5297): 32 bytes of key, of which one half authenticates and the other
+//! encrypts. A number used twice costs no more than that equal messages look equal.
 
 use aes_siv::KeyInit;
 use aes_siv::siv::Aes128Siv;

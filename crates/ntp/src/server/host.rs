@@ -1,4 +1,5 @@
-//! What this host says of its own clock: leap indicator, stratum and root figures (RFC 5905 §7.3), from what the clock's page says.
+//! What this host says of its own clock: leap indicator, stratum and root figures (RFC 5905 §7.3),
+//! from what the clock's page says.
 
 use crate::packet::{LeapIndicator, Mode, Packet};
 use crate::stamp::{Short, Stamp};

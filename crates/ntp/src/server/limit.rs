@@ -1,7 +1,8 @@
 //! How often each client may ask: a token bucket for each address, in a table of fixed size.
 //!
-//! A bucket is kept as the time at which it will be full again (the "generic cell rate algorithm"): one number, and nothing to do while nobody asks. A full
-//! bucket is the same as none, so what the table forgets first costs nobody anything.
+//! A bucket is kept as the time at which it will be full again (the "generic cell rate algorithm"):
+//! one number, and nothing to do while nobody asks. A full bucket is the same as none, so what the
+//! table forgets first costs nobody anything.
 
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -13,10 +14,12 @@ const WAYS: usize = 4;
 const PLACES: usize = 4096;
 /// A client is told at most once in so many ns that it asks too often, or may not ask.
 const TELL: i64 = SECOND;
-/// One in so many requests beyond the limit is answered all the same: or else who forges a client's address could shut it out for ever. Which one nothing in the
-/// request decides: else who asks could choose it so that all are.
+/// One in so many requests beyond the limit is answered all the same: or else who forges a client's
+/// address could shut it out for ever. Which one nothing in the request decides: else who asks
+/// could choose it so that all are.
 const LEAK: u64 = 16;
-/// The part of an IPv6 address that counts: what one subscriber has commonly (RFC 6177), who could otherwise ask from 2^64 addresses.
+/// The part of an IPv6 address that counts: what one subscriber has commonly (RFC 6177), who could
+/// otherwise ask from 2^64 addresses.
 const NETWORK: u128 = !(u64::MAX as u128);
 
 /// How often a client may ask.
@@ -51,7 +54,8 @@ const NOBODY: Bucket = Bucket { client: 0, full: i64::MIN, told: i64::MIN };
 
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
-    /// What a request takes out of a bucket, and how much a full one holds, both in ns of filling. 0: there is no limit.
+    /// What a request takes out of a bucket, and how much a full one holds, both in ns of filling.
+    /// 0: there is no limit.
     cost: i64,
     size: i64,
     key: [u64; 2],

@@ -1,18 +1,22 @@
 //! When an answer will leave: what the way from the program to the driver usually takes.
 //!
-//! An answer's transmit stamp is written before it goes its way through the kernel. Of what that took lately the shortest counts: a stamp that is too early adds to
-//! the round trip that the client sees, and so to its bound. One that is too late would not; so what is added to a stamp is also added to the dispersion.
+//! An answer's transmit stamp is written before it goes its way through the kernel. Of what that
+//! took lately the shortest counts: a stamp that is too early adds to the round trip that the
+//! client sees, and so to its bound. One that is too late would not; so what is added to a stamp is
+//! also added to the dispersion.
 
 /// How many departures are remembered, and how many must be known before they count.
 const REMEMBERED: usize = 32;
 const ENOUGH: usize = 8;
-/// Longer than this, in counts of any real counter, no way within a host takes: such a stamp is another message's.
+/// Longer than this, in counts of any real counter, no way within a host takes: such a stamp is
+/// another message's.
 const LONGEST: i64 = 1 << 28;
 
 /// What the way takes, in counts.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// From the reading of the counter to the departure of the first message, of each of the last departures.
+    /// From the reading of the counter to the departure of the first message, of each of the last
+    /// departures.
     leads: [i64; REMEMBERED],
     known: usize,
     next: usize,

@@ -1,8 +1,10 @@
-//! When answers really left: pairs of receive and transmit stamps, for interleaved mode (RFC 9769 §2).
+//! When answers really left: pairs of receive and transmit stamps, for interleaved mode (RFC 9769
+//! §2).
 //!
-//! A client of interleaved mode names the answer before by its receive stamp. So that not every answer must be remembered because its client might be one, the
-//! lowest bit tells receive stamps (1) from transmit stamps (0): who gives a receive stamp back means it, and only his answers are remembered from then on.
-//! That bit is a quarter of a nanosecond.
+//! A client of interleaved mode names the answer before by its receive stamp. So that not every
+//! answer must be remembered because its client might be one, the lowest bit tells receive stamps
+//! (1) from transmit stamps (0): who gives a receive stamp back means it, and only his answers are
+//! remembered from then on. That bit is a quarter of a nanosecond.
 
 use crate::stamp::Stamp;
 

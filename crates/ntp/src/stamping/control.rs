@@ -1,8 +1,11 @@
-//! What the kernel says of a message's stamps, from the control messages beside it (cmsg(3)), as it has laid them out: bytes only, no system call.
+//! What the kernel says of a message's stamps, from the control messages beside it (cmsg(3)), as it
+//! has laid them out: bytes only, no system call.
 //!
-//! A message that comes has one of SCM_TIMESTAMPING: three times, of which the first is the kernel's and the last the card's; what is zero is missing. What the error
-//! queue gives back has the same, and an extended error that tells of which message it speaks. With OPT_TX_SWHW kernel and card tell theirs one after the other, in
-//! either order. (Documentation/networking/timestamping.rst.)
+//! A message that comes has one of SCM_TIMESTAMPING: three times, of which the first is the
+//! kernel's and the last the card's; what is zero is missing. What the error queue gives back has
+//! the same, and an extended error that tells of which message it speaks. With OPT_TX_SWHW kernel
+//! and card tell theirs one after the other, in either order.
+//! (Documentation/networking/timestamping.rst.)
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
@@ -25,7 +28,8 @@ const TIME: usize = size_of::<libc::timespec>();
 /// `struct sock_extended_err`, before the address of who has made the error.
 const ERROR: usize = size_of::<libc::sock_extended_err>();
 
-/// All that is said in these bytes, up to where they are no control messages any more: what lies behind those that the kernel has written is zero.
+/// All that is said in these bytes, up to where they are no control messages any more: what lies
+/// behind those that the kernel has written is zero.
 pub(super) fn said(bytes: &[u8]) -> impl Iterator<Item = Said> {
     controls(bytes).filter_map(|(level, kind, body)| match (level, kind) {
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamps(body),
@@ -124,7 +128,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
     const NOW: i64 = 1_790_000_000 * SECOND + 123_456_789;
-    /// `SCM_TIMESTAMPING_PKTINFO`, which nobody has asked for: by which interface it came, and how long the frame was.
+    /// `SCM_TIMESTAMPING_PKTINFO`, which nobody has asked for: by which interface it came, and how
+    /// long the frame was.
     const PKTINFO: c_int = 58;
 
     fn all(bytes: &[u8]) -> Vec<Said> {

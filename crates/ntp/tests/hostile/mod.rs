@@ -1,4 +1,5 @@
-//! Arbitrary bytes for everything that reads messages: the codec, a server, a client, and both halves of NTS; what must hold whatever comes.
+//! Arbitrary bytes for everything that reads messages: the codec, a server, a client, and both
+//! halves of NTS; what must hold whatever comes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -164,7 +165,8 @@ fn ask(data: &[u8], interleaved: bool) {
     }
 }
 
-/// A client that agrees on keys, and a server that says anything, in pieces of the length that the first byte tells.
+/// A client that agrees on keys, and a server that says anything, in pieces of the length that the
+/// first byte tells.
 fn agree(data: &[u8]) {
     let (&piece, rest) = data.split_first().unwrap_or((&0, &[]));
     let whole = Reader::default().take(rest);
@@ -189,7 +191,8 @@ fn agree(data: &[u8]) {
     }
 }
 
-/// A client with keys, and whoever answers: with the right identifier and the right keys only if a bit says so.
+/// A client with keys, and whoever answers: with the right identifier and the right keys only if a
+/// bit says so.
 fn prove(data: &[u8]) {
     let agreement = Agreement { cookies: vec![vec![7; 20]; COOKIES], ..Agreement::default() };
     let mut association = Association::new(Key::new([1; KEY]), Key::new([2; KEY]), agreement);

@@ -5,7 +5,8 @@ use core::ffi::c_void;
 use core::slice;
 use libc::{iovec, socklen_t};
 
-/// The most that one call may move; a script asks for less, and no length makes us take more memory.
+/// The most that one call may move; a script asks for less, and no length makes us take more
+/// memory.
 pub(super) const MOST: usize = 64 << 20;
 
 /// The bytes that a script hands in.
@@ -32,7 +33,8 @@ pub(super) unsafe fn put(bytes: &[u8], to: *mut c_void, room: usize) {
     }
 }
 
-/// Writes a value that C asked for with a length that says how much room there is, and then how long it is.
+/// Writes a value that C asked for with a length that says how much room there is, and then how
+/// long it is.
 ///
 /// # Safety
 /// `len` null or valid; `to` null or with as many bytes as that says.

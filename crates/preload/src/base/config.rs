@@ -17,7 +17,8 @@ pub(crate) enum Spin {
     Adaptive,
 }
 
-/// The smallest retransmission timeouts that can be set, in milliseconds; the upper is that of RFC 6298 §2.4.
+/// The smallest retransmission timeouts that can be set, in milliseconds; the upper is that of RFC
+/// 6298 §2.4.
 const MIN_RTO: RangeInclusive<u64> = 1..=1000;
 
 /// The settings of this process.
@@ -25,7 +26,8 @@ const MIN_RTO: RangeInclusive<u64> = 1..=1000;
 pub(crate) struct Settings {
     /// `TICKWIRE_SPIN`.
     pub(crate) spin: Spin,
-    /// `TICKWIRE_MIN_RTO`: the smallest retransmission timeout over the round trip, if it is not the stack's own.
+    /// `TICKWIRE_MIN_RTO`: the smallest retransmission timeout over the round trip, if it is not
+    /// the stack's own.
     pub(crate) min_rto: Option<Span>,
     /// `TICKWIRE_HELPER_POLICY` and `TICKWIRE_HELPER_CPUS`: how the helper thread is scheduled.
     pub(crate) helper: Scheduling,

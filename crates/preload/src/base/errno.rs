@@ -10,11 +10,12 @@ pub(crate) struct Errno(pub(crate) c_int);
 /// Not yet: what an attempt answers to go on waiting.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 
-/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of the system.
+/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of
+/// the system.
 pub(crate) const DEMOTED: Errno = Errno(-2);
 
-/// The descriptor has come to mean another socket (`dup2` and `close` by other threads): whoever gets this makes the call again, with that. Never an error number of
-/// the system.
+/// The descriptor has come to mean another socket (`dup2` and `close` by other threads): whoever
+/// gets this makes the call again, with that. Never an error number of the system.
 pub(crate) const ANEW: Errno = Errno(-5);
 
 /// What a call answers.
@@ -36,7 +37,8 @@ impl Errno {
         Self(get())
     }
 
-    /// The error that a socket has told, if it is one that comes from outside, and not from the call.
+    /// The error that a socket has told, if it is one that comes from outside, and not from the
+    /// call.
     pub(crate) fn told_by_socket(self) -> Option<Error> {
         const ALL: [Error; 14] = [
             Error::Refused,

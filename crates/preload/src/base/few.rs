@@ -1,4 +1,5 @@
-//! A list that is on the stack while it is short: `poll` and `select` may be called in a signal handler that has interrupted the allocator.
+//! A list that is on the stack while it is short: `poll` and `select` may be called in a signal
+//! handler that has interrupted the allocator.
 
 use core::ops::{Deref, DerefMut};
 

@@ -1,4 +1,5 @@
-//! Whether the calling thread is inside the lane, where no handler may run: a signal that comes meanwhile waits until it is out.
+//! Whether the calling thread is inside the lane, where no handler may run: a signal that comes
+//! meanwhile waits until it is out.
 
 use crate::c::signal;
 use std::cell::Cell;
@@ -16,7 +17,8 @@ enum Where {
     Signalled,
 }
 
-/// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal handler interrupted it there.
+/// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal
+/// handler interrupted it there.
 pub(crate) fn enter() -> Option<Inside> {
     INSIDE.with(|place| {
         if place.get() != Where::Outside {
@@ -41,7 +43,8 @@ pub(crate) fn signal_put_off() {
 pub(crate) struct Inside;
 
 impl Inside {
-    /// Takes the mark off. True if a signal waits for that, which the caller must let through: [`signal::deliver`].
+    /// Takes the mark off. True if a signal waits for that, which the caller must let through:
+    /// [`signal::deliver`].
     #[must_use]
     pub(crate) fn leave(self) -> bool {
         core::mem::forget(self);

@@ -1,5 +1,6 @@
-//! The library's own locks. A signal handler that interrupts a thread which holds one could wait for it for ever, and many socket calls may be made in
-//! a handler (POSIX.1-2024, 2.4.3); so signals are put off while the calling thread holds one, as they are inside the lane.
+//! The library's own locks. A signal handler that interrupts a thread which holds one could wait
+//! for it for ever, and many socket calls may be made in a handler (POSIX.1-2024, 2.4.3); so
+//! signals are put off while the calling thread holds one, as they are inside the lane.
 
 use crate::c::signal;
 use core::ops::{Deref, DerefMut};
@@ -49,7 +50,8 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    /// Takes it. That a thread panicked with it in hand is no reason not to: what our locks protect is whole at any time.
+    /// Takes it. That a thread panicked with it in hand is no reason not to: what our locks protect
+    /// is whole at any time.
     pub(crate) fn lock(&self) -> Locked<'_, T> {
         let holding = Holding::new();
         Locked { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _holding: holding }

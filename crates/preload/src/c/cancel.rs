@@ -1,9 +1,11 @@
 //! `pthread_cancel` and threads that are in a call of ours.
 //!
-//! The C library ends a cancelled thread by unwinding from the system call that it sleeps in. That must not happen in the midst of the
-//! lane, and cannot pass through a function that catches panics. So the lane's own system calls are none at which a thread can be
-//! cancelled; a thread that sleeps there is woken instead, its call ends, and at the edge, where nothing is held, it is cancelled as by
-//! any other call. Threads that may be cancelled at any instruction (`PTHREAD_CANCEL_ASYNCHRONOUS`) cannot be within a call of ours.
+//! The C library ends a cancelled thread by unwinding from the system call that it sleeps in. That
+//! must not happen in the midst of the lane, and cannot pass through a function that catches
+//! panics. So the lane's own system calls are none at which a thread can be cancelled; a thread
+//! that sleeps there is woken instead, its call ends, and at the edge, where nothing is held, it is
+//! cancelled as by any other call. Threads that may be cancelled at any instruction
+//! (`PTHREAD_CANCEL_ASYNCHRONOUS`) cannot be within a call of ours.
 
 use super::shared::leaked;
 use super::{export, real};
@@ -15,15 +17,17 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed, Or
 use libc::pthread_t;
 use std::cell::Cell;
 
-/// The calling thread has been cancelled: what a wait answers, so that the call ends. Never an error number of the system.
+/// The calling thread has been cancelled: what a wait answers, so that the call ends. Never an
+/// error number of the system.
 pub(crate) const CANCELLED: Errno = Errno(-4);
 
 const ENABLE: c_int = 0;
 const DISABLE: c_int = 1;
 const ASYNCHRONOUS: c_int = 1;
 
-/// Threads that were cancelled and have not been seen to act on it, by the kernel's numbers; 0 is an empty place. No lock: fork, or a thread that
-/// holds one of the C library's own, must not wait for it.
+/// Threads that were cancelled and have not been seen to act on it, by the kernel's numbers; 0 is
+/// an empty place. No lock: fork, or a thread that holds one of the C library's own, must not wait
+/// for it.
 struct Marked {
     places: [AtomicU32; 64],
     /// More of them, never freed: as many as threads were ever in this state at a time.
@@ -104,8 +108,9 @@ fn set_state(state: c_int) -> c_int {
     before
 }
 
-/// Keeps the thread from being cancelled while it lives: for requests to the service, which pass through the C library.
-/// A handler that jumped away meanwhile would leave it up, so signals are put off.
+/// Keeps the thread from being cancelled while it lives: for requests to the service, which pass
+/// through the C library. A handler that jumped away meanwhile would leave it up, so signals are
+/// put off.
 pub(crate) struct Shield {
     before: c_int,
     // Dropped after the state has been put back.
@@ -122,7 +127,8 @@ impl Shield {
 
 impl Drop for Shield {
     fn drop(&mut self) {
-        // A thread that may be cancelled at any instruction has its state changed at the edge already, and stays as it is.
+        // A thread that may be cancelled at any instruction has its state changed at the edge
+        // already, and stays as it is.
         set_state(self.before);
     }
 }
@@ -167,7 +173,8 @@ pub(super) fn act() {
     unsafe { pthread_testcancel() };
 }
 
-/// The kernel's number of a thread: that of the clock of its processor time says it (`CPUCLOCK_PID` in Linux's `posix-timers.h`).
+/// The kernel's number of a thread: that of the clock of its processor time says it (`CPUCLOCK_PID`
+/// in Linux's `posix-timers.h`).
 fn number_of(thread: pthread_t) -> Option<u32> {
     let mut clock = 0;
     // SAFETY: the program's argument, and a valid place.
@@ -197,7 +204,8 @@ export! {
     fn pthread_cancel(thread: pthread_t) -> c_int {
         // Before, because the thread, and its name with it, may be gone after.
         let number = number_of(thread);
-        // SAFETY: the program's argument goes on unchanged. (A thread that cancels itself ends at its next call.)
+        // SAFETY: the program's argument goes on unchanged. (A thread that cancels itself ends at
+        // its next call.)
         let done = unsafe { real::pthread_cancel(thread) };
         if done == 0 && let Some(number) = number {
             mark(number);

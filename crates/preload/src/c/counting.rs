@@ -1,4 +1,5 @@
-//! For tests: how often a thread allocates or frees, which what is allowed in signal handlers must not.
+//! For tests: how often a thread allocates or frees, which what is allowed in signal handlers must
+//! not.
 
 use core::alloc::{GlobalAlloc, Layout};
 use std::alloc::System;

@@ -60,7 +60,8 @@ unsafe fn send_vector(fd: c_int, iov: *const iovec, count: c_int, flags: c_int) 
     })
 }
 
-/// The flags of `preadv2` and `pwritev2` as those of `recvmsg` and `sendmsg`, as Linux has them for sockets.
+/// The flags of `preadv2` and `pwritev2` as those of `recvmsg` and `sendmsg`, as Linux has them for
+/// sockets.
 fn message_flags(flags: c_int) -> Result<c_int> {
     if flags & !(libc::RWF_HIPRI | libc::RWF_NOWAIT) != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
@@ -127,7 +128,8 @@ export! {
             let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
             let mut extras = Extras::default();
             let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
-            // A stream has no name to tell, as in Linux: of length 0, if the program has a place for one.
+            // A stream has no name to tell, as in Linux: of length 0, if the program has a place
+            // for one.
             // SAFETY: the program's place for the name.
             unsafe { name::store(&extras.name[..extras.name_len], address, alen) }?;
             Ok(len)

@@ -24,7 +24,8 @@ fn let_go(fd: c_int) {
         // As in `close_seen`.
         let _holding = Holding::new();
         quietly(|| close::closing(fd));
-        // Whoever is closing it: that thread leaves the number alone then, which may be another's by the time that it is done.
+        // Whoever is closing it: that thread leaves the number alone then, which may be another's
+        // by the time that it is done.
         close::closed(fd);
     }
 }
@@ -37,10 +38,12 @@ fn duplicated(from: c_int, new: c_int) -> c_int {
     new
 }
 
-/// `dup2` and `dup3`. As in the kernel, no thread finds `to` closed in between: it has the one socket, or the other.
+/// `dup2` and `dup3`. As in the kernel, no thread finds `to` closed in between: it has the one
+/// socket, or the other.
 fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let [source, target] = [from, to].map(|fd| TABLE.get(fd));
-    // The number is in use by the lane, and cannot be given away while threads use it. Or by another thread, which closes it.
+    // The number is in use by the lane, and cannot be given away while threads use it. Or by
+    // another thread, which closes it.
     if matches!(target, Entry::Lane | Entry::CLOSING) {
         return answer(|| Err(Errno(libc::EBUSY)));
     }
@@ -81,7 +84,8 @@ fn close_seen(fd: c_int, seen: Entry) -> c_int {
     let theirs = || answer(|| Err(Errno(libc::EBADF)));
     // From a handler that jumps away nobody would come back who closes it in the kernel.
     let _holding = (seen != Entry::Foreign).then(Holding::new);
-    // Nor what another thread closes: by the time that it has done so the number may be a third one's.
+    // Nor what another thread closes: by the time that it has done so the number may be a third
+    // one's.
     if matches!(seen, Entry::Lane | Entry::CLOSING) {
         return theirs();
     }
@@ -93,7 +97,8 @@ fn close_seen(fd: c_int, seen: Entry) -> c_int {
         } else if !matches!((seen, TABLE.get(fd)), (Entry::Epoll(_), Entry::Foreign)) {
             return theirs();
         }
-        // An instance whose lane has ended meanwhile is the kernel's alone, and no other thread closes it.
+        // An instance whose lane has ended meanwhile is the kernel's alone, and no other thread
+        // closes it.
     }
     // SAFETY: a plain number.
     unsafe { real::close(fd) }
@@ -112,7 +117,8 @@ export! {
         if first > last {
             return answer(|| Err(Errno(libc::EINVAL)));
         }
-        // A call that the kernel refuses must not have let go of anything: it is asked about a descriptor that nobody has.
+        // A call that the kernel refuses must not have let go of anything: it is asked about a
+        // descriptor that nobody has.
         // SAFETY: plain numbers.
         let allowed = unsafe { real::close_range(c_uint::MAX, c_uint::MAX, flags & !UNSHARE) };
         if allowed < 0 {
@@ -177,7 +183,8 @@ export! {
         duplicate_to(from, to, || unsafe { real::dup3(from, to, flags) })
     }
 
-    /// `fcntl(2)`. Its third argument, if there is one, is a number or a pointer: one register in both calling conventions.
+    /// `fcntl(2)`. Its third argument, if there is one, is a number or a pointer: one register in
+    /// both calling conventions.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         control(fd, command, argument, real::fcntl)
     }

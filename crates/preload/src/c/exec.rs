@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 pub(super) type Strings = *const *const c_char;
 
-/// Without these a program cannot take its sockets over: our library, and where the service is. As they were when this program began.
+/// Without these a program cannot take its sockets over: our library, and where the service is. As
+/// they were when this program began.
 static NEEDED: OnceLock<Vec<CString>> = OnceLock::new();
 
 /// Remembers them, before the program can change its environment.
@@ -25,8 +26,9 @@ pub(super) fn remember_environment() {
     });
 }
 
-/// An environment with one entry more, for a program that inherits sockets; and with what it needs for that, if the program that starts it
-/// has left it out. The list is valid for as long as `envp` and `addition`.
+/// An environment with one entry more, for a program that inherits sockets; and with what it needs
+/// for that, if the program that starts it has left it out. The list is valid for as long as `envp`
+/// and `addition`.
 ///
 /// # Safety
 /// `envp` is null or a terminated list.

@@ -9,8 +9,9 @@ use tickwire_stack::{Sink, Source};
 /// The most buffers of one call, as in Linux (`UIO_MAXIOV`).
 pub(crate) const MAX_BUFFERS: usize = 1024;
 
-/// A cursor over the program's buffers. The bytes may be changed by other threads of the program at any time, so they are never
-/// seen as slices, only copied; and they may not be there at all, which is seen when they are.
+/// A cursor over the program's buffers. The bytes may be changed by other threads of the program at
+/// any time, so they are never seen as slices, only copied; and they may not be there at all, which
+/// is seen when they are.
 pub(crate) struct Buffers<'a> {
     iov: *const iovec,
     count: usize,
@@ -75,7 +76,8 @@ impl<'a> Buffers<'a> {
         let len = if self.failed { 0 } else { len.min(self.left) };
         let mut done = 0;
         while done < len {
-            // SAFETY: `left` counts the bytes behind the cursor, so `at` is in bounds while it is not zero.
+            // SAFETY: `left` counts the bytes behind the cursor, so `at` is in bounds while it is
+            // not zero.
             let entry = unsafe { &*self.iov.add(self.at) };
             let n = (entry.iov_len - self.offset).min(len - done);
             if n > 0 && !copy(entry.iov_base.cast::<u8>().wrapping_add(self.offset), n, done) {

@@ -1,4 +1,5 @@
-//! The program's messages (`msghdr`) as a checked view, and calls that move them, one or many at a time.
+//! The program's messages (`msghdr`) as a checked view, and calls that move them, one or many at a
+//! time.
 
 use super::guarded;
 use super::iov::{Buffers, MAX_BUFFERS};
@@ -106,12 +107,14 @@ pub(super) unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Re
     unsafe { Message::at(message.cast_mut(), false) }?.send(fd, flags)
 }
 
-/// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a descriptor of the lane the service is told of them.)
+/// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a
+/// descriptor of the lane the service is told of them.)
 pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result<()> {
     if !signal::guards() {
         return Ok(()); // there was never a lane, so there is nothing to pass
     }
-    // SAFETY: the program's message, which is only read. One that is none is for the kernel to refuse.
+    // SAFETY: the program's message, which is only read. One that is none is for the kernel to
+    // refuse.
     let Ok(message) = (unsafe { Message::at(message.cast_mut(), false) }) else { return Ok(()) };
     if message.header.msg_controllen == 0 || TABLE.get(fd) == Entry::Lane {
         return Ok(());
@@ -142,8 +145,8 @@ pub(super) unsafe fn note_passed(got: isize, message: *mut msghdr) -> isize {
     got
 }
 
-/// Many messages in. As in Linux the time is looked at after each message only, and what is left of it is told; and an error after the first
-/// message is for the next call.
+/// Many messages in. As in Linux the time is looked at after each message only, and what is left of
+/// it is told; and an error after the first message is for the next call.
 pub(super) unsafe fn receive_many(
     fd: c_int,
     messages: *mut mmsghdr,

@@ -1,9 +1,10 @@
 //! The C boundary: everything unsafe in this crate lies in these files, and everything exported.
 //!
-//! An exported function decides with one look at the descriptor table whether the call is ours. If not, the C library's function
-//! is called as if we were not there. If so, the C arguments become safe values, and the answer becomes a return value and `errno`.
-//! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged. What may pass is the end of a cancelled
-//! thread (see `cancel`).
+//! An exported function decides with one look at the descriptor table whether the call is ours. If
+//! not, the C library's function is called as if we were not there. If so, the C arguments become
+//! safe values, and the answer becomes a return value and `errno`. A panic inside never leaves the
+//! library: the call fails with `EIO` and the reason is logged. What may pass is the end of a
+//! cancelled thread (see `cancel`).
 
 pub(crate) mod guarded;
 pub(crate) mod iov;
@@ -37,7 +38,8 @@ use core::ffi::c_int;
 use libc::ssize_t;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Declares functions under their C names; inside this crate's own tests, and where it is fuzzed, they are not exported.
+/// Declares functions under their C names; inside this crate's own tests, and where it is fuzzed,
+/// they are not exported.
 macro_rules! export {
     ($( $(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block )*) => {$(
         $(#[$meta])*
@@ -68,7 +70,8 @@ pub(crate) fn answer(call: impl FnMut() -> Result<c_int>) -> c_int {
     finished(call).unwrap_or(-1)
 }
 
-/// Runs a call to its end and sets `errno`. A thread that was cancelled meanwhile ends here, where nothing is held.
+/// Runs a call to its end and sets `errno`. A thread that was cancelled meanwhile ends here, where
+/// nothing is held.
 fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
     let before = errno::get();
     loop {
@@ -80,7 +83,8 @@ fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
                 errno::set(before);
                 return Some(answer);
             }
-            // If this returns, it was another that had the name of this thread, and the call, which has done nothing yet, begins anew.
+            // If this returns, it was another that had the name of this thread, and the call, which
+            // has done nothing yet, begins anew.
             Err(cancel::CANCELLED) => cancel::act(),
             Err(Errno(code)) => {
                 errno::set(code);

@@ -23,7 +23,8 @@ pub(crate) enum Name {
     Other,
 }
 
-/// Whether a length is one that the kernel, to which it has a sign, refuses before it looks at what is that long.
+/// Whether a length is one that the kernel, to which it has a sign, refuses before it looks at what
+/// is that long.
 pub(crate) fn is_negative(len: socklen_t) -> bool {
     len > i32::MAX as socklen_t
 }
@@ -53,7 +54,8 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Op
 }
 
 impl Name {
-    /// The address in these bytes, if there are as many as the kernel wants (`sizeof(struct sockaddr_in)`, `SIN6_LEN_RFC2133`).
+    /// The address in these bytes, if there are as many as the kernel wants (`sizeof(struct
+    /// sockaddr_in)`, `SIN6_LEN_RFC2133`).
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let [f0, f1, ..] = *bytes else { return Self::Other };
         match c_int::from(u16::from_ne_bytes([f0, f1])) {
@@ -75,7 +77,8 @@ impl Name {
     }
 }
 
-/// The C form of an endpoint for a socket of the given family: its bytes and how many of them count.
+/// The C form of an endpoint for a socket of the given family: its bytes and how many of them
+/// count.
 pub(crate) fn emit(endpoint: Endpoint, v6: bool, scope: u32) -> ([u8; MAX], usize) {
     let mut bytes = [0u8; MAX];
     bytes[2..4].copy_from_slice(&endpoint.port.to_be_bytes());

@@ -68,7 +68,8 @@ unsafe extern "C" {
     fn __cxa_at_quick_exit(run: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
 }
 
-/// At `exit`: after all that the program and its libraries wanted to be done then, before the C library flushes its streams.
+/// At `exit`: after all that the program and its libraries wanted to be done then, before the C
+/// library flushes its streams.
 extern "C" fn at_exit(_: *mut c_void) {
     super::stdio::flush_all();
     at_end();
@@ -95,8 +96,9 @@ extern "C" fn load() {
     // SAFETY: functions of ours that live as long as the process.
     unsafe {
         libc::pthread_atfork(Some(before_fork), Some(parent), Some(child));
-        // Of no object: what belongs to one runs when it is unloaded, and ours is before the libraries of the program, whose static objects
-        // may still have threads to join and sockets to close.
+        // Of no object: what belongs to one runs when it is unloaded, and ours is before the
+        // libraries of the program, whose static objects may still have threads to join and sockets
+        // to close.
         __cxa_atexit(at_exit, core::ptr::null_mut(), core::ptr::null_mut());
         __cxa_at_quick_exit(at_quick_exit, core::ptr::null_mut());
     }
@@ -108,7 +110,8 @@ extern "C" fn load() {
 
 #[cfg(not(any(test, fuzzing)))]
 #[used]
-// SAFETY: the loader calls each entry of this section once, as a function without arguments that it needs.
+// SAFETY: the loader calls each entry of this section once, as a function without arguments that it
+// needs.
 #[unsafe(link_section = ".init_array")]
 static LOAD: extern "C" fn() = load;
 
@@ -153,8 +156,9 @@ fn say_orphan() {
     }
 }
 
-/// Whether a `prctl` may confine the program. What the kernel refuses for want of a right, or does not know, does not; nor does a filter without an
-/// address, which is a question whether the kernel knows filters.
+/// Whether a `prctl` may confine the program. What the kernel refuses for want of a right, or does
+/// not know, does not; nor does a filter without an address, which is a question whether the kernel
+/// knows filters.
 fn confines(option: c_int, mode: usize, filter: usize) -> bool {
     const STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
     const FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
@@ -167,7 +171,8 @@ fn confines(option: c_int, mode: usize, filter: usize) -> bool {
 }
 
 export! {
-    /// `fork(2)`. The hooks do the work, for forks inside the C library, too; here the parent learns the child's number.
+    /// `fork(2)`. The hooks do the work, for forks inside the C library, too; here the parent
+    /// learns the child's number.
     fn fork() -> pid_t {
         // SAFETY: no arguments.
         let pid = unsafe { real::fork() };
@@ -192,9 +197,10 @@ export! {
         pid
     }
 
-    /// `clone(2)`. Threads are left alone. What does no more than `fork` or `vfork` becomes one, since a bare clone leaves the C library in the child
-    /// thinking that it is the parent's thread, and with that a lock of the lane would be held by both. (Later arguments that the program has not
-    /// given are not looked at, only passed on.)
+    /// `clone(2)`. Threads are left alone. What does no more than `fork` or `vfork` becomes one,
+    /// since a bare clone leaves the C library in the child thinking that it is the parent's
+    /// thread, and with that a lock of the lane would be held by both. (Later arguments that the
+    /// program has not given are not looked at, only passed on.)
     fn clone(start: Option<Start>, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent_tid: *mut pid_t, tls: *mut c_void, child_tid: *mut pid_t) -> c_int {
         const FORK: c_int = 0xff | libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
         let shares_memory = flags & libc::CLONE_VM != 0 && (flags & libc::CLONE_VFORK == 0 || flags & libc::CLONE_SIGHAND != 0);
@@ -235,11 +241,13 @@ export! {
             say_orphan();
         }
         let mut orphan = Orphan { start: run, argument, own_descriptors: flags & libc::CLONE_FILES == 0 };
-        // A child that borrows its parent's memory until it execs would change our tables for the parent, too. The parent waits all the same.
+        // A child that borrows its parent's memory until it execs would change our tables for the
+        // parent, too. The parent waits all the same.
         pass_on(Some(begin_orphan), (&raw mut orphan).cast(), flags & !libc::CLONE_VM)
     }
 
-    /// `prctl(2)`. Its further arguments are numbers or pointers: one register each in both calling conventions.
+    /// `prctl(2)`. Its further arguments are numbers or pointers: one register each in both calling
+    /// conventions.
     fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
         let confines = confines(option, second, third);
         if confines {
@@ -256,7 +264,8 @@ export! {
         done
     }
 
-    /// `vfork(2)`: as `fork`, since a child that borrows its parent's memory would close the parent's sockets in our table.
+    /// `vfork(2)`: as `fork`, since a child that borrows its parent's memory would close the
+    /// parent's sockets in our table.
     fn vfork() -> pid_t {
         // SAFETY: no arguments.
         unsafe { fork() }
@@ -264,7 +273,8 @@ export! {
 
     /// `daemon(3)`, whose parent would end inside the C library, its threads wherever they are.
     fn daemon(stay: c_int, keep: c_int) -> c_int {
-        // SAFETY: plain numbers and a constant name; the parent ends as the C library would have it.
+        // SAFETY: plain numbers and a constant name; the parent ends as the C library would have
+        // it.
         unsafe {
             match fork() {
                 -1 => return -1,

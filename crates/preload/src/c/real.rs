@@ -1,7 +1,9 @@
-//! The C library's own functions, found behind this library in the search order (`dlsym(RTLD_NEXT)`).
+//! The C library's own functions, found behind this library in the search order
+//! (`dlsym(RTLD_NEXT)`).
 //!
-//! Each is looked up once: at load for all of them, or at its first call if something runs before this library's constructor.
-//! The lookup takes no lock of ours and needs no thread-local storage, so it works at any time.
+//! Each is looked up once: at load for all of them, or at its first call if something runs before
+//! this library's constructor. The lookup takes no lock of ours and needs no thread-local storage,
+//! so it works at any time.
 
 use crate::base::errno;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
@@ -38,7 +40,8 @@ macro_rules! real {
                         return -1_isize as $ret;
                     }
                 }
-                // A thread that is cancelled unwinds from here through the exported function, in whose frame nothing is to be dropped.
+                // A thread that is cancelled unwinds from here through the exported function, in
+                // whose frame nothing is to be dropped.
                 // SAFETY: the C library's function of this name has this signature.
                 let function: unsafe extern "C-unwind" fn($($ty),*) -> $ret = unsafe { core::mem::transmute(found) };
                 // SAFETY: the caller keeps the function's contract.

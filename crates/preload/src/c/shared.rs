@@ -44,7 +44,8 @@ enum Lock {
     Local(std::sync::Mutex<()>, Box<Waiting>),
 }
 
-// SAFETY: the core is reached through `lock` only, which lets one thread of all processes in at a time.
+// SAFETY: the core is reached through `lock` only, which lets one thread of all processes in at a
+// time.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl Send for Shared {}
@@ -100,7 +101,8 @@ impl Shared {
     pub(crate) fn in_region(region: Region, wire: Wire) -> Self {
         // Never unmapped: a thread may be inside at any time.
         let region: &'static Region = Box::leak(Box::new(region));
-        // SAFETY: the memory is used under the region's lock only (`Shared::lock`), by this one value, and the region is never dropped.
+        // SAFETY: the memory is used under the region's lock only (`Shared::lock`), by this one
+        // value, and the region is never dropped.
         let memory: tickwire_stack::Memory<'static> = unsafe { region.memory() };
         let rows = memory.rows;
         let port = wire.port();
@@ -134,8 +136,8 @@ impl Shared {
         if let Held::Region { guard } = &held {
             guard.begin();
         }
-        // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this thread exists (a second lock by one
-        // thread is an error of the lock).
+        // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this
+        // thread exists (a second lock by one thread is an error of the lock).
         Ok(Guard { core: unsafe { &mut *self.core.get() }, held })
     }
 
@@ -143,7 +145,8 @@ impl Shared {
         match &self.lock {
             Lock::Region(region) => {
                 let guard = region.lock().lock().map_err(Refused::because)?;
-                // Not before: a thread that went wrong inside may have said so while we waited for it.
+                // Not before: a thread that went wrong inside may have said so while we waited for
+                // it.
                 if region.waiting().lost.load(Ordering::Relaxed) != 0 {
                     return Err(Refused::Lost);
                 }
@@ -165,17 +168,20 @@ impl Shared {
         self.gate.shut();
     }
 
-    /// What the stack says as it is, or as a lane that is lost was left. `None` if this very thread is inside.
+    /// What the stack says as it is, or as a lane that is lost was left. `None` if this very thread
+    /// is inside.
     ///
-    /// The gate may be shut, by an exec that may yet fail. Nothing is changed here, so that a thread which that kills leaves all in order.
+    /// The gate may be shut, by an exec that may yet fail. Nothing is changed here, so that a
+    /// thread which that kills leaves all in order.
     pub(crate) fn last_words(&self, _ending: &mut Ending) -> Option<LastWords> {
         let _held = match self.held() {
             Err(Refused::Again | Refused::Barred) => return None,
             held => held,
         };
-        // SAFETY: the lock is held until the end of this function, and by a thread that was not inside before. Or the lane is lost, so no thread
-        // of any process gets a guard any more, and whoever went wrong inside has died or left; and only one thread of this process at a time
-        // ends a lane, which is the caller.
+        // SAFETY: the lock is held until the end of this function, and by a thread that was not
+        // inside before. Or the lane is lost, so no thread of any process gets a guard any more,
+        // and whoever went wrong inside has died or left; and only one thread of this process at a
+        // time ends a lane, which is the caller.
         let core = unsafe { &mut *self.core.get() };
         let reasons = core.stack.kernel_rows().iter().map(|row| row.reason.get()).collect();
         Some(LastWords { user: core.stack.user().to_vec(), reasons })
@@ -226,7 +232,8 @@ impl Shared {
 }
 
 impl Guard<'_> {
-    /// Makes a system call with the lock in hand: whoever dies in the midst of it leaves all in order.
+    /// Makes a system call with the lock in hand: whoever dies in the midst of it leaves all in
+    /// order.
     fn paused(&self, call: impl FnOnce()) {
         if let Held::Region { guard } = &self.held {
             guard.pause();
@@ -305,8 +312,8 @@ pub(crate) fn leaked<T>(at: &AtomicPtr<T>) -> Option<&'static T> {
 
 /// A descriptor of the program's, lent for one call.
 pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
-    // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file is passed, or none, which the
-    // service checks.
+    // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file
+    // is passed, or none, which the service checks.
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
 }
 

@@ -1,9 +1,11 @@
 //! Signal handlers and threads that are inside the lane.
 //!
-//! A handler that interrupts a thread there, or with one of our locks in hand, cannot call into the lane, and one that does not come back (`longjmp`) would leave the lane
-//! half-changed and its lock taken for ever, for all its processes. So handlers are installed behind one of ours: inside the lane, it
-//! blocks the signal, sends it to the thread once more, and lets it through when the thread is out, a microsecond later. Handlers of
-//! faults cannot be put off, and handlers that are uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
+//! A handler that interrupts a thread there, or with one of our locks in hand, cannot call into the
+//! lane, and one that does not come back (`longjmp`) would leave the lane half-changed and its lock
+//! taken for ever, for all its processes. So handlers are installed behind one of ours: inside the
+//! lane, it blocks the signal, sends it to the thread once more, and lets it through when the
+//! thread is out, a microsecond later. Handlers of faults cannot be put off, and handlers that are
+//! uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
 //!
 //! Before the handlers of what a bad pointer raises (`SIGSEGV`, `SIGBUS`) comes one of ours, too:
 //! where the program's memory is copied, the copy has failed (see [`guarded`]), and nothing else
@@ -181,14 +183,15 @@ pub(crate) fn guards() -> bool {
     GUARDS.load(SeqCst)
 }
 
-/// Puts a signal off until the thread is out of the lane, and holds none of our locks. False if the system does not take it back.
+/// Puts a signal off until the thread is out of the lane, and holds none of our locks. False if the
+/// system does not take it back.
 ///
 /// # Safety
 /// `info` and `context` are what the kernel gave the running handler.
 unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool {
     let before = errno::get();
-    // SAFETY: by the caller's promise. The kernel takes the thread's mask from the context when the handler returns; until then the
-    // signal may be open (`SA_NODEFER`).
+    // SAFETY: by the caller's promise. The kernel takes the thread's mask from the context when the
+    // handler returns; until then the signal may be open (`SA_NODEFER`).
     let sent = unsafe {
         let mut this = zeroed();
         libc::sigemptyset(&raw mut this);
@@ -210,7 +213,8 @@ unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> 
     sent
 }
 
-/// Lets the signals through that were put off, unless it is still too early. Their handlers run before this returns, if it does.
+/// Lets the signals through that were put off, unless it is still too early. Their handlers run
+/// before this returns, if it does.
 #[cold]
 pub(crate) fn deliver() {
     if inside::is_inside() || locked::any() {
@@ -325,7 +329,8 @@ fn as_installed(signal: c_int, installed: Installed, action: &mut libc::sigactio
 fn adopt(signal: c_int, install: impl FnOnce() -> sighandler_t) -> sighandler_t {
     let before = installed(signal);
     let answer = install();
-    // SAFETY: all zero is a valid action, and is filled in; the changed one differs in the handler, which is a function of ours.
+    // SAFETY: all zero is a valid action, and is filled in; the changed one differs in the handler,
+    // which is a function of ours.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         if answer != libc::SIG_ERR

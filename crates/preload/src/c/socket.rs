@@ -15,7 +15,8 @@ use libc::{sockaddr, sockaddr_storage, socklen_t};
 /// The program's address as bytes, cut to what an IP address can have.
 ///
 /// # Errors
-/// `EFAULT` for none; `EINVAL` if it is longer than any kernel takes, of which nothing is looked at (a negative length is one).
+/// `EFAULT` for none; `EINVAL` if it is longer than any kernel takes, of which nothing is looked at
+/// (a negative length is one).
 ///
 /// # Safety
 /// `address` is the program's to give.

@@ -1,8 +1,10 @@
-//! `splice(2)` between a pipe and a connection of ours. The kernel would move pages; here the bytes pass through a pipe of our own, whose
-//! size bounds what one call moves. What the other side does not take stays where it was: in the connection's queue, or in the program's pipe.
+//! `splice(2)` between a pipe and a connection of ours. The kernel would move pages; here the bytes
+//! pass through a pipe of our own, whose size bounds what one call moves. What the other side does
+//! not take stays where it was: in the connection's queue, or in the program's pipe.
 //!
-//! Both is done by looking first and taking afterwards, so threads that read from the same end at the same time may see bytes twice. Nothing is held
-//! while a call waits, for a signal handler may jump out of it.
+//! Both is done by looking first and taking afterwards, so threads that read from the same end at
+//! the same time may see bytes twice. Nothing is held while a call waits, for a signal handler may
+//! jump out of it.
 
 use super::iov::{Buffers, one};
 use super::sys::{self, Extras};
@@ -59,7 +61,8 @@ fn receive(socket: c_int, into: &mut [u8], flags: c_int) -> Result<usize> {
     ops::receive(socket, &mut buffers, flags, &mut Extras::default())
 }
 
-/// Waits until the program's pipe has what is wanted: `POLLIN` or `POLLOUT`, or that its other end has gone.
+/// Waits until the program's pipe has what is wanted: `POLLIN` or `POLLOUT`, or that its other end
+/// has gone.
 fn until_ready(pipe: c_int, events: i16) -> Result<()> {
     let wanted = pollfd { fd: pipe, events, revents: 0 };
     let by_kernel = |timeout| match sys::ppoll(&mut [wanted], timeout, None) {
@@ -79,8 +82,8 @@ fn until_ready(pipe: c_int, events: i16) -> Result<()> {
     if matches!(waited, Err(AGAIN | Errno(libc::ENETDOWN))) { Ok(()) } else { waited }
 }
 
-/// From a connection into a pipe. Whether it waits for data is the socket's own business, whether for room in the pipe the flags' and the pipe's, as in
-/// Linux.
+/// From a connection into a pipe. Whether it waits for data is the socket's own business, whether
+/// for room in the pipe the flags' and the pipe's, as in Linux.
 pub(super) fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0 && sys::fcntl(pipe, libc::F_GETFL, 0)? & libc::O_NONBLOCK == 0;
     loop {
@@ -195,8 +198,8 @@ impl End {
     }
 }
 
-/// Moves bytes where one end is a socket of ours: the other must be a pipe, and the socket a stream. Errors come in the order of the kernel's
-/// (`__do_splice`, `do_splice`).
+/// Moves bytes where one end is a socket of ours: the other must be a pipe, and the socket a
+/// stream. Errors come in the order of the kernel's (`__do_splice`, `do_splice`).
 fn between(from: &End, to: &End, len: usize, flags: c_uint) -> Result<usize> {
     const ALL: c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
     if len == 0 {

@@ -1,7 +1,8 @@
 //! C's streams over sockets of ours (`fdopen`, `stdin` and its kin) and `dprintf`.
 //!
-//! A stream of the C library reads and writes by calls inside the library, which do not pass here. So a stream over a socket of ours is made of
-//! functions of ours (`fopencookie`), and where such a socket becomes descriptor 0, 1 or 2, the stream of that name is replaced by one.
+//! A stream of the C library reads and writes by calls inside the library, which do not pass here.
+//! So a stream over a socket of ours is made of functions of ours (`fopencookie`), and where such a
+//! socket becomes descriptor 0, 1 or 2, the stream of that name is replaced by one.
 
 use super::variadic::{Arguments, variadic};
 use super::{answer, data, descriptor, export, real, sys};
@@ -36,8 +37,9 @@ unsafe extern "C" {
     static mut stderr: *mut FILE;
 }
 
-/// Where `FILE` keeps its descriptor, in ints: behind the flags and thirteen pointers, on every 64-bit processor. The layout is public
-/// (`bits/types/struct_FILE.h`) because programs are compiled with it.
+/// Where `FILE` keeps its descriptor, in ints: behind the flags and thirteen pointers, on every
+/// 64-bit processor. The layout is public (`bits/types/struct_FILE.h`) because programs are
+/// compiled with it.
 const FILENO: usize = (8 + 13 * 8) / 4;
 /// What `fopencookie` writes there.
 const NO_DESCRIPTOR: c_int = -2;
@@ -134,14 +136,15 @@ fn standard(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
     }
 }
 
-/// A socket of ours is descriptor 0, 1 or 2 from now on: the stream of that name becomes one of ours, for good, as it serves other
-/// descriptors as well.
+/// A socket of ours is descriptor 0, 1 or 2 from now on: the stream of that name becomes one of
+/// ours, for good, as it serves other descriptors as well.
 pub(crate) fn stand_in(fd: c_int) {
     let Some((place, mode)) = standard(fd) else { return };
     if STANDARD[fd as usize].swap(true, Relaxed) {
         return;
     }
-    // SAFETY: the C library's variables, which programs may set; a terminated mode; buffering is set before the first use.
+    // SAFETY: the C library's variables, which programs may set; a terminated mode; buffering is
+    // set before the first use.
     unsafe {
         let before = *place;
         let Ok(stream) = open(fd, mode.as_ptr()) else { return };
@@ -153,7 +156,8 @@ pub(crate) fn stand_in(fd: c_int) {
     }
 }
 
-/// Before a socket of ours becomes descriptor 0, 1 or 2: what the present stream holds goes to where that number pointed until now.
+/// Before a socket of ours becomes descriptor 0, 1 or 2: what the present stream holds goes to
+/// where that number pointed until now.
 pub(super) fn before_stand_in(fd: c_int) {
     if let Some((place, _)) = standard(fd)
         && fd > 0
@@ -178,7 +182,8 @@ unsafe fn flush(stream: *mut FILE) {
     }
 }
 
-/// At the program's end: the C library flushes its streams only after our sockets have been closed, so it is done here.
+/// At the program's end: the C library flushes its streams only after our sockets have been closed,
+/// so it is done here.
 pub(super) fn flush_all() {
     let all = streams().clone();
     for (stream, _) in all {

@@ -1,5 +1,5 @@
-//! The operating system's calls that this library makes for itself, with safe faces. All go to the C library behind us or straight to
-//! the kernel, never to our own stand-ins.
+//! The operating system's calls that this library makes for itself, with safe faces. All go to the
+//! C library behind us or straight to the kernel, never to our own stand-ins.
 //!
 //! One file for each kind of them; all are used by their names in here.
 
@@ -54,8 +54,8 @@ fn check(answer: c_int) -> Result<c_int> {
     if answer < 0 { Err(Errno::last()) } else { Ok(answer) }
 }
 
-/// The answer of a direct system call. Those that wait are direct: the C library's are points at which a thread is cancelled, and none
-/// may be in the midst of the lane (see `cancel`).
+/// The answer of a direct system call. Those that wait are direct: the C library's are points at
+/// which a thread is cancelled, and none may be in the midst of the lane (see `cancel`).
 pub(super) fn called(answer: libc::c_long) -> Result<usize> {
     usize::try_from(answer).map_err(|_| Errno::last())
 }
@@ -73,7 +73,8 @@ pub(crate) fn random() -> Result<[u64; 4]> {
 
 /// Takes a variable out of the environment; only while the program has one thread.
 pub(crate) fn take_variable(name: &core::ffi::CStr) -> Option<String> {
-    // SAFETY: a terminated name; the text is copied before the environment changes. The caller runs before the program does.
+    // SAFETY: a terminated name; the text is copied before the environment changes. The caller runs
+    // before the program does.
     unsafe {
         let text = libc::getenv(name.as_ptr());
         if text.is_null() {

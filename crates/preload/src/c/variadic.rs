@@ -1,5 +1,6 @@
-//! Functions with a variable number of arguments, which stable Rust can call but not define: an entry of a few instructions puts the
-//! registers that may hold arguments into memory and calls a Rust function with the place.
+//! Functions with a variable number of arguments, which stable Rust can call but not define: an
+//! entry of a few instructions puts the registers that may hold arguments into memory and calls a
+//! Rust function with the place.
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("c/variadic.rs needs an entry for the calling convention of this processor");
@@ -74,8 +75,8 @@ pub(crate) struct List {
     float: i32,
 }
 
-/// Declares variadic functions under their C names, each with the Rust function that does the work; inside this crate's own tests they are not
-/// exported.
+/// Declares variadic functions under their C names, each with the Rust function that does the work;
+/// inside this crate's own tests they are not exported.
 macro_rules! variadic {
     ($( $(#[$meta:meta])* fn $name:ident => $work:ident; )*) => {$(
         $(#[$meta])*
@@ -86,7 +87,8 @@ macro_rules! variadic {
         #[cfg_attr(not(any(test, fuzzing)), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() -> core::ffi::c_int {
-            // `al` says whether floating-point registers were used. A structure of three words is passed in memory: on the stack.
+            // `al` says whether floating-point registers were used. A structure of three words is
+            // passed in memory: on the stack.
             core::arch::naked_asm!(
                 "push rbp",
                 "mov rbp, rsp",

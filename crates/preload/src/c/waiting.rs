@@ -137,15 +137,18 @@ impl EpollWait {
     }
 }
 
-/// The three sets of a `select`, as bytes: they may be longer than `fd_set`, as programs make them for many descriptors, and two of them may be one.
+/// The three sets of a `select`, as bytes: they may be longer than `fd_set`, as programs make them
+/// for many descriptors, and two of them may be one.
 struct Sets<'a> {
     count: c_int,
     bits: [Option<&'a [Cell<u8>]>; 3],
 }
 
 impl Sets<'_> {
-    /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them is looked at than the program can have open descriptors: some
-    /// give the most that they may open (`getdtablesize`), a million perhaps, with sets of the ordinary size. The lane's own do not count.
+    /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them
+    /// is looked at than the program can have open descriptors: some give the most that they may
+    /// open (`getdtablesize`), a million perhaps, with sets of the ordinary size. The lane's own do
+    /// not count.
     ///
     /// If one is not there, none has anything, and the kernel refuses them; nor has any while there
     /// was never a lane.
@@ -253,7 +256,8 @@ export! {
         unsafe { ppoll(fds, count, timeout, mask) }
     }
 
-    /// `select(2)`. Linux writes the time that is left back, also when a signal ends the wait; so do we.
+    /// `select(2)`. Linux writes the time that is left back, also when a signal ends the wait; so
+    /// do we.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
         // SAFETY: null or the program's sets.
         let sets = unsafe { Sets::new(count, [read, write, except]) };

@@ -1,4 +1,5 @@
-//! The lane as this process has it: the stack in the shared region, the rings, and the lock around both. How it talks with the service: `service`.
+//! The lane as this process has it: the stack in the shared region, the rings, and the lock around
+//! both. How it talks with the service: `service`.
 
 use crate::base::config::Settings;
 use crate::base::errno::{AGAIN, Errno, Result};
@@ -30,7 +31,8 @@ use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, SocketId, Stack, WaiterId, WakeTarget, table};
 
-/// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
+/// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at
+/// any time; a lane that ended is marked.
 pub(crate) struct Lane {
     shared: Shared,
     /// The receive ring's descriptor (-1 in tests) and the doorbell.
@@ -48,8 +50,8 @@ pub(crate) struct Lane {
     traffic: AtomicU64,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
-    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before, and for packets that are left to be sent. 0
-    /// if it does not.
+    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken
+    /// for what is due before, and for packets that are left to be sent. 0 if it does not.
     cared_until: AtomicU64,
     /// Whether packets were left to be sent, as last seen.
     crowded: AtomicBool,
@@ -199,7 +201,8 @@ impl Lane {
         self.shared.gate()
     }
 
-    /// The program is about to end or to be replaced: from here on no thread of it is inside the lane.
+    /// The program is about to end or to be replaced: from here on no thread of it is inside the
+    /// lane.
     pub(crate) fn retire(&self) {
         self.shared.shut();
     }
@@ -271,8 +274,9 @@ impl Lane {
         (at != 0).then(|| Instant::from_nanos(at))
     }
 
-    /// Polls for the helper, which then sleeps in the program's place until the answer, or for ever: from here on the program wakes it if it sets an
-    /// earlier timer, and the receive ring is armed. Says whether that is so, and until when.
+    /// Polls for the helper, which then sleeps in the program's place until the answer, or for
+    /// ever: from here on the program wakes it if it sets an earlier timer, and the receive ring is
+    /// armed. Says whether that is so, and until when.
     pub(crate) fn care_until_deadline(&self) -> (bool, Option<Instant>) {
         let deadline = self.with_quietly(|access| {
             let deadline = access.stack.deadline();
@@ -294,7 +298,8 @@ impl Lane {
         self.cared_until.load(Relaxed) != 0
     }
 
-    /// Whether packets were left to be sent. Known only after the lane was left: it is then that they go.
+    /// Whether packets were left to be sent. Known only after the lane was left: it is then that
+    /// they go.
     pub(crate) fn crowded(&self) -> bool {
         self.crowded.load(Relaxed)
     }
@@ -306,16 +311,16 @@ impl Lane {
         }
     }
 
-    /// The calling thread, which is inside, is about to sleep on the receive ring's descriptor: from here on what arrives makes it readable. Until
-    /// [`Lane::disarm`].
+    /// The calling thread, which is inside, is about to sleep on the receive ring's descriptor:
+    /// from here on what arrives makes it readable. Until [`Lane::disarm`].
     pub(crate) fn arm(&self) {
         if let Some(port) = self.shared.port() {
             port.rx().arm(self.slot());
         }
     }
 
-    /// The calling thread, which has left the lane, is about to sleep as it has said, on what [`Lane::arm`] is for: wake frames of earlier
-    /// sleeps are not to wake it.
+    /// The calling thread, which has left the lane, is about to sleep as it has said, on what
+    /// [`Lane::arm`] is for: wake frames of earlier sleeps are not to wake it.
     pub(crate) fn take_wake_frame(&self, asleep: Asleep) {
         let Some(port) = self.shared.port() else { return };
         if !asleep.stands_by() {
@@ -323,7 +328,8 @@ impl Lane {
         }
     }
 
-    /// What a wait for [`Lane::rings`] showed: whether it is nothing but wake frames of packets that have been taken in, which are taken off now.
+    /// What a wait for [`Lane::rings`] showed: whether it is nothing but wake frames of packets
+    /// that have been taken in, which are taken off now.
     pub(crate) fn are_left_over(&self, rings: [pollfd; 2]) -> bool {
         let left_over = rings.map(|ring| ring.revents) == [libc::POLLIN, 0];
         if left_over && let Some(port) = self.shared.port() {
@@ -499,14 +505,15 @@ impl Lane {
     /// Polls the rings, runs timers, does `work`, and sends what that left to send.
     ///
     /// # Errors
-    /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
-    /// has ended.
+    /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler
+    /// interrupted it there); `ENETDOWN` if the lane has ended.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
         self.enter(None, |_| (), work, true)
     }
 
-    /// As [`Lane::with`], for a thread that was asleep: `awake` is done before the rings are polled. What they bring to a thread that still
-    /// counts as asleep rings its bell, and this very thread would hear it when it sleeps next.
+    /// As [`Lane::with`], for a thread that was asleep: `awake` is done before the rings are
+    /// polled. What they bring to a thread that still counts as asleep rings its bell, and this
+    /// very thread would hear it when it sleeps next.
     ///
     /// # Errors
     /// As [`Lane::with`].
@@ -725,7 +732,8 @@ impl Lane {
         Descriptions::new(guard.stack.user()).get(index).flags()
     }
 
-    /// What the stack says of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
+    /// What the stack says of a lane that has ended, or was lost; `None` in a signal handler that
+    /// interrupted its own thread inside.
     pub(crate) fn last_words(&self, ending: &mut Ending) -> Option<LastWords> {
         let _inside = inside::enter()?;
         self.shared.last_words(ending)

@@ -9,7 +9,8 @@
 use crate::c::shared::{Guard, Shared, Turn};
 use tickwire_link::tx_batch::TxBatch;
 
-/// In so many passes more than one a call sends what streams have. What is left then the helper sends.
+/// In so many passes more than one a call sends what streams have. What is left then the helper
+/// sends.
 const PASSES: u32 = 16;
 
 /// In so many passes more than one a call takes in packets that wake none. Then another thread
@@ -52,7 +53,8 @@ impl Course {
 
     /// Whether another pass is to follow.
     pub(super) fn goes_on(&mut self) -> bool {
-        // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what follows.)
+        // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what
+        // follows.)
         let does_more = core::mem::take(&mut self.does_more);
         if self.left != Left::ToNextPass {
             return does_more;

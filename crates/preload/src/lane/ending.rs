@@ -1,4 +1,5 @@
-//! The end of a lane in this process. The table of descriptors names sockets of a lane that is no more until it is done; whoever needs it waits so long.
+//! The end of a lane in this process. The table of descriptors names sockets of a lane that is no
+//! more until it is done; whoever needs it waits so long.
 
 use crate::base::locked::Holding;
 use crate::c::sys;
@@ -8,9 +9,11 @@ use crate::wait::epoll;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use tickwire_link::control::Reason;
 
-/// Held by the thread that ends a lane, until the table says what has become of its sockets: no other thread of this process does.
+/// Held by the thread that ends a lane, until the table says what has become of its sockets: no
+/// other thread of this process does.
 ///
-/// Not one of `base::locked`: its word is emptied in a child of which we did not hear, which would wait for ever for a thread that it does not have.
+/// Not one of `base::locked`: its word is emptied in a child of which we did not hear, which would
+/// wait for ever for a thread that it does not have.
 pub(crate) struct Ending {
     _holding: Holding,
 }
@@ -22,10 +25,11 @@ impl Drop for Ending {
     }
 }
 
-/// Waits until no thread ends a lane, and keeps it so (across fork). `None` in a signal handler that interrupted the one that does, because it cannot
-/// be put off.
+/// Waits until no thread ends a lane, and keeps it so (across fork). `None` in a signal handler
+/// that interrupted the one that does, because it cannot be put off.
 ///
-/// It may be taken with the registry of `epoll` in hand, which finds out within that a lane is lost; and with it in hand, the lane's own lock.
+/// It may be taken with the registry of `epoll` in hand, which finds out within that a lane is
+/// lost; and with it in hand, the lane's own lock.
 pub(crate) fn hold() -> Option<Ending> {
     let holding = Holding::new();
     let (word, this) = (here::ending(), sys::thread());
@@ -38,7 +42,8 @@ pub(crate) fn hold() -> Option<Ending> {
     }
 }
 
-/// Waits until the table says what has become of the sockets of a lane that another thread is ending.
+/// Waits until the table says what has become of the sockets of a lane that another thread is
+/// ending.
 #[cold]
 pub(crate) fn await_ending() {
     drop(hold());
@@ -130,7 +135,8 @@ mod tests {
             });
             held.wait();
             let mut status: c_int = -1;
-            // SAFETY: a fork without the C library's knowledge. The child only takes a lock of ours, and is ended by a signal should it wait.
+            // SAFETY: a fork without the C library's knowledge. The child only takes a lock of
+            // ours, and is ended by a signal should it wait.
             unsafe {
                 let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
                 if child == 0 {

@@ -1,5 +1,6 @@
-//! The end of a program, by exit or by exec, kills its threads wherever they are. One that dies in the midst of a change takes the lane from all its
-//! processes, so the others of the process are kept out before. Only those: forked siblings go on, however long the end takes.
+//! The end of a program, by exit or by exec, kills its threads wherever they are. One that dies in
+//! the midst of a change takes the lane from all its processes, so the others of the process are
+//! kept out before. Only those: forked siblings go on, however long the end takes.
 
 use crate::base::errno::AGAIN;
 use crate::base::errno::Result;
@@ -7,7 +8,8 @@ use crate::base::locked;
 use crate::c::sys;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
-/// Who may enter the lane. While it is not open: the number of the thread that closes it, and [`SHUT`] when it has.
+/// Who may enter the lane. While it is not open: the number of the thread that closes it, and
+/// [`SHUT`] when it has.
 pub(crate) struct Gate(AtomicU32);
 
 const OPEN: u32 = 0;
@@ -53,8 +55,9 @@ impl Gate {
         }
     }
 
-    /// The calling thread closes the gate: it alone enters, and threads that hold a lock of the library. False if it is closed already: by this thread
-    /// (which a signal handler has interrupted), or for good by another, unless it is to wait for the end of that.
+    /// The calling thread closes the gate: it alone enters, and threads that hold a lock of the
+    /// library. False if it is closed already: by this thread (which a signal handler has
+    /// interrupted), or for good by another, unless it is to wait for the end of that.
     pub(crate) fn close(&self, patient: bool) -> bool {
         loop {
             let Err(word) = self.0.compare_exchange(OPEN, sys::thread() << 1, AcqRel, Acquire) else { return true };

@@ -5,8 +5,9 @@ use crate::lane::Lane;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
-/// On a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct system call) has no lane,
-/// and cannot close its parent's sockets or take the lock in its parent's name; nor does it wait for a thread that only its parent has.
+/// On a page of its own, which the kernel empties in every child. So a child of which we did not
+/// hear (made by a direct system call) has no lane, and cannot close its parent's sockets or take
+/// the lock in its parent's name; nor does it wait for a thread that only its parent has.
 #[repr(align(4096))]
 struct Here {
     lane: AtomicPtr<Lane>,
@@ -53,7 +54,8 @@ pub(super) fn ending() -> &'static AtomicU32 {
     &HERE.ending
 }
 
-/// Whether this process is a child of which we did not hear. It has none of its parent's threads, so a lock of the library's may be held for ever.
+/// Whether this process is a child of which we did not hear. It has none of its parent's threads,
+/// so a lock of the library's may be held for ever.
 pub(crate) fn is_stray() -> bool {
     EMPTIED.load(Relaxed) && !HERE.known.load(Relaxed)
 }
@@ -75,14 +77,16 @@ pub(crate) fn install(lane: Lane) -> &'static Lane {
     lane
 }
 
-/// In a child that knows that it is one: its parent's lane, which is its own from now on, until it forgets it.
+/// In a child that knows that it is one: its parent's lane, which is its own from now on, until it
+/// forgets it.
 pub(crate) fn inherit() -> Option<&'static Lane> {
     let lane = shared::leaked(&INHERITED)?;
     HERE.lane.store(core::ptr::from_ref(lane).cast_mut(), Release);
     Some(lane)
 }
 
-/// In a process that has no share in its parent's lane: it is not this process's, and nobody is told.
+/// In a process that has no share in its parent's lane: it is not this process's, and nobody is
+/// told.
 pub(crate) fn disinherit() {
     if let Some(lane) = shared::leaked(&INHERITED) {
         lane.forsake();

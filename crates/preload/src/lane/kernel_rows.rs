@@ -1,4 +1,5 @@
-//! The lane's rows for sockets that stay on the kernel, by which `tickwire stat` shows them. As any socket, such a one is gone with the last process that has it.
+//! The lane's rows for sockets that stay on the kernel, by which `tickwire stat` shows them. As any
+//! socket, such a one is gone with the last process that has it.
 
 use tickwire_stack::Stack;
 use tickwire_stack::table::{Row, kind};
@@ -12,7 +13,8 @@ impl<'s> KernelRows<'s> {
         Self(stack.kernel_rows())
     }
 
-    /// A free row, empty, which the process of a slot is the first to hold. It is taken as soon as it has a kind.
+    /// A free row, empty, which the process of a slot is the first to hold. It is taken as soon as
+    /// it has a kind.
     pub(crate) fn free(&self, slot: usize) -> Option<(u32, &'s Row)> {
         let index = self.0.iter().position(|row| row.kind.get() == kind::FREE)?;
         let row = &self.0[index];
@@ -32,7 +34,8 @@ impl<'s> KernelRows<'s> {
         taken.filter(move |(_, row)| row.holders.get() & 1 << slot != 0)
     }
 
-    /// All that the process of a slot holds is held by that of another, too, which it is about to fork.
+    /// All that the process of a slot holds is held by that of another, too, which it is about to
+    /// fork.
     pub(crate) fn share(&self, slot: usize, child: u64) {
         self.held(slot).for_each(|(_, row)| row.holders.set(row.holders.get() | child));
     }

@@ -1,5 +1,6 @@
-//! Getting a lane, what it consists of, and how it talks with the service. It uses `base` and `table`; it tells `socket` when a claim or the
-//! lane is lost, and `process` when another process died or a helper thread is needed.
+//! Getting a lane, what it consists of, and how it talks with the service. It uses `base` and
+//! `table`; it tells `socket` when a claim or the lane is lost, and `process` when another process
+//! died or a helper thread is needed.
 //!
 //! | file | purpose |
 //! |---|---|

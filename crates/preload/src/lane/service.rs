@@ -1,4 +1,5 @@
-//! How a lane talks with the service, once for each socket and once for each new destination: claims, paths, and what the service says unasked.
+//! How a lane talks with the service, once for each socket and once for each new destination:
+//! claims, paths, and what the service says unasked.
 
 use crate::base::inside;
 use crate::base::locked::{Lock, Locked};
@@ -49,7 +50,8 @@ impl Talk {
         self.session.lock()
     }
 
-    /// The connection, unless another thread is asking by it at this moment, which may take long. For the helper thread, which others need.
+    /// The connection, unless another thread is asking by it at this moment, which may take long.
+    /// For the helper thread, which others need.
     fn free_session(&self) -> Option<Locked<'_, Option<Session>>> {
         self.session.try_lock()
     }
@@ -74,15 +76,18 @@ impl Talk {
         self.leaves.store(true, Relaxed);
     }
 
-    /// A device for trains of segments is wanted. Says whether that is news for the helper thread, which asks.
+    /// A device for trains of segments is wanted. Says whether that is news for the helper thread,
+    /// which asks.
     pub(crate) fn want_bulk(&self) -> bool {
         self.bulk.load(Relaxed) == 0 && self.bulk.swap(1, Relaxed) == 0
     }
 
-    /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the stack. Says whether it was any.
+    /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the
+    /// stack. Says whether it was any.
     #[cold]
     pub(crate) fn note_requests(&self, stack: &mut Stack<'_>) -> bool {
-        // Fork holds it until nobody else flushes C's streams, and this may be a stream's write: the next who comes in tries again.
+        // Fork holds it until nobody else flushes C's streams, and this may be a stream's write:
+        // the next who comes in tries again.
         let Some(mut wanted) = self.requests.try_lock() else { return false };
         let before = wanted.len();
         while wanted.len() < MOST_REQUESTS
@@ -190,7 +195,8 @@ impl Lane {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Unserved::Refused(Reason::ServiceError)),
             // The answer has come; the process has no room for the descriptors that it brought.
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Unserved::Unknown(Reason::Descriptors)),
-            // It was not sent, for its descriptor: another thread has closed that, or the kernel has too many under way.
+            // It was not sent, for its descriptor: another thread has closed that, or the kernel
+            // has too many under way.
             Err(error)
                 if descriptor.is_some() && matches!(error.raw_os_error(), Some(libc::EBADF | libc::ETOOMANYREFS)) =>
             {
@@ -203,7 +209,8 @@ impl Lane {
         }
     }
 
-    /// Claims what comes to the kernel socket's port, or one flow to it. Also says for which address and port: a flow from a port of any address has one.
+    /// Claims what comes to the kernel socket's port, or one flow to it. Also says for which
+    /// address and port: a flow from a port of any address has one.
     ///
     /// # Errors
     /// The reason for which the socket stays on the kernel.
@@ -228,8 +235,9 @@ impl Lane {
         }
     }
 
-    /// Takes many out, or flows of them, as many in one message as it holds, without waiting for the answers. Says how many of them the service was told; it is
-    /// to be tried again with the others: another thread is asking, or the service does not read.
+    /// Takes many out, or flows of them, as many in one message as it holds, without waiting for
+    /// the answers. Says how many of them the service was told; it is to be tried again with the
+    /// others: another thread is asking, or the service does not read.
     pub(crate) fn release_parts(&self, parts: &[Part]) -> usize {
         let session = self.talk.free_session();
         let Some(Some(session)) = session.as_deref() else { return 0 };
@@ -286,8 +294,9 @@ impl Lane {
         }
     }
 
-    /// What the service said unasked, if it is known that something came (`woken`), or something did while an answer was awaited: the stack is told. How much
-    /// it was; `None` if another thread is asking, and it is to be tried again. The lane ends if the service has gone.
+    /// What the service said unasked, if it is known that something came (`woken`), or something
+    /// did while an answer was awaited: the stack is told. How much it was; `None` if another
+    /// thread is asking, and it is to be tried again. The lane ends if the service has gone.
     pub(crate) fn hear(&'static self, woken: bool) -> Option<usize> {
         let pushes = {
             let mut session = self.talk.free_session()?;
@@ -360,7 +369,8 @@ impl Lane {
         matches!(self.talk.free_session().as_deref(), Some(Some(session)) if session.tell(request).is_ok())
     }
 
-    /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a peer is reached.
+    /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a
+    /// peer is reached.
     pub(crate) fn assume_mtu(&self, mtu: u32) {
         let _ = self.with_quietly(|access| {
             access.stack.assume_mtu(mtu);
@@ -368,8 +378,9 @@ impl Lane {
         });
     }
 
-    /// Asks the service for the paths of which the stack wants to hear. The answers are heard as what it says unasked. How many it was asked for; `None` if
-    /// another thread is asking, and it is to be tried again.
+    /// Asks the service for the paths of which the stack wants to hear. The answers are heard as
+    /// what it says unasked. How many it was asked for; `None` if another thread is asking, and it
+    /// is to be tried again.
     pub(crate) fn run_errands(&self) -> Option<usize> {
         let session = self.talk.free_session();
         let mut wanted = self.talk.requests.lock();

@@ -7,11 +7,13 @@ use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Incoming, Malformed, Part, Parts, Push, Reply, Request};
 use tickwire_stack::addr::Endpoint;
 
-/// How long the service may take for an answer. Long, because a host under full load is slow and giving up costs the socket that asked its
-/// place in the lane; a service that has ended is noticed at once, by its end of the connection.
+/// How long the service may take for an answer. Long, because a host under full load is slow and
+/// giving up costs the socket that asked its place in the lane; a service that has ended is noticed
+/// at once, by its end of the connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many pushes may come while an answer is awaited before room for them is allocated: a signal handler may be who asks.
+/// How many pushes may come while an answer is awaited before room for them is allocated: a signal
+/// handler may be who asks.
 const PUSHES: usize = 32;
 
 /// As many answers with ports may come before room for them is allocated.
@@ -67,8 +69,8 @@ impl Session {
         }
     }
 
-    /// A session over the channel of the program that was this process before. Answers to what that has asked may still come: the numbers begin
-    /// elsewhere.
+    /// A session over the channel of the program that was this process before. Answers to what that
+    /// has asked may still come: the numbers begin elsewhere.
     pub(crate) fn inherited(channel: Channel) -> Self {
         let mut session = Self::new(channel);
         session.number = crate::c::sys::now().as_nanos() as u32;
@@ -152,7 +154,8 @@ impl Session {
         self.received.incoming.decode::<Push>().map(|(_, push)| self.pushes.push(push)).is_ok()
     }
 
-    /// Asks for something of which the answer is not awaited: what it says of a path comes as if it were said unasked.
+    /// Asks for something of which the answer is not awaited: what it says of a path comes as if it
+    /// were said unasked.
     ///
     /// # Errors
     /// `WouldBlock` if the service does not read; or if the connection is broken.
@@ -161,8 +164,8 @@ impl Session {
         self.channel()?.send(request, 0, &[])
     }
 
-    /// An answer came for which nobody waits, or nobody any more: a claim that is granted now is given back, since its socket has gone on with the
-    /// kernel.
+    /// An answer came for which nobody waits, or nobody any more: a claim that is granted now is
+    /// given back, since its socket has gone on with the kernel.
     #[inline(never)]
     fn unawaited(&mut self) -> io::Result<()> {
         match self.received.reply {
@@ -253,7 +256,8 @@ mod tests {
         assert!(matches!(answer, Ok(Reply::Attached)), "{answer:?}");
     }
 
-    /// A neighbour may answer while something else is asked: nobody would hear of it, and what waits for the path would give up.
+    /// A neighbour may answer while something else is asked: nobody would hear of it, and what
+    /// waits for the path would give up.
     #[test]
     fn what_comes_unasked_before_an_answer_makes_the_helper_look() {
         let (ours, service) = Channel::pair().unwrap();

@@ -26,7 +26,8 @@ use tickwire_stack::{Config, Limits, Memory};
 
 /// How often at most the service is asked for a lane.
 pub(crate) const RETRY: Span = Span::from_secs(1);
-/// How long the service may take to answer a program's first request, which waits for it; and for how long it is left alone if it took longer.
+/// How long the service may take to answer a program's first request, which waits for it; and for
+/// how long it is left alone if it took longer.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 const SILENCE: Span = Span::from_secs(10);
 /// How often at most one is told of this program's older sockets that did not want to hear of them.
@@ -37,23 +38,26 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A connection by which `tickwire stat` knows why this program has no lane.
 pub(crate) struct Listed {
     session: Session,
-    /// It was made for the sockets that are older than the service, and is of no use without them; else the service refused a lane.
+    /// It was made for the sockets that are older than the service, and is of no use without them;
+    /// else the service refused a lane.
     for_older: bool,
 }
 
-/// With what a program ends that requires acceleration and cannot have it (EX_UNAVAILABLE of sysexits.h, as of `tickwire run`).
+/// With what a program ends that requires acceleration and cannot have it (EX_UNAVAILABLE of
+/// sysexits.h, as of `tickwire run`).
 const EXIT_UNAVAILABLE: i32 = 69;
 
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 /// The program has confined itself: it may not be asked at all.
 static CONFINED: AtomicBool = AtomicBool::new(false);
-/// One thread asks at a time; the others wait for its lane. While there is none: how it is listed. The helper sleeps on that connection, and is
-/// rung when another takes its place.
+/// One thread asks at a time; the others wait for its lane. While there is none: how it is listed.
+/// The helper sleeps on that connection, and is rung when another takes its place.
 static STARTING: Lock<Option<Listed>> = Lock::new(None);
 
 thread_local! {
-    /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait for it.
+    /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait
+    /// for it.
     static ASKING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -72,7 +76,8 @@ impl Drop for Asking {
     }
 }
 
-/// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that interrupted the one that asks.
+/// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that
+/// interrupted the one that asks.
 pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
     (!ASKING.with(Cell::get)).then(|| STARTING.lock())
 }
@@ -157,7 +162,8 @@ fn is_vain() -> bool {
     is_confined() || sys::now().as_nanos() < RETRY_AT.load(Relaxed)
 }
 
-/// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and any other might be its death.
+/// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and
+/// any other might be its death.
 pub(crate) fn confine() {
     let asks = !is_vain();
     CONFINED.store(true, SeqCst);
@@ -169,10 +175,12 @@ pub(crate) fn confine() {
         crate::socket::leaving::closed_to_kernel(lane);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
-        // By the connection that it has: to make another it may have given up the rights, or the view of the file system.
+        // By the connection that it has: to make another it may have given up the rights, or the
+        // view of the file system.
         list_confined(session);
     } else if asks && !lane::is_stray() && !sys::is_filtered() {
-        // It may have sockets afterwards, and cannot say so then. But under a filter that it has already to make a connection may be its death.
+        // It may have sockets afterwards, and cannot say so then. But under a filter that it has
+        // already to make a connection may be its death.
         let _shield = crate::c::cancel::Shield::new();
         // A child forked now would keep the connection.
         let made = hold().map(|_starting| session());
@@ -204,7 +212,8 @@ pub(crate) fn is_confined() -> bool {
     CONFINED.load(SeqCst)
 }
 
-/// Whether a new socket must fail because the program's lane has ended, or it may not ask for one, and acceleration is required.
+/// Whether a new socket must fail because the program's lane has ended, or it may not ask for one,
+/// and acceleration is required.
 pub(crate) fn refuses() -> bool {
     settings().require && (HAD_ONE.load(Relaxed) || is_confined()) && lane::current().is_none()
 }
@@ -214,8 +223,8 @@ pub(crate) fn inherited() {
     HAD_ONE.store(true, Relaxed);
 }
 
-/// Says why the program is not accelerated, once. If it requires that, it ends here at its first socket; one that was accelerated
-/// before gets an error for each new socket instead ([`refuses`]).
+/// Says why the program is not accelerated, once. If it requires that, it ends here at its first
+/// socket; one that was accelerated before gets an error for each new socket instead ([`refuses`]).
 fn refused(reason: Reason) {
     if settings().require && !HAD_ONE.load(Relaxed) {
         sys::say(&format!("{} was ended at its first socket, because --require was given: {reason}", program()));
@@ -238,7 +247,8 @@ fn refused(reason: Reason) {
     }
 }
 
-/// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they are older than the service.
+/// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they
+/// are older than the service.
 pub(crate) fn why_unlisted() -> Option<Reason> {
     // Whoever ends the lane may not have entered any of them yet.
     lane::await_ending();
@@ -252,8 +262,8 @@ pub(crate) fn listed_by() -> Option<i32> {
     STARTING.lock().as_ref().map(|listed| listed.session.descriptor())
 }
 
-/// The service may be back, but the program has made no socket since: as long as it has some of its last lane, it has the service say so in
-/// `tickwire stat`.
+/// The service may be back, but the program has made no socket since: as long as it has some of its
+/// last lane, it has the service say so in `tickwire stat`.
 ///
 /// # Errors
 /// For how long the service is to be left alone.
@@ -304,7 +314,8 @@ fn list(session: &mut Session, reason: Reason) -> Result<(), Span> {
     }
 }
 
-/// The service has ended the connection by which this program is listed, or has said something that nobody waits for.
+/// The service has ended the connection by which this program is listed, or has said something that
+/// nobody waits for.
 pub(crate) fn hear() {
     STARTING.lock().take_if(|listed| listed.session.pushes().is_err());
 }
@@ -406,8 +417,9 @@ pub(crate) fn attach(
     let handover = Handover { number, token, limits: *limits, region, tap, standby };
     let lane = assemble(session, handover, mapped, ring, doorbell, slot);
     if lane.is_err() {
-        // A program that asks again every second must run out of neither memory nor descriptors. What is mapped stays so, but if nobody else has the lane
-        // (who takes part in another's has a slot), there need be nothing.
+        // A program that asks again every second must run out of neither memory nor descriptors.
+        // What is mapped stays so, but if nobody else has the lane (who takes part in another's has
+        // a slot), there need be nothing.
         if slot.is_none() {
             let _ = region::empty(shared::borrow(region), limits);
         }
@@ -464,7 +476,8 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
     Ok(())
 }
 
-/// What the host has set for explicit congestion notification: a network that it is fit for is fit for us.
+/// What the host has set for explicit congestion notification: a network that it is fit for is fit
+/// for us.
 fn notification() -> Option<Ecn> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").ok()?;
     Ecn::from_linux(text.trim().parse().ok()?)

@@ -93,8 +93,8 @@ impl Waiters {
         }
     }
 
-    /// What a thread watches that is to hear of every packet. In this order: the kernel looks at the ring when it is
-    /// about to wake the thread for frames already.
+    /// What a thread watches that is to hear of every packet. In this order: the kernel looks at
+    /// the ring when it is about to wake the thread for frames already.
     pub(crate) fn rings(&self) -> [pollfd; 2] {
         [readable(self.tap), readable(self.ring)]
     }

@@ -1,4 +1,5 @@
-//! Where the stack's packets come from and go to: the lane's ring and TAP device; in tests, another stack.
+//! Where the stack's packets come from and go to: the lane's ring and TAP device; in tests, another
+//! stack.
 
 use core::ffi::c_int;
 use std::io;

@@ -1,11 +1,13 @@
-//! Whether the helper watches the connection to the service. An answer wakes it, too, beside the thread that asked; where connections are
-//! opened by the thousand, that would be for nothing each time. What the service says unasked at such a time those who await answers find,
-//! and tell (see `lane::session`). While one of them does, nobody else can listen; the helper has others to care for, and does not wait for it.
+//! Whether the helper watches the connection to the service. An answer wakes it, too, beside the
+//! thread that asked; where connections are opened by the thousand, that would be for nothing each
+//! time. What the service says unasked at such a time those who await answers find, and tell (see
+//! `lane::session`). While one of them does, nobody else can listen; the helper has others to care
+//! for, and does not wait for it.
 
 use tickwire_stack::time::{Instant, Span};
 
-/// For so long the helper does not watch the connection to the service after it was woken for an answer that somebody else awaited, or while somebody
-/// awaits one.
+/// For so long the helper does not watch the connection to the service after it was woken for an
+/// answer that somebody else awaited, or while somebody awaits one.
 pub(super) const DEAF: Span = Span::from_millis(5);
 
 /// When the helper was last woken in vain.

@@ -1,6 +1,7 @@
-//! Sockets that outlive exec: the old program leaves the lane's descriptors open and says in the environment which they are; the
-//! new one maps the region again and finds its sockets by their inodes. A program in a new process (`posix_spawn`) gets the lane's descriptors
-//! from the service instead.
+//! Sockets that outlive exec: the old program leaves the lane's descriptors open and says in the
+//! environment which they are; the new one maps the region again and finds its sockets by their
+//! inodes. A program in a new process (`posix_spawn`) gets the lane's descriptors from the service
+//! instead.
 
 use crate::c::sys;
 use crate::lane::session::Session;
@@ -98,8 +99,9 @@ fn fill<T: std::str::FromStr>(list: &mut [T], text: &str) -> Option<()> {
     numbers.next().is_none().then_some(())
 }
 
-/// Before an exec: what to add to the new program's environment, if it inherits a socket of ours. The lane's descriptors stay open then. If it does not,
-/// what was sent arrives before the lane ends.
+/// Before an exec: what to add to the new program's environment, if it inherits a socket of ours.
+/// The lane's descriptors stay open then. If it does not, what was sent arrives before the lane
+/// ends.
 pub(crate) fn before() -> Option<String> {
     let lane = lane::current()?;
     if !TABLE.each().any(|(fd, entry)| matches!(entry, Entry::Udp(_) | Entry::Tcp(_)) && outlives(fd)) {
@@ -114,7 +116,8 @@ pub(crate) fn before() -> Option<String> {
     Some(Inheritance { number: *number, token: token.0, slot: lane.slot(), left }.to_entry())
 }
 
-/// What to add to the environment of a program in a process of its own, for which a slot has been taken.
+/// What to add to the environment of a program in a process of its own, for which a slot has been
+/// taken.
 pub(crate) fn to_a_new_process(lane: &Lane, slot: usize) -> String {
     let (number, token) = lane.identity();
     Inheritance { number, token: token.0, slot, left: None }.to_entry()
@@ -125,8 +128,9 @@ pub(crate) fn outlives(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
-/// Right before an exec, which kills the other threads of this process: none of them is inside the lane then, which is told. So is the service, of
-/// the connections that end with the lane if the new program does not go on with it.
+/// Right before an exec, which kills the other threads of this process: none of them is inside the
+/// lane then, which is told. So is the service, of the connections that end with the lane if the
+/// new program does not go on with it.
 pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     realtime::lay_down();
@@ -216,7 +220,8 @@ fn attach(inheritance: &Inheritance) -> Result<Lane, Reason> {
     start::attach(session, inheritance.number, token, &limits, descriptors, Some(inheritance.slot))
 }
 
-/// Finds which descriptors of this program are sockets of the lane, and lets go of those that exec has closed.
+/// Finds which descriptors of this program are sockets of the lane, and lets go of those that exec
+/// has closed.
 fn find_sockets(lane: &'static Lane) {
     let slot = lane.slot();
     let mut held: HashMap<u64, (u32, u64)> = HashMap::new();
@@ -252,7 +257,8 @@ fn find_sockets(lane: &'static Lane) {
         }
     }
     kernel::take_stock(lane, true);
-    // Epoll instances are not taken over: what the new program makes of an inherited one it must build anew.
+    // Epoll instances are not taken over: what the new program makes of an inherited one it must
+    // build anew.
     sets.into_iter().for_each(|index| close::drop_reference(lane, index));
 }
 

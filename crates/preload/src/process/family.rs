@@ -20,8 +20,8 @@ use std::cell::Cell;
 use tickwire_link::control::Reason;
 
 thread_local! {
-    /// The share of the child that this thread is about to fork. The child's only thread is the one that forked, and other threads of the parent
-    /// may fork at the same time.
+    /// The share of the child that this thread is about to fork. The child's only thread is the one
+    /// that forked, and other threads of the parent may fork at the same time.
     static CHILD: Cell<Option<Share>> = const { Cell::new(None) };
 }
 
@@ -30,8 +30,8 @@ pub(crate) fn has_company(lane: &'static Lane) -> bool {
     lane.company() > 0
 }
 
-/// Before a fork: the child gets a slot and counts as a holder of all that this process has. A child that inherits nothing gets no slot, and later a
-/// lane of its own.
+/// Before a fork: the child gets a slot and counts as a holder of all that this process has. A
+/// child that inherits nothing gets no slot, and later a lane of its own.
 fn before_fork(lane: &'static Lane) {
     if !open::any() {
         return;
@@ -84,7 +84,8 @@ pub(crate) fn born(lane: &'static Lane, slot: usize) {
     enter_number(lane, slot, sys::process(), is_unborn);
 }
 
-/// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
+/// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of
+/// its own.
 pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     pending::clear();
     crate::process::realtime::forget();
@@ -102,22 +103,25 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     lane.set_slot(share.slot());
     born(lane, share.slot());
     let (number, token) = lane.identity();
-    // The inherited connection is the parent's; it stays open here until our own is made, so the lane has one at any time.
+    // The inherited connection is the parent's; it stays open here until our own is made, so the
+    // lane has one at any time.
     match crate::lane::start::attach_again(number, token, false) {
         Ok((session, _)) => {
             lane.set_session(session);
             take_stock(lane);
             crate::process::helper::start();
         }
-        // The lane works, or its end would have been told: the service's socket cannot be opened from here.
+        // The lane works, or its end would have been told: the service's socket cannot be opened
+        // from here.
         Err(Reason::NoService) => lane.end(Reason::Unreachable),
         Err(reason) => lane.end(reason),
     }
 }
 
-/// In a child, before it has other threads. Those of its parent may have closed sockets, made or copied them between the moment at which the child got its share and that
-/// at which it got the table: what it has of the one alone would stay open while it lives, and in the place of what it has of the other alone would be another
-/// socket some day.
+/// In a child, before it has other threads. Those of its parent may have closed sockets, made or
+/// copied them between the moment at which the child got its share and that at which it got the
+/// table: what it has of the one alone would stay open while it lives, and in the place of what it
+/// has of the other alone would be another socket some day.
 fn take_stock(lane: &'static Lane) {
     let slot = lane.slot();
     let used = lane.with(|access| {
@@ -165,8 +169,9 @@ fn without_share(entry: Entry) -> Entry {
     }
 }
 
-/// In a child that has no share of its parent's lane: the sockets that it inherited fail, its next one asks for a lane of its own. Without a slot
-/// nothing would keep the parent's sockets from being closed by us, or ours by it; and the control connection is the parent's.
+/// In a child that has no share of its parent's lane: the sockets that it inherited fail, its next
+/// one asks for a lane of its own. Without a slot nothing would keep the parent's sockets from
+/// being closed by us, or ours by it; and the control connection is the parent's.
 ///
 /// False if a lock is held by a thread that only the parent has: the child cannot have a lane.
 pub(crate) fn abandon(own_descriptors: bool) -> bool {
@@ -190,8 +195,9 @@ pub(crate) fn close_protected() {
     TABLE.each().filter(|&(_, entry)| entry == Entry::Lane).for_each(|(fd, _)| protect::release(fd));
 }
 
-/// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket. Nothing happens if the slot is
-/// not that process's any more: then it has been done, and a new process may have the slot, whose sockets would close under it.
+/// A process is gone, or has let go of everything: its share of every socket goes, and with the
+/// last share the socket. Nothing happens if the slot is not that process's any more: then it has
+/// been done, and a new process may have the slot, whose sockets would close under it.
 pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
     let mut next = 0;
     // One after the other, because a list of them would have to be allocated.
@@ -221,8 +227,9 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
     lane.settle_duty();
 }
 
-/// The service says that a process has closed its connection: it died, or became another program. Nobody else has that connection open, so that it has no
-/// child either that has not said yet who it is.
+/// The service says that a process has closed its connection: it died, or became another program.
+/// Nobody else has that connection open, so that it has no child either that has not said yet who
+/// it is.
 pub(crate) fn gone(lane: &'static Lane, pid: u32) {
     let own = lane.slot();
     let slots = lane.with_quietly(|access| {
@@ -235,7 +242,8 @@ pub(crate) fn gone(lane: &'static Lane, pid: u32) {
         slots.into_iter().partition(|&(slot, process)| slot != own && is_its(process));
     its.into_iter().for_each(|(slot, process)| drop_process(lane, slot, process));
     look_for_dead(lane);
-    // It may have been killed after it took in what another waits for, and before it rang. That one of the others does is enough.
+    // It may have been killed after it took in what another waits for, and before it rang. That one
+    // of the others does is enough.
     if others.into_iter().find(|&(_, process)| process != 0 && !is_unborn(process)).is_some_and(|(slot, _)| slot == own)
     {
         sys::ring(lane.descriptors().1);
@@ -274,7 +282,8 @@ pub(crate) fn look_for_dead(lane: &'static Lane) {
 /// At the end of the program: everything is let go of, and what was sent arrives.
 pub(crate) fn at_exit() {
     let Some(lane) = lane::current() else { return };
-    // Other threads wait at the gate for their death, and do not see the sockets close. If it is shut, another has come so far, or is in exec.
+    // Other threads wait at the gate for their death, and do not see the sockets close. If it is
+    // shut, another has come so far, or is in exec.
     if lane.gate().close(false) {
         // As in Linux, where a process that exits does not linger (`inet_release`).
         drop_process(lane, lane.slot(), sys::process().into());
@@ -286,7 +295,8 @@ pub(crate) fn at_exit() {
     lane.retire();
 }
 
-/// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
+/// Locks that must not be held by another thread while the process forks: the child would find them
+/// taken for ever.
 pub(crate) struct ForkLocks {
     _helper: Locked<'static, ()>,
     _starting: Option<Locked<'static, Option<crate::lane::start::Listed>>>,
@@ -307,7 +317,8 @@ pub(crate) fn prepare() -> ForkLocks {
     locks(before_fork)
 }
 
-/// All locks; `before` is done when no other thread makes a lane any more, and before those are taken that it may need.
+/// All locks; `before` is done when no other thread makes a lane any more, and before those are
+/// taken that it may need.
 pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
     // First of all, because the helper takes all others.
     let helper = crate::process::helper::asleep();
@@ -324,7 +335,8 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
         _starting: starting,
         _moving: moving,
         _registry: epoll::registry(),
-        // After the registry, with which in hand a lane may be found lost; before the pending list, which is locked inside the lane.
+        // After the registry, with which in hand a lane may be found lost; before the pending list,
+        // which is locked inside the lane.
         _ending: lane::ending::hold(),
         _joined: multicast::joined(),
         _pending: pending::list(),
@@ -370,7 +382,8 @@ mod tests {
         let (lane, _service) = testing::another();
         let own = lane.slot();
         let joined = multicast::joined();
-        // SAFETY: the child needs no other lock that a thread may have but the allocator's, which the C library sees to, and ends here.
+        // SAFETY: the child needs no other lock that a thread may have but the allocator's, which
+        // the C library sees to, and ends here.
         let child = unsafe { libc::fork() };
         drop(joined);
         if child == 0 {

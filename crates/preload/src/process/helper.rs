@@ -1,8 +1,9 @@
-//! The helper thread: keeps acknowledgements, retransmissions and keepalives going while the program is busy elsewhere, and hears the
-//! service.
+//! The helper thread: keeps acknowledgements, retransmissions and keepalives going while the
+//! program is busy elsewhere, and hears the service.
 //!
-//! It stays out of the way of a program that polls or sleeps on the lane by itself: then it only looks now and then whether that is
-//! still so. When nobody does, it waits on the rings and the stack's next deadline in the program's place.
+//! It stays out of the way of a program that polls or sleeps on the lane by itself: then it only
+//! looks now and then whether that is still so. When nobody does, it waits on the rings and the
+//! stack's next deadline in the program's place.
 
 use crate::base::bell;
 use crate::base::errno::Result;
@@ -21,9 +22,11 @@ use tickwire_stack::time::{Instant, Span};
 
 /// The program counts as polling for so long after it last did.
 const RECENT: Span = Span::from_millis(1);
-/// How often the helper looks whether the program still polls: at first, and, doubled each time, at last. Meanwhile nobody wakes it for a timer that the
-/// program has set: it would be woken for each message, of which nearly all are acknowledged long before. So a timer that no thread of the program sleeps
-/// for, because it is set by another after the one has fallen asleep, is late by so much at most.
+/// How often the helper looks whether the program still polls: at first, and, doubled each time, at
+/// last. Meanwhile nobody wakes it for a timer that the program has set: it would be woken for each
+/// message, of which nearly all are acknowledged long before. So a timer that no thread of the
+/// program sleeps for, because it is set by another after the one has fallen asleep, is late by so
+/// much at most.
 const FIRST_LOOK: Span = Span::from_millis(2);
 const LAST_LOOK: Span = Span::from_millis(32);
 /// While connections that the program closed are to be finished, or other processes may die.
@@ -35,7 +38,8 @@ const STACK: usize = 256 << 10;
 
 /// The process whose helper runs, 0 if none does.
 static RUNS_IN: AtomicU32 = AtomicU32::new(0);
-/// Held by a helper whenever it does not sleep. Most of what it does takes memory from the heap, or gives it back.
+/// Held by a helper whenever it does not sleep. Most of what it does takes memory from the heap, or
+/// gives it back.
 static WORK: Lock<()> = Lock::new(());
 /// Not 0 while a helper has been asked for that does not hold [`WORK`] yet.
 static UNBORN: AtomicU32 = AtomicU32::new(0);
@@ -75,9 +79,10 @@ fn schedule(wanted: &Scheduling) {
 
 /// Waits until the helper sleeps, and keeps it asleep for as long as the answer lives.
 ///
-/// The child of a fork that the C library does not prepare (`_Fork`) finds the heap as it was: what a thread that it does not have was about to change
-/// stays locked for ever. By POSIX such a child does without, but ours needs some to go on with the lane, and a program of one thread cannot know that
-/// there is another.
+/// The child of a fork that the C library does not prepare (`_Fork`) finds the heap as it was: what
+/// a thread that it does not have was about to change stays locked for ever. By POSIX such a child
+/// does without, but ours needs some to go on with the lane, and a program of one thread cannot
+/// know that there is another.
 pub(crate) fn asleep() -> Locked<'static, ()> {
     loop {
         let work = WORK.lock();
@@ -116,7 +121,8 @@ pub(crate) fn start() {
         loop {
             let done = std::panic::catch_unwind(run);
             RUNS_IN.swap(0, AcqRel);
-            // Whoever made a lane before this has only rung; whoever does after it starts another helper.
+            // Whoever made a lane before this has only rung; whoever does after it starts another
+            // helper.
             let missed = done.is_ok() && lane::current().is_some();
             if !missed || RUNS_IN.compare_exchange(0, pid, AcqRel, Acquire).is_err() {
                 return;
@@ -131,7 +137,8 @@ pub(crate) fn start() {
     }
 }
 
-/// Forgets the helper, which a forked child does not have. Its descriptor is closed if the child has descriptors of its own.
+/// Forgets the helper, which a forked child does not have. Its descriptor is closed if the child
+/// has descriptors of its own.
 pub(crate) fn forget(own_descriptors: bool) {
     RUNS_IN.store(0, Relaxed);
     UNBORN.store(0, Relaxed);
@@ -150,7 +157,8 @@ fn sleep(work: &mut Option<Locked<'static, ()>>, fds: &mut [pollfd], timeout: Op
 }
 
 fn run() {
-    // Its signals are blocked. But with a lock in hand it goes on at the program's end for as long as what was sent is on its way (see `gate`).
+    // Its signals are blocked. But with a lock in hand it goes on at the program's end for as long
+    // as what was sent is on its way (see `gate`).
     let mut work = Some(WORK.lock());
     born();
     let mut look = FIRST_LOOK;
@@ -204,8 +212,9 @@ fn run() {
     }
 }
 
-/// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
-/// may never make another socket. `not_before` is when the service may be told again. Says whether there are such sockets.
+/// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when
+/// the service is back, although the program may never make another socket. `not_before` is when
+/// the service may be told again. Says whether there are such sockets.
 fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) -> bool {
     if start::is_confined() {
         // It ends with the thread that is, and is not kept by this one; until then it stays listed.

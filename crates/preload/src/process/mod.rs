@@ -1,4 +1,5 @@
-//! The program's processes and threads, so far as the lane must know of them. It uses every other room.
+//! The program's processes and threads, so far as the lane must know of them. It uses every other
+//! room.
 //!
 //! | file | purpose |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! What a child is given of its parent's sockets: set aside before there is a child, so that nothing closes before it has run its first instruction.
+//! What a child is given of its parent's sockets: set aside before there is a child, so that
+//! nothing closes before it has run its first instruction.
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
@@ -9,12 +10,13 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tickwire_link::control::Reason;
 
-/// In place of a process in its slot, with the number of the thread that is about to make one: nobody who could be dead. A thread makes one child at a
-/// time, so its mark is on one slot at most.
+/// In place of a process in its slot, with the number of the thread that is about to make one:
+/// nobody who could be dead. A thread makes one child at a time, so its mark is on one slot at
+/// most.
 const UNBORN: u64 = 1 << 32;
 
-/// Why a child in another process namespace gets no share: neither side could see whether the other lives, and threads of both may have the same
-/// number, by which the lane's lock is held.
+/// Why a child in another process namespace gets no share: neither side could see whether the other
+/// lives, and threads of both may have the same number, by which the lane's lock is held.
 pub(crate) const ELSEWHERE: Errno = Errno(libc::EXDEV);
 
 /// Says once that children do not get the sockets.
@@ -48,10 +50,12 @@ const PARENT: u32 = 33;
 /// How a child comes into being.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Birth {
-    /// With its parent's connection to the service, until it has its own: if that is closed and the child has not said who it is, there is none.
+    /// With its parent's connection to the service, until it has its own: if that is closed and the
+    /// child has not said who it is, there is none.
     Fork,
-    /// As a new program, which has no connection before it attaches, if it ever does. Nobody but its parent knows of it before: should that be killed
-    /// in this very moment, the share stays until the lane ends, because it may be a living program's.
+    /// As a new program, which has no connection before it attaches, if it ever does. Nobody but
+    /// its parent knows of it before: should that be killed in this very moment, the share stays
+    /// until the lane ends, because it may be a living program's.
     Spawn,
 }
 
@@ -62,7 +66,8 @@ pub(crate) fn is_unborn(process: u64) -> bool {
 
 /// Whether a slot is taken for a child that this process was about to fork.
 pub(crate) fn is_forked_by(process: u64, parent: u32) -> bool {
-    // Zero stands for none: that of a spawned program, and that of a process which the service cannot see.
+    // Zero stands for none: that of a spawned program, and that of a process which the service
+    // cannot see.
     parent != 0 && is_unborn(process) && process >> PARENT == u64::from(parent)
 }
 
@@ -84,7 +89,8 @@ impl Share {
     /// Takes a slot; `give` enters its bit with what the child is to hold.
     ///
     /// # Errors
-    /// `ENOBUFS` if too many processes have the lane; [`ELSEWHERE`]; `ENETDOWN` if the lane has ended.
+    /// `ENOBUFS` if too many processes have the lane; [`ELSEWHERE`]; `ENETDOWN` if the lane has
+    /// ended.
     pub(crate) fn take(lane: &'static Lane, birth: Birth, give: impl FnOnce(&mut Access<'_>, u64)) -> Result<Self> {
         if sys::children_are_elsewhere() {
             return Err(ELSEWHERE);
@@ -112,8 +118,8 @@ impl Share {
         core::ptr::eq(self.lane, lane)
     }
 
-    /// In the parent: the child is this process, or could not be made. (It may have ended by now, and the slot be another's. Of a lane that has ended
-    /// meanwhile nobody wants to know.)
+    /// In the parent: the child is this process, or could not be made. (It may have ended by now,
+    /// and the slot be another's. Of a lane that has ended meanwhile nobody wants to know.)
     pub(crate) fn settle(self, child: Option<u32>) {
         let Self { lane, slot, mark } = self;
         match child {
@@ -143,7 +149,8 @@ mod tests {
         failed.settle(None);
         assert_eq!((process(failed.slot), holders()), (0, 1));
 
-        // Its child has come and gone before the parent got to know its number, and another thread makes one.
+        // Its child has come and gone before the parent got to know its number, and another thread
+        // makes one.
         let late = Share::take(lane, Birth::Fork, give).unwrap();
         family::enter_number(lane, late.slot, 1, is_unborn);
         family::drop_process(lane, late.slot, 1);

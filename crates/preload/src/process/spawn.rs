@@ -1,5 +1,6 @@
-//! Programs that the C library starts by itself (`posix_spawn`): there is no fork of which we hear, so the new program's share of
-//! the sockets is set aside before, and the new program attaches to the lane as it starts.
+//! Programs that the C library starts by itself (`posix_spawn`): there is no fork of which we hear,
+//! so the new program's share of the sockets is set aside before, and the new program attaches to
+//! the lane as it starts.
 
 use crate::base::errno::Errno;
 use crate::base::locked::{Lock, Locked};
@@ -11,8 +12,9 @@ use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;
 
-/// Descriptors that a list of file actions gives to the new program by `dup2`, by the address of the list: they are inherited, close-on-exec or
-/// not. The lists themselves are the C library's secret.
+/// Descriptors that a list of file actions gives to the new program by `dup2`, by the address of
+/// the list: they are inherited, close-on-exec or not. The lists themselves are the C library's
+/// secret.
 static GIVEN: Lock<Option<HashMap<usize, Vec<c_int>>>> = Lock::new(None);
 
 /// The table, locked; also held across fork.
@@ -32,7 +34,8 @@ pub(crate) fn gives(list: usize, fd: c_int) {
     given().get_or_insert_default().entry(list).or_default().push(fd);
 }
 
-/// Sets aside what a new program inherits, if it inherits a socket of ours; also what to add to its environment.
+/// Sets aside what a new program inherits, if it inherits a socket of ours; also what to add to its
+/// environment.
 pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     let lane = lane::current()?;
     let named = given().as_ref().and_then(|all| all.get(&list).cloned()).unwrap_or_default();

@@ -31,7 +31,8 @@ pub(crate) struct Way {
     pub(crate) local: Address,
 }
 
-/// The way by which a datagram came, which is the way back; `None` if the program wants to know it and the host has to be asked.
+/// The way by which a datagram came, which is the way back; `None` if the program wants to know it
+/// and the host has to be asked.
 pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
     let told = bits & (flag::PKTINFO | flag::PKTINFO6) != 0 && extras.control.is_some();
     let interface = datagram.interface;
@@ -134,7 +135,8 @@ fn real_time(now: Instant, at: Instant) -> (i64, i64) {
     ((then / 1_000_000_000) as i64, (then % 1_000_000_000) as i64)
 }
 
-/// Reads the control messages of a send into `call`, and which interface they name (0: none); the reason if one of them is for the kernel only.
+/// Reads the control messages of a send into `call`, and which interface they name (0: none); the
+/// reason if one of them is for the kernel only.
 ///
 /// `v6` is the socket's family, and `connected` says of which the peer is that it is connected to.
 pub(crate) fn for_send(

@@ -1,5 +1,5 @@
-//! How references to sockets end: a socket closes with the last descriptor of the last process that has it, stops listening when it is shut, and
-//! ends with its lane.
+//! How references to sockets end: a socket closes with the last descriptor of the last process that
+//! has it, stops listening when it is shut, and ends with its lane.
 
 use crate::base::errno::Result;
 use crate::c::sys;
@@ -37,19 +37,22 @@ pub(crate) fn is_counted(index: u32) -> bool {
     COUNTS[index as usize].load(Relaxed) != 0
 }
 
-/// None of this process refers to it any more: it is the kernel's, its lane has ended, or is only the parent's.
+/// None of this process refers to it any more: it is the kernel's, its lane has ended, or is only
+/// the parent's.
 pub(crate) fn uncount(index: u32) {
     COUNTS[index as usize].store(0, Relaxed);
 }
 
-/// What `close` does for a descriptor of ours before the kernel's own, which is to follow [`closed`]. The descriptor is closed for the program from here on, whatever else
-/// happens; another thread that uses it is told so, and does not come upon the kernel socket, which has no connection. False if it is none of ours, or another
-/// thread closes it.
+/// What `close` does for a descriptor of ours before the kernel's own, which is to follow
+/// [`closed`]. The descriptor is closed for the program from here on, whatever else happens;
+/// another thread that uses it is told so, and does not come upon the kernel socket, which has no
+/// connection. False if it is none of ours, or another thread closes it.
 pub(crate) fn closing(fd: c_int) -> bool {
     crate::wait::epoll::changing(fd, || TABLE.begin_to_close(fd)).map(ended).is_some()
 }
 
-/// The kernel may close it. False if it is not what was to be closed any more: `dup2` has given the number away.
+/// The kernel may close it. False if it is not what was to be closed any more: `dup2` has given the
+/// number away.
 pub(crate) fn closed(fd: c_int) -> bool {
     TABLE.replace(fd, Entry::CLOSING, Entry::Foreign)
 }
@@ -217,8 +220,9 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
     })
 }
 
-/// Remotes of connections that a closed listener with this claim has accepted, as many as fit into one request; they are marked as converted. `next` is
-/// the description to go on with. (Not all at once: a list of them would have to be allocated.)
+/// Remotes of connections that a closed listener with this claim has accepted, as many as fit into
+/// one request; they are marked as converted. `next` is the description to go on with. (Not all at
+/// once: a list of them would have to be allocated.)
 fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
     let mut remotes = [Endpoint::default(); Remotes::MAX];
     let mut count = 0;
@@ -316,7 +320,8 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) -> us
                     connections += 1;
                     TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
                     if for_all || ours_alone {
-                        // So that the kernel's epoll shows the end of the stream. It says that it is not connected, and does it all the same.
+                        // So that the kernel's epoll shows the end of the stream. It says that it
+                        // is not connected, and does it all the same.
                         let _ = sys::shutdown(fd, libc::SHUT_RDWR);
                     }
                 } else {

@@ -24,7 +24,8 @@ pub(crate) fn set_flags(fd: c_int, flags: c_int) -> Result<()> {
     sys::fcntl(fd, libc::F_SETFL, flags | kept).map(drop)
 }
 
-/// Notes whether the program wants not to wait. Says whether the kernel socket must go on not to wait all the same (a listener's).
+/// Notes whether the program wants not to wait. Says whether the kernel socket must go on not to
+/// wait all the same (a listener's).
 fn remember(lane: &'static Lane, index: u32, on: bool) -> Result<bool> {
     let listening = lane.with(|access| {
         let mut descriptions = access.descriptions();

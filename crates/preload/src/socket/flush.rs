@@ -1,4 +1,5 @@
-//! Waiting until what was sent has been acknowledged: at the program's end, before another takes its place, and for `SO_LINGER`.
+//! Waiting until what was sent has been acknowledged: at the program's end, before another takes
+//! its place, and for `SO_LINGER`.
 
 use crate::c::{signal, sys};
 use crate::lane::Lane;
@@ -7,13 +8,14 @@ use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::{Instant, Span};
 
-/// At the end, or before exec: how long a peer may make no progress before what is left is given up.
+/// At the end, or before exec: how long a peer may make no progress before what is left is given
+/// up.
 const PATIENCE: Span = Span::from_secs(2);
 /// The longest wait of all.
 const LONGEST: Span = Span::from_secs(20);
 
-/// Waits until a connection that was shut has had everything acknowledged, FIN too, or until `until`, or a signal that waits for the calling thread (as
-/// `sk_stream_wait_close` in Linux).
+/// Waits until a connection that was shut has had everything acknowledged, FIN too, or until
+/// `until`, or a signal that waits for the calling thread (as `sk_stream_wait_close` in Linux).
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
     let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
         if signal::is_put_off() {
@@ -30,7 +32,8 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
     }
 }
 
-/// Acknowledgements do not make a socket ready, so nobody rings for them: the wait is in short steps.
+/// Acknowledgements do not make a socket ready, so nobody rings for them: the wait is in short
+/// steps.
 fn wait_in_steps(
     lane: &'static Lane,
     until: Instant,
@@ -47,13 +50,14 @@ fn wait_in_steps(
     }
 }
 
-/// Waits until the connections that the program has closed have nothing left to send, or make no progress.
+/// Waits until the connections that the program has closed have nothing left to send, or make no
+/// progress.
 pub(crate) fn at_exit(lane: &'static Lane) {
     settle(lane, |access| pending::unfinished(access));
 }
 
-/// The same before an exec that does not go on with the lane; and until what was sent on connections that are open has arrived, because exec
-/// closes them.
+/// The same before an exec that does not go on with the lane; and until what was sent on
+/// connections that are open has arrived, because exec closes them.
 pub(crate) fn before_exec(lane: &'static Lane) {
     settle(lane, |access| pending::unfinished(access) || has_unsent(access));
 }
@@ -72,8 +76,9 @@ fn has_unsent(access: &mut crate::lane::Access<'_>) -> bool {
     })
 }
 
-/// Right before an exec, which closes the connections of this process alone: those that have sent and read all are for the service to end in order, as
-/// the kernel would. (As [`has_unsent`], and `SO_LINGER` without time asks for a reset.) Not if the exec has failed.
+/// Right before an exec, which closes the connections of this process alone: those that have sent
+/// and read all are for the service to end in order, as the kernel would. (As [`has_unsent`], and
+/// `SO_LINGER` without time asks for a reset.) Not if the exec has failed.
 pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
     let _ = lane.with(|access| {
         let own = 1 << access.slot;

@@ -1,5 +1,6 @@
-//! Sockets that are the kernel's, although the program has a lane: those that the lane cannot have go back to the kernel, and those that never were on it
-//! stay there. Each is shown with its reason.
+//! Sockets that are the kernel's, although the program has a lane: those that the lane cannot have
+//! go back to the kernel, and those that never were on it stay there. Each is shown with its
+//! reason.
 
 use crate::base::errno::{Errno, Result};
 use crate::base::few::Few;
@@ -17,7 +18,8 @@ use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
 
-/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is what it was (`from`) and there is room.
+/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is
+/// what it was (`from`) and there is room.
 fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: Reason) {
     let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
     let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
@@ -46,8 +48,8 @@ pub(crate) fn drop_row(lane: &'static Lane, row: u32) {
     });
 }
 
-/// What this process, new to the lane or another program now, holds of such sockets is what is in its table; `adopt`: or was in that of the program before,
-/// and is still open.
+/// What this process, new to the lane or another program now, holds of such sockets is what is in
+/// its table; `adopt`: or was in that of the program before, and is still open.
 pub(crate) fn take_stock(lane: &'static Lane, adopt: bool) {
     let _ = lane.with(|access| {
         let rows = access.kernel_rows();
@@ -90,7 +92,8 @@ pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
     }
 }
 
-/// A connection that a listener which is not ours took from the kernel: it is there for the listener's reason.
+/// A connection that a listener which is not ours took from the kernel: it is there for the
+/// listener's reason.
 pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
     match (TABLE.get(listener), lane::current()) {
         (Entry::Kernel(row), Some(lane)) if Table::fits(fd) => {
@@ -113,7 +116,8 @@ pub(crate) fn stays(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
     show_kernel(lane, fd, TABLE.get(fd), udp, reason);
 }
 
-/// Says, if the person wants it (`TICKWIRE_LOG`), which socket stays on the kernel, and why. `remote` is where it is about to be connected.
+/// Says, if the person wants it (`TICKWIRE_LOG`), which socket stays on the kernel, and why.
+/// `remote` is where it is about to be connected.
 fn say_why(lane: &Lane, fd: c_int, udp: bool, remote: Option<Endpoint>, reason: Reason) {
     if lane.settings().verbose {
         let name = |peer| sys::socket_name(fd, peer).ok().filter(|name| name.port != 0);
@@ -132,8 +136,8 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
     }
 }
 
-/// Gives a socket to the kernel for good; says whether it did, as it may be closed by now. The kernel socket behind the descriptor is in the state in which the
-/// stack's was.
+/// Gives a socket to the kernel for good; says whether it did, as it may be closed by now. The
+/// kernel socket behind the descriptor is in the state in which the stack's was.
 pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool {
     let claim = lane.with(|access| {
         socket.check(access)?;
@@ -145,7 +149,8 @@ pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool
     claim.is_ok()
 }
 
-/// The part of [`demote`] that is done with the lock in hand, for who has to see first what the socket is; [`given`] is to follow. Answers its claim.
+/// The part of [`demote`] that is done with the lock in hand, for who has to see first what the
+/// socket is; [`given`] is to follow. Answers its claim.
 pub(crate) fn give(access: &mut Access<'_>, index: u32, reason: Reason) -> Result<u64> {
     let now = access.now;
     let mut descriptions = access.descriptions();
@@ -223,10 +228,12 @@ pub(crate) fn forget(lane: &'static Lane, index: u32) {
     let reason = |flags| flag::reason(flags).unwrap_or(Reason::Idle);
     let unlisted = |flags| Entry::Unlisted(reason(flags).code().into());
     let dropped = {
-        // If the lane has ended, that has seen to it, and the number may be that of a socket of the next lane; it does not end meanwhile.
+        // If the lane has ended, that has seen to it, and the number may be that of a socket of the
+        // next lane; it does not end meanwhile.
         let Some(_ending) = lane::ending::hold().filter(|_| !lane.is_over()) else { return };
         let mut gone = Few::new(-1);
-        // Under one lock, so that the number is that of one socket throughout; until its reference is dropped it is no other's.
+        // Under one lock, so that the number is that of one socket throughout; until its reference
+        // is dropped it is no other's.
         let flags = lane.with(|access| {
             let flags = access.descriptions().get(index).flags();
             if flags & flag::KERNEL == 0 {
@@ -268,7 +275,8 @@ pub(crate) fn restore_blocking(fd: c_int) {
     }
 }
 
-/// The service took a claim back (an address went away): the sockets on it are the kernel's again, connections end.
+/// The service took a claim back (an address went away): the sockets on it are the kernel's again,
+/// connections end.
 pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     crate::socket::pending::forget(lane, claim);
     let found = lane.with(|access| {
@@ -303,7 +311,8 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     }
 }
 
-/// The sockets of this process that no lane shows, as theirs has ended or had no room, each with why it is on the kernel.
+/// The sockets of this process that no lane shows, as theirs has ended or had no room, each with
+/// why it is on the kernel.
 pub(crate) fn unlisted() -> impl Iterator<Item = (c_int, Reason)> {
     TABLE.each().filter_map(|(fd, entry)| match entry {
         Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),

@@ -29,7 +29,8 @@ pub(crate) fn joined() -> Locked<'static, Joined> {
     JOINED.lock()
 }
 
-/// Forgets everything, in a child before whose birth the list may have been locked for ever, which is told.
+/// Forgets everything, in a child before whose birth the list may have been locked for ever, which
+/// is told.
 pub(crate) fn abandon() -> bool {
     JOINED.try_lock().map(|mut joined| joined.clear()).is_some()
 }
@@ -73,7 +74,8 @@ fn group_of(level: c_int, name: c_int, value: &[u8]) -> Option<(Address, bool)> 
     Some((group, !left))
 }
 
-/// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
+/// The interface that has an address. The kernel's own rule: a group is reached by the interface of
+/// the source address, without a route.
 pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
     let request = Request::Resolve { query: Query::to(group).from(source), choose: false };
     let told = lane.ask(&request, None, |reply| match reply {

@@ -13,7 +13,8 @@ use tickwire_link::control::Reason;
 use tickwire_stack::SocketId;
 use tickwire_stack::udp::UdpOptions;
 
-/// What of a socket call's arguments makes a socket that could be ours: the flags of its description.
+/// What of a socket call's arguments makes a socket that could be ours: the flags of its
+/// description.
 pub(crate) fn wanted(domain: c_int, kind: c_int, protocol: c_int) -> Option<u64> {
     let family = match domain {
         libc::AF_INET => 0,
@@ -147,8 +148,9 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
     [before, lost].into_iter().for_each(close::ended);
 }
 
-/// Enters `new` as a copy of `old`, which was this a moment ago, and says what `new` was before. Another thread may have closed `old` since, or given it to the kernel, and its
-/// description be another's: then nothing is entered, and what was counted in vain is to be ended.
+/// Enters `new` as a copy of `old`, which was this a moment ago, and says what `new` was before.
+/// Another thread may have closed `old` since, or given it to the kernel, and its description be
+/// another's: then nothing is entered, and what was counted in vain is to be ended.
 fn copy(old: c_int, new: c_int, entry: Entry) -> core::result::Result<Entry, Entry> {
     // Neither does the lane end meanwhile, nor the kernel get the socket.
     let _ending = lane::ending::hold();
@@ -160,17 +162,20 @@ fn copy(old: c_int, new: c_int, entry: Entry) -> core::result::Result<Entry, Ent
     Err(if counted { entry } else { Entry::Foreign })
 }
 
-/// Whether a descriptor's kernel socket is known not to be that of an entry. (Epoll instances cannot be told apart.)
+/// Whether a descriptor's kernel socket is known not to be that of an entry. (Epoll instances
+/// cannot be told apart.)
 fn is_another(fd: c_int, entry: Entry) -> bool {
     let (Some(lane), Entry::Udp(index) | Entry::Tcp(index)) = (lane::current(), entry) else { return false };
     let inode = lane.with(|access| Ok(*access.descriptions().get(index).inode()));
     inode.is_ok_and(|inode| sys::socket_inode(fd).unwrap_or(0) != inode)
 }
 
-/// What the copy is of a descriptor that is none of a lane, or that was one (`before`) and is not the same any more.
+/// What the copy is of a descriptor that is none of a lane, or that was one (`before`) and is not
+/// the same any more.
 fn instead(now: Entry, before: Entry) -> Entry {
     match now {
-        // Another thread closes that one; this one is to be closed by whoever has it, and there is no connection.
+        // Another thread closes that one; this one is to be closed by whoever has it, and there is
+        // no connection.
         Entry::CLOSING => LOST,
         Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_) => now,
         Entry::Kernel(_) | Entry::Lane => Entry::Foreign,

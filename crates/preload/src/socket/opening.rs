@@ -33,8 +33,8 @@ impl Subject {
         lane.with(|access| Same::of(access, fd, index).map(Self))
     }
 
-    /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on Linux it would be connected for nobody, and that be the answer of
-    /// the thread's next call.
+    /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on
+    /// Linux it would be connected for nobody, and that be the answer of the thread's next call.
     fn stage(&self, access: &mut Access<'_>) -> Result<(Stage, u64)> {
         if TABLE.get(self.0.fd) != Entry::Tcp(self.0.index) {
             return Err(self.0.gone());
@@ -43,7 +43,8 @@ impl Subject {
         stage(access, self.0.index)
     }
 
-    /// Gives it to the kernel if it is still as it was before; says whether it was. Otherwise another thread has done something with it.
+    /// Gives it to the kernel if it is still as it was before; says whether it was. Otherwise
+    /// another thread has done something with it.
     fn give(
         &self,
         lane: &'static Lane,
@@ -60,7 +61,8 @@ impl Subject {
         Ok(true)
     }
 
-    /// Gives it to the kernel, which then gets the call ([`DEMOTED`]). No error if it is to be looked at anew: it is not fresh any more.
+    /// Gives it to the kernel, which then gets the call ([`DEMOTED`]). No error if it is to be
+    /// looked at anew: it is not fresh any more.
     fn demote(&self, lane: &'static Lane, remote: Endpoint, reason: Reason) -> Result<()> {
         let given = self.give(lane, Some(remote), reason, |stage| matches!(stage, Stage::Fresh))?;
         if given { Err(DEMOTED) } else { Ok(()) }
@@ -141,7 +143,8 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
             || address.is_limited_broadcast())
 }
 
-/// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
+/// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the
+/// socket meanwhile, and it is to be looked at anew.
 #[inline(never)]
 fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, flags: u64) -> Result<Option<TcpId>> {
     let Same { fd, index, .. } = subject.0;
@@ -216,8 +219,8 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     }
 }
 
-/// Binds the socket, unless it is bound, and claims the flow. Answers the claim and the local end, or
-/// the reason for which it is not to be had.
+/// Binds the socket, unless it is bound, and claims the flow. Answers the claim and the local end,
+/// or the reason for which it is not to be had.
 #[inline(never)]
 fn claim_flow(
     lane: &'static Lane,
@@ -246,12 +249,14 @@ fn claim_flow(
     }))
 }
 
-/// What has become of an attempt to connect. It is this one that the call has begun or met: another thread may have ended it since, and begun the next.
+/// What has become of an attempt to connect. It is this one that the call has begun or met: another
+/// thread may have ended it since, and begun the next.
 fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(subject.0.index);
     if description.socket() != id.into() {
-        // As on Linux, if the thread wakes before the next attempt is begun; later it might be told of that there.
+        // As on Linux, if the thread wakes before the next attempt is begun; later it might be told
+        // of that there.
         let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
         // It is closed for the program before it is for the kernel.
         let closed = matches!(TABLE.get(subject.0.fd), Entry::Foreign | Entry::CLOSING)
@@ -278,7 +283,8 @@ fn fail(lane: &'static Lane, index: u32, id: TcpId, error: Errno) -> Result<()> 
     Err(error)
 }
 
-/// Ends a connection and makes its socket fresh again, with this bit set, unless another thread has done so already.
+/// Ends a connection and makes its socket fresh again, with this bit set, unless another thread has
+/// done so already.
 #[inline(never)]
 fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<()> {
     let claim = lane.with(|access| {
@@ -306,8 +312,9 @@ fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<(
     Ok(())
 }
 
-/// Before the kernel socket listens: what is left of an attempt to connect that was given up is put away, which on Linux is all that such a socket is. (Its error,
-/// which a listener would still tell by `SO_ERROR`, goes with it.) A connection of ours would be a fresh socket to the kernel.
+/// Before the kernel socket listens: what is left of an attempt to connect that was given up is put
+/// away, which on Linux is all that such a socket is. (Its error, which a listener would still tell
+/// by `SO_ERROR`, goes with it.) A connection of ours would be a fresh socket to the kernel.
 pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
     match lane.with(|access| stage(access, index)) {
         Ok((Stage::Connection(id), flags)) if flags & flag::GIVEN_UP != 0 => disconnect(lane, index, id, 0),

@@ -1,4 +1,5 @@
-//! What the exported calls do with a descriptor of ours, whatever its kind; a socket that turns out to be the kernel's is served there.
+//! What the exported calls do with a descriptor of ours, whatever its kind; a socket that turns out
+//! to be the kernel's is served there.
 
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
@@ -24,7 +25,8 @@ pub(crate) fn the_lane() -> Result<&'static Lane> {
     })
 }
 
-/// Takes a description of a lane that another process, or another thread, gave to the kernel out of this process's table. Says whether it was one.
+/// Takes a description of a lane that another process, or another thread, gave to the kernel out of
+/// this process's table. Says whether it was one.
 pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
     // Another may have done it, and the number be that of another socket.
     if lane.flags_of(index) & flag::KERNEL == 0 {
@@ -47,7 +49,8 @@ fn for_kernel<T>(fd: c_int, entry: Entry, answer: &Result<T>) -> bool {
     demoted || matches!(answer, Err(Errno(libc::ENETDOWN))) && has_ended_under(fd, entry)
 }
 
-/// Whether the lane has ended under a call, whose socket is something else now. (There may be another lane by now.)
+/// Whether the lane has ended under a call, whose socket is something else now. (There may be
+/// another lane by now.)
 #[cold]
 fn has_ended_under(fd: c_int, entry: Entry) -> bool {
     lane::await_ending();
@@ -76,8 +79,8 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
     answer
 }
 
-/// The error of a socket that is dead. A connection that was reset tells it once and has ended then, as in the kernel; what this process has no share in
-/// fails every time.
+/// The error of a socket that is dead. A connection that was reset tells it once and has ended
+/// then, as in the kernel; what this process has no share in fails every time.
 pub(crate) fn take_error(fd: c_int, error: u32) -> Option<Errno> {
     match error as c_int {
         0 => None,
@@ -156,7 +159,8 @@ pub(crate) fn send(
     answer
 }
 
-/// `MSG_FASTOPEN`: connects and sends, as the kernel does that has no cookie of the peer (RFC 7413 §4.1.2).
+/// `MSG_FASTOPEN`: connects and sends, as the kernel does that has no cookie of the peer (RFC 7413
+/// §4.1.2).
 fn fast_open(
     fd: c_int,
     buffers: &mut Buffers<'_>,

@@ -1,5 +1,6 @@
-//! Socket options: the kernel socket takes all that a socket on the lane may have (and says which are wrong); those that mean something to
-//! the stack are set there as well, and read from there. Which is which says [`treatment`].
+//! Socket options: the kernel socket takes all that a socket on the lane may have (and says which
+//! are wrong); those that mean something to the stack are set there as well, and read from there.
+//! Which is which says [`treatment`].
 
 use crate::base::errno::{ANEW, Errno, Result};
 use crate::base::locked::Lock;
@@ -58,8 +59,8 @@ pub(crate) fn program_sets(
     Ok(())
 }
 
-/// The error of an option that came too late. A congestion control or upper layer protocol that the kernel has not, or not for this program, is refused as it does
-/// it.
+/// The error of an option that came too late. A congestion control or upper layer protocol that the
+/// kernel has not, or not for this program, is refused as it does it.
 fn too_late(level: c_int, name: c_int, value: &[u8]) -> Errno {
     let refused = match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => sys::refused_by_kernel(level, name, value),
@@ -169,7 +170,8 @@ fn time_value(value: &[u8]) -> Option<Span> {
     let (seconds, micros) = value.get(..16)?.split_at(8);
     let seconds = i64::from_ne_bytes(seconds.try_into().ok()?);
     let micros = i64::from_ne_bytes(micros.try_into().ok()?);
-    // The kernel has refused what is out of range; a negative time there means "at once", which is nearly this.
+    // The kernel has refused what is out of range; a negative time there means "at once", which is
+    // nearly this.
     if seconds < 0 {
         return Some(Span::from_nanos(1));
     }
@@ -298,14 +300,15 @@ fn name_of(algorithm: Algorithm) -> &'static [u8; 16] {
     }
 }
 
-/// What a kernel socket of either family has if nothing was set, by the system's settings; and when that was read.
+/// What a kernel socket of either family has if nothing was set, by the system's settings; and when
+/// that was read.
 static UNSET: Lock<[Option<(Instant, TcpOptions)>; 2]> = Lock::new([None; 2]);
 
 /// The system's settings are read again after so long.
 const UNSET_FOR: Span = Span::from_secs(1);
 
-/// The options that a program has set on a kernel socket before the stack had the connection, for packets of a family. `bits` are its
-/// description's flags.
+/// The options that a program has set on a kernel socket before the stack had the connection, for
+/// packets of a family. `bits` are its description's flags.
 pub(crate) fn tcp_from_kernel(options: TcpOptions, fd: c_int, bits: u64, family: Family, now: Instant) -> TcpOptions {
     let anew = || read_from_kernel(options, fd, bits, family);
     if bits & flag::OPTIONS != 0 {
@@ -409,7 +412,8 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
             // None of ours: the kernel's, if any.
             Ok(error.ok().flatten().and_then(|error| number(Errno::from(error).0)))
         }
-        // What routers have said the lane knows, and the kernel socket forgets its route with every change of `IP_TOS`.
+        // What routers have said the lane knows, and the kernel socket forgets its route with every
+        // change of `IP_TOS`.
         Entry::Udp(index) if matches!((level, name), PATH_MTU | PATH_MTU_V6) => {
             let mtu = lane.with(|access| {
                 let mut descriptions = access.descriptions();

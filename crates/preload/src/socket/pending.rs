@@ -1,5 +1,6 @@
-//! Connections that the program has closed and the stack has not finished with (FIN-WAIT, TIME-WAIT): their flows stay claimed until it
-//! has, so that the last acknowledgements reach the stack and the port stays taken.
+//! Connections that the program has closed and the stack has not finished with (FIN-WAIT,
+//! TIME-WAIT): their flows stay claimed until it has, so that the last acknowledgements reach the
+//! stack and the port stays taken.
 
 use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
@@ -45,7 +46,8 @@ pub(crate) fn list() -> Locked<'static, Vec<Kept>> {
     CLOSED.lock()
 }
 
-/// Makes room for all connections that a lane can have: one may be closed in a signal handler that has interrupted the allocator.
+/// Makes room for all connections that a lane can have: one may be closed in a signal handler that
+/// has interrupted the allocator.
 pub(crate) fn make_room(connections: u32) {
     let mut list = list();
     let missing = (connections as usize).saturating_sub(list.len());
@@ -59,14 +61,15 @@ pub(crate) fn add(lane: &'static Lane, closed: Closed) {
     }
 }
 
-/// Enters one; whether the helper has to be told. While there is any, it looks again in time by itself: to be woken by each one that is closed would cost
-/// more than the closing.
+/// Enters one; whether the helper has to be told. While there is any, it looks again in time by
+/// itself: to be woken by each one that is closed would cost more than the closing.
 fn is_first(list: &mut Vec<Kept>, kept: Kept) -> bool {
     list.push(kept);
     list.len() == 1
 }
 
-/// A listener's claim covers single flows from now on: those of closed connections are marked, as many as there is room to name. Says how many.
+/// A listener's claim covers single flows from now on: those of closed connections are marked, as
+/// many as there is room to name. Says how many.
 pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usize {
     // What has ended needs no flow, and would keep the port until the next sweep.
     let _ = lane.with(|access| {
@@ -87,7 +90,8 @@ pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usiz
     named.count()
 }
 
-/// A claim was lost: the ports of connections that were closed under it are not the program's any more, and the next connection may be given one of them.
+/// A claim was lost: the ports of connections that were closed under it are not the program's any
+/// more, and the next connection may be given one of them.
 pub(crate) fn forget(lane: &'static Lane, claim: u64) {
     let _ = lane.with_quietly(|access| {
         list().retain(|kept| {
@@ -106,12 +110,14 @@ pub(crate) fn is_empty() -> bool {
     list().is_empty()
 }
 
-/// Forgets everything (in a forked child: the parent sees to it, or whoever is left when that ends).
+/// Forgets everything (in a forked child: the parent sees to it, or whoever is left when that
+/// ends).
 pub(crate) fn clear() {
     list().clear();
 }
 
-/// As [`clear`], in a child before whose birth the list may have been locked for ever, which is told.
+/// As [`clear`], in a child before whose birth the list may have been locked for ever, which is
+/// told.
 pub(crate) fn abandon() -> bool {
     CLOSED.try_lock().map(|mut list| list.clear()).is_some()
 }
@@ -129,7 +135,8 @@ pub(crate) fn unfinished(access: &Access<'_>) -> bool {
 }
 
 fn is_unfinished(access: &Access<'_>, closed: &Closed) -> bool {
-    // SYN-RECEIVED, where the FIN waits for the connection, FIN-WAIT-1, CLOSING, LAST-ACK, and anything with bytes in the queue, as Linux numbers states.
+    // SYN-RECEIVED, where the FIN waits for the connection, FIN-WAIT-1, CLOSING, LAST-ACK, and
+    // anything with bytes in the queue, as Linux numbers states.
     let unfinished = |row: &table::Row| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11);
     lives(access, closed) && access.tcp_row(closed.index).is_some_and(unfinished)
 }
@@ -270,7 +277,8 @@ mod tests {
     use std::time::Duration;
     use tickwire_link::control::{Channel, Reply};
 
-    /// The claims that are released while this is done, by whoever asks at that end of a connection, message by message.
+    /// The claims that are released while this is done, by whoever asks at that end of a
+    /// connection, message by message.
     fn released(service: &Channel, work: impl FnOnce() + Send) -> Vec<Vec<u64>> {
         std::thread::scope(|scope| {
             let working = scope.spawn(work);
@@ -304,7 +312,8 @@ mod tests {
     #[test]
     fn what_was_closed_on_one_lane_is_not_released_on_the_next() {
         let ((before, _service), (next, service)) = (testing::another(), testing::another());
-        // Both services count from 1: to the second one, claim 1 is that of a connection which lives.
+        // Both services count from 1: to the second one, claim 1 is that of a connection which
+        // lives.
         let (local, remote) = (Endpoint::default(), Endpoint::default());
         let closed =
             |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false, ephemeral: false };

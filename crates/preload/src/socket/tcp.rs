@@ -1,5 +1,5 @@
-//! TCP sockets. Before `connect` or `listen` such a socket is its kernel socket, which remembers all options; then the stack has the
-//! connection, and the kernel socket keeps port and descriptor.
+//! TCP sockets. Before `connect` or `listen` such a socket is its kernel socket, which remembers
+//! all options; then the stack has the connection, and the kernel socket keeps port and descriptor.
 
 use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::guarded;
@@ -177,7 +177,8 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
     }
 }
 
-/// Whether an error waits to be told. A call that has moved bytes leaves it to the next one, which would otherwise see an orderly end.
+/// Whether an error waits to be told. A call that has moved bytes leaves it to the next one, which
+/// would otherwise see an orderly end.
 fn failed(access: &mut Access<'_>, id: TcpId) -> Result<bool> {
     Ok(access.stack.readiness(id.into())?.contains(Ready::ERR))
 }
@@ -346,7 +347,8 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         libc::SHUT_RDWR => Shutdown::Both,
         _ => return Err(Errno(libc::EINVAL)),
     };
-    // Acted on under the lock under which it is looked at: meanwhile another thread might begin to connect it.
+    // Acted on under the lock under which it is looked at: meanwhile another thread might begin to
+    // connect it.
     let found = lane.with(|access| {
         if TABLE.get(fd) != Entry::Tcp(index) {
             return Err(DEMOTED);
@@ -356,7 +358,8 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
                 State::SynSent => give_up(access, index, id).map(|()| Shut::Done),
                 _ => Ok(access.stack.tcp_shutdown(id, access.now, way).map(|()| Shut::Done)?),
             },
-            // It is not connected, and shut all the same: it reads an end, shows it to poll, and keeps it when it is connected or listens.
+            // It is not connected, and shut all the same: it reads an end, shows it to poll, and
+            // keeps it when it is connected or listens.
             (Stage::Fresh, _) => kernel::give(access, index, Reason::Shut).map(Shut::Given),
             (Stage::Listener(_), _) if way == Shutdown::Write => Ok(Shut::Done),
             (Stage::Listener(_), flags) => Ok(Shut::Listener(flags)),
@@ -369,8 +372,9 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
             Err(DEMOTED)
         }
         Shut::Listener(flags) => {
-            // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
-            // listen any more it would take back, with the connections.
+            // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it
+            // first: a claim whose socket does not listen any more it would take back, with the
+            // connections.
             let is_shut = close::stop_listening(lane, index) && has_stopped(fd);
             if flags & flag::NONBLOCK == 0 {
                 kernel::restore_blocking(fd);
@@ -406,7 +410,8 @@ enum Shut {
     Listener(u64),
 }
 
-/// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; who waits for its outcome is told of a reset.
+/// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; who waits for its outcome
+/// is told of a reset.
 fn give_up(access: &mut Access<'_>, index: u32, id: TcpId) -> Result<()> {
     access.stack.tcp_abandon(id, access.now)?;
     access.descriptions().get(index).set(flag::GIVEN_UP, true);

@@ -1,9 +1,11 @@
 //! What becomes of each socket option, in one table.
 //!
-//! The kernel socket behind a descriptor takes every option that Linux has. For a socket on the lane that is not enough: an option that is
-//! taken and then ignored changes what the program does, silently. So each is honoured, or makes no difference, or makes the
-//! socket the kernel's, with a reason in `tickwire stat`. Once a socket has had traffic by the lane it cannot become the kernel's
-//! any more; then such an option is refused as a kernel refuses one that it does not know, for which programs are prepared.
+//! The kernel socket behind a descriptor takes every option that Linux has. For a socket on the
+//! lane that is not enough: an option that is taken and then ignored changes what the program does,
+//! silently. So each is honoured, or makes no difference, or makes the socket the kernel's, with a
+//! reason in `tickwire stat`. Once a socket has had traffic by the lane it cannot become the
+//! kernel's any more; then such an option is refused as a kernel refuses one that it does not know,
+//! for which programs are prepared.
 
 use crate::socket::via::SO_BINDTOIFINDEX;
 use core::ffi::c_int;
@@ -13,11 +15,14 @@ use tickwire_link::group_filter::MCAST_MSFILTER;
 /// What becomes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment {
-    /// The stack carries it out; or the kernel socket does, whose business it is (names, ports, groups, broadcasts).
+    /// The stack carries it out; or the kernel socket does, whose business it is (names, ports,
+    /// groups, broadcasts).
     Honoured,
-    /// A program cannot tell whether it was carried out: it permits something, or concerns parts of the kernel that a lane does without.
+    /// A program cannot tell whether it was carried out: it permits something, or concerns parts of
+    /// the kernel that a lane does without.
     Harmless,
-    /// Only the kernel's stack has it: before there was traffic the socket becomes the kernel's, afterwards the option is refused.
+    /// Only the kernel's stack has it: before there was traffic the socket becomes the kernel's,
+    /// afterwards the option is refused.
     Kernel(Reason),
     /// Refused at any time with this error.
     Refused(c_int),
@@ -28,7 +33,8 @@ use Treatment::{Harmless, Honoured, Kernel, Refused};
 /// The error of an option that came too late.
 pub(crate) const TOO_LATE: c_int = libc::ENOPROTOOPT;
 
-/// What becomes of an option of a TCP socket, or of a UDP socket. One that is not in the table is the kernel's: it is newer than we are.
+/// What becomes of an option of a TCP socket, or of a UDP socket. One that is not in the table is
+/// the kernel's: it is newer than we are.
 pub(crate) fn of(tcp: bool, level: c_int, name: c_int) -> Treatment {
     match (level, tcp) {
         (libc::SOL_SOCKET, _) => of_sockets(tcp, name),
@@ -40,7 +46,8 @@ pub(crate) fn of(tcp: bool, level: c_int, name: c_int) -> Treatment {
     }
 }
 
-/// Whether a value switches an option off (or leaves it as it is from the beginning), which is never more than we do.
+/// Whether a value switches an option off (or leaves it as it is from the beginning), which is
+/// never more than we do.
 pub(crate) fn is_neutral(level: c_int, name: c_int, value: &[u8]) -> bool {
     match (level, name) {
         // A descriptor, the first of which is 0; and a filter.
@@ -51,7 +58,8 @@ pub(crate) fn is_neutral(level: c_int, name: c_int, value: &[u8]) -> bool {
             | libc::SO_ATTACH_REUSEPORT_CBPF
             | libc::SO_ATTACH_REUSEPORT_EBPF,
         ) => false,
-        // As in the kernel, where one byte is the least to wake for, and all ones mean any rate, or no offset.
+        // As in the kernel, where one byte is the least to wake for, and all ones mean any rate, or
+        // no offset.
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
             matches!(value.first_chunk(), Some(b) if matches!(i32::from_ne_bytes(*b), 0 | 1))
         }
@@ -64,7 +72,8 @@ pub(crate) fn is_neutral(level: c_int, name: c_int, value: &[u8]) -> bool {
     }
 }
 
-/// Whether the kernel socket has to be the program's alone before it gets the option: the service puts filters on the sockets of lanes.
+/// Whether the kernel socket has to be the program's alone before it gets the option: the service
+/// puts filters on the sockets of lanes.
 pub(crate) fn is_filter(level: c_int, name: c_int) -> bool {
     level == libc::SOL_SOCKET && matches!(name, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_LOCK_FILTER)
 }
@@ -83,7 +92,8 @@ fn of_sockets(tcp: bool, name: c_int) -> Treatment {
         SO_ZEROCOPY => Kernel(Reason::ZeroCopy),
         libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_LOCK_FILTER => Kernel(Reason::Filter),
         libc::SO_ATTACH_REUSEPORT_CBPF | libc::SO_ATTACH_REUSEPORT_EBPF => Kernel(Reason::Filter),
-        // The program has none; what may be there is the service's (also taken off by SO_DETACH_BPF, the same number).
+        // The program has none; what may be there is the service's (also taken off by
+        // SO_DETACH_BPF, the same number).
         libc::SO_DETACH_FILTER => Refused(libc::ENOENT),
         libc::SO_DETACH_REUSEPORT_BPF => Refused(libc::ENOENT),
         libc::SO_MARK | libc::SO_DONTROUTE | SO_MAX_PACING_RATE | SO_RCVMARK => Kernel(Reason::Policy),
@@ -103,7 +113,8 @@ fn of_sockets(tcp: bool, name: c_int) -> Treatment {
         libc::SO_PRIORITY => Harmless,
         // `tickwire run --spin` decides on that.
         libc::SO_BUSY_POLL | SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET => Harmless,
-        // A datagram with a checksum is as good as one without; and the queue of errors is always empty.
+        // A datagram with a checksum is as good as one without; and the queue of errors is always
+        // empty.
         libc::SO_NO_CHECK | SO_SELECT_ERR_QUEUE => Harmless,
         // Of the kernel's own memory, processors, hashes and neighbours.
         SO_BUF_LOCK | SO_RESERVE_MEM | SO_INCOMING_CPU | SO_TXREHASH | SO_CNX_ADVICE => Harmless,
@@ -158,7 +169,8 @@ fn of_ipv6(name: c_int) -> Treatment {
         libc::IPV6_RECVERR | IPV6_RECVERR_RFC4884 => Kernel(Reason::Errors),
         // Flow labels help routers to spread load; none is as good as any (RFC 6437 §3).
         libc::IPV6_AUTOFLOWLABEL => Harmless,
-        // Extension headers, flow labels by name, sticky addresses, IPsec, further control messages.
+        // Extension headers, flow labels by name, sticky addresses, IPsec, further control
+        // messages.
         _ => Kernel(Reason::Option),
     }
 }
@@ -231,7 +243,8 @@ const TCP_AO_REPAIR: c_int = 42;
 mod tests {
     use super::*;
 
-    /// What becomes of the options that programs are known to use, on TCP sockets and on UDP sockets.
+    /// What becomes of the options that programs are known to use, on TCP sockets and on UDP
+    /// sockets.
     #[test]
     fn every_option_of_the_table_means_what_it_says() {
         let rows: &[(c_int, c_int, Treatment, Treatment)] = &[

@@ -1,5 +1,6 @@
-//! UDP sockets: the stack's queue first, the kernel socket behind the same descriptor for everything that comes or goes by the kernel
-//! (loopback, this host's own addresses, broadcast, looped multicast).
+//! UDP sockets: the stack's queue first, the kernel socket behind the same descriptor for
+//! everything that comes or goes by the kernel (loopback, this host's own addresses, broadcast,
+//! looped multicast).
 
 use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
@@ -31,8 +32,9 @@ fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
     Ok((description.socket().try_into()?, description.flags()))
 }
 
-/// The flags of the socket that a call has begun with. While the service was asked another thread may have given it to the kernel ([`DEMOTED`]), or closed it
-/// (`EBADF`), and its description be another's.
+/// The flags of the socket that a call has begun with. While the service was asked another thread
+/// may have given it to the kernel ([`DEMOTED`]), or closed it (`EBADF`), and its description be
+/// another's.
 fn still(access: &mut Access<'_>, index: u32, id: UdpId) -> Result<u64> {
     match id_of(access, index) {
         Ok((now, flags)) if now == id => Ok(flags),
@@ -185,7 +187,8 @@ pub(crate) fn send(
         Some(Name::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
         // A message of the kernel's with such a name has none.
         Some(_) if extras.name_len == 0 => return Err(Errno(libc::EINVAL)),
-        // Wrong families and lengths: the kernel knows the error. No family at all is as none given to IPv6, and as that of IPv4 to this.
+        // Wrong families and lengths: the kernel knows the error. No family at all is as none given
+        // to IPv6, and as that of IPv4 to this.
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = SendTo { destination, ..SendTo::default() };

@@ -1,4 +1,5 @@
-//! The interface that a socket names for what it sends: `SO_BINDTODEVICE`, `IP_UNICAST_IF`, `IP_MULTICAST_IF` and their kin.
+//! The interface that a socket names for what it sends: `SO_BINDTODEVICE`, `IP_UNICAST_IF`,
+//! `IP_MULTICAST_IF` and their kin.
 //!
 //! The host is asked for the way by that interface. A socket that names one which is not
 //! accelerated is the kernel's, and `tickwire stat` says why.
@@ -74,7 +75,8 @@ fn word(value: &[u8], at: usize) -> Option<[u8; 4]> {
     value.get(at..at + 4)?.try_into().ok()
 }
 
-/// Reads `IP_MULTICAST_IF`: an address, a `struct ip_mreq` or a `struct ip_mreqn`; the interface's number and address.
+/// Reads `IP_MULTICAST_IF`: an address, a `struct ip_mreq` or a `struct ip_mreqn`; the interface's
+/// number and address.
 fn multicast_interface(value: &[u8]) -> (u32, Address) {
     let (address, number) = match value.len() {
         12.. => (word(value, 4), word(value, 8)),
@@ -84,7 +86,8 @@ fn multicast_interface(value: &[u8]) -> (u32, Address) {
     (number.map_or(0, u32::from_ne_bytes), address.map_or(Address::ANY_V4, Address::v4))
 }
 
-/// After the kernel has taken the option: remembers what it names. Says whether it was one of these.
+/// After the kernel has taken the option: remembers what it names. Says whether it was one of
+/// these.
 pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
     let number = || word(value, 0).unwrap_or_default();
     // Asked only for the options that need it: every option comes by here.

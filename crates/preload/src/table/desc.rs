@@ -1,6 +1,6 @@
-//! Descriptions: what all descriptors of one socket have in common, in every process of the lane (as the kernel's "open file
-//! descriptions"). They live in the caller's words of the region, so forked and executed programs see the same ones; they are
-//! touched under the lane's lock only.
+//! Descriptions: what all descriptors of one socket have in common, in every process of the lane
+//! (as the kernel's "open file descriptions"). They live in the caller's words of the region, so
+//! forked and executed programs see the same ones; they are touched under the lane's lock only.
 
 use crate::table::fd::LIMIT;
 use crate::table::ports::{self, Ports};
@@ -70,7 +70,8 @@ pub(crate) mod flag {
     pub(crate) const CONNECTED: u64 = 1 << 9;
     /// The last look at the kernel socket found nothing, and nothing was found since.
     pub(crate) const KERNEL_QUIET: u64 = 1 << 10;
-    /// TCP: made by accept; the name is that of the stack's socket, for the kernel socket is only a placeholder.
+    /// TCP: made by accept; the name is that of the stack's socket, for the kernel socket is only a
+    /// placeholder.
     pub(crate) const ACCEPTED: u64 = 1 << 11;
     /// IP_PKTINFO.
     pub(crate) const PKTINFO: u64 = 1 << 12;
@@ -96,11 +97,13 @@ pub(crate) mod flag {
     pub(crate) const SEND_BUFFER: u64 = 1 << 24;
     /// TCP: SO_RCVBUF was set by the program.
     pub(crate) const RECEIVE_BUFFER: u64 = 1 << 25;
-    /// It was given to the kernel for good; processes that learn it so late drop it from their tables.
+    /// It was given to the kernel for good; processes that learn it so late drop it from their
+    /// tables.
     pub(crate) const KERNEL: u64 = 1 << 22;
     /// IPV6_V6ONLY.
     pub(crate) const V6ONLY: u64 = 1 << 21;
-    /// The program has sent, received or accepted by the lane: the socket cannot become the kernel's without loss.
+    /// The program has sent, received or accepted by the lane: the socket cannot become the
+    /// kernel's without loss.
     pub(crate) const TRAFFIC: u64 = 1 << 18;
     /// It names an interface for what it sends.
     pub(crate) const VIA: u64 = 1 << 19;
@@ -163,7 +166,8 @@ pub(crate) struct Via {
     pub(crate) source: u32,
 }
 
-/// A connection that was closed by a process which has ended since, before the stack has done with it: somebody else is to release its claim then.
+/// A connection that was closed by a process which has ended since, before the stack has done with
+/// it: somebody else is to release its claim then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Its row among those of TCP.
@@ -223,7 +227,8 @@ impl<'a> Descriptions<'a> {
         Some(slot)
     }
 
-    /// The description of an index that a descriptor table holds. An index out of range (a corrupt region) meets the first one.
+    /// The description of an index that a descriptor table holds. An index out of range (a corrupt
+    /// region) meets the first one.
     pub(crate) fn get(&mut self, index: u32) -> Description<'_> {
         let index = if index < self.capacity() { index as usize } else { 0 };
         Description { words: &mut self.words[FIRST + index * WORDS..][..WORDS] }

@@ -1,7 +1,7 @@
 //! Descriptor table of this process: which descriptors are ours, and what they stand for.
 //!
-//! It is looked at before anything else by every intercepted call, so it is an array of words: for a descriptor that is not
-//! ours the cost is one load and one branch.
+//! It is looked at before anything else by every intercepted call, so it is an array of words: for
+//! a descriptor that is not ours the cost is one load and one branch.
 
 use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;
@@ -21,20 +21,24 @@ pub(crate) enum Entry {
     Tcp(u32),
     /// An epoll instance with a set in the stack: the index of its description.
     Epoll(u32),
-    /// An epoll instance that is the kernel's alone so far. The number tells it from others; its duplicates have the same.
+    /// An epoll instance that is the kernel's alone so far. The number tells it from others; its
+    /// duplicates have the same.
     Instance(u32),
     /// A descriptor of the lane itself, which the program must not close.
     Lane,
     /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
     Kernel(u32),
-    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended, or there was no room. The number is the reason's code.
+    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has
+    /// ended, or there was no room. The number is the reason's code.
     Unlisted(u32),
-    /// A socket whose lane went away, with the error that is to be told, 0 once it has been: see `ops::take_error`.
+    /// A socket whose lane went away, with the error that is to be told, 0 once it has been: see
+    /// `ops::take_error`.
     Dead(u32),
 }
 
 impl Entry {
-    /// A descriptor that is closed for the program, and for the kernel only when what it stood for has ended: `SO_LINGER` may take its time.
+    /// A descriptor that is closed for the program, and for the kernel only when what it stood for
+    /// has ended: `SO_LINGER` may take its time.
     pub(crate) const CLOSING: Self = Self::Dead(libc::EBADF as u32);
 
     /// The description that this entry refers to.
@@ -139,8 +143,8 @@ impl Table {
         Entry::unpack(word.swap(entry.pack(), Ordering::AcqRel))
     }
 
-    /// Enters what `fd` stands for if it still stands for `from`: another thread may have closed it, and the number be another's. Whether it
-    /// did.
+    /// Enters what `fd` stands for if it still stands for `from`: another thread may have closed
+    /// it, and the number be another's. Whether it did.
     pub(crate) fn replace(&self, fd: c_int, from: Entry, to: Entry) -> bool {
         let Some(word) = self.words.get(fd as usize) else { return false };
         if to != Entry::Foreign {
@@ -149,7 +153,8 @@ impl Table {
         word.compare_exchange(from.pack(), to.pack(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Begins to close `fd`, and says what it stood for. `None` if that is nothing of ours, or another thread is closing it.
+    /// Begins to close `fd`, and says what it stood for. `None` if that is nothing of ours, or
+    /// another thread is closing it.
     pub(crate) fn begin_to_close(&self, fd: c_int) -> Option<Entry> {
         loop {
             match self.get(fd) {

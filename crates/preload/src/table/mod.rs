@@ -1,4 +1,5 @@
-//! Which descriptors are ours and what they stand for. It uses `base`, and says what calls mean to no one: that is `socket` and `wait`.
+//! Which descriptors are ours and what they stand for. It uses `base`, and says what calls mean to
+//! no one: that is `socket` and `wait`.
 //!
 //! | file | purpose |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! The lane's own descriptors: at numbers that the program cannot ask for, and entered in the table so that its `close` spares them.
+//! The lane's own descriptors: at numbers that the program cannot ask for, and entered in the table
+//! so that its `close` spares them.
 //!
-//! A descriptor's number may lie above the soft limit, if that was higher when it was made; `dup2` to such a number fails. Only where the hard limit leaves
-//! no room are they at the highest numbers below, in the way of a program that wants just these.
+//! A descriptor's number may lie above the soft limit, if that was higher when it was made; `dup2`
+//! to such a number fails. Only where the hard limit leaves no room are they at the highest numbers
+//! below, in the way of a program that wants just these.
 
 use crate::base::errno::Result;
 use crate::base::locked::Holding;
@@ -14,11 +16,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Where the lane's descriptors begin, counted down from the limit of this process.
 const BELOW_LIMIT: c_int = 128;
 
-/// The thread that moves or closes a descriptor of the lane's, or keeps others from it; 0 if none does.
+/// The thread that moves or closes a descriptor of the lane's, or keeps others from it; 0 if none
+/// does.
 static STILL: AtomicU32 = AtomicU32::new(0);
 
-/// While it lives no other thread moves or closes a descriptor of the lane's: each that is at its number is entered in the table, and there is none that
-/// is entered and not there.
+/// While it lives no other thread moves or closes a descriptor of the lane's: each that is at its
+/// number is entered in the table, and there is none that is entered and not there.
 pub(crate) struct Still {
     _holding: Holding,
 }
@@ -30,11 +33,13 @@ impl Drop for Still {
     }
 }
 
-/// Waits until the lane's descriptors are still, and keeps them so (also across fork, which would leave the child one that is not entered, and a limit
-/// that is raised). `None` in a signal handler that interrupted the one who moves them, because it cannot be put off.
+/// Waits until the lane's descriptors are still, and keeps them so (also across fork, which would
+/// leave the child one that is not entered, and a limit that is raised). `None` in a signal handler
+/// that interrupted the one who moves them, because it cannot be put off.
 ///
-/// The last of all locks: nobody takes another with it in hand. Not one of `base::locked`, because a child of which we did not hear closes its parent's
-/// descriptors, and would wait for ever for a thread that it does not have.
+/// The last of all locks: nobody takes another with it in hand. Not one of `base::locked`, because
+/// a child of which we did not hear closes its parent's descriptors, and would wait for ever for a
+/// thread that it does not have.
 pub(crate) fn still() -> Option<Still> {
     let holding = Holding::new();
     let this = sys::thread();
@@ -81,9 +86,11 @@ pub(crate) fn discard(fd: c_int) {
     sys::close(fd);
 }
 
-/// How many descriptors the kernel's table of this process would have room for without the lane's, which are at high numbers. `None` without `/proc`.
+/// How many descriptors the kernel's table of this process would have room for without the lane's,
+/// which are at high numbers. `None` without `/proc`.
 pub(crate) fn room_of_program() -> Option<c_int> {
-    // One that is being moved would pass for the program's highest, and a set be looked at far beyond its end.
+    // One that is being moved would pass for the program's highest, and a set be looked at far
+    // beyond its end.
     let _still = still();
     let highest = sys::open_descriptors()?.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
     Some(room_for(highest))
@@ -154,7 +161,8 @@ mod tests {
                 held.wait();
             });
             held.wait();
-            // SAFETY: a fork without the C library's knowledge. The child only takes a lock of ours, and is ended by a signal should it wait.
+            // SAFETY: a fork without the C library's knowledge. The child only takes a lock of
+            // ours, and is ended by a signal should it wait.
             unsafe {
                 let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
                 if child == 0 {

@@ -251,7 +251,8 @@ fn a_udp_socket_that_is_ready_on_both_sides_at_different_times_is_told_once_wher
     [fd, epfd].into_iter().for_each(close);
 }
 
-/// The kernel knows a registration by a number of ours while the stack has the socket, and by the program's data when it has not.
+/// The kernel knows a registration by a number of ours while the stack has the socket, and by the
+/// program's data when it has not.
 #[test]
 fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     let epfd = sys::epoll_create(0).unwrap();
@@ -274,7 +275,8 @@ fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     [stays, goes, copy, epfd].into_iter().for_each(close);
 }
 
-/// As another process of the lane would give a socket to the kernel, of which this one hears by its events only.
+/// As another process of the lane would give a socket to the kernel, of which this one hears by its
+/// events only.
 fn demoted_elsewhere(fd: c_int) {
     let index = TABLE.get(fd).description().unwrap();
     let closed = lane().with(|access| {
@@ -495,7 +497,8 @@ fn what_another_thread_closes_first_is_not_registered() {
     [fd, epfd].into_iter().for_each(close);
 }
 
-/// A description's number goes to another when it is closed. (On Linux the wait would go on with an instance that nobody else has.)
+/// A description's number goes to another when it is closed. (On Linux the wait would go on with an
+/// instance that nobody else has.)
 #[test]
 fn a_wait_on_an_instance_that_is_closed_does_not_go_on_with_the_next_in_its_place() {
     let (epfd, fd) = (sys::epoll_create(0).unwrap(), connected(7));

@@ -1,4 +1,5 @@
-//! What POSIX allows in a signal handler must not use the allocator: the handler may have interrupted it.
+//! What POSIX allows in a signal handler must not use the allocator: the handler may have
+//! interrupted it.
 
 use super::*;
 use crate::socket::tcp::Stage;

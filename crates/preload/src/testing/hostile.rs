@@ -1,8 +1,11 @@
-//! A hostile program, read from bytes: what the fuzz target `calls` runs, and what the tests run again over the committed corpus.
+//! A hostile program, read from bytes: what the fuzz target `calls` runs, and what the tests run
+//! again over the committed corpus.
 //!
-//! Its pointers are good, for just as many bytes as it says (behind them lies memory that nobody may touch); all else is as it likes: lengths beyond any sense
-//! where the kernel looks at the length first, options, levels, flags, control messages, addresses, descriptors. Whatever it asks, no call may panic, touch
-//! more than it was given, or say that it did more than it could; and the stack stays whole.
+//! Its pointers are good, for just as many bytes as it says (behind them lies memory that nobody
+//! may touch); all else is as it likes: lengths beyond any sense where the kernel looks at the
+//! length first, options, levels, flags, control messages, addresses, descriptors. Whatever it
+//! asks, no call may panic, touch more than it was given, or say that it did more than it could;
+//! and the stack stays whole.
 
 use super::{HERE, THERE, address, lane};
 use crate::base::errno;
@@ -23,7 +26,8 @@ const PAGE: usize = 4096;
 /// Places for arguments of one call.
 const PLACES: usize = 8;
 
-/// A length as a program says it of a place with `room` bytes: as it is, less, or one that no kernel takes.
+/// A length as a program says it of a place with `room` bytes: as it is, less, or one that no
+/// kernel takes.
 fn said_len(input: &mut Input<'_>, room: usize) -> socklen_t {
     match input.u8() {
         0xff => socklen_t::MAX,
@@ -77,7 +81,8 @@ impl Drop for Places {
     }
 }
 
-/// Whether the thread has a network of its own, in which nothing reaches anybody. Without the right to one, what could is left out.
+/// Whether the thread has a network of its own, in which nothing reaches anybody. Without the right
+/// to one, what could is left out.
 fn alone() -> bool {
     thread_local! {
         static ALONE: OnceLock<bool> = const { OnceLock::new() };
@@ -86,7 +91,8 @@ fn alone() -> bool {
         *alone.get_or_init(|| {
             // The lane and its threads are everybody's.
             lane();
-            // As Rust's programs have it, and the fuzzer has not: to write where nobody reads is an error, not the end.
+            // As Rust's programs have it, and the fuzzer has not: to write where nobody reads is an
+            // error, not the end.
             // SAFETY: ignoring a signal is always allowed.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
             // SAFETY: concerns this thread only.
@@ -115,7 +121,8 @@ pub(crate) fn calls(data: &[u8]) {
     while let Some(fd) = program.open.pop() {
         program.close(fd);
     }
-    // As the helper would, which does not run here: or the claims of closed connections take all descriptors.
+    // As the helper would, which does not run here: or the claims of closed connections take all
+    // descriptors.
     crate::socket::pending::sweep(lane());
     lane()
         .with(|access| {
@@ -285,7 +292,8 @@ impl Program {
         let room = usize::from(input.u8());
         let len = said_len(input, room);
         let (value, place) = (self.places.room(0, room), self.places.with(1, &len.to_ne_bytes()));
-        // SAFETY: as above; the length is where it was put, which has its alignment because pages end at whole words.
+        // SAFETY: as above; the length is where it was put, which has its alignment because pages
+        // end at whole words.
         let (told, left) = unsafe {
             (socket::getsockopt(fd, level, name, value, place.cast()), place.cast::<socklen_t>().read_unaligned())
         };
@@ -349,7 +357,8 @@ impl Program {
         }
         (message.msg_control, message.msg_controllen) = (self.places.with(1, &control), control.len());
         (message.msg_iov, message.msg_iovlen) = (buffers.as_mut_ptr(), buffers.len());
-        // SAFETY: a message whose parts are as long as said, but for a name's length that no kernel takes.
+        // SAFETY: a message whose parts are as long as said, but for a name's length that no kernel
+        // takes.
         let sent = unsafe { data::sendmsg(fd, &raw const message, flags) };
         assert!(sent <= total as isize, "{sent} of {total} bytes sent");
     }
@@ -464,7 +473,8 @@ impl Program {
         });
         let count = match input.u8() {
             0xff => -1,
-            // As `select(getdtablesize(), ...)`, with sets for all that can be open. (The service is in this process, too, and keeps sockets of closed connections.)
+            // As `select(getdtablesize(), ...)`, with sets for all that can be open. (The service
+            // is in this process, too, and keeps sockets of closed connections.)
             0xfe if protect::room_of_program().is_some_and(|room| room <= 1024) => 1 << 20,
             _ => 1024,
         };
@@ -525,7 +535,8 @@ impl Program {
 mod tests {
     use super::*;
 
-    /// To the kernel a length has a sign, and a list an end: it refuses both before it looks at what is said to be so long.
+    /// To the kernel a length has a sign, and a list an end: it refuses both before it looks at
+    /// what is said to be so long.
     #[test]
     fn lengths_that_no_kernel_takes_are_refused_and_nothing_is_touched() {
         let mut places = Places::new();
@@ -535,7 +546,8 @@ mod tests {
         let none = places.room(1, 0);
         for len in [socklen_t::MAX, 1 << 31] {
             let place = places.with(2, &len.to_ne_bytes()).cast();
-            // SAFETY: places of 16 bytes and of none at the end of memory, with lengths that are refused.
+            // SAFETY: places of 16 bytes and of none at the end of memory, with lengths that are
+            // refused.
             unsafe {
                 assert_eq!(told(socket::bind(fd, name.cast(), len) as _), libc::EINVAL);
                 assert_eq!(told(socket::connect(fd, name.cast(), len) as _), libc::EINVAL);
@@ -555,7 +567,8 @@ mod tests {
         super::super::close(fd);
     }
 
-    /// Programs written by hand, to begin with: each number is a decision of `Program::call` and of what it calls.
+    /// Programs written by hand, to begin with: each number is a decision of `Program::call` and of
+    /// what it calls.
     fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         let udp = [0, 0];
         let tcp = [0, 1];

@@ -1,4 +1,5 @@
-//! What other threads do with a socket while a call on it waits for the service, or `connect` for the peer.
+//! What other threads do with a socket while a call on it waits for the service, or `connect` for
+//! the peer.
 
 use super::service;
 use super::*;
@@ -7,7 +8,8 @@ use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// What a call says of a socket with which `work` is done while it is claimed, and whether it is claimed afterwards.
+/// What a call says of a socket with which `work` is done while it is claimed, and whether it is
+/// claimed afterwards.
 fn during(fd: c_int, call: impl FnOnce() -> Result<()> + Send, work: impl FnOnce()) -> (Result<()>, bool) {
     let hold = service::hold(fd);
     let said = std::thread::scope(|scope| {
@@ -135,7 +137,8 @@ fn of_two_threads_that_send_first_by_a_datagram_socket_one_claims_its_port() {
     close(fd);
 }
 
-/// What `connect` to a peer that does not answer says of a socket with which `work` is done while it sleeps.
+/// What `connect` to a peer that does not answer says of a socket with which `work` is done while
+/// it sleeps.
 fn sleeping(fd: c_int, work: impl FnOnce()) -> Result<()> {
     let asleep = AtomicU32::new(0);
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! `SO_LINGER`: how long `close` takes, by what is left to be acknowledged (POSIX; what is then sent is the stack's business, see its scenarios).
+//! `SO_LINGER`: how long `close` takes, by what is left to be acknowledged (POSIX; what is then
+//! sent is the stack's business, see its scenarios).
 
 use super::*;
 use crate::socket::options;
@@ -32,7 +33,8 @@ fn close_waits_for_what_is_not_acknowledged_as_long_as_it_is_to_linger() {
         send(fd, b"Sample Data", 0, None).unwrap();
         ops::shutdown(fd, libc::SHUT_RDWR).unwrap();
     };
-    // What carries data to port 15 is lost, so neither it nor the end of the stream is acknowledged.
+    // What carries data to port 15 is lost, so neither it nor the end of the stream is
+    // acknowledged.
     for work in [say, say_and_shut] {
         let took = closing(15, Some(1), work);
         assert!((SECOND..SECOND + SHORT).contains(&took), "{took:?}");
@@ -72,7 +74,8 @@ fn a_socket_that_is_not_connected_does_not_linger() {
     close_in_time(fd);
 }
 
-/// On Linux its number is free at once; here the kernel socket keeps it until the end, which has no connection and must not be come upon.
+/// On Linux its number is free at once; here the kernel socket keeps it until the end, which has no
+/// connection and must not be come upon.
 #[test]
 fn what_is_being_closed_is_closed_for_all_other_threads() {
     use crate::base::errno::Errno;
@@ -150,7 +153,8 @@ extern "C" fn handler(_: c_int) {
     MEANT.store(if TABLE.get(CLOSES.load(SeqCst) as c_int) == Entry::CLOSING { 1 } else { 2 }, SeqCst);
 }
 
-/// As on Linux (`sk_stream_wait_close`), whatever the handler is installed with. It may jump away, and the descriptor is closed all the same.
+/// As on Linux (`sk_stream_wait_close`), whatever the handler is installed with. It may jump away,
+/// and the descriptor is closed all the same.
 #[test]
 fn a_signal_ends_the_wait_and_its_handler_runs_when_the_descriptor_is_closed() {
     // Of no other test.

@@ -1,5 +1,6 @@
-//! A lane without service and rings, for this crate's own tests: the wire is another stack in the same process, whose programs (echo,
-//! discard, a dialler) run inline, and a thread answers control requests.
+//! A lane without service and rings, for this crate's own tests: the wire is another stack in the
+//! same process, whose programs (echo, discard, a dialler) run inline, and a thread answers control
+//! requests.
 //!
 //! Descriptors, kernel sockets, waiting and locking are the real ones.
 
@@ -114,7 +115,8 @@ pub(crate) fn socket(kind: c_int) -> c_int {
     fd
 }
 
-/// Waits until a thread of this process sleeps, or has ended. It says the kernel's number of it, 0 before.
+/// Waits until a thread of this process sleeps, or has ended. It says the kernel's number of it, 0
+/// before.
 pub(crate) fn until_it_sleeps(thread: &AtomicU32, ended: impl Fn() -> bool) {
     let sleeps = |thread: u32| {
         std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") S "))

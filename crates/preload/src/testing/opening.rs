@@ -1,4 +1,5 @@
-//! Calls that wait on a connection that is not open yet (RFC 9293 §3.10.2, §3.10.3: they are queued until it is, or fail with it).
+//! Calls that wait on a connection that is not open yet (RFC 9293 §3.10.2, §3.10.3: they are queued
+//! until it is, or fail with it).
 
 use super::*;
 use crate::base::errno::Errno;
@@ -79,7 +80,8 @@ fn so_error(fd: c_int) -> i32 {
     i32::from_ne_bytes(bytes.try_into().unwrap())
 }
 
-/// As on Linux (`inet_shutdown`): a thread that waits for a connection can be called off by another.
+/// As on Linux (`inet_shutdown`): a thread that waits for a connection can be called off by
+/// another.
 #[test]
 fn an_attempt_that_is_shut_is_over_and_another_may_begin() {
     for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {

@@ -1,8 +1,10 @@
 //! The other end of the test lane's wire: a stack whose programs run inline.
 //!
-//! UDP port 7 echoes, but `mute` is not answered, `refuse` by an ICMP error, and `dial PORT` makes it connect to that port of ours and say hello. TCP port 7 echoes until
-//! the end of the stream and then closes; port 9 reads nothing; what goes to port 13 is lost on the way, and to port 15 everything that
-//! carries data; what goes to 17 and 19 is lost until [`AWAKE`] says otherwise, and then 17 echoes; nobody listens elsewhere.
+//! UDP port 7 echoes, but `mute` is not answered, `refuse` by an ICMP error, and `dial PORT` makes
+//! it connect to that port of ours and say hello. TCP port 7 echoes until the end of the stream and
+//! then closes; port 9 reads nothing; what goes to port 13 is lost on the way, and to port 15
+//! everything that carries data; what goes to 17 and 19 is lost until [`AWAKE`] says otherwise, and
+//! then 17 echoes; nobody listens elsewhere.
 
 use super::{HERE, THERE, service};
 use std::collections::VecDeque;
@@ -114,7 +116,8 @@ impl Peer {
         }
     }
 
-    /// Carries packets both ways until none are left, with the peer's programs running in between. Says how many came back.
+    /// Carries packets both ways until none are left, with the peer's programs running in between.
+    /// Says how many came back.
     pub(super) fn exchange(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
         if self.udp.is_none() {
             self.begin(now);

@@ -1,5 +1,7 @@
-//! The control side of the test lane: grants every claim, keeps its kernel socket until it is released (so that the kernel does not give the port
-//! to the next connection while the stack still has the last one), and knows one way to everywhere. It answers claims late if it is [held](hold).
+//! The control side of the test lane: grants every claim, keeps its kernel socket until it is
+//! released (so that the kernel does not give the port to the next connection while the stack still
+//! has the last one), and knows one way to everywhere. It answers claims late if it is
+//! [held](hold).
 
 use super::HERE;
 use crate::c::sys;
@@ -29,7 +31,8 @@ pub(super) fn path_to(query: Query, source: Address) -> PathInfo {
     }
 }
 
-/// A socket, by its inode, whose claims are late: what the service sends to when one is asked for, and what it waits for then.
+/// A socket, by its inode, whose claims are late: what the service sends to when one is asked for,
+/// and what it waits for then.
 struct Late {
     inode: u64,
     asks: Sender<()>,

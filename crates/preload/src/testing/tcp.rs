@@ -77,7 +77,8 @@ fn half_close_ends_the_stream_in_one_direction() {
     close(fd);
 }
 
-/// On Linux a socket is closed as soon as the kernel waits in TIME-WAIT, which it does without the socket.
+/// On Linux a socket is closed as soon as the kernel waits in TIME-WAIT, which it does without the
+/// socket.
 #[test]
 fn a_connection_that_both_sides_have_ended_is_none() {
     let fd = connected(7);
@@ -155,7 +156,8 @@ fn an_unconnected_socket_has_linux_errors() {
     close(fd);
 }
 
-/// As on Linux (`inet_shutdown`): what is not connected is shut all the same, and still is when it has been connected.
+/// As on Linux (`inet_shutdown`): what is not connected is shut all the same, and still is when it
+/// has been connected.
 #[test]
 fn a_socket_that_is_shut_before_it_is_connected_stays_so() {
     let theirs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -177,7 +179,8 @@ fn a_socket_that_is_shut_before_it_is_connected_stays_so() {
     close(fd);
 }
 
-/// The kernel's listener is set not to wait while it is ours; what becomes of the socket later is as the program has set it.
+/// The kernel's listener is set not to wait while it is ours; what becomes of the socket later is
+/// as the program has set it.
 #[test]
 fn a_listener_that_was_shut_is_a_fresh_socket() {
     let fd = socket(libc::SOCK_STREAM);
@@ -191,7 +194,8 @@ fn a_listener_that_was_shut_is_a_fresh_socket() {
     close(fd);
 }
 
-/// Lets a bound socket listen, and the peer connect to it. The port, and the socket by which the peer was told.
+/// Lets a bound socket listen, and the peer connect to it. The port, and the socket by which the
+/// peer was told.
 fn dialled(listener: c_int) -> (u16, c_int) {
     ops::listen(listener, 8).unwrap();
     let port = sys::socket_name(listener, false).unwrap().port;
@@ -339,7 +343,8 @@ fn a_port_whose_address_went_with_closed_connections_can_be_used_for_the_next() 
     let index = TABLE.get(fd).description().unwrap();
     let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
     close(fd);
-    // It is in TIME-WAIT, or on its way there, and nobody else is given its port while the claim lasts.
+    // It is in TIME-WAIT, or on its way there, and nobody else is given its port while the claim
+    // lasts.
     kernel::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
     let (fd, connected) = from(port);
     assert_eq!(connected, Ok(()));
@@ -414,7 +419,8 @@ fn told(answer: isize) -> i32 {
     if answer < 0 { crate::base::errno::get() } else { 0 }
 }
 
-/// `recvfrom` as the kernel has it (`move_addr_to_user`): the name of length 0 is told if there is a place for it, and a place of negative length is none.
+/// `recvfrom` as the kernel has it (`move_addr_to_user`): the name of length 0 is told if there is
+/// a place for it, and a place of negative length is none.
 #[test]
 fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
     let fd = connected(7);
@@ -435,7 +441,8 @@ fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
     close(fd);
 }
 
-/// As in the kernel: the connection was taken before it turned out that its peer's name cannot be told, and nobody has it then.
+/// As in the kernel: the connection was taken before it turned out that its peer's name cannot be
+/// told, and nobody has it then.
 #[test]
 fn a_connection_whose_peer_cannot_be_told_is_lost_and_its_descriptor_is_not() {
     let listener = socket(libc::SOCK_STREAM);

@@ -266,7 +266,8 @@ fn the_largest_packet_is_told_of_a_connected_socket() {
     close(fd);
 }
 
-/// A datagram goes nowhere if it is addressed in a way that the kernel refuses, not even to whom the socket is connected.
+/// A datagram goes nowhere if it is addressed in a way that the kernel refuses, not even to whom
+/// the socket is connected.
 #[test]
 fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
     let fd = socket(libc::SOCK_DGRAM);

@@ -36,7 +36,8 @@ fn poll_waits_for_ours_and_the_kernels_together() {
     [fd, bell].into_iter().for_each(close);
 }
 
-/// A thread about to sleep looks again soon, and so does the helper, if the ring had no room for a packet: not if the packet has gone when the lane was left.
+/// A thread about to sleep looks again soon, and so does the helper, if the ring had no room for a
+/// packet: not if the packet has gone when the lane was left.
 #[test]
 fn only_what_finds_no_room_is_to_be_looked_after_soon() {
     let send = |lane: &crate::lane::Lane, port: u16| {
@@ -209,7 +210,8 @@ fn only_signals_with_a_handler_interrupt_and_faults_are_never_held_back() {
         [libc::SIGSEGV, libc::SIGABRT, libc::SIGINT].map(|signal| libc::sigismember(&raw const now, signal))
     };
     assert_eq!(blocked, [0, 0, 1]);
-    // They go through to this thread, and are ignored here, before another test counts what its handler sees.
+    // They go through to this thread, and are ignored here, before another test counts what its
+    // handler sees.
     for signal in [libc::SIGUSR2, libc::SIGURG] {
         // SAFETY: ignoring a signal is always allowed; waiting ones are dropped by it.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -239,8 +241,8 @@ fn a_thread_that_receives_can_be_cancelled() {
     let fd = socket(libc::SOCK_DGRAM);
     send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
     for start in [receive_for_ever as Start, receive_for_ever_at_any_time] {
-        // SAFETY: a thread whose only frame has nothing to drop; it is joined. The two kinds of function differ in whether unwinding
-        // may pass, which it does here.
+        // SAFETY: a thread whose only frame has nothing to drop; it is joined. The two kinds of
+        // function differ in whether unwinding may pass, which it does here.
         unsafe {
             let start = core::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(start);
             let mut thread: libc::pthread_t = 0;
@@ -355,7 +357,8 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
     }
 }
 
-/// What the rings bring to a thread that counts as asleep rings the doorbell, and the thread would hear it itself.
+/// What the rings bring to a thread that counts as asleep rings the doorbell, and the thread would
+/// hear it itself.
 #[test]
 fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
     static SEEN: Mutex<Vec<&str>> = Mutex::new(Vec::new());

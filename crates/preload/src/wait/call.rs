@@ -1,4 +1,5 @@
-//! How a call waits: it polls the lane for a while, then sleeps on the lane's descriptors and the program's own together.
+//! How a call waits: it polls the lane for a while, then sleeps on the lane's descriptors and the
+//! program's own together.
 
 use crate::base::config::Spin;
 use crate::base::errno::{AGAIN, Errno, Result};
@@ -15,8 +16,8 @@ use std::cell::Cell;
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Expected, Stack};
 
-/// After this time of polling, signals are held back and looked for, so that a handler that runs is not overlooked. A signal before is
-/// as one that came just before the call.
+/// After this time of polling, signals are held back and looked for, so that a handler that runs is
+/// not overlooked. A signal before is as one that came just before the call.
 const UNWATCHED: Span = Span::from_micros(20);
 /// How often a polling thread looks for signals and at the kernel's descriptors.
 pub(crate) const LOOK: Span = Span::from_micros(50);
@@ -30,7 +31,8 @@ const PEEK_EACH: Span = Span::from_nanos(200);
 /// What "lately" is for that.
 const SPOKE_LATELY: Span = Span::from_millis(20);
 
-/// How often a polling thread offers its processor to others, unless it is to poll for ever: what it waits for may come from a program that has to run there.
+/// How often a polling thread offers its processor to others, unless it is to poll for ever: what
+/// it waits for may come from a program that has to run there.
 const OFFER: Span = Span::from_micros(10);
 
 /// How long to sleep while packets wait for the device.
@@ -39,16 +41,20 @@ const CROWDED: Span = Span::from_micros(200);
 /// How long to sleep without hearing the doorbell.
 const DEAF: Span = Span::from_millis(1);
 
-/// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection says on which nothing gets through.
+/// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection
+/// says on which nothing gets through.
 pub(crate) const TIMED_OUT: Errno = Errno(-3);
 
 /// How a call wants to wait.
 pub(crate) struct Plan<'a> {
-    /// The descriptions of the sockets on which it waits; with none of them it looks again whatever happens.
+    /// The descriptions of the sockets on which it waits; with none of them it looks again whatever
+    /// happens.
     pub(crate) on: &'a [u32],
-    /// It waits for what makes no socket ready, or while no other thread may enter: it watches the rings and the timers itself.
+    /// It waits for what makes no socket ready, or while no other thread may enter: it watches the
+    /// rings and the timers itself.
     pub(crate) watches: bool,
-    /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also ends a sleep.
+    /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also
+    /// ends a sleep.
     pub(crate) fds: &'a mut [pollfd],
     /// Until when; `None` without end.
     pub(crate) until: Option<Instant>,
@@ -59,13 +65,15 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Waits on the sockets of these descriptions, and is restarted unless its time is limited, as Linux does with calls on one socket.
+    /// Waits on the sockets of these descriptions, and is restarted unless its time is limited, as
+    /// Linux does with calls on one socket.
     pub(crate) fn new(on: &'a [u32], fds: &'a mut [pollfd], until: Option<Instant>) -> Self {
         Self { on, watches: false, fds, until, mask: None, restart: until.is_none() }
     }
 }
 
-/// How many places of a list are the lane's: what wakes for the rings, these, and the thread's watch.
+/// How many places of a list are the lane's: what wakes for the rings, these, and the thread's
+/// watch.
 pub(crate) const OWN: usize = 3;
 
 /// Holds signals back; lets them through again when dropped.
@@ -106,7 +114,8 @@ impl Kernel {
     }
 }
 
-/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it answers anything else.
+/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it
+/// answers anything else.
 ///
 /// # Errors
 /// What `attempt` answers; [`TIMED_OUT`]; `EINTR`.
@@ -116,7 +125,8 @@ pub(crate) fn wait<T>(
     mut attempt: impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     if is_inside() || lane.gate().admits().is_err() {
-        // A signal handler interrupted this very thread inside the lane, or at the program's end: it cannot wait for itself.
+        // A signal handler interrupted this very thread inside the lane, or at the program's end:
+        // it cannot wait for itself.
         return Err(Errno(libc::EINTR));
     }
     realtime::take_up();
@@ -168,8 +178,8 @@ fn until_answered<T>(
     }
 }
 
-/// How a call that moves data waits: tries once, then, unless the call or the socket is non-blocking, for as long as the socket's own
-/// `timeout` allows. `fds` as in [`Plan`].
+/// How a call that moves data waits: tries once, then, unless the call or the socket is
+/// non-blocking, for as long as the socket's own `timeout` allows. `fds` as in [`Plan`].
 ///
 /// # Errors
 /// What `attempt` answers; [`AGAIN`] also when the time is over; `EINTR`; those of [`Same::check`].
@@ -374,8 +384,8 @@ impl Change {
     }
 }
 
-/// Lets the signals through that were held back, if any wait: the call ends with `EINTR` if a handler has run that does not let it
-/// go on.
+/// Lets the signals through that were held back, if any wait: the call ends with `EINTR` if a
+/// handler has run that does not let it go on.
 fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
     let Some(signals) = held else { return Ok(()) };
     let waiting = sys::waiting_signals(&signals.0);
@@ -413,7 +423,8 @@ fn sleep<T>(
                 return Err(AGAIN);
             }
             access.stack.acknowledge_held(access.now);
-            // It may count as asleep already: from where a handler has jumped that we do not know of.
+            // It may count as asleep already: from where a handler has jumped that we do not know
+            // of.
             awakes(lane, access.stack);
             let bell = (watch.map(|bell| bell.fd), watch.map_or(0, |bell| bell.address));
             let asleep = lane.falls_asleep(access, plan.on, bell, again);
@@ -458,7 +469,8 @@ fn until_woken<T>(
     if let Some((_, asleep, true)) = ASLEEP.get() {
         lane.take_wake_frame(asleep);
     }
-    // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
+    // Nothing tells when the device has room again, or of the bell whom there is no descriptor for:
+    // look soon.
     let crowded = lane.crowded().then_some(CROWDED);
     if let Some(span) = crowded.or((watch.is_none() || !asleep.is_known()).then_some(DEAF)) {
         let soon = sys::now() + span;
@@ -473,7 +485,8 @@ fn until_woken<T>(
         slept = sys::ppoll(plan.fds, timeout, plan.mask);
     }
     if slept == Err(Errno(libc::EINVAL)) {
-        // With the lane's places they are more than the limit of descriptors. Without them, then, and without hearing of the lane.
+        // With the lane's places they are more than the limit of descriptors. Without them, then,
+        // and without hearing of the lane.
         let places = plan.fds.get_mut(OWN..).unwrap_or_default();
         slept = sys::ppoll(places, Some(timeout.map_or(DEAF, |timeout| timeout.min(DEAF))), plan.mask);
     }
@@ -558,8 +571,8 @@ fn awakes(lane: &'static Lane, stack: &mut Stack<'static>) {
     }
 }
 
-/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the thread counts as asleep no more, nor as polling. Says on
-/// which lane it was asleep.
+/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the
+/// thread counts as asleep no more, nor as polling. Says on which lane it was asleep.
 pub(crate) fn disturb() -> Option<&'static Lane> {
     if let Some(lane) = ends_polling() {
         lane.settle_duty();

@@ -1,8 +1,9 @@
-//! What is registered in `epoll` instances: the kernel's instance watches kernel descriptors, a set in the stack watches accelerated sockets, and
-//! a wait (`epoll_wait`) merges both.
+//! What is registered in `epoll` instances: the kernel's instance watches kernel descriptors, a set
+//! in the stack watches accelerated sockets, and a wait (`epoll_wait`) merges both.
 //!
-//! An instance gets its set when the first socket of ours is added to it; until then it is the kernel's alone. All its descriptors get
-//! the set, and so do the instances that contain it; threads that are asleep in it by then are woken.
+//! An instance gets its set when the first socket of ours is added to it; until then it is the
+//! kernel's alone. All its descriptors get the set, and so do the instances that contain it;
+//! threads that are asleep in it by then are woken.
 
 use crate::base::errno::{Errno, Result};
 use crate::base::locked::{Holding, Lock, Locked};
@@ -33,8 +34,8 @@ pub(crate) struct Registration {
     in_kernel: bool,
 }
 
-/// Registrations by descriptor. The stack's items and the kernel's instances are what counts; this remembers what is needed to move a
-/// registration between them.
+/// Registrations by descriptor. The stack's items and the kernel's instances are what counts; this
+/// remembers what is needed to move a registration between them.
 type Map = HashMap<c_int, Vec<Registration>>;
 
 /// What this process has registered.
@@ -53,7 +54,8 @@ thread_local! {
     static HOLD: Cell<Hold> = const { Cell::new(Hold::Free) };
 }
 
-/// The registry, locked. Any call into the lane while it is held may find that the lane has ended, which concerns the registry itself.
+/// The registry, locked. Any call into the lane while it is held may find that the lane has ended,
+/// which concerns the registry itself.
 pub(crate) struct Registry {
     lock: Option<Locked<'static, Option<Map>>>,
     /// Until all has been dealt with that came meanwhile.
@@ -142,7 +144,8 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
         Entry::Epoll(index) => return Ok(index),
         _ if epfd >= LIMIT as c_int => return Err(Errno(libc::ENOSPC)),
         Entry::Instance(_) => {}
-        // Perhaps an instance that we have not seen being made: one answers that it does not contain the doorbell.
+        // Perhaps an instance that we have not seen being made: one answers that it does not
+        // contain the doorbell.
         _ => match sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, lane.descriptors().1, 0, 0) {
             Ok(()) | Err(Errno(libc::ENOENT)) => {}
             Err(error) => return Err(error),
@@ -183,7 +186,8 @@ const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
 const EXCLUSIVE_WITH: u32 =
     (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLWAKEUP | libc::EPOLLET) as u32;
 
-/// Puts a descriptor where it belongs at this moment: into the stack's set, the kernel's instance, or both.
+/// Puts a descriptor where it belongs at this moment: into the stack's set, the kernel's instance,
+/// or both.
 fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Registration, modify: bool) -> Result<()> {
     let Registration { epfd, events, data, .. } = *registration;
     let set_index = instance(lane, epfd)?;
@@ -293,7 +297,8 @@ fn is_exclusive_as_allowed(op: c_int, entry: Entry, events: u32, before: Option<
     }
 }
 
-/// Changes one of a descriptor's registrations: with which instance, for what, and what it is told by.
+/// Changes one of a descriptor's registrations: with which instance, for what, and what it is told
+/// by.
 fn change(
     lane: &'static Lane,
     list: &mut Vec<Registration>,
@@ -335,7 +340,8 @@ fn change(
     }
 }
 
-/// `epoll_ctl` for an instance without a set: the kernel's, but remembered for the day on which it gets one.
+/// `epoll_ctl` for an instance without a set: the kernel's, but remembered for the day on which it
+/// gets one.
 fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
     sys::epoll_ctl(epfd, op, fd, events, data)?;
     if op == libc::EPOLL_CTL_ADD {
@@ -386,7 +392,8 @@ fn remove(access: &mut Access<'_>, epfd: c_int, entry: Entry, fd: c_int) -> Resu
     access.stack.item_delete(set, socket, fd as u64).map_err(errno)
 }
 
-/// A kernel descriptor was added to an instance that has a set: waits must ask the kernel every time.
+/// A kernel descriptor was added to an instance that has a set: waits must ask the kernel every
+/// time.
 pub(crate) fn kernel_added(epfd: c_int) {
     if let (Entry::Epoll(index), Some(lane)) = (TABLE.get(epfd), lane::current()) {
         let _ = lane.with(|access| {
@@ -440,7 +447,8 @@ fn is_quiet(lane: &'static Lane, epfd: c_int, index: u32, fd: c_int) -> Result<b
 /// The stack of a lane has it no more; the kernel's instance watches all of it.
 pub(crate) fn moved_to_kernel(lane: &'static Lane, index: u32) {
     each_of(index, |fd, _, registration| {
-        // Else the number may be that of a socket of the next lane, or of one that has been made or connected since.
+        // Else the number may be that of a socket of the next lane, or of one that has been made or
+        // connected since.
         let ending = lane::ending::hold();
         if ending.is_some() && !lane.is_over() && lane.with(|access| Ok(is_in_stack(access, index))) != Ok(true) {
             to_kernel(fd, registration);
@@ -480,18 +488,21 @@ pub(crate) fn lane_ended() {
     map.clear();
 }
 
-/// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the registry may have been locked for
-/// ever, which is told. (The kernel's instances are the parent's, too.)
+/// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the
+/// registry may have been locked for ever, which is told. (The kernel's instances are the parent's,
+/// too.)
 pub(crate) fn abandon() -> bool {
     REGISTRY.try_lock().map(|mut registry| *registry = None).is_some()
 }
 
-/// A descriptor comes to mean something else by `change`, which says what it meant: this process forgets what it registered with that, and with it as an
-/// instance's last. All at once for who registers.
+/// A descriptor comes to mean something else by `change`, which says what it meant: this process
+/// forgets what it registered with that, and with it as an instance's last. All at once for who
+/// registers.
 pub(crate) fn changing(fd: c_int, change: impl FnOnce() -> Option<Entry>) -> Option<Entry> {
     if HOLD.get() != Hold::Free || lane::is_stray() {
-        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too late harms nobody. What a stray child inherited
-        // is its parent's, and is forgotten with its first socket.
+        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too
+        // late harms nobody. What a stray child inherited is its parent's, and is forgotten with
+        // its first socket.
         return change();
     }
     let mut guard = registry();

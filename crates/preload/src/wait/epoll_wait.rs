@@ -1,4 +1,5 @@
-//! Waiting on an `epoll` instance: what the set in the stack has ready and what the kernel's instance has, as one list of events.
+//! Waiting on an `epoll` instance: what the set in the stack has ready and what the kernel's
+//! instance has, as one list of events.
 
 use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::base::few::Few;
@@ -21,12 +22,14 @@ static ASLEEP: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
 /// What the event carries that rouses sleeping threads.
 const MARK: u64 = u64::from_le_bytes(*b"tickwire");
-/// How long a thread may take to wake up. (One that never does has left its wait by a jump out of a signal handler.)
+/// How long a thread may take to wake up. (One that never does has left its wait by a jump out of a
+/// signal handler.)
 const AWAKENING: Span = Span::from_secs(1);
 /// How often it is looked whether all have.
 const LOOK_AGAIN: Span = Span::from_micros(20);
 
-/// Before the kernel's wait on an instance without a set. False if it has one by now; whoever gives it one later wakes the caller.
+/// Before the kernel's wait on an instance without a set. False if it has one by now; whoever gives
+/// it one later wakes the caller.
 pub(crate) fn falls_asleep(epfd: c_int) -> bool {
     let Some(count) = ASLEEP.get(epfd as usize) else { return true };
     HIGHEST.fetch_max(epfd as u32 + 1, Relaxed);
@@ -52,8 +55,9 @@ pub(crate) fn forget_sleepers() {
     ASLEEP.iter().take(HIGHEST.load(Relaxed) as usize).for_each(|count| count.store(0, Relaxed));
 }
 
-/// Wakes the threads that sleep in the kernel's wait on an instance that has just got a set: nothing that comes by the lane would. A
-/// descriptor that is readable is put into the instance until all have left.
+/// Wakes the threads that sleep in the kernel's wait on an instance that has just got a set:
+/// nothing that comes by the lane would. A descriptor that is readable is put into the instance
+/// until all have left.
 pub(crate) fn rouse(all: &[c_int]) {
     fence(SeqCst);
     let asleep = || all.iter().any(|&fd| ASLEEP[fd as usize].load(Acquire) != 0);
@@ -73,10 +77,12 @@ pub(crate) fn rouse(all: &[c_int]) {
     all.iter().for_each(|&fd| ASLEEP[fd as usize].store(0, Relaxed));
 }
 
-/// The upper half of what the kernel's instance tells of a socket that the stack's set has, too. No pointer of a program begins like it.
+/// The upper half of what the kernel's instance tells of a socket that the stack's set has, too. No
+/// pointer of a program begins like it.
 const SHADOW: u64 = 0x7469_636b << 32;
 
-/// What the kernel's instance is given to tell, instead of the program's own data: which item of the set it is for.
+/// What the kernel's instance is given to tell, instead of the program's own data: which item of
+/// the set it is for.
 pub(crate) fn shadow_of(index: u32, fd: c_int) -> u64 {
     SHADOW | u64::from(index & 0xffff) << 16 | fd as u64 & 0xffff
 }
@@ -86,9 +92,10 @@ fn from_shadow(data: u64) -> Option<(u32, u64)> {
     (data & !0xffff_ffff == SHADOW).then_some(((data >> 16) as u32 & 0xffff, data & 0xffff))
 }
 
-/// Turns what the kernel told of our sockets into what the program is to hear: both sides of a socket are one item, which is told once where once was
-/// asked for. Says how many events are left; `strays` are the sockets that have become the kernel's without our knowing, whose events come again once
-/// they are the program's own in the kernel's instance.
+/// Turns what the kernel told of our sockets into what the program is to hear: both sides of a
+/// socket are one item, which is told once where once was asked for. Says how many events are left;
+/// `strays` are the sockets that have become the kernel's without our knowing, whose events come
+/// again once they are the program's own in the kernel's instance.
 fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], strays: &mut Few<u32>) -> usize {
     let mut kept = 0;
     for at in 0..events.len() {
@@ -127,7 +134,8 @@ fn without(events: &mut [epoll_event], unwanted: impl Fn(u64) -> bool) -> usize 
     kept
 }
 
-/// Takes what is not for the program out of the events of an instance that is the kernel's alone. Says how many are left.
+/// Takes what is not for the program out of the events of an instance that is the kernel's alone.
+/// Says how many are left.
 pub(crate) fn for_program(events: &mut [epoll_event]) -> usize {
     without(events, |data| data == MARK || from_shadow(data).is_some())
 }
@@ -220,8 +228,9 @@ pub(crate) fn wait(
     }
 }
 
-/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the kernel's elsewhere; `strays` gets those that are not in it yet. `own` is the
-/// instance's set, as the first attempt has found it.
+/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the
+/// kernel's elsewhere; `strays` gets those that are not in it yet. `own` is the instance's set, as
+/// the first attempt has found it.
 fn wait_for(
     lane: &'static Lane,
     (epfd, index, own): (c_int, u32, &mut Option<SetId>),

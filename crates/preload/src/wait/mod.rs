@@ -1,4 +1,5 @@
-//! Waiting, in one call on one socket and for many. It uses `base`, `table` and `lane`, and asks `socket` what a descriptor is.
+//! Waiting, in one call on one socket and for many. It uses `base`, `table` and `lane`, and asks
+//! `socket` what a descriptor is.
 //!
 //! | file | purpose |
 //! |---|---|

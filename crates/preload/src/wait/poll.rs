@@ -21,7 +21,8 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 pub(crate) fn concerns_one(fd: c_int) -> bool {
     match TABLE.get(fd) {
         Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_) => true,
-        // It may get its first socket of ours while the call waits, of which the kernel would not tell.
+        // It may get its first socket of ours while the call waits, of which the kernel would not
+        // tell.
         Entry::Instance(_) => lane::current().is_some(),
         Entry::Foreign | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted(_) => false,
     }
@@ -41,7 +42,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut kernel = Few::new(NO_FD);
     (0..OWN).for_each(|_| kernel.push(NO_FD));
     let mut asked = Few::new(Asked { place: 0, entry: Entry::Foreign });
-    // On what to sleep. An instance that gets its first socket of ours would be another thing to sleep on.
+    // On what to sleep. An instance that gets its first socket of ours would be another thing to
+    // sleep on.
     let (mut ours, mut may_come) = (Few::new(0), false);
     let mut foreign = false;
     // How many sockets are the kernel's that a lane has, or had.
@@ -108,7 +110,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     };
     match answer {
         Err(TIMED_OUT) => Ok(0),
-        // A socket went to the kernel: what is ours is seen anew, and the others stay with the stack.
+        // A socket went to the kernel: what is ours is seen anew, and the others stay with the
+        // stack.
         Err(DEMOTED) if catch_up(lane, fds) || kernels_among(fds) > kernels => {
             poll(fds, until.map(|until| until.since(sys::now())), mask)
         }
@@ -118,8 +121,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     }
 }
 
-/// Takes the sockets out of the table that are the kernel's now, by another process's doing or another thread's. Says whether there
-/// were any.
+/// Takes the sockets out of the table that are the kernel's now, by another process's doing or
+/// another thread's. Says whether there were any.
 fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
     let mut any = false;
     for index in fds.iter().filter_map(|fd| TABLE.get(fd.fd).description()) {
@@ -159,7 +162,8 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Re
     Ok(ready)
 }
 
-/// A connection whose lane ended is readable, writable and broken; over, once it has told its error. What is being closed is no descriptor any more.
+/// A connection whose lane ended is readable, writable and broken; over, once it has told its
+/// error. What is being closed is no descriptor any more.
 fn dead(error: u32, events: u32) -> u32 {
     if Entry::Dead(error) == Entry::CLOSING {
         return libc::POLLNVAL as u32;

@@ -84,16 +84,19 @@ pub(crate) fn kernel_has_some(access: &mut Access<'_>, index: u32) {
 /// How long nothing found at a kernel socket is believed while the program polls.
 const KERNEL_QUIET: Span = Span::from_micros(50);
 
-/// When the kernel last told this process anything that may have been for a socket of ours, in nanoseconds.
+/// When the kernel last told this process anything that may have been for a socket of ours, in
+/// nanoseconds.
 static KERNEL_SPOKE: AtomicU64 = AtomicU64::new(0);
 
-/// The kernel has told something (an event of an instance, a datagram to a neighbour) and it is not known which socket it is for: what
-/// was found earlier at any of them is not believed any more. An edge is told once only, so the next receive must look.
+/// The kernel has told something (an event of an instance, a datagram to a neighbour) and it is not
+/// known which socket it is for: what was found earlier at any of them is not believed any more. An
+/// edge is told once only, so the next receive must look.
 pub(crate) fn kernel_spoke(now: Instant) {
     KERNEL_SPOKE.fetch_max(now.as_nanos(), Relaxed);
 }
 
-/// Whether nothing is known to be at a kernel socket, with flags `bits`, that was last looked at at `checked`.
+/// Whether nothing is known to be at a kernel socket, with flags `bits`, that was last looked at at
+/// `checked`.
 pub(crate) fn kernel_is_quiet(kernel: Kernel, bits: u64, checked: u64, now: Instant) -> bool {
     let believed = match kernel {
         Kernel::Speaks => false,

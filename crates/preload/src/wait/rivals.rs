@@ -1,9 +1,13 @@
 //! Whether others want the processor on which a thread polls.
 //!
-//! A thread that polls offers its processor every few microseconds. If somebody takes it who has much to do, it is gone for a turn of the scheduler's, 3 ms or so, because who
-//! offers it gives up what is left of its own turn. Who sleeps is called at once when something comes. So where others have a third of the time and more, polling makes many a message wait
-//! for a turn, and sleeping costs microseconds. Where they have less (a hypervisor's pauses, a neighbour that has something to do now and then), polling is what costs less. Who begins a
-//! program beside it has much to do, too, but is done soon: so the thread sleeps for milliseconds first, and for longer only where that does not end.
+//! A thread that polls offers its processor every few microseconds. If somebody takes it who has
+//! much to do, it is gone for a turn of the scheduler's, 3 ms or so, because who offers it gives up
+//! what is left of its own turn. Who sleeps is called at once when something comes. So where others
+//! have a third of the time and more, polling makes many a message wait for a turn, and sleeping
+//! costs microseconds. Where they have less (a hypervisor's pauses, a neighbour that has something
+//! to do now and then), polling is what costs less. Who begins a program beside it has much to do,
+//! too, but is done soon: so the thread sleeps for milliseconds first, and for longer only where
+//! that does not end.
 //!
 //! Each thread sees for itself: another of the same program may have a quieter processor.
 
@@ -12,15 +16,18 @@ use tickwire_stack::time::{Instant, Span};
 
 /// From when on somebody had much to do. What answers from the same processor is back sooner.
 const LONG: Span = Span::from_micros(300);
-/// For how long it does not poll at first: somebody who begins a program, or opens a lane, has much to do for some milliseconds and is gone then.
+/// For how long it does not poll at first: somebody who begins a program, or opens a lane, has much
+/// to do for some milliseconds and is gone then.
 const BRIEF: Span = Span::from_millis(10);
-/// For how long it does not poll in the end, twice as long each time. After each time it tries anew, at the price of a turn.
+/// For how long it does not poll in the end, twice as long each time. After each time it tries
+/// anew, at the price of a turn.
 const KEPT: Span = Span::from_millis(500);
 
 /// What a thread has seen of them.
 #[derive(Clone, Copy, Debug)]
 struct Rivals {
-    /// For how long it has yet to poll undisturbed until there is peace: twice the last long absence, so that of this time less than a third was another's.
+    /// For how long it has yet to poll undisturbed until there is peace: twice the last long
+    /// absence, so that of this time less than a third was another's.
     owed: Span,
     /// For how long it did not poll the last time; zero if there has been peace since.
     kept: Span,
@@ -31,7 +38,8 @@ struct Rivals {
 impl Rivals {
     const NONE: Self = Self { owed: Span::ZERO, kept: Span::ZERO, until: Instant::NEVER };
 
-    /// The processor was offered at `from`, after the thread had polled for `polled`, and had again at `to`. Whether it is better to sleep from here on.
+    /// The processor was offered at `from`, after the thread had polled for `polled`, and had again
+    /// at `to`. Whether it is better to sleep from here on.
     fn offered(&mut self, polled: Span, from: Instant, to: Instant) -> bool {
         self.owed = self.owed - polled;
         let peace = self.owed.is_zero();
@@ -55,7 +63,8 @@ thread_local! {
     static OWN: Cell<Rivals> = const { Cell::new(Rivals::NONE) };
 }
 
-/// The calling thread offered its processor at `from`, after it had polled for `polled`, and had it again at `to`. Whether it is better to sleep from here on.
+/// The calling thread offered its processor at `from`, after it had polled for `polled`, and had it
+/// again at `to`. Whether it is better to sleep from here on.
 pub(super) fn offered(polled: Span, from: Instant, to: Instant) -> bool {
     let mut own = OWN.get();
     let sleep = own.offered(polled, from, to);
@@ -83,7 +92,8 @@ mod tests {
         Instant::from_nanos(1_000_000_000 + micros * 1000)
     }
 
-    /// The tenth microsecond of polling ends with an offer that takes `gone` microseconds. Whether it is better to sleep then.
+    /// The tenth microsecond of polling ends with an offer that takes `gone` microseconds. Whether
+    /// it is better to sleep then.
     fn poll(rivals: &mut Rivals, time: &mut u64, gone: u64) -> bool {
         *time += 10 + gone;
         rivals.offered(Span::from_micros(10), at(*time - gone), at(*time))
@@ -138,7 +148,8 @@ mod tests {
         }
     }
 
-    /// A scheduler may let who offers go on until both had as much: there are many offers then from which it is back soon.
+    /// A scheduler may let who offers go on until both had as much: there are many offers then from
+    /// which it is back soon.
     #[test]
     fn a_neighbour_that_has_every_other_turn_ends_polling() {
         let (mut rivals, mut time) = (Rivals::NONE, 0);

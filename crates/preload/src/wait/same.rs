@@ -7,8 +7,9 @@ use crate::socket::leaving;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 
-/// The socket that a call works on while it lets go of the lock, to wait or to ask the service: meanwhile another thread may give it to the kernel, or close it, and its
-/// description be another's. The inode of the kernel socket tells them apart.
+/// The socket that a call works on while it lets go of the lock, to wait or to ask the service:
+/// meanwhile another thread may give it to the kernel, or close it, and its description be
+/// another's. The inode of the kernel socket tells them apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Same {
     pub(crate) fd: c_int,
@@ -20,8 +21,9 @@ impl Same {
     /// The socket of this description, called `fd` in this process.
     ///
     /// # Errors
-    /// [`ANEW`] if the descriptor means something else by now; `EBADF` if it is closed, or about to be. (While it is being closed the kernel socket is still there,
-    /// which has no connection: a call on that would raise SIGPIPE.)
+    /// [`ANEW`] if the descriptor means something else by now; `EBADF` if it is closed, or about to
+    /// be. (While it is being closed the kernel socket is still there, which has no connection: a
+    /// call on that would raise SIGPIPE.)
     pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Result<Self> {
         match TABLE.get(fd) {
             entry if entry.description() == Some(index) => {
@@ -41,8 +43,9 @@ impl Same {
         if *access.descriptions().get(self.index).inode() == self.inode { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// What has become of a socket whose description is another's: [`DEMOTED`] if it is the kernel's by now, `EBADF` if it was closed. (On Linux the call would go on
-    /// with a socket that nobody else has.)
+    /// What has become of a socket whose description is another's: [`DEMOTED`] if it is the
+    /// kernel's by now, `EBADF` if it was closed. (On Linux the call would go on with a socket that
+    /// nobody else has.)
     #[cold]
     pub(crate) fn gone(&self) -> Errno {
         // What is being closed is nobody's already, but for the kernel.
@@ -53,7 +56,8 @@ impl Same {
     }
 }
 
-/// Whether a descriptor that is nothing of ours is open, and no socket that the kernel is about to close for us: that one would be of the Internet.
+/// Whether a descriptor that is nothing of ours is open, and no socket that the kernel is about to
+/// close for us: that one would be of the Internet.
 #[cold]
 fn is_file(fd: c_int) -> bool {
     match sys::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
@@ -70,7 +74,8 @@ mod tests {
     use crate::wait::{self, AGAIN, NO_FD, OWN};
     use tickwire_stack::time::Span;
 
-    /// What a call on `fd` says to which `happens` while it waits, and how often it looked at what it thinks its own.
+    /// What a call on `fd` says to which `happens` while it waits, and how often it looked at what
+    /// it thinks its own.
     fn while_it_waits(fd: c_int, happens: impl Fn(&mut Access<'_>, u32)) -> (Result<()>, u32) {
         let index = TABLE.get(fd).description().unwrap();
         let mut looks = 0;
@@ -120,7 +125,8 @@ mod tests {
         }
     }
 
-    /// A descriptor that another thread has closed, or made mean another socket, before a call comes to look: whatever has its place is not looked at.
+    /// A descriptor that another thread has closed, or made mean another socket, before a call
+    /// comes to look: whatever has its place is not looked at.
     #[test]
     fn a_call_that_comes_too_late_begins_anew_or_ends() {
         let [before, after] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
@@ -132,7 +138,8 @@ mod tests {
             assert_eq!(said, Err(told));
             TABLE.set(before, entry);
         }
-        // What has got its number is no socket of ours, as a Java program has it before it closes one. The number is never closed meanwhile.
+        // What has got its number is no socket of ours, as a Java program has it before it closes
+        // one. The number is never closed meanwhile.
         let bell = sys::eventfd().unwrap();
         // SAFETY: plain numbers.
         assert_eq!(unsafe { crate::c::descriptor::dup2(bell, before) }, before);

@@ -1,5 +1,7 @@
-//! The bell of a thread that sleeps: an epoll instance of its own that watches the lane's doorbell. So it hears both what is for all, in every process, and what is for it
-//! alone (`sys::ring_one`), by one descriptor. (The rings are not in it: whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
+//! The bell of a thread that sleeps: an epoll instance of its own that watches the lane's doorbell.
+//! So it hears both what is for all, in every process, and what is for it alone (`sys::ring_one`),
+//! by one descriptor. (The rings are not in it: whatever watches them, even while nobody sleeps,
+//! costs the kernel a wake-up for every packet.)
 //!
 //! Where other processes use the lane, the instance contains the thread's inbox, too
 //! (`sys::inbox`), by which they wake this thread alone.
@@ -36,8 +38,9 @@ pub(super) struct Bell {
     pub(super) address: u64,
 }
 
-/// Closes the instance when the thread ends. (The instance itself is in a variable without destructor: at the end of the program it is
-/// needed after the destructors of the main thread have run.)
+/// Closes the instance when the thread ends. (The instance itself is in a variable without
+/// destructor: at the end of the program it is needed after the destructors of the main thread have
+/// run.)
 struct Closer;
 
 impl Drop for Closer {
@@ -55,7 +58,8 @@ impl Watch {
     }
 }
 
-/// After there was no descriptor for one, how long the thread does not try again: a moment's possession of the program's last may be what another thread fails by.
+/// After there was no descriptor for one, how long the thread does not try again: a moment's
+/// possession of the program's last may be what another thread fails by.
 const PAUSE: Span = Span::from_millis(100);
 
 thread_local! {
@@ -64,8 +68,9 @@ thread_local! {
     static NOT_BEFORE: Cell<Instant> = const { Cell::new(Instant::from_nanos(0)) };
 }
 
-/// The calling thread's instance, which is made if it has none for this lane and process (a forked child shares its parent's, and would take
-/// the parent's edges). `None` if there is no descriptor for one: the program may be at its limit, which its waiting must not tell it.
+/// The calling thread's instance, which is made if it has none for this lane and process (a forked
+/// child shares its parent's, and would take the parent's edges). `None` if there is no descriptor
+/// for one: the program may be at its limit, which its waiting must not tell it.
 pub(super) fn own(lane: &'static Lane) -> Option<Bell> {
     let watch = WATCH.get();
     let process = lane::process();
@@ -114,7 +119,8 @@ fn open_inbox(bell: c_int, lane: &Lane) -> Result<Inbox> {
 fn make(lane: &Lane) -> Result<c_int> {
     let fd = protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
     let (_, doorbell) = lane.descriptors();
-    // What was rung before ends the first sleep at once: it may have been for this thread, which had no bell yet.
+    // What was rung before ends the first sleep at once: it may have been for this thread, which
+    // had no bell yet.
     sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)
         .inspect_err(|_| protect::release(fd))?;
     Ok(fd)

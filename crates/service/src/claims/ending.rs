@@ -1,4 +1,5 @@
-//! The end of claims: of a listener that leaves connections behind, by request, or because what they rest on is gone.
+//! The end of claims: of a listener that leaves connections behind, by request, or because what
+//! they rest on is gone.
 
 use super::{Closed, Held, reason_of_conflict};
 use crate::connection::{Answer, ConnectionId};
@@ -15,7 +16,8 @@ use tickwire_link::control::{Claim, Part, Parts, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// So many sockets are closed in one turn of a user's thread: a small part of the patience with him.
+/// So many sockets are closed in one turn of a user's thread: a small part of the patience with
+/// him.
 const CLOSED_AT_ONCE: usize = 64;
 
 /// A listener closes: the kernel's must not go on accepting behind the program's back. A port that
@@ -65,7 +67,8 @@ impl Service {
             self.remove_claims(lane, vec![claim]);
             return Reply::Done.into();
         }
-        // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
+        // A listener on "any" may have accepted on each of our addresses; the messages name only
+        // the remote ends.
         let locals: Vec<Address> = if bound.local.address.is_unspecified() {
             self.nics.addresses().into_iter().collect()
         } else {
@@ -89,7 +92,8 @@ impl Service {
         }
         flows.iter().for_each(|flow| self.forget_given(flow));
         self.leave_out_kernels(lane, bound.local.port, &mut flows);
-        // What others that listen at the port have accepted is theirs, also what they accept while the flows are entered.
+        // What others that listen at the port have accepted is theirs, also what they accept while
+        // the flows are entered.
         let others = self.connections_of_others(lane, bound);
         flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));
         match self.registry.convert(lane, claim, &flows) {
@@ -174,8 +178,8 @@ impl Service {
         self.forget_claims(claims);
     }
 
-    /// Closes the service's copies of claims' sockets, with which the program may go on on the kernel. Several of a user at a time: each turn of his
-    /// threads is waited for.
+    /// Closes the service's copies of claims' sockets, with which the program may go on on the
+    /// kernel. Several of a user at a time: each turn of his threads is waited for.
     pub(crate) fn forget_claims(&mut self, claims: Vec<ClaimId>) {
         let mut gone = claims.into_iter().filter_map(|claim| self.claims.remove(&claim)).peekable();
         while let Some(first) = gone.next() {

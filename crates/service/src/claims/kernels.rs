@@ -13,8 +13,9 @@ use tickwire_stack::addr::{Address, Endpoint};
 const ASKED_SINGLY: usize = 128;
 
 impl Service {
-    /// Whether the kernel's own stack has a live connection between these ends. One local port may have connections of several
-    /// programs, so that a socket of that port proves no right to each of them.
+    /// Whether the kernel's own stack has a live connection between these ends. One local port may
+    /// have connections of several programs, so that a socket of that port proves no right to each
+    /// of them.
     pub(super) fn kernel_has(&mut self, local: Endpoint, remote: Endpoint) -> bool {
         self.ask_kernel(local, remote).unwrap_or(true)
     }
@@ -35,8 +36,8 @@ impl Service {
         Some(false)
     }
 
-    /// The kernel's own connections on a port that may come by an accelerated interface. Those inside of this host do not: divert never
-    /// sees them.
+    /// The kernel's own connections on a port that may come by an accelerated interface. Those
+    /// inside of this host do not: divert never sees them.
     pub(super) fn kernels_of_port(&mut self, port: u16) -> Result<Vec<Ends>, Reason> {
         let Some(connections) = &mut self.kernel_connections else { return Err(Reason::NoDiagnostics) };
         let mut ends = connections.of_port(port).map_err(|error| {
@@ -92,7 +93,8 @@ impl Service {
         self.registry.except(lane, claim, ends).unwrap_or_default()
     }
 
-    /// Leaves the kernel's own connections at an address to the kernel, before what comes to that is diverted.
+    /// Leaves the kernel's own connections at an address to the kernel, before what comes to that
+    /// is diverted.
     pub(crate) fn leave_to_kernel_at(&mut self, address: Address) {
         let claims: Vec<(ClaimId, LaneId, u16)> = self
             .claims
@@ -119,7 +121,8 @@ impl Service {
         }
     }
 
-    /// Whether another lane that holds the port of a flow says that it has this connection: it may have accepted it.
+    /// Whether another lane that holds the port of a flow says that it has this connection: it may
+    /// have accepted it.
     pub(super) fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
         let keys = [local.address, any_of(local.address)]
             .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, local.port) });

@@ -27,14 +27,17 @@ pub(crate) struct Held {
     pub(crate) user: u32,
     pub(crate) kind: ClaimKind,
     pub(crate) bound: Bound,
-    /// The address for which packets are diverted now: the bound one, or, while a UDP socket bound to any is connected, one.
+    /// The address for which packets are diverted now: the bound one, or, while a UDP socket bound
+    /// to any is connected, one.
     pub(crate) covered: Address,
     pub(crate) remote: Endpoint,
-    /// The program's kernel socket, or the service's own for an ephemeral port: as long as it is held, the port stays taken in the kernel's registry.
+    /// The program's kernel socket, or the service's own for an ephemeral port: as long as it is
+    /// held, the port stays taken in the kernel's registry.
     pub(crate) socket: Arc<Foreign>,
     /// The interface to which its socket is bound, 0 if to none.
     pub(crate) interface: u32,
-    /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is none of our business.
+    /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is
+    /// none of our business.
     filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
     converting: Vec<Endpoint>,
@@ -157,8 +160,10 @@ impl Service {
         Ok((claim, bound.local))
     }
 
-    /// A flow from a port of any address begins at the address by which the host reaches the peer, as `connect` has it on Linux. It stays unspecified, which is refused,
-    /// if the socket has no right to that family: somebody else may have the port there. And for a peer of one link, as there are others, and the claim does not say which.
+    /// A flow from a port of any address begins at the address by which the host reaches the peer,
+    /// as `connect` has it on Linux. It stays unspecified, which is refused, if the socket has no
+    /// right to that family: somebody else may have the port there. And for a peer of one link, as
+    /// there are others, and the claim does not say which.
     fn choose_source(&mut self, proof: &mut Proof, remote: Endpoint) {
         let Bound { local: Endpoint { address: local, .. }, dual, .. } = &mut proof.bound;
         let covered = *dual || local.family() == remote.address.family();
@@ -180,7 +185,8 @@ impl Service {
         let Some((kind, bound, remote)) = self.claims.get(&claim).map(|h| (h.kind, h.bound, h.remote)) else {
             return Err(Reason::ServiceError);
         };
-        // What the kernel has accepted already stays with it, also what it accepts while the claim is entered. So does what other lanes have.
+        // What the kernel has accepted already stays with it, also what it accepts while the claim
+        // is entered. So does what other lanes have.
         let first = match kind {
             ClaimKind::Bound => self.leave_to_kernel(lane, claim, bound),
             ClaimKind::Flow if self.others_have(lane, bound.local, remote) => Err(Reason::PortTaken),
@@ -209,7 +215,8 @@ impl Service {
         }
     }
 
-    /// Books changes of a claim on its user and enters them into the maps; if there is no room for all of them, the claim is gone.
+    /// Books changes of a claim on its user and enters them into the maps; if there is no room for
+    /// all of them, the claim is gone.
     fn apply_claim(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
         let entered = self.charge(claim).and_then(|()| {
             self.programs.apply(changes.clone()).map_err(|error| {
@@ -220,7 +227,8 @@ impl Service {
         entered.inspect_err(|_| self.take_back(lane, claim, &changes))
     }
 
-    /// Takes a claim out again of which these changes have not been entered: they must not be taken out.
+    /// Takes a claim out again of which these changes have not been entered: they must not be taken
+    /// out.
     fn take_back(&mut self, lane: LaneId, claim: ClaimId, not_entered: &[Change]) {
         let mut undo = self.registry.release(lane, claim).unwrap_or_default();
         undo.retain(|change| !not_entered.iter().any(|done| done.clone().inverse() == *change));
@@ -264,12 +272,14 @@ impl Service {
         match kind {
             // The service binds such a port itself.
             ClaimKind::Ephemeral => Err(Reason::BadRequest),
-            // A TCP socket that is bound but does not listen has no right to what comes to the port: connections of others may.
+            // A TCP socket that is bound but does not listen has no right to what comes to the
+            // port: connections of others may.
             ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
             ClaimKind::Bound if local.address.is_loopback() => Err(Reason::BoundLoopback),
             ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
             ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
-            // A connection of the kernel's has its own way; and its socket's port may be shared with others'.
+            // A connection of the kernel's has its own way; and its socket's port may be shared
+            // with others'.
             ClaimKind::Flow if !proof.idle => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.port == 0 || remote.address.is_unspecified() => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.address.family() != local.address.family() => Err(Reason::BadRequest),

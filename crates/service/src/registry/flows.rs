@@ -9,8 +9,9 @@ use tickwire_stack::addr::Endpoint;
 pub(crate) enum Title {
     /// The kernel has this connection: nothing of it is diverted.
     Kernel,
-    /// A lane's, which connects from here or says that it has accepted this connection. Whoever listens at the port may get one between the
-    /// same ends, from the other side: then the flow is no more the lane's.
+    /// A lane's, which connects from here or says that it has accepted this connection. Whoever
+    /// listens at the port may get one between the same ends, from the other side: then the flow is
+    /// no more the lane's.
     Lane(LaneId),
 }
 
@@ -30,7 +31,8 @@ pub(super) struct Flow {
     pub(super) title: Title,
     /// By which claims, each as often as it holds it.
     pub(super) claims: Vec<ClaimId>,
-    /// When it was entered, or seen to live, for the last time: the registry's count of such events.
+    /// When it was entered, or seen to live, for the last time: the registry's count of such
+    /// events.
     pub(super) seen: u64,
 }
 
@@ -62,8 +64,9 @@ impl Registry {
         Ok((id, changes))
     }
 
-    /// Turns the claim of a closing listener into exact flows: new connections are no longer ours, the live ones stay.
-    /// A flow that another lane has, or the kernel, is left out. What the lane may send shrinks to these flows: the port may be somebody else's next.
+    /// Turns the claim of a closing listener into exact flows: new connections are no longer ours,
+    /// the live ones stay. A flow that another lane has, or the kernel, is left out. What the lane
+    /// may send shrinks to these flows: the port may be somebody else's next.
     pub(crate) fn convert(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Result<Vec<Change>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
@@ -83,14 +86,16 @@ impl Registry {
             self.leave_flow(id, key, &mut changes);
         }
         for (key, share) in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.owned)).unwrap_or_default() {
-            // The smaller share is entered first, so that the live connections may send all the while.
+            // The smaller share is entered first, so that the live connections may send all the
+            // while.
             self.own(id, key, Share::Flows, &mut changes);
             self.disown(lane, key, share, &mut changes);
         }
         Ok(changes)
     }
 
-    /// Enters flows of connections that a claim's lane has, so that they stay with it when others join the port.
+    /// Enters flows of connections that a claim's lane has, so that they stay with it when others
+    /// join the port.
     pub(crate) fn pin(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.claim(lane, id).is_ok() {
@@ -154,7 +159,8 @@ impl Registry {
         (some, last)
     }
 
-    /// Takes a flow out of all claims, unless it has been entered or seen since it was listed; answers which these are.
+    /// Takes a flow out of all claims, unless it has been entered or seen since it was listed;
+    /// answers which these are.
     pub(crate) fn forget_flow(&mut self, listed: &Listed) -> (Vec<ClaimId>, Vec<Change>) {
         let key = listed.key;
         let same = |flow: &&Flow| flow.title == listed.title && flow.seen == listed.seen;

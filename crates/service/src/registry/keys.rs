@@ -34,7 +34,8 @@ pub(crate) struct Bound {
     pub(crate) dual: bool,
     /// `SO_REUSEPORT`: packets are spread over all that share.
     pub(crate) shares: bool,
-    /// `SO_REUSEADDR`, which lets several UDP sockets have one port; unicast then goes to the one bound last.
+    /// `SO_REUSEADDR`, which lets several UDP sockets have one port; unicast then goes to the one
+    /// bound last.
     pub(crate) reuses: bool,
 }
 
@@ -46,8 +47,8 @@ impl Bound {
         std::iter::once(key(self.local.address)).chain(also)
     }
 
-    /// Whether packets to `local` come to this socket: one that is bound to an address has no others; one that is bound to
-    /// "any" has all of the family.
+    /// Whether packets to `local` come to this socket: one that is bound to an address has no
+    /// others; one that is bound to "any" has all of the family.
     pub(crate) fn covers(&self, local: Endpoint) -> bool {
         let any = any_of(local.address);
         self.keys().any(|k| k.local.address == local.address || k.local.address == any) && self.local.port == local.port

@@ -1,7 +1,8 @@
 //! Who owns which port and flow: the rules, without any system call.
 //!
-//! Every change of the registry is answered with the [`Change`]s that make the BPF maps agree with it; the caller applies
-//! them and, if the kernel refuses one, undoes them with [`Change::inverse`].
+//! Every change of the registry is answered with the [`Change`]s that make the BPF maps agree with
+//! it; the caller applies them and, if the kernel refuses one, undoes them with
+//! [`Change::inverse`].
 
 mod change;
 mod exceptions;
@@ -88,7 +89,8 @@ impl Registry {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
     }
 
-    /// The claim of a lane that comes after another, for who asks for them one by one: a lane may have thousands.
+    /// The claim of a lane that comes after another, for who asks for them one by one: a lane may
+    /// have thousands.
     pub(crate) fn next_of_lane(&self, lane: LaneId, after: ClaimId) -> Option<ClaimId> {
         let mut later = self.claims.range((Excluded(after), Unbounded));
         later.find(|(_, claim)| claim.lane == lane).map(|(&id, _)| id)

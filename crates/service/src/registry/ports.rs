@@ -46,8 +46,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Changes the address for which packets come to a claim of a port: to one of those of a socket that is bound to any, and back. It may
-    /// go on to send from all of them, as it may in the kernel (`IP_PKTINFO`).
+    /// Changes the address for which packets come to a claim of a port: to one of those of a socket
+    /// that is bound to any, and back. It may go on to send from all of them, as it may in the
+    /// kernel (`IP_PKTINFO`).
     pub(crate) fn cover(&mut self, lane: LaneId, id: ClaimId, address: Address) -> Result<Vec<Change>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let keys: Vec<PortKey> = if address == bound.local.address {
@@ -99,8 +100,8 @@ impl Registry {
     }
 }
 
-/// The lanes that get the packets, each once: all that share the port, in the order in which they came, else (as in the
-/// kernel) the last that bound it.
+/// The lanes that get the packets, each once: all that share the port, in the order in which they
+/// came, else (as in the kernel) the last that bound it.
 fn lanes_of(holders: &[Holder]) -> Vec<LaneId> {
     if !holders.iter().all(|h| h.bound.shares) {
         return holders.last().map(|h| h.lane).into_iter().collect();

@@ -1,4 +1,5 @@
-//! A service in a network namespace of the lab, and a hand-made client: a lane's user without the preload library.
+//! A service in a network namespace of the lab, and a hand-made client: a lane's user without the
+//! preload library.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use nix::sched::{CloneFlags, setns};
@@ -232,8 +233,8 @@ pub fn connecting(world: &World, from: u16, to: u16) -> TcpStream {
     stream
 }
 
-/// A connection from this port of host `b` that a listener of host `a`'s kernel gets, although a lane has a flow between its ends: its end
-/// here, and the peer's.
+/// A connection from this port of host `b` that a listener of host `a`'s kernel gets, although a
+/// lane has a flow between its ends: its end here, and the peer's.
 pub fn accepted(world: &World, listener: &TcpListener, from: u16) -> (TcpStream, TcpStream) {
     let theirs = connecting(world, from, listener.local_addr().unwrap().port());
     listener.set_nonblocking(true).unwrap();
@@ -250,7 +251,8 @@ pub fn accepted(world: &World, listener: &TcpListener, from: u16) -> (TcpStream,
     (ours, theirs)
 }
 
-/// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never reads.
+/// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never
+/// reads.
 pub fn lingering(pair: &Pair) -> TcpStream {
     use nix::sys::socket::{setsockopt, sockopt};
     let socket = within(&pair.a, || TcpStream::connect((pair.b_v4(), 80)).unwrap());
@@ -342,7 +344,8 @@ impl Client {
     pub fn as_user(world: &World, user: libc::uid_t) -> Self {
         let connected = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                // SAFETY: no memory is passed; the bare system calls concern this thread only. Files are still looked up as root.
+                // SAFETY: no memory is passed; the bare system calls concern this thread only.
+                // Files are still looked up as root.
                 unsafe {
                     assert_eq!(libc::syscall(libc::SYS_setresuid, -1, user, -1), 0);
                     libc::syscall(libc::SYS_setfsuid, 0);
@@ -459,8 +462,8 @@ impl Client {
         self.claim(ClaimKind::Bound, Endpoint::default(), socket.as_fd())
     }
 
-    /// Says that the listener of a claim closed while it had connections to these; with `more`, that it has not said all. Why the service
-    /// does not take it.
+    /// Says that the listener of a claim closed while it had connections to these; with `more`,
+    /// that it has not said all. Why the service does not take it.
     pub fn convert(&mut self, claim: Claim, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
         let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
         let mut rest = &remotes[..];
@@ -525,8 +528,9 @@ impl LaneOf {
 
     /// The stack in the region, which the caller alone uses. Call once.
     pub fn stack(&self) -> Stack<'static> {
-        // SAFETY: a test has one thread that uses the region, and the region outlives the stack because tests leak neither: the
-        // stack is dropped before its `LaneOf` at the end of the test.
+        // SAFETY: a test has one thread that uses the region, and the region outlives the stack
+        // because tests leak neither: the stack is dropped before its `LaneOf` at the end of the
+        // test.
         let mut stack = Stack::new(unsafe { self.region.memory() });
         stack.init(&Config::default(), now());
         stack

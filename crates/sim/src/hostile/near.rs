@@ -1,4 +1,5 @@
-//! What gets past the first checks: segments whose timestamps, blocks and marks could be the peer's, datagrams, and the program's own changes of its groups.
+//! What gets past the first checks: segments whose timestamps, blocks and marks could be the
+//! peer's, datagrams, and the program's own changes of its groups.
 
 use super::packet::{ethernet, ip, stamp, with_class};
 use super::{Arena, PEER_PORT, PORT, UDP_PORT, offset};
@@ -14,7 +15,8 @@ const ACK: u8 = 16;
 const OPTIONS: usize = 40;
 
 impl Arena {
-    /// The latest timestamps of the peer and of the host under attack, as somebody on the cable sees them.
+    /// The latest timestamps of the peer and of the host under attack, as somebody on the cable
+    /// sees them.
     fn stamps(&mut self) -> [u32; 2] {
         for host in 0..2 {
             self.stamps[host] = stamp(self.pair.last_sent(host)).unwrap_or(self.stamps[host]);
@@ -92,7 +94,8 @@ impl Arena {
         Address(group)
     }
 
-    /// A datagram to the open port or beside it, to the host or to a group, with any length and sum.
+    /// A datagram to the open port or beside it, to the host or to a group, with any length and
+    /// sum.
     pub(super) fn datagram(&mut self, input: &mut Input<'_>) {
         let what = input.u8();
         let destination = if what & 1 == 0 { self.address(1) } else { self.group(what >> 1 & 1) };
@@ -146,7 +149,8 @@ impl Arena {
         self.pair.flush();
     }
 
-    /// The attacker cuts the cable: the way to the host, so that only he is heard, or the way back, so that nobody else hears it; or mends it.
+    /// The attacker cuts the cable: the way to the host, so that only he is heard, or the way back,
+    /// so that nobody else hears it; or mends it.
     pub(super) fn cut(&mut self, how: u8) {
         for from in 0..2 {
             self.pair.link_mut(from).loss = if how & (1 << from) == 0 { 0 } else { 1_000_000 };

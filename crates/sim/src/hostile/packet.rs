@@ -9,7 +9,8 @@ pub(super) fn ethernet(packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype.to_be_bytes(), packet].concat()
 }
 
-/// An IP packet; `id_fragment` holds IPv4's identification (upper half) and flags with offset (lower half).
+/// An IP packet; `id_fragment` holds IPv4's identification (upper half) and flags with offset
+/// (lower half).
 pub(super) fn ip(source: Address, destination: Address, protocol: u8, id_fragment: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let (Some(source), Some(destination)) = (source.to_v4(), destination.to_v4()) {

@@ -27,8 +27,10 @@ fn filled(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether no receiver could have told what was received from what was sent: the cable has damaged several fragments of one datagram, a bit each, and in the sum that
-/// is its checksum (RFC 768) these cancel out. (What was put together of fragments of two datagrams differs in more than some bits.)
+/// Whether no receiver could have told what was received from what was sent: the cable has damaged
+/// several fragments of one datagram, a bit each, and in the sum that is its checksum (RFC 768)
+/// these cancel out. (What was put together of fragments of two datagrams differs in more than some
+/// bits.)
 fn may_pass(received: &[u8], sent: &[u8]) -> bool {
     let sum = |bytes: &[u8]| {
         let words = bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |&low| low.into()));

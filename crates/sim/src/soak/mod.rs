@@ -1,6 +1,8 @@
-//! The endurance test: lives of two hosts, drawn from a seed, in any weather. At every step both stacks are looked through for what must always hold
-//! ([`tickwire_stack::Stack::audit`]), and the numbers of connections from step to step and from end to end (`laws`); whatever is read is what was written, in order; when the weather has cleared up all that was written arrives; and when all is
-//! closed nothing is left.
+//! The endurance test: lives of two hosts, drawn from a seed, in any weather. At every step both
+//! stacks are looked through for what must always hold ([`tickwire_stack::Stack::audit`]), and the
+//! numbers of connections from step to step and from end to end (`laws`); whatever is read is what
+//! was written, in order; when the weather has cleared up all that was written arrives; and when
+//! all is closed nothing is left.
 //!
 //! | file | what it is about |
 //! |---|---|
@@ -27,9 +29,11 @@ use weather::Weather;
 const PORT: u16 = 80;
 /// Connections at one time.
 const MOST: usize = 24;
-/// How long everything that was written may take to arrive in good weather. Retransmissions back off meanwhile, to a minute.
+/// How long everything that was written may take to arrive in good weather. Retransmissions back
+/// off meanwhile, to a minute.
 const CLEARING: Span = Span::from_secs(600);
-/// After so long nothing is left of what was closed: TIME-WAIT, FIN-WAIT-2, orphans that nobody answers.
+/// After so long nothing is left of what was closed: TIME-WAIT, FIN-WAIT-2, orphans that nobody
+/// answers.
 const FORGETTING: Span = Span::from_secs(600);
 
 /// What a life was made of.

@@ -63,7 +63,8 @@ pub(crate) fn recv(pair: &mut Pair, host: usize, id: TcpId, most: usize) -> Resu
     Ok(buffer)
 }
 
-/// Lets time pass until the stream has ended, for at most `limit`, and reads all of it meanwhile. Says whether it ended.
+/// Lets time pass until the stream has ended, for at most `limit`, and reads all of it meanwhile.
+/// Says whether it ended.
 pub(crate) fn read_to_end(pair: &mut Pair, host: usize, id: TcpId, limit: Span) -> (Vec<u8>, bool) {
     let mut got = Vec::new();
     let ended = pair.run_until(limit, |pair| match recv(pair, host, id, 1 << 20) {

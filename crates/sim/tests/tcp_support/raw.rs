@@ -1,5 +1,5 @@
-//! A peer made by hand: segments are written byte by byte, and what the stack answers is read back. For everything that
-//! a well-behaved peer would never send.
+//! A peer made by hand: segments are written byte by byte, and what the stack answers is read back.
+//! For everything that a well-behaved peer would never send.
 
 use std::collections::VecDeque;
 use tickwire_sim::{Pair, PairConfig};
@@ -327,8 +327,8 @@ impl Wire {
         self.stack().tcp_listen(&options, own, backlog).unwrap()
     }
 
-    /// The peer opens a connection with these SYN options; the stack accepts it. Returns the handle and the numbers that the
-    /// stack and the peer send next.
+    /// The peer opens a connection with these SYN options; the stack accepts it. Returns the handle
+    /// and the numbers that the stack and the peer send next.
     pub(crate) fn accepted_with(&mut self, listener: ListenerId, syn: Seg) -> (TcpId, u32, u32) {
         let (theirs, times) = (syn.seq.wrapping_add(1), syn.times());
         self.put(syn);

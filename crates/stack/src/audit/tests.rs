@@ -1,4 +1,5 @@
-//! The audit itself: a stack that is broken on purpose is found out. (That a sound one passes is shown by whatever simulation asks for it.)
+//! The audit itself: a stack that is broken on purpose is found out. (That a sound one passes is
+//! shown by whatever simulation asks for it.)
 
 use crate::addr::{Address, Endpoint};
 use crate::ids::SocketKind;
@@ -16,7 +17,8 @@ const OURS: Address = Address::v4([10, 0, 0, 1]);
 const PEER: Address = Address::v4([10, 0, 0, 2]);
 const GROUP: Address = Address::v4([239, 0, 0, 1]);
 
-/// A stack with some of everything: connection 0 in SYN-SENT, listener 0, socket for datagrams 0 connected and 1 bound, 2 closed; and a set that watches them.
+/// A stack with some of everything: connection 0 in SYN-SENT, listener 0, socket for datagrams 0
+/// connected and 1 bound, 2 closed; and a set that watches them.
 fn populate(stack: &mut Stack<'_>) {
     stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, NOW);
     let way = PathInfo {
@@ -45,7 +47,8 @@ fn populate(stack: &mut Stack<'_>) {
     }
 }
 
-/// What the audit says of such a stack after something was done to it; nothing if it finds it sound.
+/// What the audit says of such a stack after something was done to it; nothing if it finds it
+/// sound.
 pub(crate) fn audited(harm: impl FnOnce(&mut Stack<'_>)) -> Option<String> {
     let limits = Limits { frames: 64, tcp: 8, listeners: 4, udp: 8, paths: 16, watch_items: 16, ..Limits::DEFAULT };
     let mut memory = OwnedMemory::new(&limits);

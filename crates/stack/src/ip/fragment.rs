@@ -1,4 +1,5 @@
-//! Sending datagrams larger than the MTU in fragments (RFC 791 §3.2, RFC 8200 §4.5). Only UDP comes here.
+//! Sending datagrams larger than the MTU in fragments (RFC 791 §3.2, RFC 8200 §4.5). Only UDP comes
+//! here.
 
 use super::IpSend;
 use super::output::{ETHERNET, IPV4, IPV6, write_ethertype, write_ipv4, write_ipv6};
@@ -15,7 +16,8 @@ use crate::time::Instant;
 const FRAGMENT: usize = 8;
 const NEXT_HEADER_FRAGMENT: u8 = 44;
 
-/// How many bytes of a datagram one fragment carries: as many as the MTU and the frames of one packet allow, in units of eight.
+/// How many bytes of a datagram one fragment carries: as many as the MTU and the frames of one
+/// packet allow, in units of eight.
 pub(crate) fn piece(family: Family, mtu: usize) -> usize {
     let headers = match family {
         Family::V4 => IPV4,
@@ -25,8 +27,9 @@ pub(crate) fn piece(family: Family, mtu: usize) -> usize {
 }
 
 impl Stack<'_> {
-    /// Sends a chain of frames as the fragments of one datagram, each of `piece` bytes but the last. Each frame's notes delimit its
-    /// part, which starts at [`HEADROOM`]; no frame goes over the end of a fragment. The frames free themselves when sent.
+    /// Sends a chain of frames as the fragments of one datagram, each of `piece` bytes but the
+    /// last. Each frame's notes delimit its part, which starts at [`HEADROOM`]; no frame goes over
+    /// the end of a fragment. The frames free themselves when sent.
     ///
     /// # Errors
     /// As for `ip_output`; what was not sent is freed.
@@ -96,7 +99,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Cuts the first fragment off a chain. Says in how many further frames it goes on, how long it is, and what is left.
+    /// Cuts the first fragment off a chain. Says in how many further frames it goes on, how long it
+    /// is, and what is left.
     fn cut_fragment(&mut self, first: FrameId, piece: usize) -> (u16, u16, Option<FrameId>) {
         let (mut at, mut rest, mut total) = (first, 0, 0);
         loop {

@@ -1,8 +1,8 @@
-//! ICMP and ICMPv6 errors about packets of ours (RFC 792, RFC 4443). Everything else in ICMP is the host's business: we answer
-//! nothing and originate nothing.
+//! ICMP and ICMPv6 errors about packets of ours (RFC 792, RFC 4443). Everything else in ICMP is the
+//! host's business: we answer nothing and originate nothing.
 //!
-//! Anyone can forge an error. Each must quote a packet that a live socket could have sent (RFC 5927 §4): the protocols check
-//! that, TCP by the sequence number too.
+//! Anyone can forge an error. Each must quote a packet that a live socket could have sent (RFC 5927
+//! §4): the protocols check that, TCP by the sequence number too.
 
 use super::output::{IPV4, IPV6};
 use super::packet::{IcmpError, IcmpKind, Packet};
@@ -15,8 +15,9 @@ use crate::error::Error;
 use crate::path::Path;
 use crate::time::{Instant, Span};
 
-/// No IPv4 path is believed to have a smaller MTU: such a claim may be an attack on performance (RFC 791 says 68, RFC 1191 §3 names 296 as the
-/// smallest in use; Linux's floor is 552). If it is true, packets arrive only because routers are let fragment them from then on, as on Linux.
+/// No IPv4 path is believed to have a smaller MTU: such a claim may be an attack on performance
+/// (RFC 791 says 68, RFC 1191 §3 names 296 as the smallest in use; Linux's floor is 552). If it is
+/// true, packets arrive only because routers are let fragment them from then on, as on Linux.
 const LEAST_MTU_V4: u32 = 552;
 /// No IPv6 path has a smaller MTU (RFC 8200 §5).
 const LEAST_MTU_V6: u32 = 1280;
@@ -89,7 +90,8 @@ impl Path {
         };
         let v4 = self.info.query.destination.to_v4().is_some();
         let floor = if v4 { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
-        // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are history).
+        // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are
+        // history).
         let narrow = v4 && mtu < floor;
         let mtu = mtu.max(floor).min(known);
         if mtu == known && (!narrow || was_narrow) {
@@ -105,8 +107,9 @@ impl Path {
     }
 }
 
-/// What the codes of "destination unreachable" say (RFC 792, RFC 1812 §5.2.7.1), as Linux tells it to programs (`icmp_err_convert`): the error, and whether it is a hard
-/// one. RFC 1122 §3.2.2.1 names fewer; a program meets the same here as there.
+/// What the codes of "destination unreachable" say (RFC 792, RFC 1812 §5.2.7.1), as Linux tells it
+/// to programs (`icmp_err_convert`): the error, and whether it is a hard one. RFC 1122 §3.2.2.1
+/// names fewer; a program meets the same here as there.
 const UNREACHABLE_V4: [(Error, bool); 16] = [
     (Error::NetworkUnreachable, false),
     (Error::HostUnreachable, false),
@@ -139,7 +142,8 @@ const UNREACHABLE_V6: [(Error, bool); 7] = [
 
 /// The hop limit ran out on the way, or reassembly did not finish in time.
 const EXPIRED: IcmpKind = IcmpKind::Undelivered { error: Error::HostUnreachable, hard: false };
-/// The header has a problem at the other end, an extension or a protocol that is not known there included (RFC 792, RFC 4443 §3.4).
+/// The header has a problem at the other end, an extension or a protocol that is not known there
+/// included (RFC 792, RFC 4443 §3.4).
 const MALFORMED: IcmpKind = IcmpKind::Undelivered { error: Error::Malformed, hard: true };
 
 fn kind_v4(head: &[u8; 8]) -> Option<IcmpKind> {

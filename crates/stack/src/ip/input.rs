@@ -49,8 +49,10 @@ pub(super) struct Arrival {
 }
 
 impl Stack<'_> {
-    /// Takes a frame that was set aside for receiving and has been filled from its start: a packet (from its Ethernet header on) of `len` bytes, or a
-    /// piece of one. It arrived at `at`; `known` are the bits of [`flag`] about its checksum; `more` says that the packet goes on in the next frame given.
+    /// Takes a frame that was set aside for receiving and has been filled from its start: a packet
+    /// (from its Ethernet header on) of `len` bytes, or a piece of one. It arrived at `at`; `known`
+    /// are the bits of [`flag`] about its checksum; `more` says that the packet goes on in the next
+    /// frame given.
     pub(super) fn ingress(&mut self, now: Instant, at: Instant, frame: FrameId, len: u16, known: u16, more: bool) {
         debug_assert!(usize::from(len) <= FRAME_SIZE);
         let meta = &mut self.mem.frames.meta[frame as usize];
@@ -169,8 +171,9 @@ impl Stack<'_> {
                 return None;
             }
         };
-        // A packet to one host must not have been sent to all (RFC 1122 §3.3.6); it would get around switches' filters.
-        // Nobody is a group (RFC 1122 §3.2.1.3 says so of addresses; an answer would go to all), or sends to us from our own address.
+        // A packet to one host must not have been sent to all (RFC 1122 §3.3.6); it would get
+        // around switches' filters. Nobody is a group (RFC 1122 §3.2.1.3 says so of addresses; an
+        // answer would go to all), or sends to us from our own address.
         let group = packet.destination_mac.0[0] & 1 != 0 && !packet.destination.is_multicast();
         if group || packet.source_mac.0[0] & 1 != 0 || packet.source == packet.destination {
             self.mem.counters.ip_in_addr_errors.inc();
@@ -179,8 +182,8 @@ impl Stack<'_> {
         Some((packet, fragment))
     }
 
-    /// Cuts the frames to the transport message: headers off the front, link-layer padding off the end.
-    /// False if it is not whole, and was given up.
+    /// Cuts the frames to the transport message: headers off the front, link-layer padding off the
+    /// end. False if it is not whole, and was given up.
     fn trim(&mut self, packet: &mut Packet) -> bool {
         let meta = &mut self.mem.frames.meta[packet.frame as usize];
         if meta.flags & flag::MORE == 0 {

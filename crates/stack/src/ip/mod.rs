@@ -1,4 +1,5 @@
-//! IPv4 and IPv6: what comes in is checked and handed to its protocol, what goes out gets its headers.
+//! IPv4 and IPv6: what comes in is checked and handed to its protocol, what goes out gets its
+//! headers.
 
 pub(crate) mod fragment;
 mod icmp;

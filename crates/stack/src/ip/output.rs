@@ -42,7 +42,8 @@ pub struct IpSend {
     pub class: Class,
 }
 
-/// A transport message on its way out: in one frame, or in several that follow each other by `next`, delimited by their notes.
+/// A transport message on its way out: in one frame, or in several that follow each other by
+/// `next`, delimited by their notes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     /// The first frame.
@@ -65,11 +66,12 @@ impl Message {
 }
 
 impl Stack<'_> {
-    /// Sends a message as one packet: writes the headers before it and puts the packet into the transmit queue, or lets it wait
-    /// until the neighbour is known.
+    /// Sends a message as one packet: writes the headers before it and puts the packet into the
+    /// transmit queue, or lets it wait until the neighbour is known.
     ///
-    /// The frames stay the caller's, unless they carry [`flag::FREE_ON_COMPLETE`]: then they are freed when sent, and also if this
-    /// fails. A frame that is still queued or in the kernel must not be sent again.
+    /// The frames stay the caller's, unless they carry [`flag::FREE_ON_COMPLETE`]: then they are
+    /// freed when sent, and also if this fails. A frame that is still queued or in the kernel must
+    /// not be sent again.
     ///
     /// # Errors
     /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked;
@@ -113,8 +115,9 @@ impl Stack<'_> {
         self.path_send(path, packet)
     }
 
-    /// Sends a packet back to where `to` came from, as [`Stack::ip_output`] does, but without a path: neither cache nor host hear of an
-    /// address that anybody may have forged. The message's one frame must carry [`flag::FREE_ON_COMPLETE`].
+    /// Sends a packet back to where `to` came from, as [`Stack::ip_output`] does, but without a
+    /// path: neither cache nor host hear of an address that anybody may have forged. The message's
+    /// one frame must carry [`flag::FREE_ON_COMPLETE`].
     pub(crate) fn ip_answer(&mut self, to: &Packet, send: &IpSend, message: Message) {
         self.mem.counters.ip_out_requests.inc();
         let Ok(packet) = self.write_ip(send, message) else {
@@ -154,8 +157,9 @@ impl Stack<'_> {
         Ok(Queued { frame, offset: start as u16, len, rest, class: send.class, behind: 0 })
     }
 
-    /// The next IPv4 or fragment identification: a counter, from a place of its own for each two ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent
-    /// to him cannot plant a fragment of what is sent to somebody else.
+    /// The next IPv4 or fragment identification: a counter, from a place of its own for each two
+    /// ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent to him cannot plant a
+    /// fragment of what is sent to somebody else.
     pub(crate) fn next_ip_id(&mut self, send: &IpSend) -> u32 {
         let [local, remote] = [send.source, send.query.destination].map(|address| Endpoint::new(address, 0));
         let place = (self.flow_hash(0, local, remote) >> 32) as u32;

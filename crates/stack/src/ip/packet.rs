@@ -8,9 +8,9 @@ use crate::frame::{FrameId, Frames, flag};
 
 /// A received packet whose IP header has been checked. Whoever gets it owns its frames.
 ///
-/// A packet may lie in several frames (reassembled, or larger than a frame): they are chained by `next`, all but the last
-/// carry [`flag::MORE`], and the notes `offset` and `len` of each delimit its part of the transport message (header
-/// included in the first).
+/// A packet may lie in several frames (reassembled, or larger than a frame): they are chained by
+/// `next`, all but the last carry [`flag::MORE`], and the notes `offset` and `len` of each delimit
+/// its part of the transport message (header included in the first).
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     /// Who sent it.
@@ -44,7 +44,8 @@ impl Packet {
         &frames.bytes(self.frame)[usize::from(self.offset)..][..usize::from(self.len)]
     }
 
-    /// Whether the checksum over the whole message with its pseudo-header is good (TCP, UDP, ICMPv6).
+    /// Whether the checksum over the whole message with its pseudo-header is good (TCP, UDP,
+    /// ICMPv6).
     #[must_use]
     pub fn checksum_is_good(&self, frames: &Frames<'_>) -> bool {
         let flags = frames.meta[self.frame as usize].flags;
@@ -53,7 +54,8 @@ impl Packet {
             || flags & flag::MAYBE_PARTIAL != 0 && self.checksum_is_partial(frames)
     }
 
-    /// Whether the checksum was left to a device: then the field holds the sum of the pseudo-header (`CHECKSUM_PARTIAL` in the kernel).
+    /// Whether the checksum was left to a device: then the field holds the sum of the pseudo-header
+    /// (`CHECKSUM_PARTIAL` in the kernel).
     #[cold]
     fn checksum_is_partial(&self, frames: &Frames<'_>) -> bool {
         let at = match self.protocol {
@@ -71,7 +73,8 @@ impl Packet {
         if u32::from(self.len) == self.total {
             return sum.is_good();
         }
-        // Pieces of odd length leave the next piece at an odd place: its bytes count swapped (RFC 1071 §2 (B)).
+        // Pieces of odd length leave the next piece at an odd place: its bytes count swapped (RFC
+        // 1071 §2 (B)).
         let (mut sum, mut odd) = (sum, self.len & 1 == 1);
         let mut at = self.frame;
         while frames.meta[at as usize].flags & flag::MORE != 0
@@ -89,13 +92,15 @@ impl Packet {
 /// What an ICMP error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpKind {
-    /// The packet is larger than the next hop's MTU, given here in bytes (0: an old router that does not say).
+    /// The packet is larger than the next hop's MTU, given here in bytes (0: an old router that
+    /// does not say).
     TooBig(u32),
     /// It did not arrive.
     Undelivered {
         /// What a program is told.
         error: Error,
-        /// Nothing but a change of somebody's mind will let the next one arrive (RFC 1122 §3.2.2.1: hard).
+        /// Nothing but a change of somebody's mind will let the next one arrive (RFC 1122 §3.2.2.1:
+        /// hard).
         hard: bool,
     },
 }
@@ -111,7 +116,8 @@ pub struct IcmpError {
     pub remote: Endpoint,
     /// Protocol of the quoted packet.
     pub protocol: u8,
-    /// TCP: sequence number of the quoted segment, which must lie in flight to be believed (RFC 5927 §4.1).
+    /// TCP: sequence number of the quoted segment, which must lie in flight to be believed (RFC
+    /// 5927 §4.1).
     pub seq: u32,
     /// Who sent the error.
     pub from: Address,

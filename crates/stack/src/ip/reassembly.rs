@@ -1,8 +1,9 @@
-//! Reassembly of fragmented datagrams (RFC 791 §3.2, RFC 8200 §4.5), in any order, in bounded memory and time.
+//! Reassembly of fragmented datagrams (RFC 791 §3.2, RFC 8200 §4.5), in any order, in bounded
+//! memory and time.
 //!
-//! The fragments' frames are kept as they came, chained by offset; a datagram is complete when they reach from zero to a last
-//! one without a gap. Overlaps end the reassembly for both families (RFC 5722; no honest sender makes any); exact
-//! duplicates are ignored.
+//! The fragments' frames are kept as they came, chained by offset; a datagram is complete when they
+//! reach from zero to a last one without a gap. Overlaps end the reassembly for both families (RFC
+//! 5722; no honest sender makes any); exact duplicates are ignored.
 
 use super::input::Fragment;
 use super::packet::Packet;
@@ -15,14 +16,14 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use zerocopy::FromZeros;
 
-/// How long a datagram may take (RFC 1122 §3.3.2 asks for 60 to 120 s, RFC 8200 §4.5 for 60; Linux takes 30 for IPv4, which
-/// spares memory on a fast network).
+/// How long a datagram may take (RFC 1122 §3.3.2 asks for 60 to 120 s, RFC 8200 §4.5 for 60; Linux
+/// takes 30 for IPv4, which spares memory on a fast network).
 const TIME_V4: Span = Span::from_secs(30);
 const TIME_V6: Span = Span::from_secs(60);
 /// Largest datagram: what 16 bits of length can say.
 const MOST: u32 = 65_535;
-/// Most fragments of one datagram: 65,535 bytes in pieces of 512 (routers with the least MTU make pieces of 528 and more).
-/// Smaller ones only serve to fill our memory.
+/// Most fragments of one datagram: 65,535 bytes in pieces of 512 (routers with the least MTU make
+/// pieces of 528 and more). Smaller ones only serve to fill our memory.
 const MOST_FRAGMENTS: u32 = 128;
 
 /// A datagram under reassembly.
@@ -121,7 +122,8 @@ impl Stack<'_> {
                 counters.ip_reasm_overlaps.inc();
                 self.mem.frames.give_chain(packet.frame);
                 self.reassembly_empty(index);
-                // The slot stays until its time is up, so that what still comes of the datagram cannot begin it anew.
+                // The slot stays until its time is up, so that what still comes of the datagram
+                // cannot begin it anew.
                 self.mem.reassemblies[index as usize].spoilt = 1;
             }
             Added::Refused => {
@@ -151,7 +153,8 @@ impl Stack<'_> {
         Some(Packet { frame: first, offset: meta.offset, len: meta.len, total, tos, ..*last })
     }
 
-    /// The reassembly to which a fragment belongs, made if there is none. When all are in use the oldest gives way.
+    /// The reassembly to which a fragment belongs, made if there is none. When all are in use the
+    /// oldest gives way.
     fn reassembly_of(&mut self, now: Instant, packet: &Packet, id: u32) -> Option<u32> {
         let bucket = self.reassembly_bucket(packet, id);
         let mut at = self.mem.reassembly_buckets[bucket];
@@ -250,7 +253,8 @@ impl Stack<'_> {
         Some(self.mem.reassemblies[oldest as usize].expires)
     }
 
-    /// Gives up reassemblies whose time is up. (One of IPv6 in front may hold back later ones of IPv4 by half a minute.)
+    /// Gives up reassemblies whose time is up. (One of IPv6 in front may hold back later ones of
+    /// IPv4 by half a minute.)
     pub(crate) fn reassembly_on_time(&mut self, now: Instant) {
         while let Some(oldest) = self.mem.core.reassembly_head.get() {
             let datagram = &self.mem.reassemblies[oldest as usize];
@@ -275,8 +279,9 @@ impl Reassembly {
         }
     }
 
-    /// The traffic class of the datagram (RFC 3168 §5.3): a mark on one fragment is a mark on all of it. `None` if some could be marked and some could
-    /// not: no honest sender makes such, and a mark could get lost.
+    /// The traffic class of the datagram (RFC 3168 §5.3): a mark on one fragment is a mark on all
+    /// of it. `None` if some could be marked and some could not: no honest sender makes such, and a
+    /// mark could get lost.
     fn class(&self) -> Option<u8> {
         const NOT_CAPABLE: u8 = 1;
         const MARKED: u8 = 1 << 3;
@@ -287,7 +292,8 @@ impl Reassembly {
         }
     }
 
-    /// Links a fragment's frames in at their place. While under reassembly, `total` of a frame is its offset in the datagram.
+    /// Links a fragment's frames in at their place. While under reassembly, `total` of a frame is
+    /// its offset in the datagram.
     fn add(&mut self, frames: &mut Frames<'_>, packet: &Packet, fragment: Fragment, count: u32) -> Added {
         let (start, end) = (fragment.offset, fragment.offset + packet.total);
         if !fragment.more {
@@ -353,7 +359,8 @@ impl Reassembly {
     }
 }
 
-/// Whether the frames from `frame` on, one after the other, are just the bytes `start..end`: a fragment larger than a frame lies in several.
+/// Whether the frames from `frame` on, one after the other, are just the bytes `start..end`: a
+/// fragment larger than a frame lies in several.
 fn run_is(frames: &Frames<'_>, frame: FrameId, start: u32, end: u32) -> bool {
     let (mut at, mut next) = (Some(frame), start);
     while let Some(frame) = at

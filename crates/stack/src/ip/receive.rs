@@ -1,7 +1,9 @@
-//! Receiving a packet that lies outside of the stack's memory: copied into frames that are set aside for that, then taken like any other.
+//! Receiving a packet that lies outside of the stack's memory: copied into frames that are set
+//! aside for that, then taken like any other.
 //!
-//! A packet that the kernel or the network card has merged from several (GRO, LRO) is one TCP segment here, as long as it is, which costs
-//! one look-up, one acknowledgement and one wakeup. Merged UDP datagrams are taken apart again, because each is a message of its own.
+//! A packet that the kernel or the network card has merged from several (GRO, LRO) is one TCP
+//! segment here, as long as it is, which costs one look-up, one acknowledgement and one wakeup.
+//! Merged UDP datagrams are taken apart again, because each is a message of its own.
 
 use crate::Stack;
 use crate::demux::UDP;
@@ -24,7 +26,8 @@ pub enum Checksum {
     Unknown,
     /// Verified by the network card or the kernel, or the packet never crossed a wire.
     Good,
-    /// To be verified. If it was left to a device (`CHECKSUM_PARTIAL`), the field holds the sum of the pseudo-header.
+    /// To be verified. If it was left to a device (`CHECKSUM_PARTIAL`), the field holds the sum of
+    /// the pseudo-header.
     MaybePartial,
 }
 
@@ -54,7 +57,8 @@ impl Checksum {
 }
 
 impl Stack<'_> {
-    /// Takes a packet. `read` copies bytes of it, from an offset on, into a slice; it may be called several times for one offset.
+    /// Takes a packet. `read` copies bytes of it, from an offset on, into a slice; it may be called
+    /// several times for one offset.
     ///
     /// Without a free frame the packet is dropped and counted.
     pub fn receive(&mut self, now: Instant, packet: Received, mut read: impl FnMut(usize, &mut [u8])) {
@@ -77,7 +81,8 @@ impl Stack<'_> {
         self.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
     }
 
-    /// Takes merged UDP datagrams apart: all have the same headers but for lengths, identification and checksum.
+    /// Takes merged UDP datagrams apart: all have the same headers but for lengths, identification
+    /// and checksum.
     fn receive_merged_udp(
         &mut self,
         now: Instant,
@@ -135,7 +140,8 @@ impl Stack<'_> {
         self.mem.core.filled as usize
     }
 
-    /// Sets frames aside for receiving, as many as there should be now: what comes while memory is short finds them still.
+    /// Sets frames aside for receiving, as many as there should be now: what comes while memory is
+    /// short finds them still.
     pub fn fill(&mut self) {
         while let Some(id) = self.refill() {
             self.mem.frames.meta[id as usize].next = self.mem.core.fill_top;
@@ -144,7 +150,8 @@ impl Stack<'_> {
     }
 }
 
-/// Where the payload of a merged packet begins, if it is one of UDP datagrams without IP options or extension headers.
+/// Where the payload of a merged packet begins, if it is one of UDP datagrams without IP options or
+/// extension headers.
 fn merged_udp(headers: &[u8]) -> Option<usize> {
     let (protocol, payload) = match headers.get(12..15)? {
         [0x08, 0x00, 0x45] => (headers.get(ETHERNET + 9)?, ETHERNET + IPV4 + UDP_HEADER),
@@ -154,7 +161,8 @@ fn merged_udp(headers: &[u8]) -> Option<usize> {
     (*protocol == UDP && headers.len() >= payload).then_some(payload)
 }
 
-/// Makes the headers of a merged packet those of its datagram number `number`, whose payload has so many bytes.
+/// Makes the headers of a merged packet those of its datagram number `number`, whose payload has so
+/// many bytes.
 fn set_lengths(headers: &mut [u8], payload: usize, number: usize) {
     let datagram = ((UDP_HEADER + payload) as u16).to_be_bytes();
     let udp = headers.len() - UDP_HEADER;

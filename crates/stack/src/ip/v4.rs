@@ -12,7 +12,8 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if bytes.len() < IPV4 {
         return Err(Drop::Truncated);
     }
-    // The view's own check wants all of the packet in one piece, which a jumbo frame is not; ours follow.
+    // The view's own check wants all of the packet in one piece, which a jumbo frame is not; ours
+    // follow.
     let view = Ipv4Packet::new_unchecked(bytes);
     let header = usize::from(view.header_len());
     let total = u32::from(view.total_len());
@@ -25,7 +26,8 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if !Sum::ZERO.bytes(&bytes[..header]).is_good() {
         return Err(Drop::Header);
     }
-    // Who names the way that his packets take may pretend to be anybody, and have the answers (RFC 7126 §4.3, §4.4).
+    // Who names the way that his packets take may pretend to be anybody, and have the answers (RFC
+    // 7126 §4.3, §4.4).
     if header > IPV4 && has_source_route(&bytes[IPV4..header]) {
         return Err(Drop::Header);
     }
@@ -55,7 +57,8 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if packet.protocol == super::ICMPV6 { Err(Drop::Protocol) } else { Ok((packet, fragment)) }
 }
 
-/// Whether one of the options is a source route, loose (131) or strict (137), or the options make no sense.
+/// Whether one of the options is a source route, loose (131) or strict (137), or the options make
+/// no sense.
 fn has_source_route(mut options: &[u8]) -> bool {
     loop {
         match *options {

@@ -6,7 +6,8 @@ use super::packet::Packet;
 use crate::addr::Address;
 use smoltcp::wire::Ipv6Packet;
 
-/// Most extension headers that are walked. A legitimate packet has one or two; long chains only serve attacks.
+/// Most extension headers that are walked. A legitimate packet has one or two; long chains only
+/// serve attacks.
 const MOST_HEADERS: usize = 6;
 
 const HOP_BY_HOP: u8 = 0;
@@ -14,7 +15,8 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// Reads the headers in front of `bytes`, which reach to the end of the packet's first frame. All headers must lie there.
+/// Reads the headers in front of `bytes`, which reach to the end of the packet's first frame. All
+/// headers must lie there.
 pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if bytes.len() < IPV6 {
         return Err(Drop::Truncated);
@@ -72,7 +74,8 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, Drop> {
                 let len = (usize::from(units) + 1) * 8;
                 let header = rest.get(..len).ok_or(Drop::Truncated)?;
                 match next {
-                    // We are no router: segments left mean that somebody wants us to be one (§4.4, RFC 5095).
+                    // We are no router: segments left mean that somebody wants us to be one (§4.4,
+                    // RFC 5095).
                     ROUTING if header[3] != 0 => return Err(Drop::Header),
                     ROUTING => {}
                     _ => options(&header[2..])?,
@@ -96,7 +99,8 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, Drop> {
     Err(Drop::Header)
 }
 
-/// Checks options of a hop-by-hop or destination header (§4.2): those we do not know may demand that the packet is dropped.
+/// Checks options of a hop-by-hop or destination header (§4.2): those we do not know may demand
+/// that the packet is dropped.
 fn options(mut bytes: &[u8]) -> Result<(), Drop> {
     while let Some((&kind, rest)) = bytes.split_first() {
         if kind == 0 {

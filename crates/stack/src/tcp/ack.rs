@@ -1,9 +1,11 @@
-//! When to acknowledge (RFC 9293 §3.8.6.3, RFC 5681 §4.2): at once at the start of a connection, for every second full
-//! segment and whenever something is out of order; otherwise a little later, in the hope of an answer to ride on. Where that hope
-//! fails the next are acknowledged at once: a timer for each message of a stream in one direction wakes its program twice for it.
+//! When to acknowledge (RFC 9293 §3.8.6.3, RFC 5681 §4.2): at once at the start of a connection,
+//! for every second full segment and whenever something is out of order; otherwise a little later,
+//! in the hope of an answer to ride on. Where that hope fails the next are acknowledged at once: a
+//! timer for each message of a stream in one direction wakes its program twice for it.
 //!
-//! Segments that came together are acknowledged together: the kernel sees them as one large segment (GRO) and does the same, and each
-//! acknowledgement costs both hosts a packet. Whoever polls while packets come one by one answers them one by one.
+//! Segments that came together are acknowledged together: the kernel sees them as one large segment
+//! (GRO) and does the same, and each acknowledgement costs both hosts a packet. Whoever polls while
+//! packets come one by one answers them one by one.
 //!
 //! An acknowledgement of a whole small message waits for a moment more, if the caller wants it so
 //! ([`Config::hold_acks`]): until the program has the message and waits for the next one. Sending
@@ -46,7 +48,8 @@ impl Batch {
     }
 }
 
-/// How many acknowledgements are sent at once at the start and after a gap, so that the peer's window opens quickly.
+/// How many acknowledgements are sent at once at the start and after a gap, so that the peer's
+/// window opens quickly.
 pub(super) const QUICK: u8 = 16;
 
 impl Socket {
@@ -88,7 +91,8 @@ impl Socket {
         self.settings.quickack || self.settings.route_quickack
     }
 
-    /// Something came that has to be answered at once: out of order, a duplicate, outside of the window.
+    /// Something came that has to be answered at once: out of order, a duplicate, outside of the
+    /// window.
     pub(super) fn disorder(&mut self) {
         self.ack_now = true;
         self.left_out.narrowed();
@@ -100,14 +104,17 @@ impl Socket {
         self.quick_acks = self.quick_acks.max(QUICK);
     }
 
-    /// Whether a segment of ours with these options tells the peer what is out of order here. One without data always does, by its number if not by blocks.
+    /// Whether a segment of ours with these options tells the peer what is out of order here. One
+    /// without data always does, by its number if not by blocks.
     fn tells_of_disorder(&self, data: bool, options: &Options) -> bool {
         !data || options.block_count > 0 || !(self.recv.has_gap() || self.sack && self.recv.has_duplicate())
     }
 
-    /// A segment with an acknowledgement of all but the last `left_out` bytes and with these options is being sent; `data`: it carries data.
+    /// A segment with an acknowledgement of all but the last `left_out` bytes and with these
+    /// options is being sent; `data`: it carries data.
     pub(super) fn acknowledged(&mut self, now: Instant, data: bool, left_out: u16, options: &Options, config: &Config) {
-        // An answer soon after a question: the exchange is interactive, and later answers can carry the acknowledgement.
+        // An answer soon after a question: the exchange is interactive, and later answers can carry
+        // the acknowledgement.
         if data && now.since(self.heard) < config.delay() && !self.is_quick() {
             self.quick_acks = 0;
         }
@@ -118,8 +125,9 @@ impl Socket {
         if left_out > 0 {
             self.delay_acknowledgement(now, config.delay());
         }
-        // A full segment has no room for blocks, and one with data is no duplicate acknowledgement (RFC 5681 §2): a bare one must follow, or the peer
-        // would hear of no gap while we have much to send.
+        // A full segment has no room for blocks, and one with data is no duplicate acknowledgement
+        // (RFC 5681 §2): a bare one must follow, or the peer would hear of no gap while we have
+        // much to send.
         if self.tells_of_disorder(data, options) {
             self.ack_now = false;
             self.recv.duplicate = Default::default();

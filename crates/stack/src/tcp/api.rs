@@ -1,5 +1,5 @@
-//! What a program does with a connection: open, write, read. Nothing here waits; [`Error::WouldBlock`] says when a
-//! blocking call would.
+//! What a program does with a connection: open, write, read. Nothing here waits;
+//! [`Error::WouldBlock`] says when a blocking call would.
 
 use super::closing::over;
 use super::output::Hold;
@@ -30,8 +30,8 @@ pub struct RecvFlags {
 }
 
 impl Stack<'_> {
-    /// Begins to open a connection from `local` (address and port, which the caller owns) to `remote`. It is open when it becomes
-    /// writable; when it fails, it shows an error.
+    /// Begins to open a connection from `local` (address and port, which the caller owns) to
+    /// `remote`. It is open when it becomes writable; when it fails, it shows an error.
     ///
     /// # Errors
     /// [`Error::NeedPath`] if the path is to be asked of the host first; [`Error::NoPath`];
@@ -57,8 +57,9 @@ impl Stack<'_> {
         TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
     }
 
-    /// Queues data to be sent and sends what may be sent now. `more`: the program will write more at once (`MSG_MORE`), so an
-    /// incomplete segment waits. Returns how many bytes were taken, at least one.
+    /// Queues data to be sent and sends what may be sent now. `more`: the program will write more
+    /// at once (`MSG_MORE`), so an incomplete segment waits. Returns how many bytes were taken, at
+    /// least one.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not
@@ -127,7 +128,8 @@ impl Stack<'_> {
         // What is to try a larger packet is queued in one piece.
         let first = if larger > mss { append(larger, larger.min(space.min(wanted))) } else { 0 };
         let taken = first + append(mss, space.min(wanted) - first);
-        // Also when all was taken: whoever is told that there is little room now waits to be told of more.
+        // Also when all was taken: whoever is told that there is little room now waits to be told
+        // of more.
         s.wants_room |= taken < wanted || !s.writable();
         if taken < wanted.min(space) && !source.failed() {
             self.relieve(index, now);
@@ -138,7 +140,8 @@ impl Stack<'_> {
                 return Err(Error::Fault);
             }
             if space > 0 {
-                // There is no frame: not writable until an acknowledgement, or a timer if none is to come, frees some.
+                // There is no frame: not writable until an acknowledgement, or a timer if none is
+                // to come, frees some.
                 s.starved = true;
                 self.mem.counters.frames_exhausted.inc();
                 self.schedule(index, now, false);
@@ -205,7 +208,8 @@ impl Stack<'_> {
 
     fn nothing_to_read(&mut self, index: usize) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
-        // The peer's stream is complete, whatever became of the connection afterwards: the error is for who writes (as in Linux).
+        // The peer's stream is complete, whatever became of the connection afterwards: the error is
+        // for who writes (as in Linux).
         if s.fin_received {
             return Ok(0);
         }
@@ -231,7 +235,8 @@ impl Stack<'_> {
         Ok(core::mem::take(&mut self.mem.tcp[index].error).error())
     }
 
-    /// Puts back an error that was taken, for the next call, unless another has come. What no connection can have pending is forgotten.
+    /// Puts back an error that was taken, for the next call, unless another has come. What no
+    /// connection can have pending is forgotten.
     ///
     /// # Errors
     /// [`Error::Stale`].

@@ -30,7 +30,8 @@ impl Socket {
         }
     }
 
-    /// Whether somebody will give its slot back: the program, who holds its handle or is to accept it, or else a timer.
+    /// Whether somebody will give its slot back: the program, who holds its handle or is to accept
+    /// it, or else a timer.
     fn will_end(&self) -> bool {
         let timed = !self.at.retransmit.is_never() || !self.at.keep.is_never();
         match self.state {

@@ -1,10 +1,14 @@
-//! Paths that drop large packets without a word (RFC 8899 §4.3, RFC 4821 §7.7): a switch that takes no jumbo frames, a tunnel whose router may not say what fits.
+//! Paths that drop large packets without a word (RFC 8899 §4.3, RFC 4821 §7.7): a switch that takes
+//! no jumbo frames, a tunnel whose router may not say what fits.
 //!
-//! What is sent again in vain goes out in smaller pieces after a few timeouts. That alone changes nothing: over a path that is down small packets do not arrive
-//! either. Only if a small one is the first to arrive do segments stay small, and then a full one is sent next, to learn whether it was an outage after all: if
-//! it arrives all is as before. Else it is sent again in small pieces, and the next try comes two seconds later, and later still each time.
+//! What is sent again in vain goes out in smaller pieces after a few timeouts. That alone changes
+//! nothing: over a path that is down small packets do not arrive either. Only if a small one is the
+//! first to arrive do segments stay small, and then a full one is sent next, to learn whether it
+//! was an outage after all: if it arrives all is as before. Else it is sent again in small pieces,
+//! and the next try comes two seconds later, and later still each time.
 //!
-//! Such a probe is program data, and its loss counts as one: RFC 8899 §3 would have the window spared, but probes are rare.
+//! Such a probe is program data, and its loss counts as one: RFC 8899 §3 would have the window
+//! spared, but probes are rare.
 
 use super::recovery::Phase;
 use super::run::Run;
@@ -17,8 +21,8 @@ use crate::pool::Link;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// Packets that get through where larger ones do not, and after how many timeouts that is tried: what Ethernet carries, what IPv6 needs (RFC 8200 §5), what every
-/// host takes (RFC 9293 §3.7.1).
+/// Packets that get through where larger ones do not, and after how many timeouts that is tried:
+/// what Ethernet carries, what IPv6 needs (RFC 8200 §5), what every host takes (RFC 9293 §3.7.1).
 const STEPS: [(u32, u8); 3] = [(1500, 3), (LEAST_V6, 4), (576, 6)];
 
 const LEAST_V6: u32 = 1280;
@@ -46,7 +50,8 @@ enum Trying {
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct BlackHole {
-    /// Where the segment that tries something begins and ends, and its first frame, if that may tell.
+    /// Where the segment that tries something begins and ends, and its first frame, if that may
+    /// tell.
     from: Seq,
     end: Seq,
     frame: Link,
@@ -98,8 +103,9 @@ impl Socket {
         [self.mtu, 1500, LEAST_V6].into_iter().find(untried).or(Some(self.mtu))
     }
 
-    /// How many bytes of payload the segment that begins with the frame `id` and is sent now may have: one that tries something may have fewer, or more, than
-    /// others. `head`: it is the first of all, and lost.
+    /// How many bytes of payload the segment that begins with the frame `id` and is sent now may
+    /// have: one that tries something may have fewer, or more, than others. `head`: it is the first
+    /// of all, and lost.
     pub(super) fn segment_size(&self, frames: &Frames<'_>, now: Instant, id: FrameId, head: bool) -> usize {
         let mss = usize::from(self.mss);
         if head && let Some(mtu) = self.smaller() {
@@ -107,7 +113,8 @@ impl Socket {
         }
         let Some(mtu) = self.larger(now) else { return mss };
         let size = usize::from(self.fitting_mss(mtu));
-        // What whole frames add up to may be a little less; much less is only the rest of something.
+        // What whole frames add up to may be a little less; much less is only the rest of
+        // something.
         let enough = Run::from(frames, id, size).total as usize >= size - size / 16;
         if enough { size } else { mss }
     }
@@ -136,7 +143,8 @@ impl Socket {
         }
     }
 
-    /// The first segment, which begins at `seq`, is to be cut because what it was gets through nowhere.
+    /// The first segment, which begins at `seq`, is to be cut because what it was gets through
+    /// nowhere.
     pub(super) fn try_smaller(&mut self, seq: Seq) {
         if let Some(mtu) = self.smaller() {
             self.hole = BlackHole { trying: Trying::Small, size: mtu as u16, from: seq, ..self.hole };

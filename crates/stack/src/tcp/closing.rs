@@ -1,5 +1,5 @@
-//! Closing: FIN in both directions, TIME-WAIT, resets, and what is left of a connection that is over
-//! (RFC 9293 §3.6, §3.10.4; RFC 1337; RFC 6191; RFC 2525 §2.17).
+//! Closing: FIN in both directions, TIME-WAIT, resets, and what is left of a connection that is
+//! over (RFC 9293 §3.6, §3.10.4; RFC 1337; RFC 6191; RFC 2525 §2.17).
 
 use super::api::Shutdown;
 use super::header::{Segment, bit};
@@ -28,7 +28,8 @@ impl Stack<'_> {
         }
     }
 
-    /// FIN of the peer, now or seen earlier, once everything before it is there (RFC 9293 §3.10.7.4, eighth check).
+    /// FIN of the peer, now or seen earlier, once everything before it is there (RFC 9293
+    /// §3.10.7.4, eighth check).
     pub(super) fn fin_input(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::FIN) && !s.fin_received {
@@ -73,8 +74,9 @@ impl Stack<'_> {
         }
     }
 
-    /// In FIN-WAIT-2, and nobody waits for the peer's data any more: its FIN must come within a limit, or is not waited for at all. As on Linux the limit leaves time
-    /// for what is lost on the way.
+    /// In FIN-WAIT-2, and nobody waits for the peer's data any more: its FIN must come within a
+    /// limit, or is not waited for at all. As on Linux the limit leaves time for what is lost on
+    /// the way.
     fn wait_for_fin(&mut self, index: usize, now: Instant) {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
@@ -146,15 +148,16 @@ impl Stack<'_> {
         true
     }
 
-    /// A segment in TIME-WAIT. If it is a SYN that may open a new connection in place of this one, which is then gone, returns up to where
-    /// this one had sent.
+    /// A segment in TIME-WAIT. If it is a SYN that may open a new connection in place of this one,
+    /// which is then gone, returns up to where this one had sent.
     #[inline(never)]
     pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> Option<Seq> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::RST) {
-            // RFC 1337: TIME-WAIT must not be assassinated. But a peer that knows nothing of the connection any more and opens another from the same port
-            // says so, when it is asked, by a RST with just the number that we expect, as it would to any old connection (RFC 9293 §3.5.1); its
-            // next SYN is welcome.
+            // RFC 1337: TIME-WAIT must not be assassinated. But a peer that knows nothing of the
+            // connection any more and opens another from the same port says so, when it is asked,
+            // by a RST with just the number that we expect, as it would to any old connection (RFC
+            // 9293 §3.5.1); its next SYN is welcome.
             if s.refused_syn && segment.seq == s.recv.next {
                 self.finish(index);
             }
@@ -170,8 +173,9 @@ impl Stack<'_> {
                 _ => segment.seq.gt(s.recv.next),
             };
             let (local, remote, sent) = (s.local, s.remote, s.send.nxt);
-            // Where nobody listens it opens nothing, and TIME-WAIT stays (RFC 1337): anybody can forge such a SYN, and what is asked of the peer then is
-            // answered by a RST if he has forgotten all, as he may.
+            // Where nobody listens it opens nothing, and TIME-WAIT stays (RFC 1337): anybody can
+            // forge such a SYN, and what is asked of the peer then is answered by a RST if he has
+            // forgotten all, as he may.
             let listens = self.find_listener(local, remote).is_some();
             if newer && listens {
                 self.finish(index);
@@ -180,7 +184,8 @@ impl Stack<'_> {
             self.mem.tcp[index].refused_syn |= listens;
         }
         let s = &mut self.mem.tcp[index];
-        // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement (RFC 9293 §3.10.7.4).
+        // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement
+        // (RFC 9293 §3.10.7.4).
         if segment.has(bit::FIN) && segment.seq + segment.len + 1 == s.recv.next {
             self.restart_time_wait(index, now);
             self.send_ack(index, now);
@@ -211,7 +216,8 @@ impl Stack<'_> {
         s.recv.prune(&mut self.mem.frames);
         if nobody {
             if awaited {
-                // Another thread may sleep until the connection is open, and finds its handle stale.
+                // Another thread may sleep until the connection is open, and finds its handle
+                // stale.
                 let id = self.id_of(SocketKind::Tcp, index as u32);
                 self.notify(id, Ready::HUP);
             }
@@ -252,18 +258,20 @@ impl Stack<'_> {
         }
     }
 
-    /// Shuts one or both directions. The program reads on until the peer shuts its own. In SYN-RECEIVED the FIN waits until the connection is open
-    /// (RFC 9293 §3.10.4).
+    /// Shuts one or both directions. The program reads on until the peer shuts its own. In
+    /// SYN-RECEIVED the FIN waits until the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, of which on Linux a socket knows nothing any more.
+    /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, of which on Linux a socket
+    /// knows nothing any more.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         use State::{Closed, Free, SynSent, TimeWait};
         if matches!(s.state, Closed | TimeWait | SynSent | Free) {
             if s.abandoned {
-                // As on Linux what is not connected is shut all the same, for who reads and who polls.
+                // As on Linux what is not connected is shut all the same, for who reads and who
+                // polls.
                 s.read_shut |= how != Shutdown::Write;
                 s.write_shut |= how != Shutdown::Read;
                 self.notify(id.into(), self.tcp_readiness(index as u32));
@@ -299,8 +307,9 @@ impl Stack<'_> {
         self.tcp_output(index, now, Hold::AsSet);
     }
 
-    /// Closes the program's handle. What was sent still arrives, unless there is unread data or the connection lingers
-    /// for no time: then it is reset. In SYN-RECEIVED the FIN waits until the connection is open (RFC 9293 §3.10.4).
+    /// Closes the program's handle. What was sent still arrives, unless there is unread data or the
+    /// connection lingers for no time: then it is reset. In SYN-RECEIVED the FIN waits until the
+    /// connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -358,8 +367,9 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Resets the connection for a reason outside it (its address has gone): the program keeps its handle, which shows an error and a
-    /// hang-up, and is told [`Error::Aborted`] by its next call, as on Linux after `SOCK_DESTROY`.
+    /// Resets the connection for a reason outside it (its address has gone): the program keeps its
+    /// handle, which shows an error and a hang-up, and is told [`Error::Aborted`] by its next call,
+    /// as on Linux after `SOCK_DESTROY`.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -376,8 +386,9 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Ends an attempt to open a connection at the program's wish, which keeps its handle: of what is neither connected nor shut, as on Linux after `shutdown` in SYN-SENT
-    /// (`tcp_disconnect`). Its next call is told [`Error::Reset`].
+    /// Ends an attempt to open a connection at the program's wish, which keeps its handle: of what
+    /// is neither connected nor shut, as on Linux after `shutdown` in SYN-SENT (`tcp_disconnect`).
+    /// Its next call is told [`Error::Reset`].
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] in another state.
@@ -391,8 +402,9 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Forgets a connection that the program has closed, without a word to the peer: its port is no more the program's (its address has gone), and the
-    /// next connection may be given it. Nothing happens if there is no such connection, or the program still has it.
+    /// Forgets a connection that the program has closed, without a word to the peer: its port is no
+    /// more the program's (its address has gone), and the next connection may be given it. Nothing
+    /// happens if there is no such connection, or the program still has it.
     pub fn tcp_forget(&mut self, local: Endpoint, remote: Endpoint) {
         if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote)
             && self.mem.tcp[index as usize].orphan

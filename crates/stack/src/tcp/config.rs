@@ -20,8 +20,8 @@ pub struct Config {
     pub min_rto: Span,
     /// Largest retransmission timeout.
     pub max_rto: Span,
-    /// Longest delay of an acknowledgement (RFC 9293 §3.8.6.3 allows 500 ms). The delay in use is shorter: below
-    /// `min_rto`, so that a peer of our kind does not time out over it.
+    /// Longest delay of an acknowledgement (RFC 9293 §3.8.6.3 allows 500 ms). The delay in use is
+    /// shorter: below `min_rto`, so that a peer of our kind does not time out over it.
     pub ack_delay: Span,
     /// Send buffer at the start, in bytes.
     pub send_buffer: u32,
@@ -35,8 +35,8 @@ pub struct Config {
     pub time_wait: Span,
     /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN.
     pub fin_timeout: Span,
-    /// How long an incomplete segment is held back by a program's cork, or because the peer's window is too small to be worth using (RFC 9293 §3.8.6.2.1:
-    /// 0.1 to 1 s; Linux: 200 ms).
+    /// How long an incomplete segment is held back by a program's cork, or because the peer's
+    /// window is too small to be worth using (RFC 9293 §3.8.6.2.1: 0.1 to 1 s; Linux: 200 ms).
     pub cork_time: Span,
     /// Idle time before keepalive probes (RFC 1122 §4.2.3.6: two hours).
     pub keep_idle: Span,
@@ -44,15 +44,15 @@ pub struct Config {
     pub keep_interval: Span,
     /// How many keepalive probes go unanswered before the connection ends.
     pub keep_count: u8,
-    /// How often SYN is sent again. With 6, as on Linux, a connection attempt ends after 127 s; RFC 9293 §3.8.3 wants three minutes, which programs do not
-    /// expect.
+    /// How often SYN is sent again. With 6, as on Linux, a connection attempt ends after 127 s; RFC
+    /// 9293 §3.8.3 wants three minutes, which programs do not expect.
     pub syn_retries: u8,
     /// How often SYN-ACK is sent again.
     pub synack_retries: u8,
     /// How often data is sent again (RFC 9293 §3.8.3 R2).
     pub retries: u8,
-    /// How often data, FIN or a window probe of a connection that the program has closed is sent again. From the smallest
-    /// timeout, thirteen doublings take 82 seconds.
+    /// How often data, FIN or a window probe of a connection that the program has closed is sent
+    /// again. From the smallest timeout, thirteen doublings take 82 seconds.
     pub orphan_retries: u8,
     /// Time to live of packets.
     pub ttl: u8,
@@ -60,8 +60,8 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Half-open connections of one listener before SYN cookies are used.
     pub syn_queue: u32,
-    /// Shift of the windows offered (RFC 7323 §2.2, at most 14): with 7, receive buffers of up to 8 MiB are used in full, and the window
-    /// moves in steps of 128 bytes.
+    /// Shift of the windows offered (RFC 7323 §2.2, at most 14): with 7, receive buffers of up to 8
+    /// MiB are used in full, and the window moves in steps of 128 bytes.
     pub window_shift: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,

@@ -1,5 +1,6 @@
-//! SYN cookies (RFC 4987 §3.6): when the SYN queue is full, all that must be remembered of a SYN goes into our initial
-//! sequence number and into our timestamp, and comes back with the peer's acknowledgement.
+//! SYN cookies (RFC 4987 §3.6): when the SYN queue is full, all that must be remembered of a SYN
+//! goes into our initial sequence number and into our timestamp, and comes back with the peer's
+//! acknowledgement.
 
 use super::options::Options;
 use super::seq::Seq;
@@ -13,7 +14,8 @@ const PERIOD: Span = Span::from_secs(64);
 /// The segment sizes that three bits can tell.
 const SIZES: [u16; 8] = [216, 536, 1160, 1220, 1360, 1440, 1460, 8960];
 
-/// Low bits of our timestamp that carry the options: window shift (4, 15 = none), SACK (1), ECN (1).
+/// Low bits of our timestamp that carry the options: window shift (4, 15 = none), SACK (1), ECN
+/// (1).
 const OPTION_BITS: u32 = 6;
 
 /// What a cookie remembers.
@@ -42,8 +44,8 @@ impl Stack<'_> {
         self.cookie_at(local, remote, irs, period(now), size)
     }
 
-    /// What the acknowledged sequence number remembers, if it is one of our cookies and not too old. `echo` is our own timestamp
-    /// as the peer echoes it.
+    /// What the acknowledged sequence number remembers, if it is one of our cookies and not too
+    /// old. `echo` is our own timestamp as the peer echoes it.
     pub(super) fn check_cookie(
         &self,
         now: Instant,
@@ -68,8 +70,9 @@ impl Stack<'_> {
     }
 }
 
-/// Our timestamp with the peer's options in its low bits: not later than the clock, which must not seem to go back after it (RFC 7323 §5.4): the
-/// peer would drop what we send until the clock has caught up (§5.3).
+/// Our timestamp with the peer's options in its low bits: not later than the clock, which must not
+/// seem to go back after it (RFC 7323 §5.4): the peer would drop what we send until the clock has
+/// caught up (§5.3).
 pub(super) fn timestamp_with(clock: u32, options: &Options, ecn: bool) -> u32 {
     let shift = u32::from(options.window_scale.unwrap_or(15));
     let agreed = u32::from(ecn) << 5 | u32::from(options.sack_permitted) << 4 | shift;

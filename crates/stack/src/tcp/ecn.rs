@@ -1,5 +1,6 @@
-//! Explicit congestion notification (RFC 3168): a router that would soon have to drop packets marks them instead, the receiver echoes the mark, and
-//! the sender slows down as after a loss, with nothing to send again.
+//! Explicit congestion notification (RFC 3168): a router that would soon have to drop packets marks
+//! them instead, the receiver echoes the mark, and the sender slows down as after a loss, with
+//! nothing to send again.
 
 use super::header::{Segment, bit};
 use super::seq::Seq;
@@ -28,7 +29,8 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// The choice that `net.ipv4.tcp_ecn` stands for; what Linux may mean by other numbers in the future is left alone.
+    /// The choice that `net.ipv4.tcp_ecn` stands for; what Linux may mean by other numbers in the
+    /// future is left alone.
     #[must_use]
     pub const fn from_linux(number: u8) -> Option<Self> {
         match number {
@@ -48,9 +50,11 @@ pub(super) struct Marks {
     asked: bool,
     /// Both sides take part.
     pub(super) agreed: bool,
-    /// A mark came to which the peer has not said to have reacted: acknowledgements carry ECE (§6.1.3).
+    /// A mark came to which the peer has not said to have reacted: acknowledgements carry ECE
+    /// (§6.1.3).
     echo: bool,
-    /// The window has been reduced, and the peer is to hear of it by CWR on the next new data (§6.1.2).
+    /// The window has been reduced, and the peer is to hear of it by CWR on the next new data
+    /// (§6.1.2).
     tell: bool,
     /// Congestion has been reacted to, by whatever sign of it; one window suffers once (§6.1.2).
     reacted: bool,
@@ -64,7 +68,8 @@ pub(super) fn asks(syn: &Segment) -> bool {
 }
 
 impl Marks {
-    /// The bits of our SYN. One that was lost may have been so for asking, and asks no more (§6.1.1.1).
+    /// The bits of our SYN. One that was lost may have been so for asking, and asks no more
+    /// (§6.1.1.1).
     pub(super) fn ask(&mut self, used: Ecn, again: bool) -> u8 {
         if used != Ecn::Ask || again {
             return 0;
@@ -78,7 +83,8 @@ impl Marks {
         if self.agreed { bit::ECE } else { 0 }
     }
 
-    /// The peer's SYN or SYN-ACK has come. `passive`: it was the first, and we have asked for nothing.
+    /// The peer's SYN or SYN-ACK has come. `passive`: it was the first, and we have asked for
+    /// nothing.
     pub(super) fn syn(&mut self, used: Ecn, segment: &Segment, passive: bool) {
         self.agreed = match (segment.has(bit::ACK), passive) {
             (true, _) => self.asked && segment.has(bit::ECE) && !segment.has(bit::CWR),
@@ -92,8 +98,9 @@ impl Marks {
         if self.echo { bit::ECE } else { 0 }
     }
 
-    /// New data leaves: the codepoint of its packet, and the bits of its header. What is sent again has neither, so that a
-    /// forged or old packet cannot carry a mark (§6.1.5), nor has what carries no data (§6.1.4).
+    /// New data leaves: the codepoint of its packet, and the bits of its header. What is sent again
+    /// has neither, so that a forged or old packet cannot carry a mark (§6.1.5), nor has what
+    /// carries no data (§6.1.4).
     pub(super) fn new_data(&mut self) -> (u8, u8) {
         match (self.agreed, core::mem::take(&mut self.tell)) {
             (false, _) => (0, 0),
@@ -112,8 +119,8 @@ impl Marks {
         (self.tell, self.reacted) = (false, false);
     }
 
-    /// Whether what is acknowledged now was under way when the window was last reduced. The segment that said so by CWR is the first beyond
-    /// that, so the peer may go on echoing until then.
+    /// Whether what is acknowledged now was under way when the window was last reduced. The segment
+    /// that said so by CWR is the first beyond that, so the peer may go on echoing until then.
     fn has_reacted(&mut self, una: Seq) -> bool {
         self.reacted &= una.le(self.until);
         self.reacted
@@ -141,7 +148,8 @@ impl Socket {
         }
     }
 
-    /// Whether an acknowledgement says that packets were marked, and the window has not been reduced since they were sent.
+    /// Whether an acknowledgement says that packets were marked, and the window has not been
+    /// reduced since they were sent.
     pub(super) fn is_marked(&mut self, segment: &Segment) -> bool {
         let una = self.send.una;
         let echoed = self.marks.agreed && segment.has(bit::ECE) && !segment.has(bit::SYN);

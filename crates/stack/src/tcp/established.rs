@@ -1,4 +1,5 @@
-//! Segments in the synchronized states (RFC 9293 §3.10.7.4, in its order of checks; RFC 5961; RFC 7323 §5).
+//! Segments in the synchronized states (RFC 9293 §3.10.7.4, in its order of checks; RFC 5961; RFC
+//! 7323 §5).
 
 use super::header::{Segment, bit};
 use super::input::Payload;
@@ -13,9 +14,10 @@ use crate::time::{Instant, Span};
 /// After this long without a segment the peer's timestamp says nothing (RFC 7323 §5.5).
 const TIMESTAMP_VALID: Span = Span::from_secs(24 * 24 * 3600);
 
-/// Empty segments outside of the window are answered no sooner than this after the last one (per connection), and each time the wait doubles: two peers
-/// that disagree must not keep a loop of acknowledgements going (RFC 5961 §7). Linux waits half a second from the start; window probes on a LAN come
-/// sooner than that, but back off likewise.
+/// Empty segments outside of the window are answered no sooner than this after the last one (per
+/// connection), and each time the wait doubles: two peers that disagree must not keep a loop of
+/// acknowledgements going (RFC 5961 §7). Linux waits half a second from the start; window probes on
+/// a LAN come sooner than that, but back off likewise.
 const OUT_OF_WINDOW_LEAST: Span = Span::from_millis(1);
 
 /// The longest wait: Linux's.
@@ -74,7 +76,8 @@ impl Socket {
         }
     }
 
-    /// RFC 5961 §5.2: what acknowledges data that was never sent, or is older than any window, is not from the peer.
+    /// RFC 5961 §5.2: what acknowledges data that was never sent, or is older than any window, is
+    /// not from the peer.
     fn may_acknowledge(&self, segment: &Segment) -> bool {
         let oldest = self.send.una - self.max_window.max(1);
         segment.ack.le(self.send.nxt) && segment.ack.ge(oldest)
@@ -89,8 +92,9 @@ impl Socket {
             // any.
             _ if segment.is_bare_fin() && self.state.may_receive() => next.le(seq) && seq.le(edge),
             (false, false) => seq == next,
-            // A peer that has filled the window acknowledges from its right edge, and while there is a gap that edge is not RCV.NXT. In SYN-RECEIVED and
-            // for RST the window ends where the RFC ends it.
+            // A peer that has filled the window acknowledges from its right edge, and while there
+            // is a gap that edge is not RCV.NXT. In SYN-RECEIVED and for RST the window ends where
+            // the RFC ends it.
             (false, true) if seq == edge => self.state.is_synchronized() && !segment.has(bit::RST),
             (false, true) => next.le(seq) && seq.lt(edge),
             (true, false) => false,
@@ -98,10 +102,13 @@ impl Socket {
         }
     }
 
-    /// Takes the peer's window (RFC 9293 §3.10.7.4, SND.WL1 and SND.WL2). Returns whether it changed.
+    /// Takes the peer's window (RFC 9293 §3.10.7.4, SND.WL1 and SND.WL2). Returns whether it
+    /// changed.
     ///
-    /// As on Linux what acknowledges more than the segment that set the window was sent later, also if it carries data from before (RFC 9293 looks at SEG.SEQ first): that
-    /// is sent again. Were its acknowledgement taken without its window, SND.UNA would carry the old one beyond what the peer has ever offered.
+    /// As on Linux what acknowledges more than the segment that set the window was sent later, also
+    /// if it carries data from before (RFC 9293 looks at SEG.SEQ first): that is sent again. Were
+    /// its acknowledgement taken without its window, SND.UNA would carry the old one beyond what
+    /// the peer has ever offered.
     pub(super) fn take_window(&mut self, segment: &Segment) -> bool {
         let (seq, ack) = (self.window_seq, self.window_ack);
         let newer = ack.lt(segment.ack) || ack == segment.ack && seq.le(segment.seq);
@@ -150,7 +157,8 @@ impl Stack<'_> {
         self.fin_input(index, now, segment);
     }
 
-    /// PAWS and the sequence check. What fails is answered with an acknowledgement, unless it is a RST.
+    /// PAWS and the sequence check. What fails is answered with an acknowledgement, unless it is a
+    /// RST.
     pub(super) fn sequence_is_good(&mut self, index: usize, now: Instant, segment: &Segment) -> bool {
         let s = &mut self.mem.tcp[index];
         let old = s.is_old_duplicate(now, segment) && !segment.has(bit::RST);
@@ -168,14 +176,16 @@ impl Stack<'_> {
             if segment.length() > 0 && !segment.has(bit::SYN) && segment.end().le(s.recv.next) {
                 self.mem.counters.tcp_dup_data.inc();
                 s.recv.duplicate = super::options::SackBlock { start: segment.seq, end: segment.end() };
-                // As on Linux the last of what was acknowledged counts as in the window here (RFC 7323 §5.3, R2), or a sender whose acknowledgement was lost would
-                // take its timeout for a round trip. Nothing before: who guesses must meet one number.
+                // As on Linux the last of what was acknowledged counts as in the window here (RFC
+                // 7323 §5.3, R2), or a sender whose acknowledgement was lost would take its timeout
+                // for a round trip. Nothing before: who guesses must meet one number.
                 if segment.has(bit::ACK) && segment.end().ge(s.acked) && s.may_acknowledge(segment) {
                     s.take_timestamp(now, segment);
                 }
             }
-            // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4: "special allowance"). Not in
-            // SYN-RECEIVED: what acknowledges our SYN opens the connection, and must be acceptable to do so.
+            // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4:
+            // "special allowance"). Not in SYN-RECEIVED: what acknowledges our SYN opens the
+            // connection, and must be acceptable to do so.
             if s.state.is_synchronized()
                 && segment.has(bit::ACK)
                 && segment.ack.gt(s.send.una)
@@ -199,8 +209,8 @@ impl Stack<'_> {
         false
     }
 
-    /// RFC 5961 §3.2 and §4.2: only a RST at exactly RCV.NXT resets; any other, and any SYN, is answered by an
-    /// acknowledgement that makes a real peer prove itself.
+    /// RFC 5961 §3.2 and §4.2: only a RST at exactly RCV.NXT resets; any other, and any SYN, is
+    /// answered by an acknowledgement that makes a real peer prove itself.
     fn reset_or_challenge(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &self.mem.tcp[index];
         if segment.has(bit::SYN) && !segment.has(bit::RST) || segment.seq != s.recv.next {
@@ -215,8 +225,9 @@ impl Stack<'_> {
         self.fail(index, now, why);
     }
 
-    /// Sends a challenge acknowledgement, if this connection has not just sent one (RFC 5961 §7). The limit is each connection's own:
-    /// one that all share tells an attacker what others' connections have used of it (CVE-2016-5696).
+    /// Sends a challenge acknowledgement, if this connection has not just sent one (RFC 5961 §7).
+    /// The limit is each connection's own: one that all share tells an attacker what others'
+    /// connections have used of it (CVE-2016-5696).
     pub(super) fn challenge(&mut self, index: usize, now: Instant) {
         if !self.mem.tcp[index].may_challenge(now) {
             self.mem.counters.tcp_challenge_limited.inc();
@@ -226,20 +237,24 @@ impl Stack<'_> {
         self.send_ack(index, now);
     }
 
-    /// The acknowledgement in a segment: frees what was received, finds what was lost, moves the windows.
+    /// The acknowledgement in a segment: frees what was received, finds what was lost, moves the
+    /// windows.
     pub(super) fn acknowledgement(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         let frames = &mut self.mem.frames;
         let counters = self.mem.counters;
-        // As it was when what is acknowledged now was sent: the sample of a late acknowledgement would excuse it.
+        // As it was when what is acknowledged now was sent: the sample of a late acknowledgement
+        // would excuse it.
         let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds(s.rto_min_ms));
         let una = s.send.una;
         if segment.ack.lt(una) {
-            // An old acknowledgement, overtaken by a newer one: its window counts from where we no longer are (RFC 9293 §3.10.7.4, fifth check).
+            // An old acknowledgement, overtaken by a newer one: its window counts from where we no
+            // longer are (RFC 9293 §3.10.7.4, fifth check).
             return;
         }
         let window_changed = s.take_window(segment);
-        // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as long as somebody here cares.
+        // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as
+        // long as somebody here cares.
         s.attempts = if !s.orphan && (s.window == 0 || s.send.outstanding() == 0) { 0 } else { s.attempts };
         let blocks = segment.options.blocks();
         if s.send.outstanding() == 0 && blocks.is_empty() {
@@ -290,7 +305,8 @@ impl Stack<'_> {
 
     /// SND.UNA moved: our FIN may have been acknowledged, and the program may have room again.
     fn after_acknowledgement(&mut self, index: usize, now: Instant) {
-        // One connection never takes more than an eighth of all frames, about what `pressure` would give it.
+        // One connection never takes more than an eighth of all frames, about what `pressure` would
+        // give it.
         let most = self.mem.core.tcp.config.send_buffer_max.min(self.mem.frames.meta.len() as u32 / 8 * 1024);
         let s = &mut self.mem.tcp[index];
         if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
@@ -347,7 +363,8 @@ impl Stack<'_> {
             }
             let over = s.is_over_share(frames, filled_ring);
             if over || start.gt(s.recv.next) && s.keeps_enough_waiting(frames) {
-                // The peer sends it again. What waits out of order goes first: it may have to wait for long.
+                // The peer sends it again. What waits out of order goes first: it may have to wait
+                // for long.
                 if over {
                     s.recv.prune(frames);
                 }

@@ -1,9 +1,11 @@
-//! Whether a timeout was needless (F-RTO, RFC 5682): a path or a peer that became slow at one blow, and no loss.
+//! Whether a timeout was needless (F-RTO, RFC 5682): a path or a peer that became slow at one blow,
+//! and no loss.
 //!
-//! For peers that have neither timestamps to tell it (Eifel) nor duplicates to report (DSACK); they tell it sooner than a report for the others, too. After the
-//! timeout the first segment is sent again, and nothing else. When it is acknowledged two new segments are sent instead of what is deemed lost. What is
-//! acknowledged next tells: something that was sent once, and before the timeout, was not lost. As on Linux a timeout that follows in vain changes nothing of
-//! that.
+//! For peers that have neither timestamps to tell it (Eifel) nor duplicates to report (DSACK); they
+//! tell it sooner than a report for the others, too. After the timeout the first segment is sent
+//! again, and nothing else. When it is acknowledged two new segments are sent instead of what is
+//! deemed lost. What is acknowledged next tells: something that was sent once, and before the
+//! timeout, was not lost. As on Linux a timeout that follows in vain changes nothing of that.
 
 use super::recovery::{News, Phase};
 use super::send::IN_FLIGHT;
@@ -30,7 +32,8 @@ pub(super) enum Frto {
 }
 
 impl Socket {
-    /// The retransmission timer has expired; the phase is still what it was before. Step 1: what is being recovered is lost already.
+    /// The retransmission timer has expired; the phase is still what it was before. Step 1: what is
+    /// being recovered is lost already.
     pub(super) fn timeout_in_question(&self, first: bool) -> Frto {
         match self.recovery.phase {
             Phase::Open | Phase::Reduction => Frto::Waiting,
@@ -44,11 +47,13 @@ impl Socket {
         if self.recovery.phase != Phase::Loss {
             return;
         }
-        // What comes together with the acknowledgement that led to the question cannot be the answer.
+        // What comes together with the acknowledgement that led to the question cannot be the
+        // answer.
         let answers = self.sent != now && (news.acked > 0 || news.delivered > 0 || news.duplicate);
         self.recovery.frto = match self.recovery.frto {
             Frto::Waiting if news.acked > 0 && self.send.una.lt(self.recovery.point) => Frto::Ask,
-            // Without SACK the peer has something behind the first segment, and this may be all that it ever says of it.
+            // Without SACK the peer has something behind the first segment, and this may be all
+            // that it ever says of it.
             Frto::Waiting if news.acked > 0 || news.duplicate && !self.sack => Frto::Lost,
             Frto::Asked if news.first_sending && !news.after_timeout && news.resent_at.is_never() => {
                 self.undo_reduction(frames, counters);
@@ -64,7 +69,8 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// Step 2b: sends up to two new segments, whatever else holds them back. If there are none, what is deemed lost is sent again.
+    /// Step 2b: sends up to two new segments, whatever else holds them back. If there are none,
+    /// what is deemed lost is sent again.
     pub(super) fn ask_about_timeout(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.recovery.frto != Frto::Ask {

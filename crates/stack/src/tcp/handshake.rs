@@ -1,4 +1,5 @@
-//! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), simultaneous open included.
+//! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), simultaneous open
+//! included.
 
 use super::config::Config;
 use super::congestion::Congestion;
@@ -69,7 +70,8 @@ pub(super) fn asked_segment(mtu: u32, header_len: u32, route: &Metrics) -> u16 {
 }
 
 impl Stack<'_> {
-    /// A socket in the pool, all of it new, entered in the demultiplexer. Gives up the oldest TIME-WAIT if there is no free slot.
+    /// A socket in the pool, all of it new, entered in the demultiplexer. Gives up the oldest
+    /// TIME-WAIT if there is no free slot.
     pub(super) fn new_connection(
         &mut self,
         now: Instant,
@@ -94,13 +96,15 @@ impl Stack<'_> {
         s.send = SendQueue::new(iss);
         (s.heard, s.sent) = (now, now);
         s.peer_mss = u16::MAX;
-        // What the offered options take is not known yet; the peer subtracts them by itself (RFC 6691).
+        // What the offered options take is not known yet; the peer subtracts them by itself (RFC
+        // 6691).
         s.receive_mss = asked_segment(mtu, s.header_len(), &metrics);
         if settings.max_segment != 0 {
             s.receive_mss = s.receive_mss.min(settings.max_segment);
         }
         s.offered_mss = s.receive_mss;
-        // Nothing may be sent or counted before `establish` knows better, but what divides by them never meets a zero.
+        // Nothing may be sent or counted before `establish` knows better, but what divides by them
+        // never meets a zero.
         s.mss = MIN_MSS;
         s.cc = Congestion::new(settings.algorithm, u32::from(MIN_MSS));
         s.state = State::Closed;
@@ -135,8 +139,9 @@ impl Stack<'_> {
         self.update_row(index);
     }
 
-    /// The peer has sent its SYN again, or forgotten what kept it from answering: so do we with ours, but not as often as it likes, and its timer
-    /// goes on: whoever repeats a SYN for ever must not keep a half-open connection, or have all of them answered to somebody else.
+    /// The peer has sent its SYN again, or forgotten what kept it from answering: so do we with
+    /// ours, but not as often as it likes, and its timer goes on: whoever repeats a SYN for ever
+    /// must not keep a half-open connection, or have all of them answered to somebody else.
     fn repeat_syn(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.may_challenge(now) {
@@ -204,8 +209,9 @@ impl Stack<'_> {
         if acknowledges && (segment.ack.le(s.iss) || segment.ack.gt(s.send.nxt)) {
             if !segment.has(bit::RST) {
                 self.reset_acknowledgement(index, now, segment.ack);
-                // The peer had an old connection between these ends, most likely in TIME-WAIT, and has none now: our SYN is welcome. As on Linux it
-                // does not wait for its timer, which nobody has set back: a second of waiting for every port that is used again.
+                // The peer had an old connection between these ends, most likely in TIME-WAIT, and
+                // has none now: our SYN is welcome. As on Linux it does not wait for its timer,
+                // which nobody has set back: a second of waiting for every port that is used again.
                 if self.mem.tcp[index].retransmits == 0 {
                     self.repeat_syn(index, now);
                 }
@@ -252,7 +258,8 @@ impl Stack<'_> {
                 self.repeat_syn(index, now); // the peer has not got our SYN-ACK
                 return;
             }
-            // The other half of a simultaneous open: the SYN is known, the acknowledgement is what counts.
+            // The other half of a simultaneous open: the SYN is known, the acknowledgement is what
+            // counts.
             segment.bits &= !(bit::SYN | bit::ECE | bit::CWR);
             segment.seq += 1;
         }
@@ -298,7 +305,8 @@ impl Stack<'_> {
         self.established_input(index, now, &segment, payload);
     }
 
-    /// Answers an acknowledgement of what was never sent; the connection itself stays (RFC 9293 §3.10.7.3, §3.10.7.4).
+    /// Answers an acknowledgement of what was never sent; the connection itself stays (RFC 9293
+    /// §3.10.7.3, §3.10.7.4).
     fn reset_acknowledgement(&mut self, index: usize, now: Instant, ack: Seq) {
         self.mem.counters.tcp_out_rsts.inc();
         self.send_bare(index, now, |header| {
@@ -307,8 +315,8 @@ impl Stack<'_> {
         });
     }
 
-    /// The host is asked for the way to a peer that has shown that it is there; a packet's word was enough until now. False if that
-    /// cannot be done at present.
+    /// The host is asked for the way to a peer that has shown that it is there; a packet's word was
+    /// enough until now. False if that cannot be done at present.
     fn confirm_path(&mut self, index: usize, now: Instant) -> bool {
         let query = self.mem.tcp[index].query();
         match self.path_again(&query, now) {
@@ -330,7 +338,8 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
         s.rtt.recovered();
-        // Which of several was acknowledged is not known (RFC 6298 §3). An echoed timestamp tells how long ago at most, but the peer may have waited meanwhile.
+        // Which of several was acknowledged is not known (RFC 6298 §3). An echoed timestamp tells
+        // how long ago at most, but the peer may have waited meanwhile.
         if s.retransmits == 0 && s.sent != now {
             s.rtt.sample(now, now.since(s.sent));
         } else if s.retransmits > 0

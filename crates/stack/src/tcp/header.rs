@@ -1,4 +1,5 @@
-//! TCP headers: a received one becomes a [`Segment`], a sent one is written in front of its payload.
+//! TCP headers: a received one becomes a [`Segment`], a sent one is written in front of its
+//! payload.
 
 use super::options::Options;
 use super::seq::Seq;
@@ -38,8 +39,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Reads the header at the front of `bytes`, of a message of `total` bytes. Says how long the header is. `None` if it
-    /// is broken.
+    /// Reads the header at the front of `bytes`, of a message of `total` bytes. Says how long the
+    /// header is. `None` if it is broken.
     pub(super) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
         let packet = TcpPacket::new_checked(bytes).ok()?;
         let header = usize::from(packet.header_len());
@@ -48,7 +49,8 @@ impl Segment {
             destination_port: packet.dst_port(),
             seq: Seq(packet.seq_number().0 as u32),
             ack: Seq(packet.ack_number().0 as u32),
-            // FIN, SYN, RST, PSH, ACK, URG, ECE and CWR lie in this order in octet 13 (RFC 9293 §3.1).
+            // FIN, SYN, RST, PSH, ACK, URG, ECE and CWR lie in this order in octet 13 (RFC 9293
+            // §3.1).
             bits: *bytes.get(13)?,
             window: packet.window_len(),
             urgent: packet.urgent_at(),

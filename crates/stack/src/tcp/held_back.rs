@@ -1,18 +1,24 @@
-//! How long a peer holds back the acknowledgement of less than a full segment (`TLP.max_ack_delay` of RFC 8985 §7.2).
+//! How long a peer holds back the acknowledgement of less than a full segment (`TLP.max_ack_delay`
+//! of RFC 8985 §7.2).
 //!
-//! Most answer within a round trip, and then a lost message is to be repaired in milliseconds. But a kernel that has nothing to send holds an
-//! acknowledgement back for 40 ms, and would be sent a needless probe each time. So the allowance follows what is seen: it doubles with each probe
-//! that proves needless, is kept for as long as acknowledgements need it, and is the smallest again as soon as anything is lost, however that was found:
-//! where one message is lost the last one may be, and nothing but a timer shows that.
+//! Most answer within a round trip, and then a lost message is to be repaired in milliseconds. But
+//! a kernel that has nothing to send holds an acknowledgement back for 40 ms, and would be sent a
+//! needless probe each time. So the allowance follows what is seen: it doubles with each probe that
+//! proves needless, is kept for as long as acknowledgements need it, and is the smallest again as
+//! soon as anything is lost, however that was found: where one message is lost the last one may be,
+//! and nothing but a timer shows that.
 //!
-//! A peer without SACK reports no duplicates, and is not probed. Whether a single message that it acknowledges after a timeout was lost, or its acknowledgement
-//! held back, nobody can tell; embedded systems without SACK hold it back for up to 250 ms, each second time. So such a timeout is taken for needless. If
-//! it was not, the next loss of a single message is repaired later, though hardly later than by a kernel, which always waits for 200 ms.
+//! A peer without SACK reports no duplicates, and is not probed. Whether a single message that it
+//! acknowledges after a timeout was lost, or its acknowledgement held back, nobody can tell;
+//! embedded systems without SACK hold it back for up to 250 ms, each second time. So such a timeout
+//! is taken for needless. If it was not, the next loss of a single message is repaired later,
+//! though hardly later than by a kernel, which always waits for 200 ms.
 
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// The longest allowance, unless the smallest is longer: for a delay of 40 ms and a scheduler's tick.
+/// The longest allowance, unless the smallest is longer: for a delay of 40 ms and a scheduler's
+/// tick.
 const LONGEST: Span = Span::from_millis(80);
 
 /// The same for a peer without SACK: for a delay of 250 ms.
@@ -34,7 +40,8 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// The allowance for a peer that may hold its acknowledgement back, `least` for one that never was seen to. `tells`: it reports duplicates.
+    /// The allowance for a peer that may hold its acknowledgement back, `least` for one that never
+    /// was seen to. `tells`: it reports duplicates.
     pub(super) fn allowance(&self, now: Instant, least: Span, tells: bool) -> Span {
         if now >= self.until {
             return least;
@@ -49,8 +56,10 @@ impl HeldBack {
         *self = Self { until: now + KEPT, doublings: (before + 1).min(MOST) };
     }
 
-    /// An acknowledgement came after so long. Without what was learnt a probe or a timeout would have been due after `unlearnt`: the allowance was of use
-    /// if that is shorter. (It holds the round trip, too, or the allowance would be kept for ever where that alone is longer than the smallest one.)
+    /// An acknowledgement came after so long. Without what was learnt a probe or a timeout would
+    /// have been due after `unlearnt`: the allowance was of use if that is shorter. (It holds the
+    /// round trip, too, or the allowance would be kept for ever where that alone is longer than the
+    /// smallest one.)
     pub(super) fn acknowledged(&mut self, now: Instant, after: Span, unlearnt: Span) {
         if after > unlearnt && now < self.until {
             self.until = now + KEPT;

@@ -1,4 +1,5 @@
-//! What can be known of a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`, names) and for the public row.
+//! What can be known of a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`, names)
+//! and for the public row.
 
 use super::congestion::Algorithm;
 use super::recovery::Phase;
@@ -10,7 +11,8 @@ use crate::ids::{ListenerId, SocketKind, TcpId};
 use crate::path::Query;
 use crate::time::{Instant, Span};
 
-/// The figures of a connection, enough for most of Linux's `struct tcp_info` ([`TcpInfo::to_linux`]).
+/// The figures of a connection, enough for most of Linux's `struct tcp_info`
+/// ([`TcpInfo::to_linux`]).
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
     /// The state.
@@ -73,7 +75,8 @@ pub struct TcpInfo {
     pub path_mtu: u32,
     /// Segments sent again since the start.
     pub total_retransmits: u32,
-    /// Segments sent and received since the start, acknowledgements included; this and what follows begins anew where it overflows.
+    /// Segments sent and received since the start, acknowledgements included; this and what follows
+    /// begins anew where it overflows.
     pub segments_out: u32,
     /// See there.
     pub segments_in: u32,
@@ -247,7 +250,8 @@ impl Stack<'_> {
         row.retransmits.set(s.retransmits);
         row.srtt_us.set(s.rtt.srtt.as_micros() as u32);
         row.rto_us.set(s.rtt.rto(&bounds).as_micros() as u32);
-        // The next hop may change at any time; the service needs the one in use to reset a dead program's connections.
+        // The next hop may change at any time; the service needs the one in use to reset a dead
+        // program's connections.
         if let Some(path) = self.path_of(index) {
             row.interface.set(path.info.interface);
             row.source_mac.set(path.info.source_mac);

@@ -96,7 +96,8 @@ impl Stack<'_> {
         own != 0 && came_by != 0 && own != came_by
     }
 
-    /// A segment for a connection. If it is a SYN that ended the TIME-WAIT it met and now opens another, returns up to where that had sent.
+    /// A segment for a connection. If it is a SYN that ended the TIME-WAIT it met and now opens
+    /// another, returns up to where that had sent.
     fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> Option<Seq> {
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_packets.inc();

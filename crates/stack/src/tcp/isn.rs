@@ -1,5 +1,6 @@
-//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 §7.1): a keyed hash of both ends, so that a
-//! stranger cannot guess them, plus a clock, so that a connection does not meet segments of its predecessor.
+//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 §7.1): a keyed hash of both
+//! ends, so that a stranger cannot guess them, plus a clock, so that a connection does not meet
+//! segments of its predecessor.
 
 use crate::Stack;
 use crate::addr::Endpoint;
@@ -10,11 +11,13 @@ use siphasher::sip::SipHasher24;
 use super::send::SendQueue;
 use super::seq::Seq;
 
-/// How far the numbers of two connections between the same ends lie apart, as on Linux: more than a window that is not scaled.
+/// How far the numbers of two connections between the same ends lie apart, as on Linux: more than a
+/// window that is not scaled.
 const APART: u32 = 65_537;
 
 impl Stack<'_> {
-    /// A keyed hash of both ends and `extra`, independent of the one that the connection table uses.
+    /// A keyed hash of both ends and `extra`, independent of the one that the connection table
+    /// uses.
     pub(super) fn tcp_hash(&self, local: Endpoint, remote: Endpoint, extra: u64) -> u64 {
         let secret = self.mem.core.secret;
         let mut hasher = SipHasher24::new_with_keys(secret[2], secret[3]);
@@ -33,8 +36,9 @@ impl Stack<'_> {
         (Seq((hash as u32).wrapping_add(clock)), (hash >> 32) as u32)
     }
 
-    /// A connection is opened in place of one in TIME-WAIT that had sent up to `sent`: its numbers begin beyond those (RFC 9293 §3.10.7.4), which
-    /// left the clock behind if there were more than 250,000 a second.
+    /// A connection is opened in place of one in TIME-WAIT that had sent up to `sent`: its numbers
+    /// begin beyond those (RFC 9293 §3.10.7.4), which left the clock behind if there were more than
+    /// 250,000 a second.
     pub(super) fn begin_beyond(&mut self, index: usize, sent: Seq) {
         let least = sent + APART;
         let s = &mut self.mem.tcp[index];

@@ -1,4 +1,5 @@
-//! The figures of a connection in the form of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`): what `TCP_INFO` tells a program.
+//! The figures of a connection in the form of Linux's `struct tcp_info`
+//! (`include/uapi/linux/tcp.h`): what `TCP_INFO` tells a program.
 
 use super::info::TcpInfo;
 use super::socket::State;
@@ -37,8 +38,8 @@ impl Writer {
 }
 
 impl TcpInfo {
-    /// The structure as Linux lays it out. What the stack does not know is 0; what Linux counts in segments and the stack in bytes are the segments
-    /// that hold so many bytes.
+    /// The structure as Linux lays it out. What the stack does not know is 0; what Linux counts in
+    /// segments and the stack in bytes are the segments that hold so many bytes.
     #[must_use]
     pub fn to_linux(&self) -> [u8; LINUX_INFO_LEN] {
         let mss = u32::from(self.send_mss).max(1);
@@ -84,7 +85,8 @@ impl TcpInfo {
         to.long_words([0, 0, self.bytes_acked, self.bytes_received]);
         to.words([self.segments_out, self.segments_in, self.unsent, micros(self.min_rtt)]);
         to.words([self.data_segments_in, self.data_segments_out]);
-        // Behind the rate of delivery and the time with something to do: how much of that the peer's window and the send buffer were the limit.
+        // Behind the rate of delivery and the time with something to do: how much of that the
+        // peer's window and the send buffer were the limit.
         to.long_words([0, self.busy.as_micros(), 0, 0]);
         to.words([self.delivered, self.delivered_marked]);
         to.long_words([self.bytes_sent, self.bytes_resent]);

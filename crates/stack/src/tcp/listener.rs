@@ -1,4 +1,5 @@
-//! Listening: the SYN queue (connections in SYN-RECEIVED), SYN cookies when it is full, and the accept queue.
+//! Listening: the SYN queue (connections in SYN-RECEIVED), SYN cookies when it is full, and the
+//! accept queue.
 
 use super::cookies::timestamp_with;
 use super::ecn::{Ecn, asks};
@@ -77,7 +78,8 @@ impl Stack<'_> {
     /// Listens on `local`, whose address may be any address of its family, or `::` for both.
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] if the lane has as many listeners as it can hold; [`Error::Invalid`] without a port.
+    /// [`Error::NoBuffers`] if the lane has as many listeners as it can hold; [`Error::Invalid`]
+    /// without a port.
     pub fn tcp_listen(&mut self, options: &TcpOptions, local: Endpoint, backlog: u32) -> Result<ListenerId> {
         if local.port == 0 {
             return Err(Error::Invalid);
@@ -122,7 +124,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Takes the connection that has waited longest. It may have ended meanwhile; reading from it tells.
+    /// Takes the connection that has waited longest. It may have ended meanwhile; reading from it
+    /// tells.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if none waits; [`Error::Stale`].
@@ -194,7 +197,8 @@ impl Stack<'_> {
         self.mem.tcp[index].listener.get().is_none_or(|at| self.listener_has_room(at as usize))
     }
 
-    /// Whether a listener's accept queue takes another connection. Counts one that is lost if it does not.
+    /// Whether a listener's accept queue takes another connection. Counts one that is lost if it
+    /// does not.
     fn listener_has_room(&self, at: usize) -> bool {
         let full = self.mem.listeners[at].is_full();
         if full {
@@ -339,7 +343,8 @@ impl Stack<'_> {
         self.reply(now, stray, header);
     }
 
-    /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does not.
+    /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does
+    /// not.
     fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
         let &Stray { segment, local, remote, .. } = stray;
         let sent = self.mem.core.tcp.cookie_sent;

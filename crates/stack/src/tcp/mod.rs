@@ -18,7 +18,8 @@
 //! | `info`, `tally`, `linux_info`, `linux_options` | what a program is told of its connection |
 //! | `audit`, `numbers` | what tests and simulations look at |
 //!
-//! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
+//! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on
+//! one part of a connection.
 
 mod ack;
 mod api;

@@ -17,7 +17,8 @@ pub struct Numbers {
     pub local: Endpoint,
     /// The other one.
     pub remote: Endpoint,
-    /// ISS and IRS: they tell connections apart that follow each other between the same ends, unless both were made of one SYN cookie.
+    /// ISS and IRS: they tell connections apart that follow each other between the same ends,
+    /// unless both were made of one SYN cookie.
     pub iss: Seq,
     /// See `iss`.
     pub irs: Seq,

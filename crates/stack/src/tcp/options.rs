@@ -1,4 +1,5 @@
-//! TCP options (RFC 9293 §3.2, RFC 7323, RFC 2018): parsed from hostile bytes into a value, and written from one.
+//! TCP options (RFC 9293 §3.2, RFC 7323, RFC 2018): parsed from hostile bytes into a value, and
+//! written from one.
 
 use super::seq::Seq;
 use zerocopy::FromZeros;
@@ -64,8 +65,8 @@ fn be32(bytes: &[u8]) -> u32 {
 }
 
 impl Options {
-    /// Parses the option bytes of a header. Unknown options are skipped; a malformed length ends the parse, and what
-    /// came before it counts, as in the stacks in use.
+    /// Parses the option bytes of a header. Unknown options are skipped; a malformed length ends
+    /// the parse, and what came before it counts, as in the stacks in use.
     #[must_use]
     pub(super) fn parse(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
@@ -158,7 +159,8 @@ impl Options {
             put(&self.mss.to_be_bytes());
         }
         if let Some(times) = self.timestamps {
-            // SACK-permitted takes the place of the padding, as SYN has no byte to spare with further options.
+            // SACK-permitted takes the place of the padding, as SYN has no byte to spare with
+            // further options.
             put(if self.sack_permitted { &[kind::SACK_PERMITTED, 2] } else { &[kind::NOP, kind::NOP] });
             put(&[kind::TIMESTAMPS, 10]);
             put(&times.value.to_be_bytes());

@@ -1,5 +1,5 @@
-//! What is sent now: lost segments first, then new ones, as far as the congestion window, the peer's window and Nagle
-//! allow; then a bare acknowledgement if one is due.
+//! What is sent now: lost segments first, then new ones, as far as the congestion window, the
+//! peer's window and Nagle allow; then a bare acknowledgement if one is due.
 
 use super::frto::Frto;
 use super::header::{HEADER_LEN, Segment, bit};
@@ -42,10 +42,13 @@ const STREAM: u32 = 16 * 1024;
 const MOST_PROMPT: u32 = 2;
 
 impl Socket {
-    /// Notes in which queue a segment of so many numbers leaves. What follows while that is under way does not overtake it: from the prompt queue a connection goes to
-    /// that of the streams, which is behind, and not back before nothing of it can be in there. (A new segment lies before SND.NXT already.)
+    /// Notes in which queue a segment of so many numbers leaves. What follows while that is under
+    /// way does not overtake it: from the prompt queue a connection goes to that of the streams,
+    /// which is behind, and not back before nothing of it can be in there. (A new segment lies
+    /// before SND.NXT already.)
     ///
-    /// What goes out at once, as several segments, is a stream from its first one on: it leaves as one train.
+    /// What goes out at once, as several segments, is a stream from its first one on: it leaves as
+    /// one train.
     fn classify(&mut self, length: u32) {
         let under_way = self.send.nxt.since(self.send.una);
         let at_once = length + self.burst();
@@ -83,8 +86,8 @@ impl Socket {
         }
     }
 
-    /// The header of a segment from SND.NXT without payload, with an acknowledgement of all but the last `left_out` bytes, and the options that every segment
-    /// carries.
+    /// The header of a segment from SND.NXT without payload, with an acknowledgement of all but the
+    /// last `left_out` bytes, and the options that every segment carries.
     pub(super) fn header(&mut self, frames: &Frames<'_>, now: Instant, left_out: u16) -> Segment {
         let timestamps = self.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
         let ack = self.recv.next - u32::from(left_out);
@@ -113,7 +116,8 @@ impl Socket {
         self.recv.blocks(frames, most, |block| options.add_block(block));
     }
 
-    /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most` bytes, and in no case more than the peer has `room` for.
+    /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most`
+    /// bytes, and in no case more than the peer has `room` for.
     pub(super) fn cut_lost(
         &mut self,
         frames: &mut Frames<'_>,
@@ -127,7 +131,8 @@ impl Socket {
         if size < mss && Run::from(frames, id, mss).total as usize > size {
             self.try_smaller(Seq(frames.meta[id as usize].seq));
         }
-        // What is to try a larger packet goes out whole, a little beyond the congestion window if need be: small ones would fill it for ever.
+        // What is to try a larger packet goes out whole, a little beyond the congestion window if
+        // need be: small ones would fill it for ever.
         let most = if size > mss && size <= room { size } else { most.min(mss) };
         self.send.cut_run(frames, id, size.min(most))
     }
@@ -184,7 +189,8 @@ impl Socket {
             return None; // a bare FIN waits for the window as data does
         }
         let bytes = run.length.min(most as u32);
-        // The congestion window limits data (RFC 5681 §2): a bare FIN goes, as with other stacks. It ends the peer's wait a round trip sooner.
+        // The congestion window limits data (RFC 5681 §2): a bare FIN goes, as with other stacks.
+        // It ends the peer's wait a round trip sooner.
         if len > 0 && self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
             return None;
         }
@@ -238,8 +244,9 @@ impl Stack<'_> {
         }
     }
 
-    /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any more. The timeout meant
-    /// there is at least a second; ours is far shorter, and a pause of milliseconds changes nothing on a LAN.
+    /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any
+    /// more. The timeout meant there is at least a second; ours is far shorter, and a pause of
+    /// milliseconds changes nothing on a LAN.
     fn restart_after_idle(&mut self, index: usize, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
         let first = self.route_of(index).initcwnd;
@@ -369,7 +376,8 @@ impl Stack<'_> {
     /// Writes `header` before the payload, with its checksum, and hands the packet down.
     pub(super) fn emit_to(&mut self, now: Instant, send: &IpSend, header: &Segment, run: &Run) {
         let message = self.write_segment(send, header, run);
-        // A packet that cannot go out is a lost packet: the timers repair it, and path errors come by ICMP or time.
+        // A packet that cannot go out is a lost packet: the timers repair it, and path errors come
+        // by ICMP or time.
         let _ = self.ip_output(now, send, message);
     }
 

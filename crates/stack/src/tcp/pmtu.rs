@@ -19,8 +19,9 @@ pub(super) const LEAST_MTU: u32 = 68;
 const UNPROVEN: Span = RESOLVE_TIME.times(2);
 
 impl Socket {
-    /// Whether this peer connected a moment ago, the host has never found it since, and it has never acknowledged any data: all that is
-    /// known is that somebody on the link answered our SYN-ACK, which went back to where the SYN came from.
+    /// Whether this peer connected a moment ago, the host has never found it since, and it has
+    /// never acknowledged any data: all that is known is that somebody on the link answered our
+    /// SYN-ACK, which went back to where the SYN came from.
     fn is_unproven(&self, found: Instant, now: Instant) -> bool {
         let since = self.stranger_since;
         let lately = !since.is_never() && now.since(since) <= UNPROVEN;
@@ -30,7 +31,8 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// The path of a connection, unless it was evicted: then its place in the cache may be a stranger's.
+    /// The path of a connection, unless it was evicted: then its place in the cache may be a
+    /// stranger's.
     pub(super) fn path_of(&self, index: usize) -> Option<&Path> {
         let s = &self.mem.tcp[index];
         self.mem.paths.get(s.path as usize).filter(|path| path.info.query == s.query())
@@ -41,8 +43,8 @@ impl Stack<'_> {
         self.path_of(index).map_or_else(Metrics::default, |path| path.info.metrics)
     }
 
-    /// The connection whose segment an ICMP error quotes, if it really has that segment under way: only then may the error
-    /// be believed (RFC 5927 §4.1).
+    /// The connection whose segment an ICMP error quotes, if it really has that segment under way:
+    /// only then may the error be believed (RFC 5927 §4.1).
     fn find_quoted(&self, error: &IcmpError) -> Option<usize> {
         let (kind, index) = self.find_connected(TCP, error.local, error.remote)?;
         let s = &self.mem.tcp[index as usize];
@@ -66,8 +68,8 @@ impl Stack<'_> {
             }
             IcmpKind::Undelivered { error, .. } => Pending::of(error),
         };
-        // A connection that works is not given up over what may be a passing, or forged, report: RFC 9293 §3.9.2.2 for soft
-        // errors, RFC 5927 §5.2 for hard ones.
+        // A connection that works is not given up over what may be a passing, or forged, report:
+        // RFC 9293 §3.9.2.2 for soft errors, RFC 5927 §5.2 for hard ones.
         if opening {
             self.mem.counters.tcp_attempt_fails.inc();
             self.fail(index, now, why);
@@ -76,8 +78,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Adapts the segment size to the path. What is under way and too long now is sent again in pieces; that is not
-    /// a sign of congestion (RFC 1191 §6.4).
+    /// Adapts the segment size to the path. What is under way and too long now is sent again in
+    /// pieces; that is not a sign of congestion (RFC 1191 §6.4).
     pub(super) fn refresh_mss(&mut self, index: usize, now: Instant) {
         let Some(mtu) = self.path_of(index).map(|path| path.mtu(now).max(LEAST_MTU)) else { return };
         let s = &mut self.mem.tcp[index];
@@ -120,7 +122,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Notices that the path's MTU is another than when this connection looked last, or that the path lies elsewhere in the cache.
+    /// Notices that the path's MTU is another than when this connection looked last, or that the
+    /// path lies elsewhere in the cache.
     pub(super) fn follow_path(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let mtu = match self.mem.paths.get(s.path as usize) {
@@ -152,8 +155,8 @@ impl Stack<'_> {
         }
     }
 
-    /// The host's word on a path has changed. Connections that are being opened over one that leads nowhere fail; a new
-    /// MTU or next hop is noticed by each connection when it sends next.
+    /// The host's word on a path has changed. Connections that are being opened over one that leads
+    /// nowhere fail; a new MTU or next hop is noticed by each connection when it sends next.
     pub(crate) fn tcp_path_changed(&mut self, now: Instant, path: u32) {
         let Some((info, found)) = self.mem.paths.get(path as usize).map(|p| (p.info, p.found)) else {
             return;
@@ -172,7 +175,8 @@ impl Stack<'_> {
                     self.mem.counters.tcp_attempt_fails.inc();
                     self.fail(index, now, Pending::HostUnreachable);
                 }
-                // Nobody has that name: it was made up. Otherwise it would stay for ever, if the program has nothing to say.
+                // Nobody has that name: it was made up. Otherwise it would stay for ever, if the
+                // program has nothing to say.
                 _ if s.is_unproven(found, now) => self.fail(index, now, Pending::HostUnreachable),
                 _ => s.soft_error = Pending::HostUnreachable,
             }

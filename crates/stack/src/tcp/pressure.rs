@@ -1,10 +1,12 @@
-//! Sharing frames among those who send, and those who wait for what is missing. A peer that asks for much and reads nothing keeps what is queued for it;
-//! one that leaves a gap, and sends single bytes behind it, keeps a frame for each; some dozens of such peers must not keep all there is.
+//! Sharing frames among those who send, and those who wait for what is missing. A peer that asks
+//! for much and reads nothing keeps what is queued for it; one that leaves a gap, and sends single
+//! bytes behind it, keeps a frame for each; some dozens of such peers must not keep all there is.
 //!
-//! A connection may hold only a part of what is left over (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
-//! Networking 6(2), 1998), and once much is taken, only what its congestion window has use for. If frames run short all the same,
-//! connections that have not got rid of one for long are given up, as RFC 6429 §4 allows, those that no program holds first. What waits behind a gap is let go
-//! sooner: it comes again (RFC 2018 §8).
+//! A connection may hold only a part of what is left over (dynamic thresholds: Choudhury and Hahne,
+//! IEEE/ACM Transactions on Networking 6(2), 1998), and once much is taken, only what its
+//! congestion window has use for. If frames run short all the same, connections that have not got
+//! rid of one for long are given up, as RFC 6429 §4 allows, those that no program holds first. What
+//! waits behind a gap is let go sooner: it comes again (RFC 2018 §8).
 
 use super::socket::{Pending, Socket, Waiting};
 use crate::Stack;
@@ -19,15 +21,18 @@ const WAITING_SHARE: usize = 2;
 const LEAST: u32 = 20;
 /// Connections to be given up are looked for no more often than this.
 const INTERVAL: Span = Span::from_millis(100);
-/// A connection is given up if none of its frames became free for so long; if no program holds it any more, after a shorter time.
+/// A connection is given up if none of its frames became free for so long; if no program holds it
+/// any more, after a shorter time.
 const STUCK: Span = Span::from_secs(60);
 const STUCK_ORPHAN: Span = Span::from_secs(10);
-/// The same for who is refused, once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
-/// Whose peer does not acknowledge has as much time as ever, however little he holds then: it may be the network that is away, in his direction alone too, so that to hear the peer
-/// proves nothing.
+/// The same for who is refused, once so few are left that a connection which holds none may get
+/// none: many peers that read nothing must not stop all others for a minute. Whose peer does not
+/// acknowledge has as much time as ever, however little he holds then: it may be the network that
+/// is away, in his direction alone too, so that to hear the peer proves nothing.
 const STUCK_CRITICAL: Span = Span::from_secs(5);
 
-/// No connection takes a frame for what it sends from so few: the last sixteenth keeps the fill ring fed.
+/// No connection takes a frame for what it sends from so few: the last sixteenth keeps the fill
+/// ring fed.
 fn least_for_one(all: usize) -> usize {
     all / 16 + all / 64
 }
@@ -51,13 +56,14 @@ impl Socket {
         available - more
     }
 
-    /// Whether the peer is there and takes nothing: all that was sent has arrived, and the rest waits for it to open its window (RFC 6429 §2).
+    /// Whether the peer is there and takes nothing: all that was sent has arrived, and the rest
+    /// waits for it to open its window (RFC 6429 §2).
     fn is_refused(&self) -> bool {
         self.at.waiting == Waiting::Persist && self.send.outstanding() == 0
     }
 
-    /// Whether it keeps its part of what is left over behind a gap, so that nothing more is taken there. A window counts bytes: of single ones it would promise every
-    /// frame there is.
+    /// Whether it keeps its part of what is left over behind a gap, so that nothing more is taken
+    /// there. A window counts bytes: of single ones it would promise every frame there is.
     pub(super) fn keeps_enough_waiting(&self, frames: &Frames<'_>) -> bool {
         let spare = frames.available().saturating_sub(frames.meta.len() / 8);
         self.recv.waiting_frames as usize >= (spare / WAITING_SHARE).max(self.fair_share() as usize)
@@ -65,7 +71,8 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// Connection `except` wanted more frames than it got. If few are left, the connection that keeps most of them in vain is given up.
+    /// Connection `except` wanted more frames than it got. If few are left, the connection that
+    /// keeps most of them in vain is given up.
     pub(super) fn relieve(&mut self, except: usize, now: Instant) {
         let shared = &mut self.mem.core.tcp;
         let (available, all) = (self.mem.frames.available(), self.mem.frames.meta.len());
@@ -84,7 +91,8 @@ impl Stack<'_> {
             s.state.is_synchronized() && !s.suspended && s.send.frames >= least && now.since(s.freed_at) >= patience
         };
         let all = self.mem.tcp.iter().enumerate().filter(|(index, s)| *index != except && stuck(s));
-        // First whom no program holds; but one frame, a FIN's, from each of many that are closed would not help who waits.
+        // First whom no program holds; but one frame, a FIN's, from each of many that are closed
+        // would not help who waits.
         let first = |s: &Socket| s.orphan && s.send.frames >= LEAST / 2;
         let Some((index, _)) = all.max_by_key(|(_, s)| (first(s), s.send.frames)) else { return };
         self.mem.counters.tcp_abort_on_memory.inc();
@@ -92,7 +100,8 @@ impl Stack<'_> {
         self.fail(index, now, Pending::TimedOut);
     }
 
-    /// Data has come. If few frames are left, the connection that keeps most of them behind a gap, and more than it might by now, lets them go.
+    /// Data has come. If few frames are left, the connection that keeps most of them behind a gap,
+    /// and more than it might by now, lets them go.
     pub(super) fn prune_largest(&mut self, now: Instant) {
         let shared = &mut self.mem.core.tcp;
         let frames = &mut self.mem.frames;

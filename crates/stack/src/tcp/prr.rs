@@ -1,5 +1,6 @@
-//! Proportional rate reduction (RFC 6937, RFC 9937): while loss is being repaired, sends in proportion to what arrives, so that
-//! the window reaches the slow start threshold without a pause and without a burst.
+//! Proportional rate reduction (RFC 6937, RFC 9937): while loss is being repaired, sends in
+//! proportion to what arrives, so that the window reaches the slow start threshold without a pause
+//! and without a burst.
 
 use zerocopy::FromZeros;
 
@@ -14,7 +15,8 @@ pub struct Prr {
 }
 
 impl Prr {
-    /// A recovery that begins with `flight` bytes sent that had not arrived, as far as was known before the acknowledgement that begins it.
+    /// A recovery that begins with `flight` bytes sent that had not arrived, as far as was known
+    /// before the acknowledgement that begins it.
     pub(super) fn begin(flight: u32) -> Self {
         Self { delivered: 0, out: 0, at_start: flight.max(1) }
     }
@@ -24,8 +26,9 @@ impl Prr {
         self.out = self.out.saturating_add(bytes);
     }
 
-    /// The window after an acknowledgement that delivered `delivered` bytes. `safe`: SND.UNA moved, and nothing more was found lost, so the bound of slow start
-    /// may hold (PRR-SSRB): what was sent again arrives. Otherwise no more is sent than arrives (PRR-CRB).
+    /// The window after an acknowledgement that delivered `delivered` bytes. `safe`: SND.UNA moved,
+    /// and nothing more was found lost, so the bound of slow start may hold (PRR-SSRB): what was
+    /// sent again arrives. Otherwise no more is sent than arrives (PRR-CRB).
     pub(super) fn window(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32, safe: bool) -> u32 {
         self.delivered = self.delivered.saturating_add(delivered);
         let allowance = if pipe > ssthresh {

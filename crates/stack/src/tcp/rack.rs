@@ -43,7 +43,8 @@ impl Rack {
         Self { highest: first, ..Self::default() }
     }
 
-    /// Learns from a segment that has arrived (steps 2 and 3). Says whether one behind it has overtaken it.
+    /// Learns from a segment that has arrived (steps 2 and 3). Says whether one behind it has
+    /// overtaken it.
     pub(super) fn delivered(&mut self, now: Instant, segment: &Delivered, min_rtt: Span) -> bool {
         let rtt = now.since(segment.at);
         // An acknowledgement this quick is of the first transmission, not of the retransmission.
@@ -67,7 +68,8 @@ impl Rack {
         self.highest
     }
 
-    /// A duplicate was reported (RFC 2883): what was deemed lost had only been reordered. At most once a round trip.
+    /// A duplicate was reported (RFC 2883): what was deemed lost had only been reordered. At most
+    /// once a round trip.
     pub(super) fn spurious(&mut self, una: Seq, nxt: Seq) {
         if !self.in_round || una.ge(self.round) {
             (self.in_round, self.round) = (true, nxt);
@@ -92,12 +94,14 @@ impl Rack {
         rtt.min.over(4).times(u64::from(self.widened) + 1).min(rtt.srtt)
     }
 
-    /// How long after it was sent a segment may still arrive when the retransmission timer has expired (§6.3).
+    /// How long after it was sent a segment may still arrive when the retransmission timer has
+    /// expired (§6.3).
     pub(super) fn allowed(&self, rtt: &Rtt, sacked: u32, mss: u32) -> Span {
         self.rtt + self.window(rtt, true, sacked, mss)
     }
 
-    /// Marks what is lost (step 5). Returns how long to wait until the next segment would be, if any might.
+    /// Marks what is lost (step 5). Returns how long to wait until the next segment would be, if
+    /// any might.
     pub(super) fn detect(
         &self,
         now: Instant,

@@ -1,8 +1,10 @@
-//! The receive queue: frames as they came, in order for the program and out of order until the gap before them closes.
+//! The receive queue: frames as they came, in order for the program and out of order until the gap
+//! before them closes.
 //!
-//! Out-of-order frames are kept as ranges of adjoining bytes. A range is a ring of frames: its last frame links to its
-//! first by `next`, and is what the list of ranges (by `prev`) consists of, so that appending to a range, the usual case
-//! behind a loss, and joining two ranges cost the same however long they are.
+//! Out-of-order frames are kept as ranges of adjoining bytes. A range is a ring of frames: its last
+//! frame links to its first by `next`, and is what the list of ranges (by `prev`) consists of, so
+//! that appending to a range, the usual case behind a loss, and joining two ranges cost the same
+//! however long they are.
 
 #[cfg(any(test, feature = "owned"))]
 mod audit;
@@ -20,8 +22,8 @@ use zerocopy::FromZeros;
 /// Most out-of-order ranges at one time; a segment that would open another is dropped.
 pub(super) const MAX_RANGES: u16 = 128;
 
-/// Segments up to this length are copied behind the last unread byte if its frame has room: a flood of small segments
-/// must not hold a whole frame each.
+/// Segments up to this length are copied behind the last unread byte if its frame has room: a flood
+/// of small segments must not hold a whole frame each.
 const COMPACT_BELOW: usize = 256;
 
 /// What became of a segment.
@@ -100,8 +102,8 @@ impl ReceiveQueue {
         self.duplicate.start != self.duplicate.end
     }
 
-    /// Takes the frame of a segment whose payload its notes delimit (`offset`, `len`, `seq`), and which lies within the
-    /// window.
+    /// Takes the frame of a segment whose payload its notes delimit (`offset`, `len`, `seq`), and
+    /// which lies within the window.
     pub(super) fn insert(&mut self, frames: &mut Frames<'_>, id: FrameId) -> Placed {
         let meta = &frames.meta[id as usize];
         let (start, end) = (Seq(meta.seq), Seq(meta.seq) + u32::from(meta.len));
@@ -140,7 +142,8 @@ impl ReceiveQueue {
         self.frames += 1;
     }
 
-    /// Copies a small segment behind the last frame's bytes and frees its frame. False if there is no room.
+    /// Copies a small segment behind the last frame's bytes and frees its frame. False if there is
+    /// no room.
     fn compact(&self, frames: &mut Frames<'_>, id: FrameId) -> bool {
         let Some(tail) = self.tail.get() else { return false };
         let (last, meta) = (&frames.meta[tail as usize], &frames.meta[id as usize]);

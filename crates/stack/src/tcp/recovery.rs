@@ -1,4 +1,5 @@
-//! Loss recovery (RFC 6675 §5, RFC 6582, RFC 8985): from acknowledgements to what is sent again and to the window.
+//! Loss recovery (RFC 6675 §5, RFC 6582, RFC 8985): from acknowledgements to what is sent again and
+//! to the window.
 
 use super::congestion::Acked;
 use super::frto::Frto;
@@ -23,7 +24,8 @@ pub(super) enum Phase {
     Recovery = 1,
     /// After a retransmission timeout: slow start.
     Loss = 2,
-    /// The peer has echoed a router's mark (RFC 3168 §6.1.2): PRR leads the window, and nothing is lost.
+    /// The peer has echoed a router's mark (RFC 3168 §6.1.2): PRR leads the window, and nothing is
+    /// lost.
     Reduction = 3,
 }
 
@@ -74,7 +76,8 @@ pub(super) struct News {
     pub(super) overtaken: Option<Seq>,
     /// It is a duplicate acknowledgement (RFC 5681 §2).
     pub(super) duplicate: bool,
-    /// When the segments that SND.UNA passed and that had been sent more than once were last sent; never = none of them.
+    /// When the segments that SND.UNA passed and that had been sent more than once were last sent;
+    /// never = none of them.
     pub(super) resent_at: Instant,
     /// It echoes a mark, and this window has not been reduced.
     pub(super) marked: bool,
@@ -87,7 +90,8 @@ pub(super) struct News {
 }
 
 impl News {
-    /// It was overtaken by one behind it. Numbers come in their order, first those acknowledged, then those of the blocks.
+    /// It was overtaken by one behind it. Numbers come in their order, first those acknowledged,
+    /// then those of the blocks.
     #[cold]
     pub(super) fn overtaken(&mut self, segment: &Delivered) {
         self.overtaken.get_or_insert(segment.end - segment.bytes);
@@ -103,8 +107,8 @@ impl News {
 }
 
 impl Socket {
-    /// Finds what is lost after an acknowledgement and moves the window. Returns after what time more may be found
-    /// lost.
+    /// Finds what is lost after an acknowledgement and moves the window. Returns after what time
+    /// more may be found lost.
     pub(super) fn recover(
         &mut self,
         frames: &mut Frames<'_>,
@@ -138,11 +142,12 @@ impl Socket {
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
                 let limited = self.was_limited(news);
-                // The acknowledgement that ends slow start's repair counts as well, or one segment would follow alone, which a peer may leave unanswered for long.
+                // The acknowledgement that ends slow start's repair counts as well, or one segment
+                // would follow alone, which a peer may leave unanswered for long.
                 let after_timeout = was == Phase::Loss || self.recovery.phase == Phase::Loss;
                 if news.acked > 0 && (was == Phase::Open || after_timeout) {
-                    // After a timeout a number that jumps over what SACK had shown before would open the whole window at once (RFC 5681 §3.1:
-                    // what is newly acknowledged).
+                    // After a timeout a number that jumps over what SACK had shown before would
+                    // open the whole window at once (RFC 5681 §3.1: what is newly acknowledged).
                     let bytes = if after_timeout { news.delivered } else { news.acked };
                     let acked = Acked { now, bytes, mss, limited, new_round };
                     self.cc.on_ack(&acked, &self.rtt);
@@ -160,8 +165,9 @@ impl Socket {
         wait
     }
 
-    /// Whether the congestion window was the limit when what is acknowledged now was sent (RFC 5681 §3.1, RFC 9438 §4.2: only then may it grow). In slow
-    /// start it is enough if half of it was used in this round.
+    /// Whether the congestion window was the limit when what is acknowledged now was sent (RFC 5681
+    /// §3.1, RFC 9438 §4.2: only then may it grow). In slow start it is enough if half of it was
+    /// used in this round.
     fn was_limited(&mut self, news: &News) -> bool {
         let limited = self.recovery.limited_to.gt(self.send.una - news.acked);
         if self.recovery.limited_to.lt(self.send.una) {
@@ -171,8 +177,8 @@ impl Socket {
         limited || self.cc.in_slow_start() && self.cc.cwnd < 2 * most
     }
 
-    /// Begins fast recovery, on an acknowledgement that `delivered` so many bytes. A window that was reduced for a router's mark is not reduced again for
-    /// the loss (RFC 3168 §6.1.2).
+    /// Begins fast recovery, on an acknowledgement that `delivered` so many bytes. A window that
+    /// was reduced for a router's mark is not reduced again for the loss (RFC 3168 §6.1.2).
     pub(super) fn enter_recovery(&mut self, now: Instant, delivered: u32) {
         if self.recovery.phase == Phase::Reduction {
             (self.recovery.phase, self.recovery.point) = (Phase::Recovery, self.send.nxt);
@@ -205,12 +211,14 @@ impl Socket {
         self.rack.recovered();
     }
 
-    /// Without SACK: the third duplicate acknowledgement says that the first segment is lost (RFC 5681 §3.2), and so
-    /// does each partial acknowledgement in recovery (RFC 6582 §3.2). Returns how much has arrived.
+    /// Without SACK: the third duplicate acknowledgement says that the first segment is lost (RFC
+    /// 5681 §3.2), and so does each partial acknowledgement in recovery (RFC 6582 §3.2). Returns
+    /// how much has arrived.
     fn count_duplicates(&mut self, frames: &mut Frames<'_>, news: &News) -> u32 {
         let (mss, mut delivered) = (u32::from(self.mss), news.delivered);
         let recovering = self.recovery.phase == Phase::Recovery;
-        // After a timeout nothing is known of what duplicates stand for: all of it is deemed lost, and none of it counts as under way.
+        // After a timeout nothing is known of what duplicates stand for: all of it is deemed lost,
+        // and none of it counts as under way.
         if news.duplicate && self.recovery.phase != Phase::Loss {
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
             let before = self.recovery.arrived_unnamed;
@@ -244,8 +252,8 @@ impl Socket {
         }
     }
 
-    /// RFC 8985 §7.4.2: if the probe repaired a loss, the window must react to that loss. It did not if the peer reports
-    /// that it got the segment twice.
+    /// RFC 8985 §7.4.2: if the probe repaired a loss, the window must react to that loss. It did
+    /// not if the peer reports that it got the segment twice.
     fn check_probe(&mut self, counters: &Counters, now: Instant, news: &News) {
         let end = self.recovery.probe_end;
         if !self.recovery.probing || self.send.una.lt(end) {

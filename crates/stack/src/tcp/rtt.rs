@@ -1,5 +1,5 @@
-//! Round-trip time and retransmission timeout (RFC 6298), with a floor that fits a LAN, and the minimum of recent
-//! round trips that RACK needs (RFC 8985 §6.1).
+//! Round-trip time and retransmission timeout (RFC 6298), with a floor that fits a LAN, and the
+//! minimum of recent round trips that RACK needs (RFC 8985 §6.1).
 
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -7,7 +7,8 @@ use zerocopy::FromZeros;
 /// How long a minimum round trip counts before a newer one takes its place.
 const MIN_WINDOW: Span = Span::from_secs(10);
 
-/// How often the timeout may double before it stays where it is; the caller's maximum holds as well.
+/// How often the timeout may double before it stays where it is; the caller's maximum holds as
+/// well.
 const MAX_BACKOFF: u8 = 15;
 
 /// Bounds of the timeout.
@@ -16,9 +17,10 @@ const MAX_BACKOFF: u8 = 15;
 pub struct Bounds {
     /// Timeout before the first sample (RFC 6298 §2.1: one second).
     pub initial: Span,
-    /// How much longer than a round trip everything may take at least: a peer holds its acknowledgement back, or does not run for a
-    /// scheduler's tick. RFC 6298 §2.4 says that no timeout is below one second, for clocks and networks that are coarse; both ends
-    /// of a LAN are not.
+    /// How much longer than a round trip everything may take at least: a peer holds its
+    /// acknowledgement back, or does not run for a scheduler's tick. RFC 6298 §2.4 says that no
+    /// timeout is below one second, for clocks and networks that are coarse; both ends of a LAN are
+    /// not.
     pub min: Span,
     /// Largest timeout (RFC 6298 §2.5: at least 60 s).
     pub max: Span,
@@ -44,7 +46,8 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Takes a sample: the time from sending a segment that was sent once (Karn) to its acknowledgement.
+    /// Takes a sample: the time from sending a segment that was sent once (Karn) to its
+    /// acknowledgement.
     pub fn sample(&mut self, now: Instant, rtt: Span) {
         let rtt = rtt.max(Span::from_nanos(1));
         self.latest = rtt;
@@ -62,7 +65,8 @@ impl Rtt {
         self.track_min(now, rtt);
     }
 
-    /// Two half-overlapping windows: the minimum is never older than two windows, and never jumps up for lack of samples.
+    /// Two half-overlapping windows: the minimum is never older than two windows, and never jumps
+    /// up for lack of samples.
     fn track_min(&mut self, now: Instant, rtt: Span) {
         if now >= self.window_ends {
             self.min = if self.next_min.is_zero() { rtt } else { self.next_min };
@@ -79,8 +83,8 @@ impl Rtt {
         !self.srtt.is_zero()
     }
 
-    /// The timeout without back-off (RFC 6298 §2.2-2.5). As on Linux the floor is that of the deviation, not of the sum: a peer that
-    /// takes a break does so on top of the round trip.
+    /// The timeout without back-off (RFC 6298 §2.2-2.5). As on Linux the floor is that of the
+    /// deviation, not of the sum: a peer that takes a break does so on top of the round trip.
     #[must_use]
     pub fn base(&self, bounds: &Bounds) -> Span {
         let rto = match (self.known(), self.careful) {
@@ -98,19 +102,22 @@ impl Rtt {
         self.base(bounds).times(1 << self.backoff).min(bounds.max)
     }
 
-    /// After what time a tail loss probe is due (RFC 8985 §7.2), if the timeout is not due before. There the time by which the peer may
-    /// hold its acknowledgement back is added only for a single segment; but it is as long for the last of any odd number. See `held_back`.
+    /// After what time a tail loss probe is due (RFC 8985 §7.2), if the timeout is not due before.
+    /// There the time by which the peer may hold its acknowledgement back is added only for a
+    /// single segment; but it is as long for the last of any odd number. See `held_back`.
     pub(super) fn probe(&self, bounds: &Bounds) -> Span {
         self.srtt.times(2) + bounds.min
     }
 
-    /// After what time without an acknowledgement something is sent again: the earlier of probe and timeout.
+    /// After what time without an acknowledgement something is sent again: the earlier of probe and
+    /// timeout.
     pub(super) fn resend_after(&self, bounds: &Bounds) -> Span {
         self.probe(bounds).min(self.rto(bounds))
     }
 
-    /// Doubles the timeout (RFC 6298 §5.5). It stays doubled until there is a sample, so until something that was sent once is acknowledged (Karn, RFC 1122
-    /// §4.2.3.1): where each acknowledgement takes longer than the timeout, there would never be one.
+    /// Doubles the timeout (RFC 6298 §5.5). It stays doubled until there is a sample, so until
+    /// something that was sent once is acknowledged (Karn, RFC 1122 §4.2.3.1): where each
+    /// acknowledgement takes longer than the timeout, there would never be one.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
@@ -120,7 +127,8 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// The connection opens; `expired`: the timer expired over its SYN, so a round trip may be longer than the initial timeout.
+    /// The connection opens; `expired`: the timer expired over its SYN, so a round trip may be
+    /// longer than the initial timeout.
     pub(super) fn careful(&mut self, expired: bool) {
         self.careful = expired;
     }

@@ -1,12 +1,15 @@
-//! Segments longer than a frame: a run of adjoining frames of the send queue that goes out as one packet.
+//! Segments longer than a frame: a run of adjoining frames of the send queue that goes out as one
+//! packet.
 //!
-//! Marks, order and acknowledgement stay with the frames, so nothing but the choice of what goes out together knows of runs. There are
-//! none where an interface's MTU lets a segment fit one frame, and so none where the kernel takes no packet in pieces.
+//! Marks, order and acknowledgement stay with the frames, so nothing but the choice of what goes
+//! out together knows of runs. There are none where an interface's MTU lets a segment fit one
+//! frame, and so none where the kernel takes no packet in pieces.
 
 use super::send::{IN_FLIGHT, SendQueue, length};
 use crate::frame::{FrameId, Frames, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 
-/// How much of a segment of `mss` bytes lies in one frame: equal parts, so that a queue of full frames makes full segments.
+/// How much of a segment of `mss` bytes lies in one frame: equal parts, so that a queue of full
+/// frames makes full segments.
 pub(super) const fn part(mss: usize) -> usize {
     if mss <= MAX_PAYLOAD { mss } else { (mss / mss.div_ceil(MAX_PAYLOAD)) & !7 }
 }
@@ -55,8 +58,9 @@ impl Run {
         Self { first: id, rest: 0, offset, len, total: len.into(), length: length(meta), flags, is_tail }
     }
 
-    /// The frame `first` and those behind it that may go out with it, up to `most` sequence numbers: either all are lost, or none
-    /// was ever sent. The first frame alone may have more than `most`.
+    /// The frame `first` and those behind it that may go out with it, up to `most` sequence
+    /// numbers: either all are lost, or none was ever sent. The first frame alone may have more
+    /// than `most`.
     pub(super) fn from(frames: &Frames<'_>, first: FrameId, most: usize) -> Self {
         let mut run = Self::of(frames, first);
         if most <= MAX_PAYLOAD {
@@ -68,7 +72,8 @@ impl Run {
             let meta = &frames.meta[id as usize];
             let alike = meta.flags & flag::LOST == lost && (lost != 0 || meta.transmits == 0);
             let fits = run.length as usize + length(meta) as usize <= most;
-            // A FIN in a frame of its own goes alone: the kernel takes no piece without a byte, and never completes its frame.
+            // A FIN in a frame of its own goes alone: the kernel takes no piece without a byte, and
+            // never completes its frame.
             if !alike || !fits || meta.len == 0 || meta.flags & (IN_FLIGHT | flag::SACKED) != 0 {
                 break;
             }
@@ -84,12 +89,14 @@ impl Run {
 }
 
 impl SendQueue {
-    /// The run at `first` of at most `most` bytes of payload; a frame that is longer is cut. `None` if there is no frame for that.
+    /// The run at `first` of at most `most` bytes of payload; a frame that is longer is cut. `None`
+    /// if there is no frame for that.
     pub(super) fn cut_run(&mut self, frames: &mut Frames<'_>, first: FrameId, most: usize) -> Option<Run> {
         self.split(frames, first, most).then(|| Run::from(frames, first, most))
     }
 
-    /// Deems the first segment lost: as much of a segment of `mss` bytes as was sent together with its first frame.
+    /// Deems the first segment lost: as much of a segment of `mss` bytes as was sent together with
+    /// its first frame.
     pub(super) fn mark_first_lost(&mut self, frames: &mut Frames<'_>, mss: u32) {
         let (mut at, mut marked, mut sent) = (self.head, 0, None);
         while let Some(id) = at.get().filter(|_| at != self.next) {

@@ -1,8 +1,9 @@
-//! The SACK scoreboard (RFC 2018, RFC 6675): marks on the frames of the send queue, with hints so that an
-//! acknowledgement costs what is new in it and not what is under way.
+//! The SACK scoreboard (RFC 2018, RFC 6675): marks on the frames of the send queue, with hints so
+//! that an acknowledgement costs what is new in it and not what is under way.
 //!
-//! Whatever a peer sends, one acknowledgement costs no more than what is new in it, [`MOST_STEPS`], and for each block a search that skips
-//! over all but a small part of the queue. What is left of longer runs waits for the next acknowledgement that names them.
+//! Whatever a peer sends, one acknowledgement costs no more than what is new in it, [`MOST_STEPS`],
+//! and for each block a search that skips over all but a small part of the queue. What is left of
+//! longer runs waits for the next acknowledgement that names them.
 
 use super::options::{MAX_SACK_BLOCKS, SackBlock};
 use super::send::{Delivered, SendQueue, end, length};
@@ -15,7 +16,8 @@ use zerocopy::FromZeros;
 /// Most marked segments that the blocks of one acknowledgement walk over.
 const MOST_STEPS: u32 = 256;
 
-/// A run of segments that are all marked, and the frame of the last of them: where a walk may begin.
+/// A run of segments that are all marked, and the frame of the last of them: where a walk may
+/// begin.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 struct Known {
@@ -33,7 +35,8 @@ pub struct Scoreboard {
     pub(super) lost: u32,
     /// Bytes deemed lost that are under way again.
     pub(super) resent: u32,
-    /// Bytes under way that were sent more than once: these, and what a probe repeated or what was only late after all.
+    /// Bytes under way that were sent more than once: these, and what a probe repeated or what was
+    /// only late after all.
     pub(super) again: u32,
     /// No lost segment lies before this one; none = search from the front.
     lost_hint: Link,
@@ -65,16 +68,17 @@ impl Scoreboard {
 }
 
 impl SendQueue {
-    /// Marks what the blocks cover, telling `visit` of each segment that is new. Blocks that make no sense (outside
-    /// of what is outstanding) are passed over. Returns how many there were.
+    /// Marks what the blocks cover, telling `visit` of each segment that is new. Blocks that make
+    /// no sense (outside of what is outstanding) are passed over. Returns how many there were.
     pub(super) fn sack(
         &mut self,
         frames: &mut Frames<'_>,
         blocks: &[SackBlock],
         mut visit: impl FnMut(Delivered),
     ) -> u64 {
-        // Runs are known while segments are marked: the marks that they stand for lie in the queue, so no more than a window ago.
-        // Without any they are from long ago, and their numbers may have come around meanwhile.
+        // Runs are known while segments are marked: the marks that they stand for lie in the queue,
+        // so no more than a window ago. Without any they are from long ago, and their numbers may
+        // have come around meanwhile.
         let known = if self.board.sacked == 0 { Default::default() } else { self.board.known };
         let mut seen = [Known::default(); MAX_SACK_BLOCKS];
         let mut senseless = 0;
@@ -112,7 +116,8 @@ impl SendQueue {
         senseless
     }
 
-    /// The segment that holds `seq`, which was sent, or an earlier one; searched from `from`, which lies before it.
+    /// The segment that holds `seq`, which was sent, or an earlier one; searched from `from`, which
+    /// lies before it.
     fn seek(&mut self, frames: &Frames<'_>, from: Link, seq: Seq) -> Link {
         let mut at = from;
         while let Some(id) = at.get() {
@@ -127,7 +132,8 @@ impl SendQueue {
         at
     }
 
-    /// Marks the segments that lie wholly in `block`, walking from `from`. Returns the last of them.
+    /// Marks the segments that lie wholly in `block`, walking from `from`. Returns the last of
+    /// them.
     fn mark_run(
         &mut self,
         frames: &mut Frames<'_>,
@@ -162,7 +168,8 @@ impl SendQueue {
                 } else {
                     self.board.steps += 1;
                     *left -= 1;
-                    // Into a run that the last acknowledgement named: what is marked is known up to its end.
+                    // Into a run that the last acknowledgement named: what is marked is known up to
+                    // its end.
                     let inside = |k: &&Known| k.run.start.le(start) && k.run.end.gt(stop) && k.run.end.le(block.end);
                     if before & flag::SACKED == 0
                         && let Some(k) = known.iter().find(|k| !k.last.is_none() && inside(k))
@@ -191,7 +198,8 @@ impl SendQueue {
         }
     }
 
-    /// The retransmission timer expired: deems lost the first segment, and what was sent `allowed` ago or earlier (RFC 8985 §6.3).
+    /// The retransmission timer expired: deems lost the first segment, and what was sent `allowed`
+    /// ago or earlier (RFC 8985 §6.3).
     pub(super) fn mark_late_lost(&mut self, frames: &mut Frames<'_>, now: Instant, allowed: Span, mss: u32) {
         while let Some(id) = self.oldest.get() {
             if now.since(frames.meta[id as usize].at) < allowed {
@@ -202,8 +210,9 @@ impl SendQueue {
         self.mark_first_lost(frames, mss);
     }
 
-    /// Takes the marks of loss back, also of what was sent again since: the segments were only late. Nearly always the order of sending is that of the
-    /// numbers, so one walk over both lists puts them in their places.
+    /// Takes the marks of loss back, also of what was sent again since: the segments were only
+    /// late. Nearly always the order of sending is that of the numbers, so one walk over both lists
+    /// puts them in their places.
     pub(super) fn unmark_lost(&mut self, frames: &mut Frames<'_>) {
         let (mut at, mut before) = (self.head, Link::NONE);
         while let Some(id) = at.get() {
@@ -271,12 +280,14 @@ impl SendQueue {
         None
     }
 
-    /// Whether the first segment is marked as received though it is not acknowledged: the peer threw it away (reneged).
+    /// Whether the first segment is marked as received though it is not acknowledged: the peer
+    /// threw it away (reneged).
     pub(super) fn reneged(&self, frames: &Frames<'_>) -> bool {
         self.head.get().is_some_and(|id| frames.meta[id as usize].flags & flag::SACKED != 0)
     }
 
-    /// Takes all marks of reception back (RFC 2018 §8, after a timeout); the segments count as lost.
+    /// Takes all marks of reception back (RFC 2018 §8, after a timeout); the segments count as
+    /// lost.
     pub(super) fn forget_sacks(&mut self, frames: &mut Frames<'_>) {
         let mut at = self.head;
         while let Some(id) = at.get() {
@@ -305,7 +316,8 @@ mod tests {
 
     const SEGMENTS: u32 = 3000;
     const LEN: u32 = 100;
-    /// What a search may look at: frames that it skips to, and those between the last of them and its aim.
+    /// What a search may look at: frames that it skips to, and those between the last of them and
+    /// its aim.
     const SEARCH: u32 = SEGMENTS / STRIDE + 2 * STRIDE + 4;
 
     fn under_way(frames: &mut Frames<'_>) -> SendQueue {
@@ -327,7 +339,8 @@ mod tests {
     proptest! {
         #![proptest_config(crate::testing::proptest_config(64))]
 
-        /// Whatever blocks a peer sends, in whatever order, with and without what is acknowledged, lost and sent again in between.
+        /// Whatever blocks a peer sends, in whatever order, with and without what is acknowledged,
+        /// lost and sent again in between.
         #[test]
         fn an_acknowledgement_costs_no_more_than_what_is_new_and_a_search_for_each_block(
             acks in prop::collection::vec(
@@ -366,7 +379,8 @@ mod tests {
         }
     }
 
-    /// The peer has every other segment and tells so from the end to the front, which no memory of earlier blocks helps against.
+    /// The peer has every other segment and tells so from the end to the front, which no memory of
+    /// earlier blocks helps against.
     #[test]
     fn blocks_from_the_end_to_the_front_are_found_by_skipping() {
         let mut memory = OwnedMemory::new(&Limits { frames: 4096, tcp: 4, ..Limits::DEFAULT });
@@ -381,7 +395,8 @@ mod tests {
         assert_eq!(queue.board.sacked, SEGMENTS / 2 * LEN);
     }
 
-    /// A run that is longer than one acknowledgement may walk over is taken up where the last one stopped.
+    /// A run that is longer than one acknowledgement may walk over is taken up where the last one
+    /// stopped.
     #[test]
     fn what_is_left_of_a_long_run_is_done_by_later_acknowledgements() {
         let mut memory = OwnedMemory::new(&Limits { frames: 4096, tcp: 4, ..Limits::DEFAULT });
@@ -405,7 +420,8 @@ mod tests {
         assert!(queue.board.steps <= SEARCH + 2, "{} steps", queue.board.steps);
     }
 
-    /// One loss after the other, each sent again before the next one is found: the first is not searched for from the front.
+    /// One loss after the other, each sent again before the next one is found: the first is not
+    /// searched for from the front.
     #[test]
     fn the_lost_segment_is_at_hand() {
         let mut memory = OwnedMemory::new(&Limits { frames: 4096, tcp: 4, ..Limits::DEFAULT });

@@ -1,9 +1,11 @@
-//! The send queue: one frame per segment (or part of a segment that is longer than a frame), payload at
-//! [`HEADROOM`](crate::frame::HEADROOM), from the oldest unacknowledged byte to the newest byte that the program wrote.
+//! The send queue: one frame per segment (or part of a segment that is longer than a frame),
+//! payload at [`HEADROOM`](crate::frame::HEADROOM), from the oldest unacknowledged byte to the
+//! newest byte that the program wrote.
 //!
-//! Two orders run through the frames. `next` links them by sequence number. `newer` and `older` link the ones that are
-//! under way (sent, neither acknowledged nor deemed lost) by the time of sending, which is the order in which RACK
-//! (RFC 8985) looks at them; the sum of their lengths is the `pipe` of RFC 6675.
+//! Two orders run through the frames. `next` links them by sequence number. `newer` and `older`
+//! link the ones that are under way (sent, neither acknowledged nor deemed lost) by the time of
+//! sending, which is the order in which RACK (RFC 8985) looks at them; the sum of their lengths is
+//! the `pipe` of RFC 6675.
 
 mod append;
 #[cfg(any(test, feature = "owned"))]

@@ -46,10 +46,11 @@ pub struct TcpOptions {
     pub send_fixed: bool,
     /// The program has set the receive buffer.
     pub receive_fixed: bool,
-    /// `close` lingers (`SO_LINGER`). With a time of zero it resets the connection; any other time is the caller's
-    /// business.
+    /// `close` lingers (`SO_LINGER`). With a time of zero it resets the connection; any other time
+    /// is the caller's business.
     pub linger: bool,
-    /// What the program has closed is reset in FIN-WAIT-2 instead of waiting there for the peer's FIN (`TCP_LINGER2` below 0).
+    /// What the program has closed is reset in FIN-WAIT-2 instead of waiting there for the peer's
+    /// FIN (`TCP_LINGER2` below 0).
     pub no_fin_wait: bool,
     /// Keepalive probes that may go unanswered (`TCP_KEEPCNT`).
     pub keep_count: u8,
@@ -76,17 +77,20 @@ pub struct TcpOptions {
     pub send_buffer: u32,
     /// Receive buffer in bytes (`SO_RCVBUF`, not doubled).
     pub receive_buffer: u32,
-    /// The program is to write while fewer bytes than this are unsent (`TCP_NOTSENT_LOWAT`); 0: however many are.
+    /// The program is to write while fewer bytes than this are unsent (`TCP_NOTSENT_LOWAT`); 0:
+    /// however many are.
     pub notsent_lowat: u32,
     /// Idle time before keepalive probes (`TCP_KEEPIDLE`).
     pub keep_idle: Span,
     /// Time between keepalive probes (`TCP_KEEPINTVL`).
     pub keep_interval: Span,
-    /// Data that is not acknowledged for so long ends the connection (`TCP_USER_TIMEOUT`); zero: retransmissions are counted.
+    /// Data that is not acknowledged for so long ends the connection (`TCP_USER_TIMEOUT`); zero:
+    /// retransmissions are counted.
     pub user_timeout: Span,
     /// How long `close` lingers.
     pub linger_time: Span,
-    /// How long what the program has closed waits in FIN-WAIT-2 (`TCP_LINGER2`); zero: as the stack was told ([`Config::fin_timeout`]).
+    /// How long what the program has closed waits in FIN-WAIT-2 (`TCP_LINGER2`); zero: as the stack
+    /// was told ([`Config::fin_timeout`]).
     pub fin_wait: Span,
 }
 

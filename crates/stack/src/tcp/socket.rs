@@ -201,7 +201,8 @@ pub struct Socket {
     pub(super) suspended: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
-    /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.
+    /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame
+    /// for it.
     pub(super) write_shut: bool,
     /// FIN is in the send queue.
     pub(super) fin_queued: bool,
@@ -237,7 +238,8 @@ pub struct Socket {
     pub(super) wants_room: bool,
     /// In which queue its segments leave.
     pub(super) class: Class,
-    /// The segment that was sent last was shorter than a full one and is not acknowledged (Minshall's Nagle).
+    /// The segment that was sent last was shorter than a full one and is not acknowledged
+    /// (Minshall's Nagle).
     pub(super) small_end: Seq,
     pub(super) small_out: bool,
     /// The peer's FIN lies at `fin_at`.
@@ -264,7 +266,8 @@ pub struct Socket {
     pub(super) window_ack: Seq,
     /// The right edge of the window we have offered: never moves left.
     pub(super) edge: Seq,
-    /// Last.ACK.sent (RFC 7323 §4.3), with what it has left out: that has come, and its timestamp was looked at.
+    /// Last.ACK.sent (RFC 7323 §4.3), with what it has left out: that has come, and its timestamp
+    /// was looked at.
     pub(super) acked: Seq,
     pub(super) left_out: LeftOut,
     /// The peer's FIN lies here, if `fin_seen`.
@@ -332,7 +335,8 @@ impl Socket {
         self.send.pipe.saturating_sub(self.recovery.arrived_unnamed)
     }
 
-    /// How much the program may queue. As on Linux, a whole segment as long as what is unsent is below its mark.
+    /// How much the program may queue. As on Linux, a whole segment as long as what is unsent is
+    /// below its mark.
     pub(super) fn send_space(&self) -> u32 {
         let (space, mark, unsent) = (self.buffer_space(), self.settings.notsent_lowat, self.send.unsent());
         match mark {
@@ -349,7 +353,8 @@ impl Socket {
         if self.send.frames >= frames { 0 } else { self.settings.send_buffer.saturating_sub(self.send.queued()) }
     }
 
-    /// Whether there is room enough that a program is told of it: a third of what is queued, and less than half of its mark unsent, as on Linux.
+    /// Whether there is room enough that a program is told of it: a third of what is queued, and
+    /// less than half of its mark unsent, as on Linux.
     pub(super) fn writable(&self) -> bool {
         let (space, mark) = (self.buffer_space(), self.settings.notsent_lowat);
         let below = mark == 0 || self.send.unsent() < mark.div_ceil(2);

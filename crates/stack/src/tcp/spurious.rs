@@ -1,8 +1,10 @@
 //! Taking back a reduction of the window that proved needless: the segments were late, not lost.
 //!
-//! Two signs count here (for a third see `frto`): the timestamp that is echoed is older than the first retransmission (Eifel, RFC 3522), or the peer
-//! reports everything that was sent again as a duplicate (DSACK, RFC 3708). The second comes a round trip after the first would have: what was late has
-//! ended the recovery by then. So what there is to return to is kept until a window more has been acknowledged.
+//! Two signs count here (for a third see `frto`): the timestamp that is echoed is older than the
+//! first retransmission (Eifel, RFC 3522), or the peer reports everything that was sent again as a
+//! duplicate (DSACK, RFC 3708). The second comes a round trip after the first would have: what was
+//! late has ended the recovery by then. So what there is to return to is kept until a window more
+//! has been acknowledged.
 
 use super::congestion::Before;
 use super::frto::Frto;
@@ -38,8 +40,9 @@ pub(super) struct Undo {
 impl Undo {
     /// The state before the window is reduced at `now`.
     pub(super) fn before(socket: &Socket, now: Instant) -> Self {
-        // Copies that are under way (a probe's, or those of the recovery that a timeout ends) may be reported as duplicates yet. Those reports say nothing of
-        // what is sent again from now on, so there must be more of them.
+        // Copies that are under way (a probe's, or those of the recovery that a timeout ends) may
+        // be reported as duplicates yet. Those reports say nothing of what is sent again from now
+        // on, so there must be more of them.
         let recovery = &socket.recovery;
         let under_way = recovery.undo.resent > 0 && (recovery.probing || recovery.phase != Phase::Open);
         let Self { start, end, resent, .. } = if under_way { recovery.undo } else { Self::default() };
@@ -67,15 +70,16 @@ impl Undo {
         self.resent = self.resent.saturating_add(1);
     }
 
-    /// Whether what is reported as a duplicate was sent again, as far as is known: if not, the network doubled it, or it is from long ago.
+    /// Whether what is reported as a duplicate was sent again, as far as is known: if not, the
+    /// network doubled it, or it is from long ago.
     fn covers(&self, block: SackBlock) -> bool {
         self.start != self.end && block.start.ge(self.start) && block.start.lt(block.end) && block.end.le(self.end)
     }
 }
 
 impl Socket {
-    /// An acknowledgement echoes `echo`. It moved SND.UNA past segments that were sent again, the last at `resent_at` (never: there were none), or reports
-    /// duplicates.
+    /// An acknowledgement echoes `echo`. It moved SND.UNA past segments that were sent again, the
+    /// last at `resent_at` (never: there were none), or reports duplicates.
     pub(super) fn check_spurious(
         &mut self,
         frames: &mut Frames<'_>,

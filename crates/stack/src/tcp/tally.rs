@@ -1,5 +1,6 @@
-//! What is counted of a connection only to be told (`TCP_INFO`): nothing that the stack does depends on it. What the connection's public row counts anyway
-//! (packets and bytes in both directions) is not counted again here.
+//! What is counted of a connection only to be told (`TCP_INFO`): nothing that the stack does
+//! depends on it. What the connection's public row counts anyway (packets and bytes in both
+//! directions) is not counted again here.
 
 use super::recovery::News;
 use super::seq::Seq;
@@ -7,7 +8,8 @@ use super::socket::Socket;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// The degree of reordering that Linux assumes of every path (`net.ipv4.tcp_reordering`), and the most that it believes.
+/// The degree of reordering that Linux assumes of every path (`net.ipv4.tcp_reordering`), and the
+/// most that it believes.
 const LEAST_DEGREE: u32 = 3;
 const MOST_DEGREE: u32 = 300;
 
@@ -24,7 +26,8 @@ pub(super) struct Tally {
     /// Segments with payload, received and sent.
     pub(super) segments_in: u32,
     pub(super) segments_out: u32,
-    /// Segments that the peer has got, and those of them of which it told together with a mark (RFC 3168).
+    /// Segments that the peer has got, and those of them of which it told together with a mark (RFC
+    /// 3168).
     pub(super) delivered: u32,
     pub(super) delivered_marked: u32,
     /// Segments that the peer reported as duplicates (RFC 2883).

@@ -1,5 +1,6 @@
-//! What time does: retransmission timeout (RFC 6298), tail loss probe and reordering timer (RFC 8985), window probes
-//! (RFC 9293 §3.8.6.1), keepalive (RFC 9293 §3.8.4), user timeout (RFC 5482), FIN-WAIT-2 and TIME-WAIT.
+//! What time does: retransmission timeout (RFC 6298), tail loss probe and reordering timer (RFC
+//! 8985), window probes (RFC 9293 §3.8.6.1), keepalive (RFC 9293 §3.8.4), user timeout (RFC 5482),
+//! FIN-WAIT-2 and TIME-WAIT.
 //!
 //! A connection has one timer in the heap, set to the earliest of its deadlines.
 
@@ -41,8 +42,8 @@ impl Socket {
         self.send.outstanding() <= u32::from(self.mss)
     }
 
-    /// The bounds for what is under way now: less than a full segment's acknowledgement may be held back (RFC 9293 §3.8.6.3), but not that of what
-    /// is sent again.
+    /// The bounds for what is under way now: less than a full segment's acknowledgement may be held
+    /// back (RFC 9293 §3.8.6.3), but not that of what is sent again.
     fn patience(&self, now: Instant, bounds: Bounds) -> Bounds {
         if !self.has_little_out() || self.recovery.phase != Phase::Open || self.recovery.probing {
             return bounds;
@@ -50,18 +51,21 @@ impl Socket {
         Bounds { min: self.held_back.allowance(now, bounds.min, self.sack), ..bounds }
     }
 
-    /// Whether what is to be sent is held back because the window is open, but not worth using (RFC 9293 §3.8.6.2.1).
+    /// Whether what is to be sent is held back because the window is open, but not worth using (RFC
+    /// 9293 §3.8.6.2.1).
     fn waits_for_window(&self) -> bool {
         let next = self.send.unsent().min(self.mss.into());
         self.window > 0 && self.window < next && self.window < self.max_window / 2
     }
 
-    /// The time without progress after which the connection is given up, zero if only counts limit it.
+    /// The time without progress after which the connection is given up, zero if only counts limit
+    /// it.
     fn out_of_patience(&self, now: Instant) -> bool {
         self.end_of_patience().is_some_and(|end| now >= end)
     }
 
-    /// The retransmission timeout begins anew, because something was sent again that is to be answered first. The program's patience goes on.
+    /// The retransmission timeout begins anew, because something was sent again that is to be
+    /// answered first. The program's patience goes on.
     pub(super) fn begin_timeout(&mut self, now: Instant) {
         if self.stuck_since.is_never() {
             self.stuck_since = self.at.timeout_from;
@@ -69,13 +73,15 @@ impl Socket {
         self.at.timeout_from = now;
     }
 
-    /// The timer has expired, and the network is not to blame: there is time for a round trip. The timeout as it stands may have doubled until it is as long as all
-    /// the silence before it, and would double that.
+    /// The timer has expired, and the network is not to blame: there is time for a round trip. The
+    /// timeout as it stands may have doubled until it is as long as all the silence before it, and
+    /// would double that.
     fn grant_time(&mut self, now: Instant, bounds: Bounds) {
         let bounds = self.patience(now, bounds);
         let waited = self.rtt.rto(&bounds) - self.rtt.base(&bounds);
         let granted = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos()));
-        // A probe is late long before a timeout is that has doubled: nothing may have begun before it was sent.
+        // A probe is late long before a timeout is that has doubled: nothing may have begun before
+        // it was sent.
         let begun = self.at.timeout_from;
         self.at.timeout_from = if begun.is_never() { granted } else { granted.max(begun) };
     }
@@ -89,8 +95,8 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// Sets the retransmission deadline to what is under way, and the timer to the earliest deadline. `sent`: data was
-    /// sent just now.
+    /// Sets the retransmission deadline to what is under way, and the timer to the earliest
+    /// deadline. `sent`: data was sent just now.
     pub(super) fn schedule(&mut self, index: usize, now: Instant, sent: bool) {
         let config = &self.mem.core.tcp.config;
         let bounds = config.bounds(self.mem.tcp[index].rto_min_ms);
@@ -173,8 +179,9 @@ impl Stack<'_> {
             match (s.state, waiting) {
                 (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
                 (_, Waiting::Timeout | Waiting::Probe) if late && !s.excused => {
-                    // This program did not run when it should have; what it waits for may lie in its receive ring. That
-                    // says nothing of the network, so there is more time, once.
+                    // This program did not run when it should have; what it waits for may lie in
+                    // its receive ring. That says nothing of the network, so there is more time,
+                    // once.
                     s.excused = true;
                     s.grant_time(now, bounds);
                 }
@@ -254,7 +261,8 @@ impl Stack<'_> {
         if s.send.reneged(frames) {
             s.send.forget_sacks(frames);
         }
-        // RFC 5681 §3.1: the threshold is lowered once for one loss, however often the timer expires for it.
+        // RFC 5681 §3.1: the threshold is lowered once for one loss, however often the timer
+        // expires for it.
         let first = s.attempts == 1;
         if first && s.recovery.phase != Phase::Loss {
             s.recovery.undo = Undo::before(s, now);
@@ -335,7 +343,8 @@ impl Stack<'_> {
             return;
         }
         if s.window > s.send.outstanding() {
-            // The window is open: a cork, Nagle or silly window avoidance held it back, long enough now.
+            // The window is open: a cork, Nagle or silly window avoidance held it back, long enough
+            // now.
             self.tcp_output(index, now, Hold::Nothing);
             return;
         }
@@ -349,7 +358,8 @@ impl Stack<'_> {
         (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + s.rtt.rto(&bounds));
     }
 
-    /// A segment that lies just before the window: the peer must answer with an acknowledgement (RFC 9293 §3.10.7.4).
+    /// A segment that lies just before the window: the peer must answer with an acknowledgement
+    /// (RFC 9293 §3.10.7.4).
     fn send_probe(&mut self, index: usize, now: Instant) {
         self.send_bare(index, now, |header| header.seq = header.seq - 1);
     }

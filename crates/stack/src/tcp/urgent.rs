@@ -1,5 +1,6 @@
-//! Urgent data as Linux has it (RFC 6093 §3): the urgent pointer names the byte after the one urgent byte, which is
-//! taken out of the stream unless the program wants it inline, and reading stops at its place.
+//! Urgent data as Linux has it (RFC 6093 §3): the urgent pointer names the byte after the one
+//! urgent byte, which is taken out of the stream unless the program wants it inline, and reading
+//! stops at its place.
 
 use super::header::{Segment, bit};
 use super::seq::Seq;
@@ -110,8 +111,8 @@ impl Socket {
         usize::from(self.is_urgent_next())
     }
 
-    /// Prepares a read: drops the urgent byte if the program has read up to it, and says how many bytes lie before the
-    /// next one.
+    /// Prepares a read: drops the urgent byte if the program has read up to it, and says how many
+    /// bytes lie before the next one.
     pub(super) fn limit_to_mark(&mut self, frames: &mut Frames<'_>, peek: bool) -> usize {
         if self.urgent.mark == Mark::None {
             return usize::MAX;
@@ -164,8 +165,8 @@ impl Stack<'_> {
     /// Takes the urgent byte (`MSG_OOB`).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if it is announced but not there yet; [`Error::Invalid`] if there is none, it was taken already, or it
-    /// stays inline; [`Error::Stale`].
+    /// [`Error::WouldBlock`] if it is announced but not there yet; [`Error::Invalid`] if there is
+    /// none, it was taken already, or it stays inline; [`Error::Stale`].
     pub fn tcp_recv_urgent(&mut self, id: TcpId, peek: bool) -> Result<u8> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];

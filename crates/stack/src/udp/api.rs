@@ -54,8 +54,8 @@ impl Stack<'_> {
     /// connection back.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together; [`Error::NeedPath`] and
-    /// [`Error::NoPath`] as for sending.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together;
+    /// [`Error::NeedPath`] and [`Error::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
         let bound = self.mem.udp[self.check(id.into())?].bound.address;
         self.udp_connect_from(id, now, remote, bound, interface)
@@ -111,7 +111,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// The address a datagram to `destination` is sent from: the bound one, or the one the host prefers on that path.
+    /// The address a datagram to `destination` is sent from: the bound one, or the one the host
+    /// prefers on that path.
     pub(super) fn udp_source(&self, bound: Address, v6only: bool, destination: Address, path: u32) -> Result<Address> {
         let info = self.mem.paths[path as usize].info;
         let family = destination.family();
@@ -209,7 +210,8 @@ impl Stack<'_> {
         Ok(self.mem.udp[index].take_error())
     }
 
-    /// Puts back an error that was taken, for the next call, unless another has come. What no socket can have pending is forgotten.
+    /// Puts back an error that was taken, for the next call, unless another has come. What no
+    /// socket can have pending is forgotten.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -269,19 +271,21 @@ impl Stack<'_> {
             // What is not hard may pass, and Linux does not report it to UDP either.
             IcmpKind::Undelivered { error, hard } => hard.then_some(error),
             IcmpKind::TooBig(mtu) => {
-                // Only about where this socket has sent to last: it is a little more to guess (RFC 5927 §4).
+                // Only about where this socket has sent to last: it is a little more to guess (RFC
+                // 5927 §4).
                 let path = self.mem.paths.get(self.mem.udp[index as usize].path as usize);
                 if path.is_none_or(|path| path.info.query.destination != error.remote.address) {
                     return self.mem.counters.icmp_in_unmatched.inc();
                 }
                 self.learn_pmtu(now, error.remote.address, mtu, false);
-                // As on Linux: the next datagram goes in fragments, or not at all, but this one is lost.
+                // As on Linux: the next datagram goes in fragments, or not at all, but this one is
+                // lost.
                 (self.mem.udp[index as usize].options.mtu_discover != super::MtuDiscover::Dont)
                     .then_some(Error::MessageTooLong)
             }
         };
-        // An unconnected socket could not tell to which of its datagrams an error belongs (RFC 1122 §4.1.3.3 and Linux
-        // without IP_RECVERR).
+        // An unconnected socket could not tell to which of its datagrams an error belongs (RFC 1122
+        // §4.1.3.3 and Linux without IP_RECVERR).
         if connected.is_none() {
             report = None;
         }
@@ -292,14 +296,16 @@ impl Stack<'_> {
         }
     }
 
-    /// How many frames there must be for a socket to be writable: they are kept for others, and what one send is cut into fits, since a socket that
-    /// is said to be writable must not refuse it. (But in a lane of a few hundred frames it must not be most of them.)
+    /// How many frames there must be for a socket to be writable: they are kept for others, and
+    /// what one send is cut into fits, since a socket that is said to be writable must not refuse
+    /// it. (But in a lane of a few hundred frames it must not be most of them.)
     fn udp_kept(&self) -> usize {
         let all = self.mem.frames.meta.len();
         (all / 8).max(MOST_SEGMENTS.min(all / 4))
     }
 
-    /// Whether a send would not have to wait: room in the transmit queue, and frames that are not kept for others.
+    /// Whether a send would not have to wait: room in the transmit queue, and frames that are not
+    /// kept for others.
     pub(super) fn udp_has_room(&self) -> bool {
         self.prompt_len() < QUEUE_FULL && self.mem.frames.available() > self.udp_kept()
     }
@@ -311,8 +317,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Tells all sockets that there is room to send again. Only when there is more than a little, or it would come and go with
-    /// every packet.
+    /// Tells all sockets that there is room to send again. Only when there is more than a little,
+    /// or it would come and go with every packet.
     pub(crate) fn udp_write_space(&mut self) {
         let all = self.mem.frames.meta.len();
         let plenty = || self.prompt_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.udp_kept() + all / 32;

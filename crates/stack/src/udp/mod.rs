@@ -28,7 +28,8 @@ pub(crate) const HEADER: usize = 8;
 pub enum MtuDiscover {
     /// It is fragmented, and routers may fragment what is not.
     Dont = 0,
-    /// It is fragmented; what fits is sent with "don't fragment", so that the path MTU is learnt. The default.
+    /// It is fragmented; what fits is sent with "don't fragment", so that the path MTU is learnt.
+    /// The default.
     #[default]
     Want = 1,
     /// It is refused with [`Error::MessageTooLong`].
@@ -52,7 +53,8 @@ impl MtuDiscover {
 pub struct UdpOptions {
     /// Receive buffer in bytes; a datagram is charged with its length and a fixed part per frame.
     pub rcvbuf: u32,
-    /// Send buffer in bytes, as the program asked for it. What limits sending is the lane's transmit queue.
+    /// Send buffer in bytes, as the program asked for it. What limits sending is the lane's
+    /// transmit queue.
     pub sndbuf: u32,
     /// Time to live (hop limit) of unicast datagrams.
     pub ttl: u8,
@@ -68,7 +70,8 @@ pub struct UdpOptions {
     pub v6only: bool,
     /// Flows are spread over all sockets that are bound alike and have this (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one datagram.
+    /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one
+    /// datagram.
     pub segment: u16,
 }
 

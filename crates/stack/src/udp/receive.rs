@@ -97,7 +97,8 @@ impl Stack<'_> {
         Some((packet, source, u16::from_be_bytes([d0, d1])))
     }
 
-    /// A multicast or broadcast datagram goes to every socket that is bound to its port and wants it: copies for all but the last.
+    /// A multicast or broadcast datagram goes to every socket that is bound to its port and wants
+    /// it: copies for all but the last.
     fn udp_deliver_to_group(&mut self, frame: FrameId, local: Endpoint, source: Endpoint) {
         let connected = self.find_connected(UDP, local, source).map(|(_, index)| index);
         let connected = connected.filter(|&index| self.wants_group(index, local.address, source.address));
@@ -133,9 +134,9 @@ impl Stack<'_> {
         let charge = total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
         let socket = &mut self.mem.udp[index as usize];
         let counters = self.mem.counters;
-        // When frames run low, nobody may hold many.
-        // The last sixteenth does not feed the fill ring (`Stack::refill`), and without it nothing at all comes in any more: then only a
-        // socket that holds nothing may keep a datagram, and only while the ring is still half full.
+        // When frames run low, nobody may hold many. The last sixteenth does not feed the fill ring
+        // (`Stack::refill`), and without it nothing at all comes in any more: then only a socket
+        // that holds nothing may keep a datagram, and only while the ring is still half full.
         let (available, all) = (frames.available(), frames.meta.len());
         let low = available < all / 8 && socket.charged > 16 * FRAME_CHARGE
             || available <= all / 16 && (socket.count > 0 || self.mem.core.filled <= self.mem.core.fill.wanted / 2);
@@ -177,7 +178,8 @@ impl Stack<'_> {
         self.udp_push(id.index, frame);
     }
 
-    /// Takes the first datagram off a socket's queue and gives its frames back. Says whether there was one.
+    /// Takes the first datagram off a socket's queue and gives its frames back. Says whether there
+    /// was one.
     pub(super) fn udp_pop(&mut self, index: u32) -> bool {
         let frames = &mut self.mem.frames;
         let socket = &mut self.mem.udp[index as usize];

@@ -71,8 +71,8 @@ const fn bounds(family: Family) -> (usize, usize) {
     }
 }
 
-/// Into datagrams of how many bytes a send is cut; `cut` is what was asked for, 0: it is one. Each of several is a packet, not to be fragmented,
-/// and all of them together what one send can be.
+/// Into datagrams of how many bytes a send is cut; `cut` is what was asked for, 0: it is one. Each
+/// of several is a packet, not to be fragmented, and all of them together what one send can be.
 fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut: usize) -> Result<usize> {
     let (most, header) = bounds(family);
     let whole = discover == MtuDiscover::Do || discover.ignores_routers() || cut != 0;
@@ -86,7 +86,8 @@ fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut
     Ok(segment)
 }
 
-/// How long the IP payload of the packets is in which a datagram of `len` bytes goes: as long as itself, if it is one packet.
+/// How long the IP payload of the packets is in which a datagram of `len` bytes goes: as long as
+/// itself, if it is one packet.
 fn piece_of(family: Family, mtu: usize, len: usize) -> usize {
     let total = HEADER + len;
     let one = bounds(family).1 + total <= mtu && total <= MOST_PIECES * MAX_PAYLOAD;
@@ -127,7 +128,8 @@ impl Stack<'_> {
         Ok(self.mem.udp[self.check(id.into())?].query(to))
     }
 
-    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says, all of them or none. Says how many bytes that was.
+    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says,
+    /// all of them or none. Says how many bytes that was.
     ///
     /// # Errors
     /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination;
@@ -141,7 +143,8 @@ impl Stack<'_> {
     /// this is more than a writable socket is promised room for (`udp_kept`), and there is less: as
     /// on Linux for what its send buffer cannot hold.
     ///
-    /// What is sent while the neighbour is looked for waits for that, and may be dropped there (`PathDrops`), as on Linux.
+    /// What is sent while the neighbour is looked for waits for that, and may be dropped there
+    /// (`PathDrops`), as on Linux.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
@@ -272,7 +275,8 @@ impl Stack<'_> {
         self.ip_output(now, send, Message::one(frame, START as u16, (HEADER + len) as u16))
     }
 
-    /// Copies a datagram into a chain of frames. Every packet of `piece` bytes begins in a new frame.
+    /// Copies a datagram into a chain of frames. Every packet of `piece` bytes begins in a new
+    /// frame.
     fn udp_fill(
         &mut self,
         send: &IpSend,

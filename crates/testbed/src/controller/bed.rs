@@ -1,4 +1,5 @@
-//! The lab on one machine: a consumer and producers, each a host of its own, on a switch with limited ports.
+//! The lab on one machine: a consumer and producers, each a host of its own, on a switch with
+//! limited ports.
 
 use super::Error;
 use super::place::{Hosts, Place, Way};
@@ -47,7 +48,8 @@ impl Bed {
     /// Builds it.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there are more producers than fit; otherwise not root, or something cannot be made.
+    /// [`Error::Refused`] if there are more producers than fit; otherwise not root, or something
+    /// cannot be made.
     pub(super) fn new(options: &BedOptions) -> Result<Self, Error> {
         if options.producers.len() > MOST_PRODUCERS {
             let many = options.producers.len();
@@ -104,7 +106,8 @@ impl Bed {
         &self.hosts
     }
 
-    /// Where packets have been dropped so far: the port and how many, for each port of the switch and each host's own.
+    /// Where packets have been dropped so far: the port and how many, for each port of the switch
+    /// and each host's own.
     ///
     /// # Errors
     /// The counters cannot be read.

@@ -1,9 +1,11 @@
-//! What no node can have measured: figures that contradict themselves, or are of streams that it does not have. Whoever says so is not asked any more. (That what can be
-//! is also so, nobody here can know.) After this no sum of figures overflows.
+//! What no node can have measured: figures that contradict themselves, or are of streams that it
+//! does not have. Whoever says so is not asked any more. (That what can be is also so, nobody here
+//! can know.) After this no sum of figures overflows.
 
 use crate::node::protocol::{MOST_MESSAGES, News, Progress, Received, Sent};
 
-/// Datagrams that come again, or are no messages, are somebody's who can send as many as he likes; they are counted no farther.
+/// Datagrams that come again, or are no messages, are somebody's who can send as many as he likes;
+/// they are counted no farther.
 const MOST_OTHERS: u64 = 1 << 48;
 /// The longest that a processor, or all of a machine's, can have worked, in ns.
 const LONGEST_NS: u64 = 1 << 60;

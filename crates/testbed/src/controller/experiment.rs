@@ -142,8 +142,9 @@ impl Plan {
     /// Makes all runs.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is sent; otherwise something broke in the first run. What breaks later is told
-    /// among the faults of the run that could not be made, which is the last.
+    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is sent;
+    /// otherwise something broke in the first run. What breaks later is told among the faults of
+    /// the run that could not be made, which is the last.
     pub fn conduct(&self, live: &mut dyn FnMut(Step, &Live)) -> Result<Experiment, Error> {
         let wanted = self.wanted();
         // What does not fit, or is not there, is told before anything begins.
@@ -226,7 +227,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the services of a site's machines are there that will be needed, perhaps only in a later run. The lab has its own.
+    /// Whether the services of a site's machines are there that will be needed, perhaps only in a
+    /// later run. The lab has its own.
     fn served(&self) -> Result<(), Error> {
         let Ground::Site { site, .. } = &self.ground else { return Ok(()) };
         if !self.wanted().iter().flatten().any(|wanted| wanted.carrier == Carrier::Tickwire) {
@@ -278,7 +280,8 @@ impl Standing<'_> {
             }
             Ground::Lab { tickwire, busy } => {
                 if self.bed.as_ref().is_none_or(|(carrier, _)| *carrier != wanted.carrier) {
-                    // The kernel is measured without a service beside it, as a host is that has never heard of us.
+                    // The kernel is measured without a service beside it, as a host is that has
+                    // never heard of us.
                     self.bed = None;
                     let ours = wanted.carrier == Carrier::Tickwire;
                     let options = BedOptions {
@@ -357,7 +360,8 @@ mod tests {
         assert_eq!(since, counts(&[("a", 3), ("c", 5)]));
     }
 
-    /// The kernel, then Tickwire, for a tenth of a second each, on machines on which this is done for Tickwire and for its service's figures.
+    /// The kernel, then Tickwire, for a tenth of a second each, on machines on which this is done
+    /// for Tickwire and for its service's figures.
     fn plan(directory: &Path, tickwire: &str, stat: &str) -> Plan {
         let script = format!(
             "echo \"$3 $4\" >> {}\ncase $4 in *stat*) {stat}\nexit;; *run*) {tickwire}\nexit 69;; esac\ncase $3 in daq) {};; *) {};; esac",

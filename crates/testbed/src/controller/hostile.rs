@@ -1,4 +1,5 @@
-//! Tests: what becomes of a run whose nodes break at each stage, lie, or try to fill memory and terminal.
+//! Tests: what becomes of a run whose nodes break at each stage, lie, or try to fill memory and
+//! terminal.
 
 use super::Error;
 use super::patience::Patience;
@@ -205,7 +206,8 @@ fn nodes_that_hang_are_let_go_of_together() {
     let begin = Instant::now();
     let run = ends(hosts, pattern, options()).unwrap();
     assert!(run.faults.iter().filter(|fault| fault.contains("nothing was heard")).count() == 10, "{run:?}");
-    // 2 s of silence, 2 s for the consumer's figures, 1 s until they are ended; one after the other it were 10.
+    // 2 s of silence, 2 s for the consumer's figures, 1 s until they are ended; one after the other
+    // it were 10.
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
@@ -247,7 +249,8 @@ fn clocks_that_cannot_judge_a_deadline_any_more_at_the_end_are_told() {
     assert!(of_two(&daq, &producer(&[MESSAGES])).unwrap().is_met(), "it is within what both clocks say at the end");
 }
 
-/// A service that says of the node of [`PID`] that so many of its sockets are on its lane, each time with more packets diverted; and the node.
+/// A service that says of the node of [`PID`] that so many of its sockets are on its lane, each
+/// time with more packets diverted; and the node.
 fn served(on_lane: usize, before: &str, node: &str) -> String {
     let sockets =
         (0..2).map(|number| format!("{{\"accelerated\":{}}}", number < on_lane)).collect::<Vec<_>>().join(",");

@@ -1,4 +1,5 @@
-//! What a program says on standard error, of which the end is kept: however much it says, and whoever it leaves behind with its standard error open.
+//! What a program says on standard error, of which the end is kept: however much it says, and
+//! whoever it leaves behind with its standard error open.
 
 use crate::legible::legible;
 use std::io::Read;
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 const KEPT: usize = 2000;
 /// The longest that is shown, in characters.
 const LONGEST: usize = 500;
-/// After the end of a program, its last words are waited for for this long: `ssh` may leave somebody behind who has its standard error open (`ControlPersist`).
+/// After the end of a program, its last words are waited for for this long: `ssh` may leave
+/// somebody behind who has its standard error open (`ControlPersist`).
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Reads standard error to its end.

@@ -114,7 +114,8 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Until all producers have sent all, or are gone; or the consumer is, or time is over: then producers are told to stop.
+    /// Until all producers have sent all, or are gone; or the consumer is, or time is over: then
+    /// producers are told to stop.
     pub(super) fn watch(&mut self, members: &mut Members<'_>, live: &mut dyn FnMut(&Live)) {
         let Members { consumer, producers } = members;
         let patience = self.options.patience;
@@ -276,7 +277,8 @@ impl<'a> Measured<'a> {
         let mut any = false;
         for member in members.all().filter(|member| member.accelerated) {
             any = true;
-            // As they were when the run began: by now producers have ended their connections. Each stream has one at least.
+            // As they were when the run began: by now producers have ended their connections. Each
+            // stream has one at least.
             let of = member.before.sockets.max(member.streams.len() as u64);
             on_lane = on_lane.saturating_add(member.before.on_lane);
             sockets = sockets.saturating_add(of);
@@ -324,7 +326,8 @@ impl<'a> Measured<'a> {
                 corrupt: got.corrupt,
                 late: got.late,
                 before_sent: got.before_sent,
-                // The histogram's steps are rounded up, by a thousandth: what was in time is not shown as later than its deadline.
+                // The histogram's steps are rounded up, by a thousandth: what was in time is not
+                // shown as later than its deadline.
                 latency: if got.late == 0 { latency.at_most(nanos(stream.deadline)) } else { latency },
                 waited: Times::from_pairs(&got.waited).summary(),
                 slowest_waited_ns: got.slowest_waited_ns.map(|ns| ns.min(latency.max_ns)),

@@ -23,7 +23,8 @@ pub(super) struct Member<'a> {
     pub(super) accelerated: bool,
     /// Its streams, as places in the pattern.
     pub(super) streams: Vec<usize>,
-    /// How far its clock may have been wrong at most, in ns, by what it has told so far: when its sockets were open, and at the end.
+    /// How far its clock may have been wrong at most, in ns, by what it has told so far: when its
+    /// sockets were open, and at the end.
     pub(super) bound_ns: u64,
     pub(super) before: Proof,
     /// What a producer has told; of each of its streams.
@@ -161,7 +162,8 @@ impl<'a> Member<'a> {
         self.bound_ns.saturating_add(other.bound_ns)
     }
 
-    /// Which of its streams has the shortest deadline, if that cannot be judged, because its clock and another one may be as far apart.
+    /// Which of its streams has the shortest deadline, if that cannot be judged, because its clock
+    /// and another one may be as far apart.
     pub(super) fn unjudged<'p>(&self, other: &Self, stream: impl Fn(usize) -> &'p Stream) -> Option<&'p Stream> {
         let nearest = self.streams.iter().map(|&index| stream(index)).min_by_key(|stream| stream.deadline)?;
         (self.bounds_ns(other) >= nanos(nearest.deadline)).then_some(nearest)

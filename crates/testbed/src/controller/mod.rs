@@ -1,4 +1,5 @@
-//! The controller: starts a node on each host, has them send and receive, and gathers what became of it.
+//! The controller: starts a node on each host, has them send and receive, and gathers what became
+//! of it.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -45,7 +46,8 @@ use thiserror::Error;
 /// Why nothing could be measured.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// What the user gave cannot be meant, or what it needs is not so: nothing was sent. For a person who can change that.
+    /// What the user gave cannot be meant, or what it needs is not so: nothing was sent. For a
+    /// person who can change that.
     #[error("{0}")]
     Refused(String),
     /// It broke.

@@ -54,7 +54,8 @@ impl Place {
             Way::Lab { host, processors } => {
                 let own = self.tickwire.to_string_lossy();
                 let mut command = host.command_on(processors, &own);
-                // Ctrl-C ends the lab, which then ends what runs in it. (An `ssh` stays with the terminal, which it may have to ask for a password.)
+                // Ctrl-C ends the lab, which then ends what runs in it. (An `ssh` stays with the
+                // terminal, which it may have to ask for a password.)
                 command.args(words).process_group(0);
                 command
             }

@@ -10,7 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tickwire_sim::Rng;
 
-/// The pattern with a phase for each stream, `rate` times as often. Slots of a schedule are `guard` apart, or as far as they can be if none is given.
+/// The pattern with a phase for each stream, `rate` times as often. Slots of a schedule are `guard`
+/// apart, or as far as they can be if none is given.
 ///
 /// # Errors
 /// The slots do not fit.
@@ -61,7 +62,8 @@ pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec
 fn destination(stream: &Stream, consumer: IpAddr, port: u16) -> SocketAddr {
     let address = match (stream.transport, consumer) {
         (Transport::UdpMulticast, IpAddr::V4(_)) => {
-            // 239/8 is what an organisation may use as it likes (RFC 2365); a group for each producer.
+            // 239/8 is what an organisation may use as it likes (RFC 2365); a group for each
+            // producer.
             let [high, low] = stream.producer.to_be_bytes();
             Ipv4Addr::new(239, 84, high, low).into()
         }

@@ -1,5 +1,5 @@
-//! Which of the nodes' sockets are on a lane, and how much was diverted to it, by what the hosts' services say: figures of Tickwire are only figures of
-//! Tickwire if its traffic took the lane.
+//! Which of the nodes' sockets are on a lane, and how much was diverted to it, by what the hosts'
+//! services say: figures of Tickwire are only figures of Tickwire if its traffic took the lane.
 
 use super::last_words::LastWords;
 use super::place::Place;
@@ -10,7 +10,8 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// The longest that a service's answer may be, in bytes: a thousand sockets take less than one of these.
+/// The longest that a service's answer may be, in bytes: a thousand sockets take less than one of
+/// these.
 const LONGEST: u64 = 16 << 20;
 
 /// What a host's service says of one process.
@@ -81,7 +82,8 @@ impl Proof {
         Ok(Self::read(&said, pid))
     }
 
-    /// Whether packets took the lane since then: those that came, or, where none come back, those that went.
+    /// Whether packets took the lane since then: those that came, or, where none come back, those
+    /// that went.
     pub(super) const fn is_proof_since(&self, before: &Self) -> bool {
         self.diverted > before.diverted || self.sent > before.sent
     }

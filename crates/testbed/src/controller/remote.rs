@@ -1,5 +1,6 @@
-//! A node that runs: orders to it, news from it. It is another machine's, which may be broken or lie: nothing that it does or leaves holds the controller up or fills
-//! its memory, and what it says in words is fit for a terminal.
+//! A node that runs: orders to it, news from it. It is another machine's, which may be broken or
+//! lie: nothing that it does or leaves holds the controller up or fills its memory, and what it
+//! says in words is fit for a terminal.
 
 use super::last_words::{LastWords, fit};
 use super::patience::Patience;
@@ -12,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-/// What a line of a node may have besides what it says of streams, and for each stream, in bytes: all steps of a histogram take 700,000.
+/// What a line of a node may have besides what it says of streams, and for each stream, in bytes:
+/// all steps of a histogram take 700,000.
 const LINE: u64 = 64 << 10;
 const LINE_PER_STREAM: u64 = 1 << 20;
 /// So many news wait at most: who says more is not read until they have been heard.
@@ -24,7 +26,8 @@ pub(super) struct Remote {
     /// The host's name.
     pub(super) name: String,
     child: Child,
-    /// What it is told goes by a thread of its own, because a node need not read. None: there is nothing more to be told.
+    /// What it is told goes by a thread of its own, because a node need not read. None: there is
+    /// nothing more to be told.
     orders: Option<Sender<Vec<u8>>>,
     news: Receiver<Result<News>>,
     words: LastWords,
@@ -73,7 +76,8 @@ impl Remote {
         Ok(())
     }
 
-    /// The next news, or `None` at that instant; what waits already is heard after it, too. That it has failed, or is gone, is an error which says so.
+    /// The next news, or `None` at that instant; what waits already is heard after it, too. That it
+    /// has failed, or is gone, is an error which says so.
     pub(super) fn next(&mut self, until: Instant) -> Result<Option<News>> {
         match self.news.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Ok(News::Failed { why })) => bail!("{}: {}", self.name, fit(&why)),
@@ -91,7 +95,8 @@ impl Remote {
         }
     }
 
-    /// Nothing more is wanted of it. Who lets several go does so before the first is dropped, which waits.
+    /// Nothing more is wanted of it. Who lets several go does so before the first is dropped, which
+    /// waits.
     pub(super) fn let_go(&mut self) {
         // The end of its input is the end of a node, and of an `ssh` before it.
         self.orders = None;

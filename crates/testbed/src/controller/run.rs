@@ -16,7 +16,8 @@ use crate::units::{far, millis, nanos};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
-/// Two nodes' clocks that are further apart than their bounds and this do not agree: it is how long it takes to ask both.
+/// Two nodes' clocks that are further apart than their bounds and this do not agree: it is how long
+/// it takes to ask both.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How one run is to be.
@@ -48,11 +49,13 @@ pub(super) struct RunOptions {
     pub patience: Patience,
 }
 
-/// Runs `pattern`, whose phases are set, once. Beside what became of it: by how many ns a latency may have been wrong.
+/// Runs `pattern`, whose phases are set, once. Beside what became of it: by how many ns a latency
+/// may have been wrong.
 ///
 /// # Errors
-/// [`Error::Refused`] if nothing was sent, because a node cannot be reached, is of another version, cannot open its sockets, or has no clock, or none by which
-/// its deadlines could be judged. What happens to nodes later is in the run's faults.
+/// [`Error::Refused`] if nothing was sent, because a node cannot be reached, is of another version,
+/// cannot open its sockets, or has no clock, or none by which its deadlines could be judged. What
+/// happens to nodes later is in the run's faults.
 pub(super) fn run(
     hosts: &Hosts,
     pattern: &Pattern,

@@ -72,7 +72,8 @@ impl Site {
     /// Reads the machines for this pattern.
     ///
     /// # Errors
-    /// The file cannot be read, says what cannot be meant, or leaves a producer of the pattern without a host.
+    /// The file cannot be read, says what cannot be meant, or leaves a producer of the pattern
+    /// without a host.
     pub fn read(path: &Path, pattern: &Pattern) -> Result<Self, SiteError> {
         tickwire_settings::read(path, |site: &Self| site.check(pattern))
     }

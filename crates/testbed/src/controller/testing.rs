@@ -1,4 +1,5 @@
-//! For tests: nodes that are scripts of a shell, reached by an `ssh` that is that shell, and that say what honest ones never would.
+//! For tests: nodes that are scripts of a shell, reached by an `ssh` that is that shell, and that
+//! say what honest ones never would.
 
 use super::patience::Patience;
 use super::place::{Hosts, Place, Way};
@@ -80,7 +81,8 @@ pub(super) fn producer_with_clock(messages: &[u64], bound_ns: u64) -> String {
     [&begun(), &say(&News::Sent { streams, bound_ns: Some(bound_ns) }), HEAR].concat()
 }
 
-/// The words of an `ssh` that runs this script. It has the destination as `$3` and the command as `$4`.
+/// The words of an `ssh` that runs this script. It has the destination as `$3` and the command as
+/// `$4`.
 pub(super) fn ssh(script: &str) -> Vec<String> {
     ["sh", "-c", script, "sh"].map(str::to_owned).to_vec()
 }

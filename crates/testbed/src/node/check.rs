@@ -1,4 +1,5 @@
-//! What no order may ask for. Who gives orders is trusted with the host's network, but not with the node's memory.
+//! What no order may ask for. Who gives orders is trusted with the host's network, but not with the
+//! node's memory.
 
 use super::error::NodeError;
 use super::protocol::{Channel, MOST_MESSAGES, Prepare, Role, Start};

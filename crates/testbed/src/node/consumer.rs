@@ -1,4 +1,5 @@
-//! Receives all streams: one thread and one epoll instance, as a program has them that has many sockets.
+//! Receives all streams: one thread and one epoll instance, as a program has them that has many
+//! sockets.
 
 use super::PROGRESS;
 use super::check;
@@ -14,11 +15,13 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent};
 use std::time::{Duration, Instant};
 
-/// All that one call can give: more than the largest datagram, so that none is cut to a message's size.
+/// All that one call can give: more than the largest datagram, so that none is cut to a message's
+/// size.
 const BUFFER: usize = 256 << 10;
 /// Sockets that one wait tells of. Those that are left are told of first by the next.
 const EVENTS: usize = 64;
-/// How long a wait may be: between two the controller is heard. Its input is not waited for beside the sockets, so that a wait is what it is in other programs.
+/// How long a wait may be: between two the controller is heard. Its input is not waited for beside
+/// the sockets, so that a wait is what it is in other programs.
 const NAP: Duration = Duration::from_millis(100);
 /// How long nothing may come, after the last message was sent, until the rest counts as lost.
 const QUIET: Duration = Duration::from_secs(2);
@@ -50,7 +53,8 @@ impl Consumer {
         &self.time
     }
 
-    /// Receives until all that was sent has come, and tells of it. Ends when the controller says so.
+    /// Receives until all that was sent has come, and tells of it. Ends when the controller says
+    /// so.
     pub(super) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
         let Self { prepare, time, epoll, inlets } = self;
         let now = time.now_ns()?;
@@ -121,7 +125,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Receives until the controller has said how much was sent and that has come, or it says `stop`; false if it has gone.
+    /// Receives until the controller has said how much was sent and that has come, or it says
+    /// `stop`; false if it has gone.
     fn until_finished(&mut self, talk: &Talk) -> Result<bool, NodeError> {
         let mut told = Instant::now();
         let mut rest: Option<Rest> = None;

@@ -30,7 +30,8 @@ enum State {
     Datagrams(UdpSocket),
     /// Nobody is connected who has sent a message.
     Waiting(TcpListener),
-    /// Somebody is. Who comes after waits in the listener's backlog, in case that this is not the producer.
+    /// Somebody is. Who comes after waits in the listener's backlog, in case that this is not the
+    /// producer.
     Connected(TcpListener, Connection),
     /// The producer has sent all, or nothing can come any more.
     Ended,
@@ -123,7 +124,8 @@ impl Inlet {
         Ok(Self { stream: channel.stream.id, size: channel.stream.size as usize, token, state })
     }
 
-    /// Takes what there is, by one call, so that all streams get their turn. Epoll tells of it again if there is more.
+    /// Takes what there is, by one call, so that all streams get their turn. Epoll tells of it
+    /// again if there is more.
     pub(super) fn receive(
         &mut self,
         epoll: &Epoll,
@@ -182,7 +184,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// Nothing more comes by this socket. If it was a connection of somebody else, the producer's may come yet.
+    /// Nothing more comes by this socket. If it was a connection of somebody else, the producer's
+    /// may come yet.
     fn end(&mut self, why: Option<io::Error>, epoll: &Epoll, tally: &mut Tally) -> io::Result<()> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Connected(listener, connection) => {

@@ -19,7 +19,8 @@ pub enum LineError {
     Read(io::Error),
 }
 
-/// The next line's meaning; none at the end. A line that is not ended when the input ends was not all said, and is left out.
+/// The next line's meaning; none at the end. A line that is not ended when the input ends was not
+/// all said, and is left out.
 ///
 /// # Errors
 /// It is longer than `longest` bytes, means nothing, or cannot be read.

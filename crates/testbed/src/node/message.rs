@@ -1,4 +1,5 @@
-//! What stands in a message: its number, when it was sent, and content by which a message that is not whole is found.
+//! What stands in a message: its number, when it was sent, and content by which a message that is
+//! not whole is found.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -6,8 +7,9 @@
 //! | 4 to 9 | when it was sent: nanoseconds since [`Start::at_ns`](super::protocol::Start), modulo 2^48 (78 hours) |
 //! | 10 to its end | a piece of a fixed table, which begins at another place for each stream and number, again and again |
 //!
-//! Messages of a stream have one size, so over TCP they follow each other without anything between them. A piece of a stream that is lost shows at once: the
-//! content after it is that of another place.
+//! Messages of a stream have one size, so over TCP they follow each other without anything between
+//! them. A piece of a stream that is lost shows at once: the content after it is that of another
+//! place.
 
 use crate::pattern::LEAST_SIZE;
 
@@ -16,7 +18,8 @@ const HEADER: usize = LEAST_SIZE as usize;
 const SEQUENCE: std::ops::Range<usize> = 0..4;
 const STAMP: std::ops::Range<usize> = 4..HEADER;
 const STAMP_MODULUS: i64 = 1 << 48;
-/// The table's size: a prime, so that no number of whole segments, pages or powers of two leads back to the same place of it before their 4093rd.
+/// The table's size: a prime, so that no number of whole segments, pages or powers of two leads
+/// back to the same place of it before their 4093rd.
 const PERIOD: usize = 4093;
 
 static TABLE: [u8; PERIOD] = table();
@@ -39,7 +42,8 @@ const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Calls with pieces of the table, which together are so many bytes of content from this place of a message on; until one call says false. Whether none did.
+/// Calls with pieces of the table, which together are so many bytes of content from this place of a
+/// message on; until one call says false. Whether none did.
 fn pieces(stream: u32, sequence: u32, place: usize, bytes: usize, mut call: impl FnMut(usize, &[u8]) -> bool) -> bool {
     let begin = mix(u64::from(stream) << 32 | u64::from(sequence)) % PERIOD as u64;
     let mut at = (begin as usize + place) % PERIOD;
@@ -86,7 +90,8 @@ impl Header {
         Self { sequence: u32::from_be_bytes([a, b, c, d]), stamp: i64::from_be_bytes([0, 0, e, f, g, h, i, j]) }
     }
 
-    /// How long it took until so many nanoseconds after the start: less than half of what a stamp can tell apart, negative if it came before it was sent.
+    /// How long it took until so many nanoseconds after the start: less than half of what a stamp
+    /// can tell apart, negative if it came before it was sent.
     pub(super) fn latency_ns(self, since_start_ns: i64) -> i64 {
         let ns = since_start_ns.wrapping_sub(self.stamp).rem_euclid(STAMP_MODULUS);
         if ns < STAMP_MODULUS / 2 { ns } else { ns - STAMP_MODULUS }
@@ -133,7 +138,8 @@ impl Follower {
         self.place > 0
     }
 
-    /// Takes in what came, and calls with each message that it completes: its header, or none if it was not as it should be.
+    /// Takes in what came, and calls with each message that it completes: its header, or none if it
+    /// was not as it should be.
     pub(super) fn take(&mut self, mut bytes: &[u8], mut call: impl FnMut(Option<Header>)) {
         while !bytes.is_empty() {
             let end = if self.place < HEADER { HEADER } else { self.size };

@@ -1,4 +1,5 @@
-//! The programs that send and receive, one on each host, over plain sockets; and how they talk with the controller.
+//! The programs that send and receive, one on each host, over plain sockets; and how they talk with
+//! the controller.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -17,7 +17,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How long a call that blocks does so before it is asked whether to go on, and how long the controller waits at most to be heard.
+/// How long a call that blocks does so before it is asked whether to go on, and how long the
+/// controller waits at most to be heard.
 const NAP: Duration = Duration::from_millis(100);
 /// How long after the end a producer that is behind goes on.
 const PATIENCE_NS: i64 = 5_000_000_000;
@@ -143,8 +144,9 @@ enum Ended {
     Time { number: u64, source: TimeError },
 }
 
-/// When a message counts as sent: when it is given to the system; but if it could not be when it was due, because the call for the one before returned only
-/// after that, when it was due. What is measured by a program does not wait for its network.
+/// When a message counts as sent: when it is given to the system; but if it could not be when it
+/// was due, because the call for the one before returned only after that, when it was due. What is
+/// measured by a program does not wait for its network.
 const fn counts_from(due: i64, now: i64, returned: i64) -> i64 {
     if returned > due { due } else { now }
 }
@@ -163,7 +165,8 @@ struct Line<'a> {
 impl Line<'_> {
     /// Sends all messages when they are due; those that are overdue at once, one after the other.
     fn send(&mut self) -> Sent {
-        // Else the kernel joins timers that end within 50 us of each other; a thread that may not change that is that much later.
+        // Else the kernel joins timers that end within 50 us of each other; a thread that may not
+        // change that is that much later.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut release = Times::default();
         let fault = self.send_each(&mut release).err().map(|ended| ended.to_string());

@@ -1,4 +1,5 @@
-//! What controller and node say to each other: a line of JSON each ([`lines`](super::lines)), over the node's standard input and output.
+//! What controller and node say to each other: a line of JSON each ([`lines`](super::lines)), over
+//! the node's standard input and output.
 //!
 //! | controller | node | meaning |
 //! |---|---|---|
@@ -11,8 +12,9 @@
 //! | `Stop` | `Sent`, `Received` | the same, earlier; after it the node ends |
 //! | `Stop` | | after that, or before `Start`: the node ends |
 //!
-//! A node that cannot go on says `Failed` and ends; it also ends, without a word, when its standard input does. What comes is hostile on both sides: lines have a
-//! greatest length ([`LONGEST_LINE`], [`LONGEST_ORDER`]), and numbers are checked.
+//! A node that cannot go on says `Failed` and ends; it also ends, without a word, when its standard
+//! input does. What comes is hostile on both sides: lines have a greatest length ([`LONGEST_LINE`],
+//! [`LONGEST_ORDER`]), and numbers are checked.
 
 use super::time::Time;
 use crate::outcome::Usage;
@@ -38,7 +40,8 @@ pub enum Order {
     Prepare(Prepare),
     /// Send, or receive.
     Start(Start),
-    /// To the consumer: so many messages were sent of each stream, in the order of `Prepare`; wait for those that are on their way, then tell.
+    /// To the consumer: so many messages were sent of each stream, in the order of `Prepare`; wait
+    /// for those that are on their way, then tell.
     Finish {
         /// How many were sent, those of the warm-up among them.
         sent: Vec<u64>,
@@ -59,7 +62,8 @@ pub struct Prepare {
     pub streams: Vec<Channel>,
     /// The clock that all nodes share.
     pub time: Time,
-    /// A node that waits for an instant sleeps until so long before it, and then watches the clock. 0: it sleeps until it is over.
+    /// A node that waits for an instant sleeps until so long before it, and then watches the clock.
+    /// 0: it sleeps until it is over.
     pub watch_ns: u64,
 }
 
@@ -79,11 +83,13 @@ pub enum Role {
 pub struct Channel {
     /// The stream; its phase is set.
     pub stream: Stream,
-    /// Where the consumer gets it: its address or a group, and a port that no other stream of this experiment has.
+    /// Where the consumer gets it: its address or a group, and a port that no other stream of this
+    /// experiment has.
     pub to: SocketAddr,
 }
 
-/// When it begins. Message k of a stream is due at `at_ns` + phase + k periods, and is counted if that is not before the end of the warm-up.
+/// When it begins. Message k of a stream is due at `at_ns` + phase + k periods, and is counted if
+/// that is not before the end of the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
@@ -96,7 +102,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// The number of a stream's first message that counts, and of the first that is not sent any more.
+    /// The number of a stream's first message that counts, and of the first that is not sent any
+    /// more.
     #[must_use]
     pub fn numbers(&self, stream: &Stream) -> (u64, u64) {
         let period = stream.period.as_nanos().max(1);
@@ -125,7 +132,8 @@ pub enum News {
     Ready {
         /// The shared clock as it reads it now, in ns.
         now_ns: i64,
-        /// How far that may be wrong, in ns; none of a machine's own counter, which is the measure itself.
+        /// How far that may be wrong, in ns; none of a machine's own counter, which is the measure
+        /// itself.
         bound_ns: Option<u64>,
     },
     /// How far it is: of each stream in the order of `Prepare`.
@@ -137,14 +145,16 @@ pub enum News {
     Sent {
         /// Each stream, in the order of `Prepare`.
         streams: Vec<Sent>,
-        /// How far the shared clock may have been wrong meanwhile, at most, in ns; `u64::MAX` if it has lost the time, none of a machine's own counter.
+        /// How far the shared clock may have been wrong meanwhile, at most, in ns; `u64::MAX` if it
+        /// has lost the time, none of a machine's own counter.
         bound_ns: Option<u64>,
     },
     /// What the consumer has got.
     Received {
         /// Each stream, in the order of `Prepare`.
         streams: Vec<Received>,
-        /// Its processor time from the end of the warm-up to the end of the run, when the last message is due.
+        /// Its processor time from the end of the warm-up to the end of the run, when the last
+        /// message is due.
         usage: Usage,
         /// As a producer's.
         bound_ns: Option<u64>,
@@ -190,7 +200,8 @@ pub struct Received {
     pub duplicates: u64,
     /// How many came after one that was sent later.
     pub reordered: u64,
-    /// How many had another content than was sent, or were no messages of the stream. Those of the warm-up count: nobody can say which number they had.
+    /// How many had another content than was sent, or were no messages of the stream. Those of the
+    /// warm-up count: nobody can say which number they had.
     pub corrupt: u64,
     /// How many came later than the deadline allows.
     pub late: u64,

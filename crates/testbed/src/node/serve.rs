@@ -10,7 +10,8 @@ use super::time::Timepiece;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, Write};
 
-/// Does what the controller says on `input`, and tells on `output` what became of it, until it says no more. Nothing else is written there.
+/// Does what the controller says on `input`, and tells on `output` what became of it, until it says
+/// no more. Nothing else is written there.
 ///
 /// It waits for as long as the controller does, and then ends at once.
 ///
@@ -28,7 +29,8 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send) ->
     })
 }
 
-/// Takes all descriptors that the system lets it have: a consumer needs two for each stream of TCP, and many systems begin with 1024.
+/// Takes all descriptors that the system lets it have: a consumer needs two for each stream of TCP,
+/// and many systems begin with 1024.
 fn take_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard

@@ -1,4 +1,5 @@
-//! The sockets of streams: plain ones, as a program opens them that knows nothing of what carries them.
+//! The sockets of streams: plain ones, as a program opens them that knows nothing of what carries
+//! them.
 
 use super::error::NodeError;
 use super::protocol::Channel;
@@ -29,7 +30,8 @@ pub(super) enum Socket {
     Datagrams(UdpSocket),
 }
 
-/// The consumer's end, not blocking. `address` is the consumer's: the interface that joins groups has it.
+/// The consumer's end, not blocking. `address` is the consumer's: the interface that joins groups
+/// has it.
 pub(super) fn receiving(channel: &Channel, address: IpAddr) -> Result<Socket, NodeError> {
     let open = || match channel.stream.transport {
         Transport::Tcp | Transport::LowLatencyTcp => {
@@ -98,7 +100,8 @@ pub(super) fn sending(channel: &Channel, address: IpAddr, until: Instant) -> Res
 /// By the interface that has the address, and no farther than its network.
 fn to_group(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
     if address.is_ipv4() {
-        // Linux sends to groups by the interface that has the address to which the socket is bound, as IP_MULTICAST_IF would have it (ip_route_output_key).
+        // Linux sends to groups by the interface that has the address to which the socket is bound,
+        // as IP_MULTICAST_IF would have it (ip_route_output_key).
         socket.set_multicast_ttl_v4(1)?;
         socket.set_multicast_loop_v4(false)
     } else {

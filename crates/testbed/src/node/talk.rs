@@ -1,4 +1,5 @@
-//! How a node hears and speaks while it measures: each in a thread of its own, so that no slow line holds up a message.
+//! How a node hears and speaks while it measures: each in a thread of its own, so that no slow line
+//! holds up a message.
 
 use super::error::NodeError;
 use super::lines::{self, LineError};
@@ -29,7 +30,8 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// Begins to listen to the input, and to speak on the output in this scope, until the `Talk` is dropped.
+    /// Begins to listen to the input, and to speak on the output in this scope, until the `Talk` is
+    /// dropped.
     pub(super) fn begin<'scope>(
         scope: &'scope std::thread::Scope<'scope, '_>,
         mut input: impl BufRead + Send + 'static,
@@ -37,7 +39,8 @@ impl Talk {
     ) -> Result<Self, NodeError> {
         let failed = |source| NodeError::System { what: "start a thread", source };
         let (heard, orders) = sync_channel(WAITING);
-        // Nobody can end a thread that waits for its input; it ends with the process, if not before.
+        // Nobody can end a thread that waits for its input; it ends with the process, if not
+        // before.
         std::thread::Builder::new()
             .name("orders".into())
             .spawn(move || {

@@ -88,7 +88,8 @@ impl Tally {
         }
     }
 
-    /// Something came that is no message of the stream. That counts from the first on: nobody can say which number it has.
+    /// Something came that is no message of the stream. That counts from the first on: nobody can
+    /// say which number it has.
     pub(super) fn corrupt(&mut self) {
         self.counted.corrupt += 1;
     }

@@ -8,7 +8,8 @@ use thiserror::Error;
 use tickclock::counter::{self, Moved};
 use tickclock::{Clock, CounterKind, OpenError, Reading, Status, default_path};
 
-/// The longest sleep: after each the clock is asked again, because it may have been corrected meanwhile, and whether to go on waiting.
+/// The longest sleep: after each the clock is asked again, because it may have been corrected
+/// meanwhile, and whether to go on waiting.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Which clock.
@@ -96,7 +97,8 @@ struct Page {
 }
 
 impl Timepiece {
-    /// The time now, in nanoseconds: since 1970, or of the machine's counter. Whatever this gives can be compared with all that it has given since it was opened.
+    /// The time now, in nanoseconds: since 1970, or of the machine's counter. Whatever this gives
+    /// can be compared with all that it has given since it was opened.
     ///
     /// # Errors
     /// The clock has lost the time, or was set.
@@ -105,7 +107,8 @@ impl Timepiece {
         self.now_and_bound().map(|(now_ns, _)| now_ns)
     }
 
-    /// The time now, and how far it may be wrong, in nanoseconds; none of the machine's counter, which is the measure itself.
+    /// The time now, and how far it may be wrong, in nanoseconds; none of the machine's counter,
+    /// which is the measure itself.
     ///
     /// # Errors
     /// The clock has lost the time, or was set.
@@ -123,14 +126,16 @@ impl Timepiece {
         }
     }
 
-    /// How far it may be wrong now, in nanoseconds: [`u64::MAX`] if it has lost the time or was set, none of the machine's counter.
+    /// How far it may be wrong now, in nanoseconds: [`u64::MAX`] if it has lost the time or was
+    /// set, none of the machine's counter.
     #[must_use]
     pub fn bound_ns(&self) -> Option<u64> {
         self.now_and_bound().map_or(Some(u64::MAX), |(_, bound_ns)| bound_ns)
     }
 
-    /// Waits until this instant, and returns the first reading that is not before it; none if `quit` came first. It sleeps until `watch_ns` before it (a system call
-    /// each 100 ms), and then watches the clock, so a processor is busy for that long.
+    /// Waits until this instant, and returns the first reading that is not before it; none if
+    /// `quit` came first. It sleeps until `watch_ns` before it (a system call each 100 ms), and
+    /// then watches the clock, so a processor is busy for that long.
     ///
     /// # Errors
     /// The clock has lost the time, or was set.
@@ -162,7 +167,8 @@ fn fault(first: &Reading, now: &Reading, path: &Path) -> Option<TimeError> {
     if !now.is_known() {
         return Some(TimeError::Unknown(path.into(), now.status));
     }
-    // Where the difference between TAI and UTC was not known at first it may be learnt: UTC stays the same then.
+    // Where the difference between TAI and UTC was not known at first it may be learnt: UTC stays
+    // the same then.
     let leapt = now.offset != first.offset && first.status.contains(Status::TAI_KNOWN);
     (now.disruptions != first.disruptions || leapt).then(|| TimeError::Set(path.into()))
 }

@@ -1,4 +1,5 @@
-//! What no pattern may be. A complaint names a stream and one of its values; the readers of files say where that stands.
+//! What no pattern may be. A complaint names a stream and one of its values; the readers of files
+//! say where that stands.
 
 use super::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Stream};
 use crate::units::millis;
@@ -118,7 +119,8 @@ pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, Fault)> {
     Ok(())
 }
 
-/// A time of a file: what is negative, no number, or beyond all limits is told; the rest is for [`Stream::check`].
+/// A time of a file: what is negative, no number, or beyond all limits is told; the rest is for
+/// [`Stream::check`].
 pub(super) fn time(field: Field, ms: f64) -> Result<Duration, Fault> {
     // A thousand hours, so that nanoseconds are exact in both f64 and u64.
     if (0.0..=3.6e9).contains(&ms) {

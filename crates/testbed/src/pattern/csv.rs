@@ -1,11 +1,13 @@
-//! The table of 2015: a row for each producer, and in it up to four streams, each a group of columns.
+//! The table of 2015: a row for each producer, and in it up to four streams, each a group of
+//! columns.
 
 use super::check::{self, Fault, Field};
 use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::path::Path;
 
-/// The groups of columns, in the order of message types 0 to 3 (Table 1 and slide 26: UDP is multicast there).
+/// The groups of columns, in the order of message types 0 to 3 (Table 1 and slide 26: UDP is
+/// multicast there).
 const GROUPS: [(&str, Transport); 4] = [
     ("tcp0", Transport::Tcp),
     ("tcp1", Transport::Tcp),
@@ -176,7 +178,8 @@ fn shown(cell: &str) -> String {
     format!("`{}{more}`", cell.chars().take(MOST).collect::<String>().escape_debug())
 }
 
-/// Counts lines. The reader's own count is that of the blank line or comment before a record, and one behind with CRLF.
+/// Counts lines. The reader's own count is that of the blank line or comment before a record, and
+/// one behind with CRLF.
 struct Lines<'a> {
     text: &'a str,
     at: usize,

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
 
-/// The least that a message may have: sequence number and stamp (`node::message`). The smallest of 2015 is just that.
+/// The least that a message may have: sequence number and stamp (`node::message`). The smallest of
+/// 2015 is just that.
 pub const LEAST_SIZE: u32 = 10;
 /// The largest message, in bytes.
 pub const GREATEST_SIZE: u32 = 16 << 20;
@@ -72,7 +73,8 @@ impl fmt::Display for Transport {
 /// One stream: every `period` a message of `size` bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
-    /// What it is called in reports. In the table of 2015: the producer's number with the message's type (0 to 3) behind it.
+    /// What it is called in reports. In the table of 2015: the producer's number with the message's
+    /// type (0 to 3) behind it.
     pub id: u32,
     /// The number of the producer that sends it, from 1.
     pub producer: u16,
@@ -84,7 +86,8 @@ pub struct Stream {
     pub period: Duration,
     /// A message that the consumer's program has later than this after it was sent is a miss.
     pub deadline: Duration,
-    /// When its messages are due after the start of each period, if the pattern says so: less than the period.
+    /// When its messages are due after the start of each period, if the pattern says so: less than
+    /// the period.
     pub phase: Option<Duration>,
 }
 

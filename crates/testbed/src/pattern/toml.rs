@@ -13,7 +13,8 @@ struct File {
     streams: Vec<Row>,
 }
 
-/// A stream as it is written. Numbers are wider than they may be, so that it is ours to say what they may be.
+/// A stream as it is written. Numbers are wider than they may be, so that it is ours to say what
+/// they may be.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {

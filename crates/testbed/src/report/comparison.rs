@@ -23,7 +23,8 @@ pub struct Comparison {
     pub small_tickwire_p999_ns: Option<u64>,
     /// The highest 99.9th percentile of these on the kernel.
     pub small_kernel_p999_ns: Option<u64>,
-    /// The consumer's processor time on Tickwire by that on the kernel, each by the time it was measured.
+    /// The consumer's processor time on Tickwire by that on the kernel, each by the time it was
+    /// measured.
     pub consumer_cpu_ratio: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! The report for a program: one object. All times are in nanoseconds, but for periods and deadlines, which a pattern gives in milliseconds.
+//! The report for a program: one object. All times are in nanoseconds, but for periods and
+//! deadlines, which a pattern gives in milliseconds.
 //!
 //! | field | meaning |
 //! |---|---|
@@ -22,10 +23,12 @@ use crate::pattern::Stream;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The version of this format: another one if a field goes or changes its meaning; new fields may come in the same.
+/// The version of this format: another one if a field goes or changes its meaning; new fields may
+/// come in the same.
 pub const VERSION: u32 = 1;
 
-/// One stream: what it is, what became of it in the run that the verdict is about, and on each carrier.
+/// One stream: what it is, what became of it in the run that the verdict is about, and on each
+/// carrier.
 #[derive(Serialize)]
 struct Entry {
     #[serde(flatten)]
@@ -43,7 +46,8 @@ struct Figures {
     figures: StreamFigures,
 }
 
-/// The experiment as one object; `histograms`: with the histograms of each stream on each carrier, as pairs of a time and how many there were of about that.
+/// The experiment as one object; `histograms`: with the histograms of each stream on each carrier,
+/// as pairs of a time and how many there were of about that.
 #[must_use]
 pub fn json(experiment: &Experiment, histograms: bool) -> Value {
     let streams: Vec<Entry> =

@@ -1,4 +1,5 @@
-//! The report: for a program (JSON), for a terminal (a table) and for a person with two minutes (a page).
+//! The report: for a program (JSON), for a terminal (a table) and for a person with two minutes (a
+//! page).
 //!
 //! | module | purpose |
 //! |---|---|

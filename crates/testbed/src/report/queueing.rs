@@ -2,15 +2,17 @@
 
 use crate::outcome::{Run, Times, Timing};
 
-/// The queueing delays of one timing: each message's latency less the least of its stream in all runs that are compared. So what takes as long for every
-/// message of a stream (the path, its own transmission, the program's way to it) is left out.
+/// The queueing delays of one timing: each message's latency less the least of its stream in all
+/// runs that are compared. So what takes as long for every message of a stream (the path, its own
+/// transmission, the program's way to it) is left out.
 #[derive(Clone, Debug)]
 pub struct Queueing {
     /// Which timing.
     pub timing: Timing,
     /// The delays of all messages of all streams.
     pub delays: Times,
-    /// How many times lower the 99th of 100 delays is than when all send at once, if that was measured.
+    /// How many times lower the 99th of 100 delays is than when all send at once, if that was
+    /// measured.
     pub below_synchronised: Option<f64>,
 }
 

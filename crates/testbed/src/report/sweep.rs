@@ -7,7 +7,8 @@ use crate::schedule::{Link, wire_bytes};
 use crate::units::nanos;
 use serde::Serialize;
 
-/// A link that carries this part of its rate is full: what is sent again and what others send comes on top.
+/// A link that carries this part of its rate is full: what is sent again and what others send comes
+/// on top.
 const FULL_LINK: f64 = 0.98;
 /// A processor that works this part of the time has none left.
 const FULL_PROCESSOR: f64 = 0.95;
@@ -19,7 +20,8 @@ pub struct Step {
     pub rate: u32,
     /// The messages' own bits per second: without headers.
     pub offered_bps: u64,
-    /// What they are on the wire, with headers, preambles and gaps, as a part of the link's rate, if that is known.
+    /// What they are on the wire, with headers, preambles and gaps, as a part of the link's rate,
+    /// if that is known.
     pub link_share: Option<f64>,
     /// Whether all was as it should be.
     pub met: bool,

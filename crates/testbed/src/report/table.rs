@@ -14,7 +14,8 @@ use std::fmt::Write;
 
 const WIDTH: usize = 80;
 
-/// The experiment as text: the verdict, a line for each stream, then clock, timings and sweep if there were any.
+/// The experiment as text: the verdict, a line for each stream, then clock, timings and sweep if
+/// there were any.
 #[must_use]
 pub fn table(experiment: &Experiment) -> String {
     let mut text = String::new();

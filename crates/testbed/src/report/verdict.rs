@@ -7,16 +7,19 @@ use serde::Serialize;
 /// How many streams that were not met are named.
 const MOST_NAMED: usize = 5;
 
-/// What the whole was about: the run of [`Experiment::judged`], and the clock if that was measured, too. Runs for comparison do not count.
+/// What the whole was about: the run of [`Experiment::judged`], and the clock if that was measured,
+/// too. Runs for comparison do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Whether every message of every stream came, once, whole, in order and in time, no node failed, and the clock was not wrong about itself.
+    /// Whether every message of every stream came, once, whole, in order and in time, no node
+    /// failed, and the clock was not wrong about itself.
     pub met: bool,
     /// How many streams were met.
     pub streams_met: usize,
     /// Of how many.
     pub streams: usize,
-    /// Whether true time lay within the clock's own bound at every comparison; none if nobody asked for it.
+    /// Whether true time lay within the clock's own bound at every comparison; none if nobody asked
+    /// for it.
     pub clock: Option<bool>,
     /// The same in words, and which streams were not met, and why.
     pub sentence: String,

@@ -10,7 +10,8 @@ pub(super) fn ms(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }
 
-/// Milliseconds in six characters at most (up to 100 s), to the microsecond where there is room for it.
+/// Milliseconds in six characters at most (up to 100 s), to the microsecond where there is room for
+/// it.
 pub(super) fn short_ms(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     let decimals = match ms {
@@ -69,7 +70,8 @@ pub(super) fn seconds(ns: u64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// Processor time by the time it was measured: 1 is one processor all the time. None if nothing was measured.
+/// Processor time by the time it was measured: 1 is one processor all the time. None if nothing was
+/// measured.
 pub(super) fn share(usage: &Usage) -> Option<f64> {
     (usage.elapsed_ns > 0).then(|| (usage.user_ns + usage.system_ns) as f64 / usage.elapsed_ns as f64)
 }

@@ -1,14 +1,19 @@
 //! When two slots that are repeated for ever never overlap.
 //!
-//! Slot i begins at `p_i + k T_i` and slot j at `p_j + l T_j`, k and l any whole numbers, and they last `d_i` and `d_j`. From a beginning of i to one of j it is
-//! `p_j - p_i + l T_j - k T_i`. By Bézout's identity the last two terms are all multiples of `g = gcd(T_i, T_j)` and nothing else, and k and l need not be negative for
-//! that: both can grow by any common multiple. So the distances that occur are those that leave the remainder `r = (p_j - p_i) mod g`. Slots of which j begins a
-//! distance v after i (before it, if v is negative) overlap if and only if `-d_j < v < d_i`. The nearest distances are r and `r - g`, hence
+//! Slot i begins at `p_i + k T_i` and slot j at `p_j + l T_j`, k and l any whole numbers, and they
+//! last `d_i` and `d_j`. From a beginning of i to one of j it is `p_j - p_i + l T_j - k T_i`. By
+//! Bézout's identity the last two terms are all multiples of `g = gcd(T_i, T_j)` and nothing else,
+//! and k and l need not be negative for that: both can grow by any common multiple. So the
+//! distances that occur are those that leave the remainder `r = (p_j - p_i) mod g`. Slots of which
+//! j begins a distance v after i (before it, if v is negative) overlap if and only if `-d_j < v <
+//! d_i`. The nearest distances are r and `r - g`, hence
 //!
 //! > streams i and j never overlap if and only if `d_i <= r` and `d_j <= g - r`.
 //!
-//! In words: wound around a circle of circumference g, each slot stands at one place, and there they must be apart. (Korst, Aarts, Lenstra, Wessels 1991: Periodic
-//! multiprocessor scheduling; Korst, Aarts, Lenstra 1996: Scheduling periodic tasks, where to find such places for many streams is shown to be NP-complete in the strong sense.)
+//! In words: wound around a circle of circumference g, each slot stands at one place, and there
+//! they must be apart. (Korst, Aarts, Lenstra, Wessels 1991: Periodic multiprocessor scheduling;
+//! Korst, Aarts, Lenstra 1996: Scheduling periodic tasks, where to find such places for many
+//! streams is shown to be NP-complete in the strong sense.)
 
 /// A slot that is repeated for ever. In nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +60,8 @@ pub(super) fn expand(all: &[Repeated], end: u64) -> Vec<(u64, usize)> {
     slots
 }
 
-/// Whether slots overlap, found by looking at each of two cycles: in the second, all that can meet has met.
+/// Whether slots overlap, found by looking at each of two cycles: in the second, all that can meet
+/// has met.
 #[cfg(test)]
 pub(super) fn any_overlap(all: &[Repeated]) -> bool {
     let cycle = all.iter().fold(1, |cycle, slot| cycle / gcd(cycle, slot.period) * slot.period);

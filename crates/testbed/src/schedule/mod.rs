@@ -1,4 +1,5 @@
-//! When messages are sent so that no two meet in the switch: a slot for each stream. No I/O and no clock.
+//! When messages are sent so that no two meet in the switch: a slot for each stream. No I/O and no
+//! clock.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -1,12 +1,18 @@
 //! The search for a schedule.
 //!
-//! To tell whether there is one at all is NP-complete (see `circle`), so some are missed. Streams are placed one after the other, each where it is the least in the others' way,
-//! and stay there. Two things decide how far that goes, and a few ways of each are tried, in a fixed order, so that the same pattern always has the same schedule:
+//! To tell whether there is one at all is NP-complete (see `circle`), so some are missed. Streams
+//! are placed one after the other, each where it is the least in the others' way, and stay there.
+//! Two things decide how far that goes, and a few ways of each are tried, in a fixed order, so that
+//! the same pattern always has the same schedule:
 //!
-//! * *the order*: the shortest periods first (they leave the least room to the others), or the longest slots, or those for which the others leave the least room;
-//! * *the places*: the earliest that is free, or, for a circle of M (a divisor that periods have in common), the one nearest to the circle's beginning. Streams that stand at the same place
-//!   of that circle, but not at the same time, are in the way of those whose period shares M with theirs only once. In the pattern of 2015 320 KB and 640 KB are sent each 80 ms; 20 ms apart
-//!   they take 5.5 ms of the 20 ms that streams of 100 ms have in common with them, and side by side 8.3 ms.
+//! * *the order*: the shortest periods first (they leave the least room to the others), or the
+//!   longest slots, or those for which the others leave the least room;
+//! * *the places*: the earliest that is free, or, for a circle of M (a divisor that periods have in
+//!   common), the one nearest to the circle's beginning. Streams that stand at the same place of
+//!   that circle, but not at the same time, are in the way of those whose period shares M with
+//!   theirs only once. In the pattern of 2015 320 KB and 640 KB are sent each 80 ms; 20 ms apart
+//!   they take 5.5 ms of the 20 ms that streams of 100 ms have in common with them, and side by
+//!   side 8.3 ms.
 
 use super::circle::{ahead, gcd};
 use super::slots::Schedule;
@@ -19,7 +25,8 @@ use thiserror::Error;
 
 /// How many circles are tried.
 const MOST_CIRCLES: usize = 8;
-/// How many pairs of slots are compared at most for one guard, and to find the largest: a second or two.
+/// How many pairs of slots are compared at most for one guard, and to find the largest: a second or
+/// two.
 const MOST_WORK: u64 = 100_000_000;
 const MOST_WORK_WIDEST: u64 = 3 * MOST_WORK;
 /// The steps in which the largest guard is sought.
@@ -104,8 +111,9 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-/// Gives every stream slots that no other's ever overlap, on the consumer's `link`, of which the producers' are like. The phases that the pattern has do not matter.
-/// The same pattern always has the same schedule.
+/// Gives every stream slots that no other's ever overlap, on the consumer's `link`, of which the
+/// producers' are like. The phases that the pattern has do not matter. The same pattern always has
+/// the same schedule.
 ///
 /// # Errors
 /// There is none, or none was found.
@@ -143,7 +151,8 @@ fn proved(pattern: &Pattern, link: &Link, phases: &[u64], guard: Duration) -> Sc
     for (stream, &phase) in planned.streams.iter_mut().zip(phases) {
         stream.phase = Some(Duration::from_nanos(phase));
     }
-    // The search has kept each two apart, by the same condition that is asked here for all of them once more.
+    // The search has kept each two apart, by the same condition that is asked here for all of them
+    // once more.
     Schedule::of(&planned, link, guard).expect("no two of the slots that were found overlap")
 }
 
@@ -229,7 +238,8 @@ impl Streams {
         if let Some(i) = all.clone().find(|&i| length(i) > self.periods[i]) {
             return Err(Why::Slot { stream: id(i), slot: time(length(i)), period: time(self.periods[i]) });
         }
-        // The sum is off by less than this, and slots that take so nearly all of the time are hardly found.
+        // The sum is off by less than this, and slots that take so nearly all of the time are
+        // hardly found.
         if self.slots(nanos(guard)) > 1.0 + 1e-9 {
             return Err(Why::Overload);
         }
@@ -257,7 +267,8 @@ impl Streams {
         alone.chain(pairs).min().flatten()
     }
 
-    /// The largest guard for which phases were found. What fits with one guard fits with each that is smaller, but is not always found.
+    /// The largest guard for which phases were found. What fits with one guard fits with each that
+    /// is smaller, but is not always found.
     fn widest(&self) -> Option<(Duration, Vec<u64>)> {
         let mut work = Work(MOST_WORK_WIDEST);
         let mut above = self.greatest_guard()? / STEP_NS + 1;
@@ -332,7 +343,8 @@ impl Streams {
         Ok(placed.into_iter().map(|(_, phase)| phase).collect())
     }
 
-    /// The free place of a stream that is nearest to a beginning of the circle; the first of those that are equally near.
+    /// The free place of a stream that is nearest to a beginning of the circle; the first of those
+    /// that are equally near.
     fn place(
         &self,
         stream: usize,
@@ -363,7 +375,8 @@ impl Streams {
         work: &mut Work,
     ) -> Option<u64> {
         let mut phase = range.start;
-        // How many in a row it does not meet, the one before `next` the last of them. Each step forward is the least that leads past one of them, so no phase is missed.
+        // How many in a row it does not meet, the one before `next` the last of them. Each step
+        // forward is the least that leads past one of them, so no phase is missed.
         let (mut clear, mut next) = (0, 0);
         while clear < placed.len() {
             if !range.contains(&phase) || !work.one() {
@@ -408,7 +421,8 @@ mod tests {
         Pattern { name: "test".to_owned(), streams: (1..).zip(streams).map(stream).collect() }
     }
 
-    /// Whether slots of a schedule overlap, by looking at each. They are as long as they have to be.
+    /// Whether slots of a schedule overlap, by looking at each. They are as long as they have to
+    /// be.
     fn overlaps(schedule: &Schedule, pattern: &Pattern, link: &Link) -> bool {
         let slots: Vec<_> = pattern
             .streams
@@ -434,7 +448,8 @@ mod tests {
         assert!(!overlaps(&schedule, &pattern, &Link::GIGABIT));
         let widest = plan_widest(&pattern, &Link::GIGABIT).unwrap();
         assert!(!overlaps(&widest, &pattern, &Link::GIGABIT));
-        // A better search may find more, but not 1.49 ms: the slots of 640 KB, of a stream of 10 ms and of one of 250 ms share a circle of 10 ms.
+        // A better search may find more, but not 1.49 ms: the slots of 640 KB, of a stream of 10 ms
+        // and of one of 250 ms share a circle of 10 ms.
         assert_eq!(widest.guard(), Duration::from_micros(1115));
         let mut applied = pattern.clone();
         widest.apply(&mut applied);

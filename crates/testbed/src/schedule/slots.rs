@@ -1,4 +1,5 @@
-//! A schedule: phases of which it is proved that no two messages ever meet, and its slots one by one.
+//! A schedule: phases of which it is proved that no two messages ever meet, and its slots one by
+//! one.
 
 use super::circle::{Repeated, gcd, overlap};
 use super::wire::Link;
@@ -9,8 +10,9 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 use thiserror::Error;
 
-/// When the messages of a pattern are sent: stream s in slots of its own, from `phase + k * period` on. In a slot is a message's way from the first bit on its
-/// sender's cable to the last on the consumer's, and then the guard. There is no schedule whose slots overlap.
+/// When the messages of a pattern are sent: stream s in slots of its own, from `phase + k * period`
+/// on. In a slot is a message's way from the first bit on its sender's cable to the last on the
+/// consumer's, and then the guard. There is no schedule whose slots overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     slots: Vec<Repeated>,
@@ -45,7 +47,8 @@ pub struct Slot {
 }
 
 impl Schedule {
-    /// The schedule that the phases of a pattern are, if they are one; a stream that has none is due at 0.
+    /// The schedule that the phases of a pattern are, if they are one; a stream that has none is
+    /// due at 0.
     ///
     /// # Errors
     /// Two slots overlap.
@@ -102,7 +105,8 @@ impl Schedule {
         self.guard
     }
 
-    /// After how long all is as it was: the least common multiple of all periods; at most 584 years.
+    /// After how long all is as it was: the least common multiple of all periods; at most 584
+    /// years.
     #[must_use]
     pub const fn cycle(&self) -> Duration {
         Duration::from_nanos(self.cycle)

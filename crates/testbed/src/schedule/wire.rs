@@ -3,12 +3,15 @@
 use crate::pattern::Transport;
 use std::time::Duration;
 
-/// What a frame of Ethernet takes beside its payload, in bytes (IEEE 802.3 §3.1.1, §3.2, §4.4.2): preamble and start delimiter 8, addresses and type 14, frame check
-/// sequence 4, and the gap before the next frame 12. No VLAN tag.
+/// What a frame of Ethernet takes beside its payload, in bytes (IEEE 802.3 §3.1.1, §3.2, §4.4.2):
+/// preamble and start delimiter 8, addresses and type 14, frame check sequence 4, and the gap
+/// before the next frame 12. No VLAN tag.
 const AROUND_FRAME: u64 = 8 + 14 + 4 + 12;
-/// The least payload of a frame; a shorter one is padded (IEEE 802.3 §3.2.8: 64 bytes from addresses to frame check sequence).
+/// The least payload of a frame; a shorter one is padded (IEEE 802.3 §3.2.8: 64 bytes from
+/// addresses to frame check sequence).
 const LEAST_PAYLOAD: u64 = 46;
-/// A TCP header (RFC 9293 §3.1) with the timestamps option and its padding (RFC 7323 §3.2, appendix A), as Linux and Tickwire have it.
+/// A TCP header (RFC 9293 §3.1) with the timestamps option and its padding (RFC 7323 §3.2, appendix
+/// A), as Linux and Tickwire have it.
 const TCP_HEADER: u64 = 20 + 12;
 /// RFC 768.
 const UDP_HEADER: u64 = 8;
@@ -33,8 +36,9 @@ impl Link {
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// From the first bit of a message on its sender's cable to the last on the consumer's, where both are such a link and a switch between them passes a frame on
-    /// when it has all of it. What the version of IP does to that is small, so here the longer of both counts.
+    /// From the first bit of a message on its sender's cable to the last on the consumer's, where
+    /// both are such a link and a switch between them passes a frame on when it has all of it. What
+    /// the version of IP does to that is small, so here the longer of both counts.
     #[must_use]
     pub(super) fn occupied(&self, transport: Transport, size: u32) -> Duration {
         let bytes = |v6| {
@@ -45,14 +49,15 @@ impl Link {
     }
 }
 
-/// How many bytes a message of `size` occupies on a link: all its frames with preambles, gaps, padding and headers; no acknowledgements, which go the other way,
-/// and nothing sent again.
+/// How many bytes a message of `size` occupies on a link: all its frames with preambles, gaps,
+/// padding and headers; no acknowledgements, which go the other way, and nothing sent again.
 #[must_use]
 pub fn wire_bytes(transport: Transport, size: u32, link: &Link, v6: bool) -> u64 {
     Frames::of(transport, size, link, v6).all()
 }
 
-/// A message as IP packets: so many equal ones, and a last, shorter one. Lengths with the headers of IP.
+/// A message as IP packets: so many equal ones, and a last, shorter one. Lengths with the headers
+/// of IP.
 struct Frames {
     equal: u64,
     length: u64,
@@ -61,7 +66,8 @@ struct Frames {
 
 impl Frames {
     fn of(transport: Transport, size: u32, link: &Link, v6: bool) -> Self {
-        // RFC 791 §3.1 and RFC 8200 §3; and the least MTU that each needs: RFC 791 §3.2, RFC 8200 §5.
+        // RFC 791 §3.1 and RFC 8200 §3; and the least MTU that each needs: RFC 791 §3.2, RFC 8200
+        // §5.
         let (header, least) = if v6 { (40, 1280) } else { (20, 68) };
         let room = u64::from(link.mtu).max(least) - header;
         let size = u64::from(size);
@@ -78,7 +84,8 @@ impl Frames {
         if datagram <= room {
             return Self { equal: 0, length: 0, last: header + datagram };
         }
-        // Fragments, each with the header of IP, in IPv6 with one more (RFC 8200 §4.5). All but the last have a multiple of 8 bytes (RFC 791 §3.2, RFC 8200 §4.5).
+        // Fragments, each with the header of IP, in IPv6 with one more (RFC 8200 §4.5). All but the
+        // last have a multiple of 8 bytes (RFC 791 §3.2, RFC 8200 §4.5).
         let header = if v6 { header + 8 } else { header };
         let room = if v6 { room - 8 } else { room };
         let fragment = room / 8 * 8;
@@ -124,7 +131,8 @@ mod tests {
             (Transport::Udp, 10, false, 84),
             (Transport::Udp, 10, true, 38 + 58),
             (Transport::UdpMulticast, 1472, false, 1538),
-            // Fragments of 1480 bytes, of which the UDP header takes 8; in IPv6 of 1448, and the last may have 1452.
+            // Fragments of 1480 bytes, of which the UDP header takes 8; in IPv6 of 1448, and the
+            // last may have 1452.
             (Transport::UdpMulticast, 1473, false, 1538 + 38 + LEAST_PAYLOAD),
             (Transport::UdpMulticast, 4000, false, 2 * 1538 + 38 + 20 + 1048),
             (Transport::UdpMulticast, 1452, true, 1538),

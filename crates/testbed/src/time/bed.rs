@@ -1,4 +1,5 @@
-//! Two hosts of a lab on one cable: the truth's server on one, a clock that follows it on the other.
+//! Two hosts of a lab on one cable: the truth's server on one, a clock that follows it on the
+//! other.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::OFlag;
@@ -52,7 +53,8 @@ impl Bed {
         client.address(INTERFACE, &format!("{CLIENT}/24"))?;
         server.address(INTERFACE, &format!("{SERVER}/24"))?;
         for host in [&client, &server] {
-            // Without it a veth stamps what comes as soon as its peer sends it, as an idle NIC does; with it, when its turn comes in the peer's context.
+            // Without it a veth stamps what comes as soon as its peer sends it, as an idle NIC
+            // does; with it, when its turn comes in the peer's context.
             host.run(&["ethtool", "-K", INTERFACE, "gro", "off"])?;
         }
         let directory = lab.directory();
@@ -79,7 +81,8 @@ impl Bed {
         let file = |name: String| self.directory.join(name).to_string_lossy().into_owned();
         // Pages of their own, or what one daemon has learnt would be the next one's.
         let (page, config) = (file(format!("clock-{}", self.kept)), file("tickwire.toml".to_owned()));
-        // An empty one: the machine's own may have its system clock steered, which this truth must not be.
+        // An empty one: the machine's own may have its system clock steered, which this truth must
+        // not be.
         std::fs::write(&config, "").context("cannot write the daemon's configuration")?;
         let (tickwire, interval) = (self.tickwire.to_string_lossy(), interval.to_string());
         let run = ["clock", "run", "--server", SERVER, "--poll", &interval, "--page", &page, "--config", &config];

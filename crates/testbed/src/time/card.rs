@@ -1,4 +1,5 @@
-//! A network card's clock (PTP hardware clock) as reference. It is as good as whoever synchronises it: ptp4l on the card's own network, as a rule.
+//! A network card's clock (PTP hardware clock) as reference. It is as good as whoever synchronises
+//! it: ptp4l on the card's own network, as a rule.
 
 use super::reference::{Pair, Reference, known};
 use crate::controller::Error;
@@ -109,8 +110,9 @@ fn epoch(card: i64, reading: &Reading) -> Option<Epoch> {
 }
 
 impl Reference for CardClock {
-    /// The card is read beside the kernel's clock, and that between two readings of the counter: so both clocks are read as of one instant, and what reading a
-    /// card takes, a microsecond over the bus, is not in the difference.
+    /// The card is read beside the kernel's clock, and that between two readings of the counter: so
+    /// both clocks are read as of one instant, and what reading a card takes, a microsecond over
+    /// the bus, is not in the difference.
     fn compare(&mut self, clock: &Clock) -> Option<Pair> {
         let kind = clock.counter_kind();
         let before = Sandwich::take(kind, self.period);

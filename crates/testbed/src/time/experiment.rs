@@ -16,7 +16,8 @@ use tickwire_truth::path::{Outage, Path};
 
 /// A row says something of an interval only if it has so many of them.
 const FEWEST: f64 = 2.0;
-/// The comparison begins after so many intervals, and after so many seconds at least: the truth's beginning, the daemon's, and its first answers.
+/// The comparison begins after so many intervals, and after so many seconds at least: the truth's
+/// beginning, the daemon's, and its first answers.
 const SETTLED: (f64, f64) = (2.0, 5.0);
 /// Which part of the time the server still answers in the row without it.
 const SERVED: f64 = 0.25;
@@ -56,7 +57,8 @@ pub enum Real {
 pub struct Lab {
     /// The program `tickwire`.
     pub tickwire: PathBuf,
-    /// Seconds between requests: a row each, and one more with the first of them in which the server falls silent.
+    /// Seconds between requests: a row each, and one more with the first of them in which the
+    /// server falls silent.
     pub intervals: Vec<f64>,
     /// How much each row is measured.
     pub span: Span,
@@ -137,7 +139,8 @@ impl Plan {
     /// Measures all rows.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is measured; otherwise something broke.
+    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is
+    /// measured; otherwise something broke.
     pub fn conduct(&self, tell: &mut dyn FnMut(&Moment)) -> Result<TimeFigures, Error> {
         self.check()?;
         let simulated = if self.simulated.is_empty() { 0 } else { self.simulated.len() + 1 };
@@ -196,7 +199,8 @@ impl Lab {
     /// The least that [`Lab::within`] can do with: two rows of an interval of 1 s.
     pub const LEAST: Duration = Duration::from_secs(14);
 
-    /// A lab whose rows take so long together, clocks' settling included: more intervals, and longer ones, in more time. None in less than [`Lab::LEAST`].
+    /// A lab whose rows take so long together, clocks' settling included: more intervals, and
+    /// longer ones, in more time. None in less than [`Lab::LEAST`].
     #[must_use]
     pub fn within(whole: Duration, tickwire: PathBuf, busy: usize) -> Option<Self> {
         let all = |intervals: &&[f64]| {

@@ -1,4 +1,5 @@
-//! What many comparisons come to: a row of table 2, and figure 5. All times are in nanoseconds unless the name says otherwise.
+//! What many comparisons come to: a row of table 2, and figure 5. All times are in nanoseconds
+//! unless the name says otherwise.
 
 use super::reference::Pair;
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,8 @@ pub enum Origin {
 pub struct Row {
     /// Where it is from.
     pub origin: Origin,
-    /// Seconds between requests to the server; none: the daemon that keeps the machine's clock does not say.
+    /// Seconds between requests to the server; none: the daemon that keeps the machine's clock does
+    /// not say.
     pub interval_s: Option<f64>,
     /// If the server fell silent: after how many seconds of the measurement.
     pub silent_after_s: Option<f64>,
@@ -106,7 +108,8 @@ impl Row {
 pub struct Differences {
     /// How many comparisons there were.
     pub iterations: u64,
-    /// How many there were not, because the clock did not know the time or the reference could not be read.
+    /// How many there were not, because the clock did not know the time or the reference could not
+    /// be read.
     pub missed: u64,
     /// How many were made again, because the processor was taken away between the two readings.
     pub repeated: u64,

@@ -1,4 +1,5 @@
-//! How good the clock is: back-to-back readings of the Tickwire clock and of a reference, as in section 5 of Shafer et al. (2015); table 2 and figure 5.
+//! How good the clock is: back-to-back readings of the Tickwire clock and of a reference, as in
+//! section 5 of Shafer et al. (2015); table 2 and figure 5.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | `figures` | what the comparisons come to, as it stands in JSON |
 //! | `show` | the same as a table and as a part of a page |
 //!
-//! Differences are reference - clock, as in the paper: the clock is read first, so time that goes on as it should makes them positive.
+//! Differences are reference - clock, as in the paper: the clock is read first, so time that goes
+//! on as it should makes them positive.
 
 mod bed;
 mod card;

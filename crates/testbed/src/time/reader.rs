@@ -10,7 +10,8 @@ use tickwire_sim::Rng;
 /// How often it is told how far the reading is.
 const TELL: Duration = Duration::from_millis(250);
 
-/// Compares a clock with its reference for so long; `tell` hears every moment how many seconds have passed.
+/// Compares a clock with its reference for so long; `tell` hears every moment how many seconds have
+/// passed.
 pub(super) fn read(reference: &mut dyn Reference, clock: &Clock, span: Span, mut tell: impl FnMut(f64)) -> Tally {
     let mut tally = Tally::default();
     // Which pauses it makes is no matter, as long as they are in step with nothing.

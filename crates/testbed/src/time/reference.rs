@@ -6,7 +6,8 @@ use tickwire_truth::Truth;
 /// One comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// Reference - clock, in ns. Positive if time has gone on between the two readings, as it should.
+    /// Reference - clock, in ns. Positive if time has gone on between the two readings, as it
+    /// should.
     pub(super) difference: i64,
     /// How far the clock said that it may be off, in ns.
     pub(super) bound: u64,
@@ -18,11 +19,13 @@ pub(super) struct Pair {
 
 /// Who knows the time better.
 pub(super) trait Reference {
-    /// Reads the clock, and the reference at once afterwards; none if the clock does not know the time, or the reference cannot be read now.
+    /// Reads the clock, and the reference at once afterwards; none if the clock does not know the
+    /// time, or the reference cannot be read now.
     fn compare(&mut self, clock: &Clock) -> Option<Pair>;
 }
 
-/// Two readings that are farther apart, in ns, were torn apart by something else that the processor had to do.
+/// Two readings that are farther apart, in ns, were torn apart by something else that the processor
+/// had to do.
 const NEAR: i64 = 1_000;
 /// How often a comparison is made before the best one counts, whatever it is.
 const TRIES: u32 = 8;

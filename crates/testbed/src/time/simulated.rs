@@ -1,4 +1,5 @@
-//! Rows in virtual time: a day with a real clock algorithm, a simulated oscillator and a simulated server, in seconds.
+//! Rows in virtual time: a day with a real clock algorithm, a simulated oscillator and a simulated
+//! server, in seconds.
 
 use super::figures::{Origin, Row, Tally};
 use anyhow::{Context, Result};
@@ -73,7 +74,8 @@ mod tests {
         }
         assert_eq!((day.name().as_str(), day.measured_s), ("960 s, virtual", DAY));
         assert_eq!(silent.name(), "no sync after 240 s, virtual");
-        // The scenario of the same name in the benchmark: from -2.79 to 3.83 us, the other way round.
+        // The scenario of the same name in the benchmark: from -2.79 to 3.83 us, the other way
+        // round.
         assert!(
             (-6_000..0).contains(&day.differences.min_ns) && (0..6_000).contains(&day.differences.max_ns),
             "{day:?}"

@@ -16,7 +16,8 @@ fn file(name: &str, html: &str) -> PathBuf {
     path
 }
 
-/// The page as the browser understood it on a screen of this width, and what it had to say about it.
+/// The page as the browser understood it on a screen of this width, and what it had to say about
+/// it.
 fn shown(page: &Path, width: u32) -> (String, Vec<String>) {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(BROWSER)
@@ -59,7 +60,8 @@ fn a_browser_shows_the_page_without_complaint_and_with_the_same_numbers() {
 
 #[test]
 fn no_page_is_wider_than_a_phone() {
-    // No window of the browser is as narrow as a phone, but a frame can be. And only a script can ask how wide the page in it has become.
+    // No window of the browser is as narrow as a phone, but a frame can be. And only a script can
+    // ask how wide the page in it has become.
     let experiment = experiment();
     let clock = experiment.time.as_ref().unwrap().as_ref().unwrap();
     for (name, page) in [("phone.html", html(&experiment)), ("phone-time.html", time::html(clock))] {

@@ -1,4 +1,5 @@
-//! The report tells the same to a program, on a terminal and on a page; whatever was measured, and whoever named it.
+//! The report tells the same to a program, on a terminal and on a page; whatever was measured, and
+//! whoever named it.
 
 mod browser;
 mod page;

@@ -26,7 +26,8 @@ impl Dice {
     }
 }
 
-/// The 2015 pattern, on the kernel and on Tickwire, with the comparison of timings, a sweep that breaks, and a clock.
+/// The 2015 pattern, on the kernel and on Tickwire, with the comparison of timings, a sweep that
+/// breaks, and a clock.
 pub(crate) fn experiment() -> Experiment {
     let pattern = Pattern::of_2015();
     let run = |carrier, timing, rate| run(&pattern, carrier, timing, rate);

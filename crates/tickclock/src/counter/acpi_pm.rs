@@ -1,4 +1,5 @@
-//! The ACPI power management timer, read by an I/O instruction (ACPI specification 6.5, sections 4.8.2.1 and 5.2.9).
+//! The ACPI power management timer, read by an I/O instruction (ACPI specification 6.5, sections
+//! 4.8.2.1 and 5.2.9).
 
 use std::io;
 use std::path::Path;
@@ -22,10 +23,12 @@ pub struct AcpiPm {
 }
 
 impl AcpiPm {
-    /// Finds the timer in the table `fadt`, commonly `/sys/firmware/acpi/tables/FACP`, and asks the kernel to let this thread read it.
+    /// Finds the timer in the table `fadt`, commonly `/sys/firmware/acpi/tables/FACP`, and asks the
+    /// kernel to let this thread read it.
     ///
     /// # Errors
-    /// There is no such table or no timer in it, or the thread may not do I/O (it needs CAP_SYS_RAWIO).
+    /// There is no such table or no timer in it, or the thread may not do I/O (it needs
+    /// CAP_SYS_RAWIO).
     pub fn open(fadt: impl AsRef<Path>) -> io::Result<Self> {
         let (port, bits) = find(&std::fs::read(fadt)?).ok_or_else(|| io::Error::other("the firmware names none"))?;
         permit(port)?;
@@ -38,7 +41,8 @@ impl AcpiPm {
         #[cfg(target_arch = "x86_64")]
         {
             let count: u32;
-            // SAFETY: `open` got the right to read this port, which changes nothing; the instruction touches no memory.
+            // SAFETY: `open` got the right to read this port, which changes nothing; the
+            // instruction touches no memory.
             unsafe {
                 core::arch::asm!("in eax, dx", in("dx") self.port, out("eax") count, options(nostack, preserves_flags))
             };

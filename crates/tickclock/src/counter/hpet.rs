@@ -1,4 +1,5 @@
-//! The High Precision Event Timer's main counter, mapped into this process (IA-PC HPET specification 1.0a, section 2.3).
+//! The High Precision Event Timer's main counter, mapped into this process (IA-PC HPET
+//! specification 1.0a, section 2.3).
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
@@ -33,7 +34,8 @@ impl Hpet {
     /// Maps the registers of `device`, commonly `/dev/hpet`.
     ///
     /// # Errors
-    /// There is no such device, the kernel does not let it be mapped (`CONFIG_HPET_MMAP`, `hpet_mmap=1`), or it does not run.
+    /// There is no such device, the kernel does not let it be mapped (`CONFIG_HPET_MMAP`,
+    /// `hpet_mmap=1`), or it does not run.
     pub fn open(device: impl AsRef<Path>) -> io::Result<Self> {
         let file = File::open(device)?;
         // SAFETY: a new mapping of a whole page at an address that the kernel chooses.
@@ -70,7 +72,8 @@ impl Hpet {
     }
 
     fn register(&self, at: usize) -> u64 {
-        // SAFETY: all registers lie in the page, which stays mapped as long as `self` lives, at multiples of 8 bytes.
+        // SAFETY: all registers lie in the page, which stays mapped as long as `self` lives, at
+        // multiples of 8 bytes.
         unsafe { self.registers.add(at).cast::<u64>().read_volatile() }
     }
 }

@@ -1,4 +1,5 @@
-//! The counters of this machine. Clocks use those that [`read`] reads; the two on the bus ([`Hpet`], [`AcpiPm`]) are here to be compared with them.
+//! The counters of this machine. Clocks use those that [`read`] reads; the two on the bus
+//! ([`Hpet`], [`AcpiPm`]) are here to be compared with them.
 
 mod acpi_pm;
 mod hpet;
@@ -22,7 +23,8 @@ pub fn read(kind: CounterKind) -> Count {
     }
 }
 
-/// Reads a counter, perhaps while something that the program did earlier is not complete yet: that costs half as much.
+/// Reads a counter, perhaps while something that the program did earlier is not complete yet: that
+/// costs half as much.
 #[inline]
 #[must_use]
 pub fn read_unordered(kind: CounterKind) -> Count {
@@ -33,7 +35,8 @@ pub fn read_unordered(kind: CounterKind) -> Count {
     }
 }
 
-/// Whether this program sees the counter as others of the machine do, in other time namespaces, too.
+/// Whether this program sees the counter as others of the machine do, in other time namespaces,
+/// too.
 ///
 /// # Errors
 /// That cannot be told; only of [`CounterKind::MonotonicRaw`].
@@ -57,8 +60,8 @@ pub const fn exists(kind: CounterKind) -> bool {
 #[inline]
 fn tsc() -> Count {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has it; it touches no memory. RDTSC may be executed before what precedes it unless a fence says otherwise (Intel SDM,
-    // RDTSC).
+    // SAFETY: every x86-64 processor has it; it touches no memory. RDTSC may be executed before
+    // what precedes it unless a fence says otherwise (Intel SDM, RDTSC).
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }
@@ -89,7 +92,8 @@ fn cntvct_unordered() -> Count {
     #[cfg(target_arch = "aarch64")]
     {
         let count;
-        // SAFETY: Linux lets every program read the virtual counter; the instruction touches no memory.
+        // SAFETY: Linux lets every program read the virtual counter; the instruction touches no
+        // memory.
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nostack)) };
         Count(count)
     }

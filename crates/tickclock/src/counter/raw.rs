@@ -1,9 +1,11 @@
 //! `CLOCK_MONOTONIC_RAW` as a counter of the machine.
 //!
-//! A program in a time namespace (time_namespaces(7); a container may have one) sees that clock moved, and a page's readers need not be in the namespace of its
-//! writer. So by how much is taken off: all of them count as the machine's first namespace does.
+//! A program in a time namespace (time_namespaces(7); a container may have one) sees that clock
+//! moved, and a page's readers need not be in the namespace of its writer. So by how much is taken
+//! off: all of them count as the machine's first namespace does.
 //!
-//! That is asked once. Who forks into a new namespace after that opens the page anew in the program that it executes there.
+//! That is asked once. Who forks into a new namespace after that opens the page anew in the program
+//! that it executes there.
 
 use nix::time::{ClockId, clock_gettime};
 use std::io;
@@ -20,7 +22,8 @@ pub enum Moved {
     /// The namespace that the kernel tells of is that of the program's children.
     #[error("it has made a time namespace for its children, and the kernel tells of that one only")]
     Between,
-    /// The kernel's file cannot be read (there is no /proc, or it is that of other processes), or says something else.
+    /// The kernel's file cannot be read (there is no /proc, or it is that of other processes), or
+    /// says something else.
     #[error("/proc/self/timens_offsets cannot be read")]
     Unread,
 }
@@ -39,7 +42,8 @@ pub(super) fn moved() -> Result<i64, Moved> {
     *MOVED.get_or_init(|| told(Path::new("/proc/self")))
 }
 
-/// What the kernel tells in this directory of /proc. A kernel without time namespaces tells of the others only, and moves nothing.
+/// What the kernel tells in this directory of /proc. A kernel without time namespaces tells of the
+/// others only, and moves nothing.
 fn told(process: &Path) -> Result<i64, Moved> {
     let text = match std::fs::read_to_string(process.join("timens_offsets")) {
         Ok(text) => text,
@@ -53,7 +57,8 @@ fn told(process: &Path) -> Result<i64, Moved> {
     offset(&text).ok_or(Moved::Unread)
 }
 
-/// Whether the kernel tells of this process's namespaces, and none of them is of time. Without /proc, or with that of another PID namespace, it tells nothing.
+/// Whether the kernel tells of this process's namespaces, and none of them is of time. Without
+/// /proc, or with that of another PID namespace, it tells nothing.
 fn has_no_time(namespaces: &Path) -> bool {
     namespaces.is_dir() && std::fs::symlink_metadata(namespaces.join("time")).is_err_and(|error| missing(&error))
 }

@@ -1,4 +1,5 @@
-//! What the daemon needs to begin, and why it cannot: the page first, whose lock says that no other daemon keeps this clock.
+//! What the daemon needs to begin, and why it cannot: the page first, whose lock says that no other
+//! daemon keeps this clock.
 
 use super::{Daemon, PUBLISH, SECOND, monotonic, realtime};
 use crate::cards::Cards;
@@ -65,7 +66,8 @@ impl Daemon {
     /// Makes the page and gets ready to ask.
     ///
     /// # Errors
-    /// There is no server, no counter, or something that it is to have from the beginning cannot be had. Then nothing is left behind.
+    /// There is no server, no counter, or something that it is to have from the beginning cannot be
+    /// had. Then nothing is left behind.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         if config.servers.is_empty() {
             return Err(StartError::NoServer);
@@ -92,7 +94,8 @@ impl Daemon {
         let table = leap_table::read(config.leap_seconds.as_deref(), realtime())?;
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
-        // Without the state nobody knows whether the counter has broken since the page was written; and before there was a page, nobody watched it.
+        // Without the state nobody knows whether the counter has broken since the page was written;
+        // and before there was a page, nobody watched it.
         let (last, written) = (writer.last(), !writer.is_blank());
         let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && written));
         let since = if warm.is_some() && written { last.since } else { looked.count };

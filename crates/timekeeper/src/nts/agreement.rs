@@ -1,8 +1,11 @@
-//! The conversation in which client and server agree on keys (NTS-KE, RFC 8915 §4): TLS 1.3, one question, one answer.
+//! The conversation in which client and server agree on keys (NTS-KE, RFC 8915 §4): TLS 1.3, one
+//! question, one answer.
 //!
-//! It has a thread of its own for ten seconds at most, as the look-up of a name has one: the system's resolver blocks, trusted certificates are read from disk,
-//! and a chain of certificates takes milliseconds of computing. None of that may stand between a packet and its stamp, so even a TLS that never blocks would
-//! be in a thread in the end; and one that may block, with one deadline for all of it, has no states to get wrong.
+//! It has a thread of its own for ten seconds at most, as the look-up of a name has one: the
+//! system's resolver blocks, trusted certificates are read from disk, and a chain of certificates
+//! takes milliseconds of computing. None of that may stand between a packet and its stamp, so even
+//! a TLS that never blocks would be in a thread in the end; and one that may block, with one
+//! deadline for all of it, has no states to get wrong.
 
 use super::{Agreed, Failure, roots};
 use crate::addresses::resolve;
@@ -122,7 +125,8 @@ fn tls_failure(error: &rustls::Error) -> Failure {
     }
 }
 
-/// What is to be done about each of these is something else, so each is counted and shown by itself.
+/// What is to be done about each of these is something else, so each is counted and shown by
+/// itself.
 fn certificate_failure(wrong: &CertificateError) -> Failure {
     use CertificateError as Wrong;
     match wrong {

@@ -1,5 +1,6 @@
-//! Network Time Security (RFC 8915) of one server: agreeing on keys, spending them, and agreeing anew. Without keys nothing is asked; a server that is to be
-//! asked with NTS is never asked without.
+//! Network Time Security (RFC 8915) of one server: agreeing on keys, spending them, and agreeing
+//! anew. Without keys nothing is asked; a server that is to be asked with NTS is never asked
+//! without.
 //!
 //! | module | purpose |
 //! |---|---|

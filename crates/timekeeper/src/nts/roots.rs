@@ -1,4 +1,5 @@
-//! Who may vouch for a server: the host's trusted certificates, or those of one file and nobody else.
+//! Who may vouch for a server: the host's trusted certificates, or those of one file and nobody
+//! else.
 
 use super::Failure;
 use rustls::RootCertStore;

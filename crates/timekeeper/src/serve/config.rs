@@ -1,4 +1,5 @@
-//! What the user wants of the server: the `[clock.serve]` table of the configuration file. Every key is optional.
+//! What the user wants of the server: the `[clock.serve]` table of the configuration file. Every
+//! key is optional.
 
 use crate::config::Wrong;
 use serde::{Deserialize, Deserializer, de};

@@ -1,4 +1,5 @@
-//! One socket of the server: what has come is answered in batches, and when answers that matter have left is remembered.
+//! One socket of the server: what has come is answered in batches, and when answers that matter
+//! have left is remembered.
 
 use super::tally::Tally;
 use super::time::{Now, Time};
@@ -15,7 +16,8 @@ use tickwire_ntp::{Server, Stamp};
 
 /// No message waits for so long, in ns.
 const WAITS: i64 = 100_000_000;
-/// A departure is looked at so often, in ns, also when nobody asks for it: to know how long the way takes.
+/// A departure is looked at so often, in ns, also when nobody asks for it: to know how long the way
+/// takes.
 const LEARN: i64 = 100_000_000;
 /// Answers that have not told yet when they left.
 const UNDER_WAY: usize = 4 * BATCH;
@@ -35,7 +37,8 @@ struct UnderWay {
 pub(super) struct Desk {
     listener: Listener,
     arrivals: Vec<Arrival>,
-    /// Before whatever has come since, and the one that will be: a message may have waited while others were answered.
+    /// Before whatever has come since, and the one that will be: a message may have waited while
+    /// others were answered.
     before: [Sandwich; 2],
     pace: Pace,
     learnt: i64,
@@ -166,7 +169,8 @@ impl Desk {
             let Some(at) = self.under_way.iter().position(|answer| answer.number == number) else { continue };
             // Those before it will not tell any more.
             let Some(answer) = self.under_way.drain(..=at).next_back() else { continue };
-            // It is after `now` by less than the time between the two, so the line through both is good for it.
+            // It is after `now` by less than the time between the two, so the line through both is
+            // good for it.
             let Some(count) = Sandwich::count_at(&self.before[0], &now.at, stamp) else { continue };
             if !self.pace.left(answer.place, count.since(answer.read)) {
                 self.renumber();

@@ -18,7 +18,8 @@ pub(super) struct Time {
     kind: CounterKind,
     nominal: Scale,
     looked: (Look, u32),
-    /// The counter has broken, and the page is still that of before: it has had so many disruptions.
+    /// The counter has broken, and the page is still that of before: it has had so many
+    /// disruptions.
     broken: Option<u32>,
     /// What was said last of a page that cannot be opened.
     said: Option<String>,
@@ -35,7 +36,8 @@ pub(super) struct Now {
 /// What has become of the clock, for the log.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// There is a page now, or another one; `true`: it is about another counter, so that no count from before means anything.
+    /// There is a page now, or another one; `true`: it is about another counter, so that no count
+    /// from before means anything.
     Opened { anew: bool },
     /// There is none that can be read.
     Away(String),
@@ -44,7 +46,8 @@ pub(super) enum Event {
 }
 
 impl Time {
-    /// A page that is not there is waited for; meanwhile nothing is known. What is no page is an error.
+    /// A page that is not there is waited for; meanwhile nothing is known. What is no page is an
+    /// error.
     pub(super) fn open(page: &Path) -> Result<Self, ServeError> {
         let clock = match Clock::open(page) {
             Ok(clock) => Some(clock),
@@ -64,7 +67,8 @@ impl Time {
         self.clock.is_some()
     }
 
-    /// Looks whether the counter is whole and the page is the daemon's. If something has happened, what.
+    /// Looks whether the counter is whole and the page is the daemon's. If something has happened,
+    /// what.
     pub(super) fn look(&mut self) -> Option<Event> {
         let gone = self.clock.as_ref().is_none_or(|clock| {
             let status = clock.now().status;
@@ -144,7 +148,8 @@ impl Now {
         self.nominal.nanos(to.since(from)).unsigned_abs()
     }
 
-    /// The time at a count near the moment. Who does not know it says what the system's clock shows, and that it does not know.
+    /// The time at a count near the moment. Who does not know it says what the system's clock
+    /// shows, and that it does not know.
     pub(super) fn stamp(&self, count: Count) -> Stamp {
         if self.host == Host::UNSYNCHRONISED {
             return Stamp::from_unix(Nanos(self.at.realtime).plus(self.nominal.nanos(count.since(self.at.count))));

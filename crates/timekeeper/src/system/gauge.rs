@@ -1,10 +1,12 @@
-//! What the system clock's rate should be: how the published clock's rate differs from that of the kernel's unsteered clock, both measured by the counter.
+//! What the system clock's rate should be: how the published clock's rate differs from that of the
+//! kernel's unsteered clock, both measured by the counter.
 
 use crate::hardware::Look;
 
 /// Over at least so long, in ns, the kernel's unsteered clock is measured: good to some 10^-9.
 const LEAST: i64 = 4_000_000_000;
-/// And over not much more than so long: on some machines that clock is not an exact multiple of the counter.
+/// And over not much more than so long: on some machines that clock is not an exact multiple of the
+/// counter.
 const MOST: i64 = 1_000_000_000_000;
 
 /// Two earlier looks at the counter.
@@ -15,7 +17,8 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// By how much faster the system clock should run than it does by itself, in ppm, if one count is `period` ns; `None` until that is measured.
+    /// By how much faster the system clock should run than it does by itself, in ppm, if one count
+    /// is `period` ns; `None` until that is measured.
     pub(super) fn turn(&mut self, look: &Look, period: f64) -> Option<f64> {
         let older = *self.older.get_or_insert(*look);
         let newer = *self.newer.get_or_insert(*look);

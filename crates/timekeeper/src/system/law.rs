@@ -1,7 +1,9 @@
-//! The control law: how far the system clock is off, and how fast it should run, in; what to tell the kernel, out. No I/O, no clock.
+//! The control law: how far the system clock is off, and how fast it should run, in; what to tell
+//! the kernel, out. No I/O, no clock.
 //!
-//! Feed-forward does the work: what the system clock's rate should be is known from the clock that is never steered. An offset is taken back over some
-//! seconds, and what is unknown of the rate is learnt from how the clock went since the last turn and how it should have gone:
+//! Feed-forward does the work: what the system clock's rate should be is known from the clock that
+//! is never steered. An offset is taken back over some seconds, and what is unknown of the rate is
+//! learnt from how the clock went since the last turn and how it should have gone:
 //!
 //! ```text
 //! frequency = base + unknown - ahead / TAU
@@ -41,7 +43,8 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// What frequency to give the kernel, in ppm, until the next turn; it is held within `most` on both sides.
+    /// What frequency to give the kernel, in ppm, until the next turn; it is held within `most` on
+    /// both sides.
     pub(super) fn turn(&mut self, seen: &Seen, most: f64) -> f64 {
         if let Some((last, frequency)) = self.last {
             let passed = (seen.at - last.at) as f64 * 1e-9;
@@ -75,7 +78,8 @@ mod tests {
 
     const MOST: f64 = 500.0;
 
-    /// A clock that is off by so many ns, and runs wrong by `drift` ppm; the base is known but for `unknown` ppm. How far off it is, second by second.
+    /// A clock that is off by so many ns, and runs wrong by `drift` ppm; the base is known but for
+    /// `unknown` ppm. How far off it is, second by second.
     fn run(mut ahead: f64, drift: f64, unknown: f64, seconds: usize, noise: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut law = Law::default();
         (0..seconds)

@@ -1,4 +1,5 @@
-//! Hands the time on to programs that do not read the page: steers the system clock, feeds NTP's shared memory. Both only if the user wants it.
+//! Hands the time on to programs that do not read the page: steers the system clock, feeds NTP's
+//! shared memory. Both only if the user wants it.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -30,12 +31,15 @@ use tickclock::{CounterKind, Parameters};
 use tickwire_clock::Scale;
 use tickwire_ntp::sandwich::Sandwich;
 
-/// A reading of the system clock that took so many times as long as the quickest was interrupted: its error may be as large.
+/// A reading of the system clock that took so many times as long as the quickest was interrupted:
+/// its error may be as large.
 const SLOW: i64 = 4;
-/// A time that may be wrong by so much, in ns, is not handed on: two servers may disagree by any time, and a clock that was set cannot be taken back. (The
-/// distance beyond which a server is of no use: RFC 5905 §11.1, MAXDIST, is 1.5 s.)
+/// A time that may be wrong by so much, in ns, is not handed on: two servers may disagree by any
+/// time, and a clock that was set cannot be taken back. (The distance beyond which a server is of
+/// no use: RFC 5905 §11.1, MAXDIST, is 1.5 s.)
 const USELESS: u64 = 1_000_000_000;
-/// After about so many turns the quickest reading is forgotten: the kernel may read its clock in another way by then.
+/// After about so many turns the quickest reading is forgotten: the kernel may read its clock in
+/// another way by then.
 const REMEMBERED: i64 = 256;
 
 /// Why the time cannot be handed on.

@@ -1,11 +1,13 @@
-//! Samples for ntpd and chronyd: what our clock and the system clock show at one instant, once a second.
+//! Samples for ntpd and chronyd: what our clock and the system clock show at one instant, once a
+//! second.
 
 use tickclock::{Leap, Reading, Status};
 use tickwire_osclock::refclock::{self, Error, Sample, Segment};
 
 /// A leap second is announced so long before, in ns: on its day.
 const DAY: i64 = 86_400_000_000_000;
-/// Around a leap second the two clocks may mean different seconds: for so many ns before and after nothing is said.
+/// Around a leap second the two clocks may mean different seconds: for so many ns before and after
+/// nothing is said.
 const GREY: i64 = 2_000_000_000;
 
 /// A unit that is fed.

@@ -1,5 +1,6 @@
-//! Who else steers the system clock: programs that are known for it, found by name in /proc. Those of another PID namespace cannot be seen; what they do to the
-//! kernel's state can, later ([`super`]).
+//! Who else steers the system clock: programs that are known for it, found by name in /proc. Those
+//! of another PID namespace cannot be seen; what they do to the kernel's state can, later
+//! ([`super`]).
 
 use std::path::Path;
 

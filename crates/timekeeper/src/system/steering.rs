@@ -1,10 +1,13 @@
 //! When the system clock is steered. It belongs to everybody, so:
 //!
-//! * nobody is fought with: whoever else is known to steer it, or is seen to change how it runs, is left alone with it until he has been quiet for a while;
+//! * nobody is fought with: whoever else is known to steer it, or is seen to change how it runs, is
+//!   left alone with it until he has been quiet for a while;
 //! * it is set at a start only, and only if it is far off; from then on it is slewed;
-//! * it is left alone while our own clock does not know the time, or may be off by a second, and at leap seconds.
+//! * it is left alone while our own clock does not know the time, or may be off by a second, and at
+//!   leap seconds.
 //!
-//! Time comes in as an argument, and the kernel is behind a trait: tests run in virtual time and touch no clock.
+//! Time comes in as an argument, and the kernel is behind a trait: tests run in virtual time and
+//! touch no clock.
 
 use super::kernel::Kernel;
 use super::law::{Law, Seen};
@@ -15,16 +18,20 @@ use tickclock::{Leap, Reading, Status};
 use tickwire_osclock::adjtime::{self, MOST_PPM, State, Told, UNITS_PER_PPM};
 
 const SECOND: i64 = 1_000_000_000;
-/// For so long nobody else must have touched the clock before we do, in ns; longer each time that somebody does later.
+/// For so long nobody else must have touched the clock before we do, in ns; longer each time that
+/// somebody does later.
 const QUIET: i64 = 8 * SECOND;
 const QUIET_MOST: i64 = 24 * 3600 * SECOND;
 const LONGER: i64 = 8;
-/// How often to look for programs that are known to steer, in ns: before the clock is steered, and while it is, when they are seen by what they do as well.
+/// How often to look for programs that are known to steer, in ns: before the clock is steered, and
+/// while it is, when they are seen by what they do as well.
 const LOOK: i64 = QUIET / 2;
 const LOOK_LATER: i64 = 64 * SECOND;
-/// If the clock is off by so much later on, in ns, it was set, or the servers were: somebody must look at that.
+/// If the clock is off by so much later on, in ns, it was set, or the servers were: somebody must
+/// look at that.
 const FAR: f64 = 10e9;
-/// Around a leap second the two clocks may mean different seconds: for so many ns before and after the clock is left to itself.
+/// Around a leap second the two clocks may mean different seconds: for so many ns before and after
+/// the clock is left to itself.
 const GREY: i64 = 2 * SECOND;
 /// A leap second is announced to the kernel on its day, in ns.
 const DAY: i64 = 86_400 * SECOND;
@@ -60,7 +67,8 @@ pub struct Report {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Looks since then whether somebody else steers; and how the kernel ran the clock at the last look.
+    /// Looks since then whether somebody else steers; and how the kernel ran the clock at the last
+    /// look.
     Watching { since: i64, before: Option<State> },
     /// Steers; told the kernel this frequency.
     Steering { set: i64 },
@@ -223,7 +231,8 @@ impl<K: Kernel> Steering<K> {
         }
     }
 
-    /// Nobody looks after the clock any more: it goes on at the rate that is right as far as anybody knows.
+    /// Nobody looks after the clock any more: it goes on at the rate that is right as far as
+    /// anybody knows.
     pub(super) fn end(&mut self) {
         let Phase::Steering { set } = self.phase else { return };
         let untouched = self.kernel.look().is_ok_and(|state| state.frequency.abs_diff(set) <= ROUNDED);
@@ -248,7 +257,8 @@ fn near_leap(now: &Now) -> bool {
     now.leap.step != 0 && now.leap.at.since(now.reading.tai).abs() < GREY
 }
 
-/// Whether somebody has told the kernel something between two looks. By itself it only says that the clock may be off by more.
+/// Whether somebody has told the kernel something between two looks. By itself it only says that
+/// the clock may be off by more.
 fn touched(before: &State, now: &State) -> bool {
     (before.frequency, before.tick) != (now.frequency, now.tick) || now.most_error < before.most_error
 }

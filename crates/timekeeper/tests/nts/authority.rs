@@ -20,7 +20,8 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A server of this name that speaks these protocols within TLS; its certificate has expired, or is good for some decades.
+    /// A server of this name that speaks these protocols within TLS; its certificate has expired,
+    /// or is good for some decades.
     pub(crate) fn server(&self, name: &str, expired: bool, protocols: &[&[u8]]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::new([name.to_owned()]).unwrap();

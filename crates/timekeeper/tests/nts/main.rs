@@ -107,7 +107,8 @@ impl World {
         })
     }
 
-    /// Runs a daemon against a server for keys that does something else; gives why there are none. The time server would serve everybody.
+    /// Runs a daemon against a server for keys that does something else; gives why there are none.
+    /// The time server would serve everybody.
     fn refused(&self, talk: impl Fn(TcpStream) + Send + Sync) -> String {
         let answers = |request: &Request| vec![request.bare(0)];
         let report = self.run(vec![self.server()], talk, answers, |_, report| !nts(report, 0).failed.is_empty());
@@ -345,7 +346,8 @@ fn who_talks_slowly_is_left_and_holds_nobody_up() {
             let report = world.run(
                 vec![world.server(), plain_server],
                 |stream| {
-                    // Either it says nothing at all, or a byte now and then, each of which is as it should be.
+                    // Either it says nothing at all, or a byte now and then, each of which is as it
+                    // should be.
                     let mut tls = keys::tls(stream, &tls);
                     while drips && asked(&mut tls) {
                         for byte in [agreed(), record(0x4000, &[0; 60_000])].concat() {

@@ -64,7 +64,8 @@ impl Request {
         }
     }
 
-    /// What anybody can say who has seen the request, so far ahead of the truth: without a signature.
+    /// What anybody can say who has seen the request, so far ahead of the truth: without a
+    /// signature.
     pub(crate) fn bare(&self, ahead: i64) -> Vec<u8> {
         let mut message = self.header(ahead).to_bytes().to_vec();
         append(&mut message, IDENTIFIER, &self.identifier);

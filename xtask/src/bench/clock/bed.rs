@@ -1,4 +1,5 @@
-//! The hosts and programs of one scenario: the truth's server on one host, the clock and its probe on the other.
+//! The hosts and programs of one scenario: the truth's server on one host, the clock and its probe
+//! on the other.
 
 use super::keeper::Keeper;
 use super::scenario::{Load, Scenario};
@@ -33,8 +34,9 @@ impl Bed {
         let options = CableOptions::default();
         lab.cable(&client, &server, INTERFACE, &options)?;
         if saturated {
-            // At the hosts: a switch in between would add some us to one direction only, because what a client that has slept sends goes through cold caches.
-            // The server's stamp is from before its queue, so answers are late by all of it.
+            // At the hosts: a switch in between would add some us to one direction only, because
+            // what a client that has slept sends goes through cold caches. The server's stamp is
+            // from before its queue, so answers are late by all of it.
             for host in [&client, &server] {
                 let command = format!("tc qdisc add dev {INTERFACE} {TBF}");
                 host.run(&command.split(' ').collect::<Vec<_>>())?;
@@ -43,7 +45,8 @@ impl Bed {
         client.address(INTERFACE, &format!("{CLIENT}/24"))?;
         server.address(INTERFACE, &format!("{SERVER}/24"))?;
         for host in [&client, &server] {
-            // Without it a veth stamps what comes as soon as its peer sends it, as an idle NIC does; with it, when its turn comes in the peer's context.
+            // Without it a veth stamps what comes as soon as its peer sends it, as an idle NIC
+            // does; with it, when its turn comes in the peer's context.
             host.run(&["ethtool", "-K", INTERFACE, "gro", "off"])?;
         }
         client.run(&["ping", "-c1", SERVER])?;
@@ -92,8 +95,8 @@ impl Bed {
         Ok(Kept { process: keeper.start(&self.client, &self.directory, SERVER, poll)?, _system_clock: system_clock })
     }
 
-    /// Keeps every processor busy, in programs and in the kernel, until what it gives is dropped: with two programs for each, so that nobody waits for less
-    /// than a time slice.
+    /// Keeps every processor busy, in programs and in the kernel, until what it gives is dropped:
+    /// with two programs for each, so that nobody waits for less than a time slice.
     fn stress(&self) -> Result<Vec<Process>> {
         let load = ["sh", "-c", "while :; do head -c 1000000 /dev/urandom >/dev/null; done"];
         let processors = std::thread::available_parallelism()?.get();
@@ -137,7 +140,8 @@ impl Kept {
     }
 }
 
-/// Sets the system clock back when it is dropped, or when this program ends, however it ends: a process of its own waits for that.
+/// Sets the system clock back when it is dropped, or when this program ends, however it ends: a
+/// process of its own waits for that.
 struct SystemClock(Child);
 
 impl SystemClock {

@@ -14,7 +14,8 @@ pub(super) enum Keeper {
     Tickwire,
     /// chronyd, which steers the kernel's clock.
     Chronyd,
-    /// ClockBound 3, read by its own library; it asks every 16 s whatever the scenario says, and steers the kernel's clock too.
+    /// ClockBound 3, read by its own library; it asks every 16 s whatever the scenario says, and
+    /// steers the kernel's clock too.
     Clockbound,
     /// ntpd of NTPsec, which steers the kernel's clock.
     Ntpsec,

@@ -1,9 +1,12 @@
-//! `cargo xtask bench clock`: how wrong clocks are, against a truth that is a known function of the counter.
+//! `cargo xtask bench clock`: how wrong clocks are, against a truth that is a known function of the
+//! counter.
 //!
-//! What takes hours or months, or needs an oscillator that is known, runs in virtual time (`crates/sim`, `scenario`).
+//! What takes hours or months, or needs an oscillator that is known, runs in virtual time
+//! (`crates/sim`, `scenario`).
 //!
-//! One clock runs at a time, against the same server and the same traffic. What steers the kernel's clock moves it by about a millisecond; afterwards the
-//! clock is set to what it would be if nobody had.
+//! One clock runs at a time, against the same server and the same traffic. What steers the kernel's
+//! clock moves it by about a millisecond; afterwards the clock is set to what it would be if nobody
+//! had.
 
 mod bed;
 mod html;
@@ -44,7 +47,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     rate: u32,
 
-    /// The server tells when answers leave in interleaved mode; otherwise a BPF program at its device completes them, which makes both directions alike
+    /// The server tells when answers leave in interleaved mode; otherwise a BPF program at its
+    /// device completes them, which makes both directions alike
     #[arg(long)]
     interleaved: bool,
 

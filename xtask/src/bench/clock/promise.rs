@@ -1,4 +1,5 @@
-//! What our clock must reach in a scenario, and whether it did. That truth lies within the bound is promised everywhere.
+//! What our clock must reach in a scenario, and whether it did. That truth lies within the bound is
+//! promised everywhere.
 
 use tickwire_bench::error::ClockError;
 

@@ -57,7 +57,8 @@ pub(super) fn table(costs: &Costs) -> String {
     table.set_header(["reading", "min ns", "p50 ns", "p99 ns", "promise"]);
     for cost in &costs.costs {
         let figures = [cost.min_ns, cost.p50_ns, cost.p99_ns].map(|ns| format!("{ns:.1}"));
-        // An ordered reading cannot be quicker than fence and counter, 18 ns on the virtual machines of `docs/benchmarks.md`.
+        // An ordered reading cannot be quicker than fence and counter, 18 ns on the virtual
+        // machines of `docs/benchmarks.md`.
         let promise = if cost.clock == "tickwire, unordered" { "p50 15, no system call" } else { "" };
         table.add_row(std::iter::once(cost.clock.clone()).chain(figures).chain([promise.to_owned()]));
     }

@@ -2,11 +2,14 @@
 
 use super::promise::Promise;
 
-/// Where truth begins, seen from the system clock, and how its rate differs: a client starts 1 ms and 10 ppm off.
+/// Where truth begins, seen from the system clock, and how its rate differs: a client starts 1 ms
+/// and 10 ppm off.
 const START: &str = "ahead_us = 1000.0\nrate_ppm = 10.0\n";
-/// A cycle of temperature in a room with air conditioning: 0.05 ppm in ten minutes (an Allan deviation of some 3e-8 at 200 s).
+/// A cycle of temperature in a room with air conditioning: 0.05 ppm in ten minutes (an Allan
+/// deviation of some 3e-8 at 200 s).
 const WANDER: &str = "[wander]\nppm = 0.05\nperiod_s = 600.0\n";
-/// For how long the server is gone, and how long it was there before: for one cycle, of which a clock may have learnt something.
+/// For how long the server is gone, and how long it was there before: for one cycle, of which a
+/// clock may have learnt something.
 const OUTAGE: u32 = 150;
 const LEARNT: u32 = 600;
 
@@ -17,7 +20,8 @@ pub(super) struct Scenario {
     pub(super) poll: u32,
     /// How long it takes unless the user says otherwise, and at least.
     pub(super) seconds: (u32, u32),
-    /// What of the run has figures of its own, given the whole. What is before the first part settles the clock.
+    /// What of the run has figures of its own, given the whole. What is before the first part
+    /// settles the clock.
     pub(super) parts: fn(u32) -> Vec<Part>,
     /// The truth's recipe, given the whole.
     pub(super) recipe: fn(u32) -> String,
@@ -129,7 +133,8 @@ pub(super) const SCENARIOS: [Scenario; 7] = [
 const SHIFT: u32 = 45;
 const KEPT_UP: u32 = 600;
 const FOUND: u32 = 30;
-/// When load or trouble begins, by which a clock has learnt the counter's rate, and for how long a packet is held back in the host then, in the mean.
+/// When load or trouble begins, by which a clock has learnt the counter's rate, and for how long a
+/// packet is held back in the host then, in the mean.
 const SETTLED: u32 = 120;
 const HELD_US: u32 = 200;
 

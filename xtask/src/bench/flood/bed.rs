@@ -1,4 +1,5 @@
-//! Two pairs of hosts, one with services; the flood comes from the client's host, in its name or a stranger's.
+//! Two pairs of hosts, one with services; the flood comes from the client's host, in its name or a
+//! stranger's.
 
 use super::reach::{self, Counts};
 use crate::traffic;
@@ -10,7 +11,8 @@ use tickwire_lab::{Host, Pair, Process, Service, ServiceOptions, tools};
 /// What is flooded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
-    /// SYNs on the same cable to a card that is not there: what it costs that a program sends beside the connection.
+    /// SYNs on the same cable to a card that is not there: what it costs that a program sends
+    /// beside the connection.
     Nobody,
     Syn,
     Rst,
@@ -59,9 +61,11 @@ const CLIENT_CPU: &str = "0";
 const SERVER_CPU: &str = "1";
 const PATIENCE: Duration = Duration::from_secs(60);
 const SIZE: &str = "64";
-/// A locally administered address that no host of the bed has; the kernel looks at such a frame and lets it fall.
+/// A locally administered address that no host of the bed has; the kernel looks at such a frame and
+/// lets it fall.
 const NOBODY: &str = "02:00:5e:00:53:01";
-/// Each measurement has its own ports, from these on: what the last one left behind in TIME-WAIT is none of its business.
+/// Each measurement has its own ports, from these on: what the last one left behind in TIME-WAIT is
+/// none of its business.
 const PORTS: [u16; 2] = [5_300, 40_000];
 
 impl Bed {

@@ -1,4 +1,5 @@
-//! What the figures must show: a connection on Tickwire keeps its latency within twice what it is without the flood.
+//! What the figures must show: a connection on Tickwire keeps its latency within twice what it is
+//! without the flood.
 
 use super::super::figures::Outcome;
 use super::super::targets::Verdict;
@@ -37,8 +38,9 @@ impl Against {
 /// The row whose packets are for nobody.
 const CONTROL: &str = "to nobody";
 
-/// Four verdicts for each flood that was measured on Tickwire: the median and the worst hundredth, over those without a flood and over those beside as many packets for
-/// nobody. The kernel's own ratio stands in their words.
+/// Four verdicts for each flood that was measured on Tickwire: the median and the worst hundredth,
+/// over those without a flood and over those beside as many packets for nobody. The kernel's own
+/// ratio stands in their words.
 pub(super) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
     let latency = |name: &str| outcomes.iter().find(|outcome| outcome.name == name).and_then(Outcome::latency);
     let ratio = |who: &str, flood: &str, against: Against, figure: Figure| {

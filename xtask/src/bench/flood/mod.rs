@@ -1,7 +1,9 @@
-//! `cargo xtask bench flood`: round trips on a connection while somebody floods its host, on Tickwire and on the kernel.
+//! `cargo xtask bench flood`: round trips on a connection while somebody floods its host, on
+//! Tickwire and on the kernel.
 //!
-//! Rows stand side by side in rounds; what a flood costs is the ratio of the medians of its rounds to those without a flood, and to those
-//! with as many packets for nobody: who sends the flood has to share a small machine's processors with the connection.
+//! Rows stand side by side in rounds; what a flood costs is the ratio of the medians of its rounds
+//! to those without a flood, and to those with as many packets for nobody: who sends the flood has
+//! to share a small machine's processors with the connection.
 
 mod bed;
 mod judge;

@@ -22,8 +22,9 @@ impl Counts {
         self.seen >= self.own + self.sent / 2
     }
 
-    /// The lane has seen nothing of the flood. Beside its questions the connection has sent what opened it, what was sent again, and an acknowledgement by itself
-    /// where a question was not there in time to bear it: hardly any, as a program that is asked waits for nothing else.
+    /// The lane has seen nothing of the flood. Beside its questions the connection has sent what
+    /// opened it, what was sent again, and an acknowledgement by itself where a question was not
+    /// there in time to bear it: hardly any, as a program that is asked waits for nothing else.
     pub(super) fn spared(self) -> bool {
         self.seen <= self.own + self.own / 10 + FEWEST
     }

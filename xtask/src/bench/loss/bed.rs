@@ -1,4 +1,5 @@
-//! Four pairs of hosts on a relay each: a service is only where an end is Tickwire's, so that a kernel's end is an ordinary one.
+//! Four pairs of hosts on a relay each: a service is only where an end is Tickwire's, so that a
+//! kernel's end is an ordinary one.
 
 use super::rows::Row;
 use crate::traffic;
@@ -95,7 +96,8 @@ pub(super) struct Measured {
     pub(super) passed: Passed,
 }
 
-/// What a small message and its answer take between two kernels, through the relay and over a plain cable.
+/// What a small message and its answer take between two kernels, through the relay and over a plain
+/// cable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
     pub(super) relay: Latency,
@@ -103,13 +105,15 @@ pub(super) struct Added {
 }
 
 const PORT: u16 = 5201;
-/// Beside the seconds of a measurement: a connection whose packets get lost may take long to open and to close.
+/// Beside the seconds of a measurement: a connection whose packets get lost may take long to open
+/// and to close.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Sender and receiver have a processor of their own. The relay shares that of one of them: where the kernel would put it is chance, by which the median of
-/// a cell changes by a third.
+/// Sender and receiver have a processor of their own. The relay shares that of one of them: where
+/// the kernel would put it is chance, by which the median of a cell changes by a third.
 const SENDER_CPU: &str = "0";
 const RECEIVER_CPU: &str = "1";
-/// Packets of a measurement of a single message, most of which got lost. A kernel's connection diverts none.
+/// Packets of a measurement of a single message, most of which got lost. A kernel's connection
+/// diverts none.
 const FEWEST: u64 = 3;
 
 impl Bed {
@@ -120,9 +124,11 @@ impl Bed {
         let pair = &relayed.pair;
         let hosts = [(&pair.a, pair.a_v4()), (&pair.b, pair.b_v4())];
         for ((host, address), ours) in hosts.into_iter().zip(ends.ours()) {
-            // What a connection has learnt of the path is not for the next one: each measurement begins alike.
+            // What a connection has learnt of the path is not for the next one: each measurement
+            // begins alike.
             host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
-            // A namespace may not choose it by a kernel variable unless the whole machine allows it; a route may.
+            // A namespace may not choose it by a kernel variable unless the whole machine allows
+            // it; a route may.
             let route = "ip route replace 10.77.0.0/24 dev eth0 proto kernel scope link";
             let route = format!("{route} src {address} congctl {congestion}");
             host.run(&route.split(' ').collect::<Vec<_>>())?;

@@ -1,4 +1,5 @@
-//! What the figures must show: an end on Tickwire makes no cell worse than kernel to kernel in the same run.
+//! What the figures must show: an end on Tickwire makes no cell worse than kernel to kernel in the
+//! same run.
 
 use super::bed::Ends;
 use super::report::Outcome;

@@ -1,7 +1,8 @@
-//! `cargo xtask bench loss`: messages over a cable that loses, doubles and reorders, with either end on the kernel or on Tickwire.
+//! `cargo xtask bench loss`: messages over a cable that loses, doubles and reorders, with either
+//! end on the kernel or on Tickwire.
 //!
-//! The cable is the lab's relay: the same for every column, with the same seeds. Rivals stand side by side in rounds, and are compared by the ratio of the
-//! medians of their rounds.
+//! The cable is the lab's relay: the same for every column, with the same seeds. Rivals stand side
+//! by side in rounds, and are compared by the ratio of the medians of their rounds.
 
 mod bed;
 mod judge;

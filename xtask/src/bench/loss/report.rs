@@ -71,7 +71,8 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// Messages of one size: one line for each row, `p50 / p99 / max` in ms and goodput; medians over the rounds, the maximum of all rounds.
+/// Messages of one size: one line for each row, `p50 / p99 / max` in ms and goodput; medians over
+/// the rounds, the maximum of all rounds.
 pub(super) fn table(outcomes: &[Outcome], size: u32) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);

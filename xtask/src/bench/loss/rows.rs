@@ -7,7 +7,8 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     /// What the relay is told.
     told: Told,
-    /// What a measurement takes beside its seconds: hosts and programs come and go, and the last message may take long.
+    /// What a measurement takes beside its seconds: hosts and programs come and go, and the last
+    /// message may take long.
     pub(super) around_s: f64,
 }
 

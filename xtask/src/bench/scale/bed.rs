@@ -1,4 +1,5 @@
-//! The hosts that the rows run on: pairs with a service on each host, and pairs that no service has touched, on cables with one queue and with two.
+//! The hosts that the rows run on: pairs with a service on each host, and pairs that no service has
+//! touched, on cables with one queue and with two.
 
 pub(super) use crate::bench::rivals::Ends;
 use crate::bench::rivals::{PATIENCE, PORT, Rivals, at, program, start_client, start_server};
@@ -216,7 +217,8 @@ fn lane_packets(service: &Service, process: u32) -> Result<u64> {
     Ok(number("IpInReceives")? + number("IpOutRequests")?)
 }
 
-/// IPv4 packets that a host's kernel has received and sent: the same of `/proc/net/snmp`, which has a line of names before a line of numbers.
+/// IPv4 packets that a host's kernel has received and sent: the same of `/proc/net/snmp`, which has
+/// a line of names before a line of numbers.
 fn kernel_packets(host: &Host) -> Result<u64> {
     let text = host.run(&["cat", "/proc/net/snmp"])?;
     let mut lines = text.lines().filter(|line| line.starts_with("Ip: "));

@@ -1,5 +1,6 @@
-//! What a packet costs the stack in instructions, counted by callgrind: two stacks that hand each other the bytes of their frames. Both sides' work, the
-//! copy between them, and epoll's share are in it; the machine's speed, its caches and its other programs are not.
+//! What a packet costs the stack in instructions, counted by callgrind: two stacks that hand each
+//! other the bytes of their frames. Both sides' work, the copy between them, and epoll's share are
+//! in it; the machine's speed, its caches and its other programs are not.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

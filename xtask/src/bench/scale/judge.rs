@@ -67,7 +67,8 @@ pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
     // What a message takes is one over the rate.
     let slower = |ends| rows.ratio(ends, rows::FEW, rows::MANY, rate);
     judge("time a message, 1000 active of 11000 connections over 10", slower(Ends::Both), slower(Ends::Kernel), None);
-    // With more connections an acknowledgement finds less to ride on, so a message may take more packets.
+    // With more connections an acknowledgement finds less to ride on, so a message may take more
+    // packets.
     let a_packet = |ends| Some(slower(ends)? * rows.ratio(ends, rows::FEW, rows::MANY, |row| row.packets)?);
     judge(
         "time a packet, 1000 active of 11000 connections over 10",

@@ -1,8 +1,8 @@
-//! `cargo xtask bench scale`: many connections, how quickly they open, two programs' lanes side by side, an interface with two queues, and what a packet
-//! costs in instructions.
+//! `cargo xtask bench scale`: many connections, how quickly they open, two programs' lanes side by
+//! side, an interface with two queues, and what a packet costs in instructions.
 //!
-//! As in the other measurements rivals stand side by side in rounds, and are compared by the ratio of the medians of their rounds. Instructions
-//! are counted once: they are the same in every run.
+//! As in the other measurements rivals stand side by side in rounds, and are compared by the ratio
+//! of the medians of their rounds. Instructions are counted once: they are the same in every run.
 
 mod bed;
 mod instructions;

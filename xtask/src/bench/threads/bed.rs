@@ -9,7 +9,8 @@ use tickwire_bench::many::Exchange;
 /// What one measurement gave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
-    /// Round trips a second, of all threads together; `None` for calls that are timed by themselves.
+    /// Round trips a second, of all threads together; `None` for calls that are timed by
+    /// themselves.
     pub(super) rate: Option<f64>,
     /// From a message to its answer, or what a call takes.
     pub(super) latency: Latency,
@@ -59,7 +60,8 @@ impl Bed {
         Ok(Measured { rate: Some(exchange.per_second), latency: exchange.latency })
     }
 
-    /// What `send` takes in a real-time thread, while an ordinary thread of the program sends without a pause.
+    /// What `send` takes in a real-time thread, while an ordinary thread of the program sends
+    /// without a pause.
     pub(super) fn sends(&self, ends: Ends) -> Result<Measured> {
         let count = self.sends.to_string();
         let options = ["--count", &*count, "--priority", PRIORITY];

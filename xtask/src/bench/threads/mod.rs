@@ -1,6 +1,8 @@
-//! `cargo xtask bench threads`: programs of many threads and processes, and of real-time threads, on Tickwire and on the kernel.
+//! `cargo xtask bench threads`: programs of many threads and processes, and of real-time threads,
+//! on Tickwire and on the kernel.
 //!
-//! Rivals stand side by side in rounds, and are compared by the ratio of the medians of their rounds.
+//! Rivals stand side by side in rounds, and are compared by the ratio of the medians of their
+//! rounds.
 
 mod bed;
 mod judge;

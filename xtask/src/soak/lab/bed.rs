@@ -15,7 +15,8 @@ const INTERFACE: &str = "eth0";
 const PORT: u16 = 9000;
 /// Where that of the proof is.
 const PROOF_PORT: u16 = 9100;
-/// A program that has been told something does it within this, on a machine that is busy with other things, too. A stream may be silent for 20 s.
+/// A program that has been told something does it within this, on a machine that is busy with other
+/// things, too. A stream may be silent for 20 s.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// So many programs talk at most.
 const TALKERS: usize = 5;
@@ -87,7 +88,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Gives a host one of its addresses. Nobody sends from a second one unless he has been addressed there.
+    /// Gives a host one of its addresses. Nobody sends from a second one unless he has been
+    /// addressed there.
     fn add(&self, side: Side, address: &str) -> Result<()> {
         let (prefixed, mut command) = (with_prefix(address), vec!["ip", "address", "replace"]);
         command.extend([prefixed.as_str(), "dev", INTERFACE]);
@@ -127,7 +129,8 @@ impl Bed {
         self.start(talker.on, talker.accelerated, &[&["talk".to_owned()][..], &numbers, &to].concat())
     }
 
-    /// A new server and a new talker, both accelerated, do well, and what they say crosses both stacks. Gives the defects.
+    /// A new server and a new talker, both accelerated, do well, and what they say crosses both
+    /// stacks. Gives the defects.
     pub(super) fn prove(&mut self, seed: u32) -> Result<Vec<String>> {
         let mut defects = Vec::new();
         let mut before = [0; 2];
@@ -220,7 +223,8 @@ impl<'b> Round<'b> {
         Ok(round)
     }
 
-    /// Lets everything happen that is planned, tells each before it does, and waits until all is as it was.
+    /// Lets everything happen that is planned, tells each before it does, and waits until all is as
+    /// it was.
     pub(super) fn live(&mut self, plan: &Plan, tell: &mut dyn FnMut(&Event)) -> Result<()> {
         let mut due = Instant::now();
         for (pause, event) in &plan.steps {

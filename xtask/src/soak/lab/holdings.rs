@@ -10,7 +10,8 @@ use tickwire_lab::{Host, tools};
 /// A look at them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holdings {
-    /// Descriptors of the service by kind: `socket`, `/memfd:tickwire-lane`, `anon_inode:bpf-map`, `net`, ...
+    /// Descriptors of the service by kind: `socket`, `/memfd:tickwire-lane`, `anon_inode:bpf-map`,
+    /// `net`, ...
     pub(super) descriptors: BTreeMap<String, usize>,
     /// Its mappings of lanes' memory.
     pub(super) mappings: usize,
@@ -18,7 +19,8 @@ pub(super) struct Holdings {
     pub(super) entries: BTreeMap<String, usize>,
     /// Lanes, as it says.
     pub(super) lanes: usize,
-    /// The host's devices. Those of lanes are all called alike: which numbers they have is no matter.
+    /// The host's devices. Those of lanes are all called alike: which numbers they have is no
+    /// matter.
     pub(super) devices: Vec<String>,
     /// Sockets that are bound on the host: ports that nobody else can have.
     pub(super) ports: Vec<String>,
@@ -34,7 +36,8 @@ pub(super) struct Held {
     entries: BTreeMap<String, usize>,
 }
 
-/// Lets `holds` look through the lanes of a host's service, which runs as this process, and its BPF maps.
+/// Lets `holds` look through the lanes of a host's service, which runs as this process, and its BPF
+/// maps.
 pub(super) fn held(host: &Host, process: u32) -> Result<Held> {
     let program = tools::built("examples/holds")?;
     let mut command: Command = host.command(&program.to_string_lossy());

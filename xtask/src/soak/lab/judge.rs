@@ -1,4 +1,5 @@
-//! What the programs said of their exchanges, and whether what happened to the hosts explains each that did not go well.
+//! What the programs said of their exchanges, and whether what happened to the hosts explains each
+//! that did not go well.
 
 use super::plan::Side;
 
@@ -12,11 +13,13 @@ pub(super) enum Family {
 /// What happened, as far as programs may notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// The service of a host was away: its lanes' connections were reset, and their listeners are the kernel's now.
+    /// The service of a host was away: its lanes' connections were reset, and their listeners are
+    /// the kernel's now.
     Service(Side),
     /// The server of a host was killed.
     Server(Side),
-    /// A host had not all of its addresses of a family, IPv6 or IPv4: a lane's connections from such an address are ended.
+    /// A host had not all of its addresses of a family, IPv6 or IPv4: a lane's connections from
+    /// such an address are ended.
     Address(Side, Family),
     /// The cable was out, or an address was away: none may come about.
     Way,
@@ -31,7 +34,8 @@ pub(super) struct Happening {
     pub(super) until: f64,
 }
 
-/// So long it may be felt afterwards, in seconds: neighbours are asked for again, dead peers are found.
+/// So long it may be felt afterwards, in seconds: neighbours are asked for again, dead peers are
+/// found.
 const AFTERWARDS: f64 = 4.0;
 
 /// A line of a program's.
@@ -46,7 +50,8 @@ pub(super) enum Said {
 }
 
 impl Said {
-    /// All that a program said; lines that say nothing of the kind are left out, and so is a last one that a kill has cut short.
+    /// All that a program said; lines that say nothing of the kind are left out, and so is a last
+    /// one that a kill has cut short.
     pub(super) fn all(printed: &str) -> Vec<Self> {
         printed.split_inclusive('\n').filter(|line| line.ends_with('\n')).filter_map(Self::read).collect()
     }

@@ -1,8 +1,11 @@
-//! `cargo xtask soak lab`: real programs in a pair of hosts, while services, cables, addresses, MTUs and programs come and go.
+//! `cargo xtask soak lab`: real programs in a pair of hosts, while services, cables, addresses,
+//! MTUs and programs come and go.
 //!
-//! Round after round. In each one programs on both hosts exchange streams and datagrams, some of them accelerated, and compare every byte, while things
-//! happen whose order follows from the round's seed. At its end the programs rest and their stacks are looked through, counters are added up, everybody ends,
-//! new programs must do well, and then the hosts and their services must hold what they held before the first round, and no more.
+//! Round after round. In each one programs on both hosts exchange streams and datagrams, some of
+//! them accelerated, and compare every byte, while things happen whose order follows from the
+//! round's seed. At its end the programs rest and their stacks are looked through, counters are
+//! added up, everybody ends, new programs must do well, and then the hosts and their services must
+//! hold what they held before the first round, and no more.
 
 mod bed;
 mod holdings;
@@ -55,7 +58,8 @@ struct Sums {
     datagrams_back: u64,
     /// Lanes whose stacks were looked through while their programs rested.
     lanes_audited: u64,
-    /// How often the counters of a service were compared with the card's: for each round in which it was not restarted, and for the calm afterwards.
+    /// How often the counters of a service were compared with the card's: for each round in which
+    /// it was not restarted, and for the calm afterwards.
     counters_compared: u64,
     /// The most that the memory of a service has grown after its first round, in KiB.
     growth_kib: u64,

@@ -1,4 +1,5 @@
-//! Do the counters add up: what came by the card went to a lane or to the kernel, and what a lane was given its stack has seen.
+//! Do the counters add up: what came by the card went to a lane or to the kernel, and what a lane
+//! was given its stack has seen.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -18,7 +19,8 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    /// Reads both, at a moment in which nothing came between: nobody talks, but there are still a few last words.
+    /// Reads both, at a moment in which nothing came between: nobody talks, but there are still a
+    /// few last words.
     pub(super) fn read(host: &Host) -> Result<Self> {
         let card = || -> Result<u64> {
             let file = "/sys/class/net/eth0/statistics/rx_packets";
@@ -42,8 +44,8 @@ impl Arrived {
     }
 }
 
-/// What is wrong with the counters of the lanes of a host whose programs rest. Senders may have used addresses that the host did not have for a
-/// while: `unaddressed`.
+/// What is wrong with the counters of the lanes of a host whose programs rest. Senders may have
+/// used addresses that the host did not have for a while: `unaddressed`.
 pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
     let stat = Stat::read(host)?;
     let lanes = stat.all_lanes();
@@ -65,7 +67,8 @@ fn dropped_by(host: &Host, device: &str) -> Result<u64> {
     if read.trim().is_empty() { Ok(0) } else { read.trim().parse().context("rx_dropped") }
 }
 
-/// What is wrong with the counters of a lane whose devices have dropped so many packets on their way out, because they were larger than the NIC's MTU by then.
+/// What is wrong with the counters of a lane whose devices have dropped so many packets on their
+/// way out, because they were larger than the NIC's MTU by then.
 fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
     let mut defects = Vec::new();
     let mut unknown = Vec::new();
@@ -96,10 +99,12 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
     for (why, count) in refused {
         let explained = match why {
             "source" => unaddressed,
-            // A datagram's first fragment was refused or too large, and a later one was not, as its address came back in between, or it is the short end.
+            // A datagram's first fragment was refused or too large, and a later one was not, as its
+            // address came back in between, or it is the short end.
             "fragment" => unaddressed || count <= dropped,
-            // A claim goes with its address, a moment before the program hears of it. Or resets that answer what came in just before the claim of a connection went, which
-            // was over: a peer that has not heard of it sends again.
+            // A claim goes with its address, a moment before the program hears of it. Or resets
+            // that answer what came in just before the claim of a connection went, which was over:
+            // a peer that has not heard of it sends again.
             "port" => unaddressed || count <= resets,
             // The NIC's MTU has become less, a moment before the program hears of it.
             "length" => true,

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 const SETTLES: Duration = Duration::from_secs(10);
 /// What has not changed for this long at first is compared with afterwards.
 const UNCHANGED: Duration = Duration::from_secs(1);
-/// A service's memory grows by no more than this after its first round, in KiB: what is kept is bounded.
+/// A service's memory grows by no more than this after its first round, in KiB: what is kept is
+/// bounded.
 const GROWTH: u64 = 4096;
 
 /// The hosts, and what they held at first.
@@ -72,7 +73,8 @@ impl Watch {
         Ok(defects)
     }
 
-    /// New programs do well, and all that they received is counted: no service has been restarted meanwhile.
+    /// New programs do well, and all that they received is counted: no service has been restarted
+    /// meanwhile.
     fn prove(&mut self, seed: u32, sums: &mut Sums) -> Result<Vec<String>> {
         let before = [Arrived::read(self.bed.host(Side::A))?, Arrived::read(self.bed.host(Side::B))?];
         let mut defects = self.bed.prove(seed)?;
@@ -129,7 +131,8 @@ fn look_at_lanes(round: &mut Round<'_>, side: Side, arrived: &Arrived, sums: &mu
     Ok(())
 }
 
-/// Looks until there is nothing to tell of, for as long as things may take to settle; gives what is left to tell.
+/// Looks until there is nothing to tell of, for as long as things may take to settle; gives what is
+/// left to tell.
 fn settled<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let end = Instant::now() + SETTLES;
     loop {

@@ -48,12 +48,14 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Where the deadline is in a bar of this width: the bar goes from a thousandth of it to ten times as much.
+/// Where the deadline is in a bar of this width: the bar goes from a thousandth of it to ten times
+/// as much.
 fn limit(width: usize) -> usize {
     width * 3 / 4
 }
 
-/// A time beside its deadline, on a logarithmic scale. Also without colours one sees whether it is beyond: only then something is behind the mark.
+/// A time beside its deadline, on a logarithmic scale. Also without colours one sees whether it is
+/// beyond: only then something is behind the mark.
 pub(super) fn bar(ns: u64, deadline_ns: u64, width: usize) -> String {
     let limit = limit(width);
     let place = match (ns, deadline_ns) {

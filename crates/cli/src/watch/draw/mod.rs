@@ -31,7 +31,8 @@ fn plain(text: &str) -> String {
     legible(text, LONGEST)
 }
 
-/// Draws a page; says how much there is of what scrolls, and how much is seen. `old_s` is how many seconds the snapshot is older than it should be.
+/// Draws a page; says how much there is of what scrolls, and how much is seen. `old_s` is how many
+/// seconds the snapshot is older than it should be.
 pub(super) fn page(
     buffer: &mut Buffer,
     area: Rect,
@@ -109,7 +110,8 @@ fn panels(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot, view: &View) -> 
     [draw(&all.streams, streams, Some(Place::Streams)), draw(&all.lanes, lanes, Some(Place::Lanes))]
 }
 
-/// Places panels below each other: first each gets so many lines as are given with it, if it has so many; then those that have more get the rest.
+/// Places panels below each other: first each gets so many lines as are given with it, if it has so
+/// many; then those that have more get the rest.
 fn stacked<const N: usize>(area: Rect, panels: [(&Panel, usize); N]) -> [Rect; N] {
     let mut left = usize::from(area.height);
     let mut heights = panels.map(|(panel, least)| {

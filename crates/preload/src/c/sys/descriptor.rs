@@ -5,8 +5,8 @@ use crate::base::errno::{Errno, Result};
 use crate::c::real;
 use core::ffi::c_int;
 
-/// Closes a descriptor for good. Not by `syscall` as it is called everywhere else: that name's `close` is this library's, and passes on to the C library's, in which a
-/// thread may be cancelled.
+/// Closes a descriptor for good. Not by `syscall` as it is called everywhere else: that name's
+/// `close` is this library's, and passes on to the C library's, in which a thread may be cancelled.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: a plain number; callers close what they own.
     unsafe { real::syscall(libc::SYS_close, fd.into(), 0, 0, 0, 0, 0) };
@@ -62,7 +62,8 @@ pub(crate) fn set_nonblocking(fd: c_int, on: bool) -> Result<()> {
     check(unsafe { real::ioctl(fd, libc::FIONBIO, &raw const number as usize) }).map(drop)
 }
 
-/// The descriptors that this process has, the one by which it asks among them. `None` without `/proc`.
+/// The descriptors that this process has, the one by which it asks among them. `None` without
+/// `/proc`.
 pub(crate) fn open_descriptors() -> Option<impl Iterator<Item = c_int>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     Some(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
@@ -80,7 +81,8 @@ pub(crate) fn descriptor_limit() -> c_int {
     limits().rlim_cur.min(crate::table::fd::LIMIT as u64) as c_int
 }
 
-/// Whether a list of descriptors is longer than this process may have any, which the kernel refuses before it looks at it.
+/// Whether a list of descriptors is longer than this process may have any, which the kernel refuses
+/// before it looks at it.
 pub(crate) fn too_many_descriptors(count: libc::nfds_t) -> bool {
     // As many anybody may have, which costs no call.
     count > 1024 && count > limits().rlim_cur
@@ -93,7 +95,8 @@ pub(crate) fn set_descriptor_limit(limit: c_int) -> Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for a moment, so one thread does this at a time.
+/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for
+/// a moment, so one thread does this at a time.
 ///
 /// # Errors
 /// `EMFILE` if the hard limit, or our table, leaves no room.

@@ -104,7 +104,8 @@ impl Control<'_> {
         !self.walk(|_, _, _, _| {})
     }
 
-    /// Every message that the program gave: `each(level, type, data)`. Data longer than 64 bytes is cut.
+    /// Every message that the program gave: `each(level, type, data)`. Data longer than 64 bytes is
+    /// cut.
     pub(crate) fn each(&self, mut each: impl FnMut(c_int, c_int, &[u8])) {
         self.walk(|level, kind, start, len| {
             let mut data = [0u8; 64];

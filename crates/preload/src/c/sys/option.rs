@@ -21,7 +21,8 @@ pub(crate) fn set_option_bytes(fd: c_int, level: c_int, option: c_int, value: &[
     check(unsafe { real::setsockopt(fd, level, option, value.as_ptr().cast(), value.len() as socklen_t) }).map(drop)
 }
 
-/// The error with which the kernel refuses an option of any TCP socket, if it does. It is tried on one that is nobody's.
+/// The error with which the kernel refuses an option of any TCP socket, if it does. It is tried on
+/// one that is nobody's.
 pub(crate) fn refused_by_kernel(level: c_int, option: c_int, value: &[u8]) -> Option<Errno> {
     let fd = super::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0).ok()?;
     let refused = set_option_bytes(fd, level, option, value).err();

@@ -5,8 +5,9 @@ use crate::base::errno::Errno;
 use core::ffi::CStr;
 use core::mem::zeroed;
 
-/// Has the kernel empty a static in every child that does not share memory. The static fills its pages alone and begins empty, so it is anonymous memory;
-/// where pages are larger than it thinks, nothing happens.
+/// Has the kernel empty a static in every child that does not share memory. The static fills its
+/// pages alone and begins empty, so it is anonymous memory; where pages are larger than it thinks,
+/// nothing happens.
 pub(crate) fn wipe_in_children<T>(place: &'static T) {
     // SAFETY: pages of ours; the advice changes nothing in this process.
     unsafe { libc::madvise(core::ptr::from_ref(place).cast_mut().cast(), size_of::<T>(), libc::MADV_WIPEONFORK) };
@@ -37,7 +38,8 @@ pub(crate) fn thread_name() -> String {
     String::from_utf8_lossy(name.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
 }
 
-/// Whether the calling thread may confine itself by a filter: it has promised never to gain rights, or has them.
+/// Whether the calling thread may confine itself by a filter: it has promised never to gain rights,
+/// or has them.
 pub(crate) fn may_filter_calls() -> bool {
     // SAFETY: plain numbers.
     let has_promised = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 };
@@ -63,21 +65,25 @@ pub(crate) fn process_lives(pid: u32) -> bool {
         return Errno::last() != Errno(libc::ESRCH);
     }
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    // From the state on, which is the third field; the second, the name in parentheses, may hold anything.
+    // From the state on, which is the third field; the second, the name in parentheses, may hold
+    // anything.
     let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
-    // Where only the first thread has ended, the process looks dead; but it has others (the twentieth field).
+    // Where only the first thread has ended, the process looks dead; but it has others (the
+    // twentieth field).
     let threads = rest.split(' ').nth(17).and_then(|n| n.parse::<u32>().ok());
     !rest.starts_with(['Z', 'X']) || threads.is_some_and(|n| n > 1)
 }
 
-/// Whether a filter of system calls lies on the calling thread, or it is confined in another way, which may make any call its death.
+/// Whether a filter of system calls lies on the calling thread, or it is confined in another way,
+/// which may make any call its death.
 pub(crate) fn is_filtered() -> bool {
     // SAFETY: plain numbers.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
 }
 
-/// Whether the children of the calling thread are of another process namespace than it (`unshare`, `setns`). Without `/proc` it is not known: no.
-/// Without memory of the heap: `_Fork` may be called in a signal handler.
+/// Whether the children of the calling thread are of another process namespace than it (`unshare`,
+/// `setns`). Without `/proc` it is not known: no. Without memory of the heap: `_Fork` may be called
+/// in a signal handler.
 pub(crate) fn children_are_elsewhere() -> bool {
     let identity = |name: &CStr| {
         // SAFETY: all-zero is a valid `stat`.
@@ -93,7 +99,8 @@ pub(crate) fn children_are_elsewhere() -> bool {
     }
 }
 
-/// Whether the process that forked this one is of another process namespace, where this one cannot see it.
+/// Whether the process that forked this one is of another process namespace, where this one cannot
+/// see it.
 pub(crate) fn parent_is_elsewhere() -> bool {
     // SAFETY: no arguments.
     unsafe { libc::getppid() == 0 }

@@ -4,7 +4,8 @@ use core::ffi::c_int;
 use core::mem::{MaybeUninit, zeroed};
 use libc::sigset_t;
 
-/// Signals that a fault of the running code raises. Blocked, such a fault would end the program without running its handler.
+/// Signals that a fault of the running code raises. Blocked, such a fault would end the program
+/// without running its handler.
 pub(crate) const FAULTS: [c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
 
@@ -33,7 +34,8 @@ pub(crate) fn restore_signals(before: &sigset_t) {
 pub(crate) enum Signals {
     /// There are none.
     None,
-    /// No handler runs: they are ignored, or end or stop the process. (Signals that are ignored wait, too, while they are blocked.)
+    /// No handler runs: they are ignored, or end or stop the process. (Signals that are ignored
+    /// wait, too, while they are blocked.)
     Silent,
     /// Handlers run; `restart` says whether all of them were installed with `SA_RESTART`.
     Handled { restart: bool },
@@ -79,8 +81,8 @@ fn handler_restarts(signal: c_int) -> Option<bool> {
         .then_some(action.sa_flags & libc::SA_RESTART != 0)
 }
 
-/// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the program was installed with
-/// `SA_RESTART` (which of them ran cannot be seen from here).
+/// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the
+/// program was installed with `SA_RESTART` (which of them ran cannot be seen from here).
 pub(crate) fn handlers_restart() -> bool {
     // Handlers of faults do not interrupt waits.
     (1..=64).filter(|signal| !FAULTS.contains(signal)).all(|signal| handler_restarts(signal).unwrap_or(true))

@@ -74,7 +74,8 @@ pub(crate) fn namespace(fd: c_int) -> Result<u64> {
     Ok(cookie)
 }
 
-/// The inode of a socket, which names it in every process that has it; `None` if the descriptor is not a socket.
+/// The inode of a socket, which names it in every process that has it; `None` if the descriptor is
+/// not a socket.
 pub(crate) fn socket_inode(fd: c_int) -> Option<u64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a valid place, read only if it was filled in.

@@ -7,7 +7,8 @@ use core::sync::atomic::AtomicU32;
 use libc::{pollfd, sigset_t, timespec};
 use tickwire_stack::time::Span;
 
-/// Waits while a word has this value: until it is changed and [`wake_all`] called, or a signal handler has run.
+/// Waits while a word has this value: until it is changed and [`wake_all`] called, or a signal
+/// handler has run.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word lives as long as the call; no time.
@@ -47,8 +48,9 @@ pub(crate) fn ring(doorbell: c_int) {
     unsafe { libc::syscall(libc::SYS_write, doorbell, &raw const one, 8usize) };
 }
 
-/// Makes an epoll instance that watches this doorbell, its edges, and nothing else, readable once, as if it alone had heard it: what is asked of anew is told anew, and a doorbell can
-/// always be written to. Nothing happens if the instance is none by now.
+/// Makes an epoll instance that watches this doorbell, its edges, and nothing else, readable once,
+/// as if it alone had heard it: what is asked of anew is told anew, and a doorbell can always be
+/// written to. Nothing happens if the instance is none by now.
 pub(crate) fn ring_one(instance: c_int, doorbell: c_int) {
     const EDGES: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
     match super::epoll_ctl(instance, libc::EPOLL_CTL_MOD, doorbell, EDGES, 0) {

@@ -1,5 +1,6 @@
-//! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, flat around the window at which
-//! that loss happened. Whole numbers only: windows in bytes, time in milliseconds.
+//! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, flat around
+//! the window at which that loss happened. Whole numbers only: windows in bytes, time in
+//! milliseconds.
 
 use super::Acked;
 use crate::tcp::rtt::Rtt;
@@ -15,10 +16,12 @@ const C_TIMES_10: i64 = 4;
 /// 0.7 to 0.8 of Linux's speed.
 const FIRST_MS: u64 = 4;
 
-/// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within 64 bits.
+/// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within
+/// 64 bits.
 const MAX_DISTANCE_MS: i64 = 100_000;
 
-/// A stage of congestion avoidance, and where it leads: what a loss changes, and what is returned to if there was none (§4.9); windows in bytes.
+/// A stage of congestion avoidance, and where it leads: what a loss changes, and what is returned
+/// to if there was none (§4.9); windows in bytes.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Stage {
@@ -26,7 +29,8 @@ pub(super) struct Stage {
     plateau: u32,
     /// cwnd_prior: the window just before the last loss.
     prior: u32,
-    /// When the stage began, put off by the time since then in which the window was not used; never = it has not.
+    /// When the stage began, put off by the time since then in which the window was not used; never
+    /// = it has not.
     epoch: Instant,
     /// K: the time from the epoch to the plateau, in milliseconds.
     k_ms: u32,
@@ -100,7 +104,8 @@ impl Cubic {
         if self.at(t, acked.mss) < i64::from(self.stage.estimate) {
             return cwnd.max(self.stage.estimate);
         }
-        // §4.4, §4.5: towards the target of one round trip ahead, at most half a window a round trip.
+        // §4.4, §4.5: towards the target of one round trip ahead, at most half a window a round
+        // trip.
         let target = self.at(t + rtt.srtt.as_millis(), acked.mss).clamp(i64::from(cwnd), i64::from(cwnd) * 3 / 2);
         self.credit += u64::from(bytes) * (target as u64 - u64::from(cwnd));
         let growth = self.credit / window;
@@ -108,8 +113,10 @@ impl Cubic {
         cwnd.saturating_add(growth as u32)
     }
 
-    /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7). In whole segments, because a part of one is not sent, and rounded up, as
-    /// the curve does that leads on from there; but by one segment at least. (Linux rounds down, and its curve, in whole segments too, adds one within a round trip.)
+    /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7). In
+    /// whole segments, because a part of one is not sent, and rounded up, as the curve does that
+    /// leads on from there; but by one segment at least. (Linux rounds down, and its curve, in
+    /// whole segments too, adds one within a round trip.)
     pub(super) fn reduce(&mut self, _now: Instant, mss: u32, cwnd: u32) -> u32 {
         self.stage.prior = cwnd;
         self.stage.plateau = if cwnd + mss < self.stage.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
@@ -118,8 +125,9 @@ impl Cubic {
         exact.div_ceil(segment).saturating_mul(segment).min(cwnd.saturating_sub(segment))
     }
 
-    /// The window was not used since the last acknowledgement: that time does not count (§4.2), or the curve would run away from a window that
-    /// stands still, and be followed in one leap (§5.8).
+    /// The window was not used since the last acknowledgement: that time does not count (§4.2), or
+    /// the curve would run away from a window that stands still, and be followed in one leap
+    /// (§5.8).
     pub(super) fn pause(&mut self, now: Instant) {
         if !self.stage.epoch.is_never() {
             self.stage.epoch += now.since(self.counted);
@@ -132,7 +140,8 @@ impl Cubic {
         self.stage.epoch = Instant::NEVER;
     }
 
-    /// After a timeout the window that was lost is no aim: the stage that follows slow start begins on a plateau of its own, with K = 0 (§4.8).
+    /// After a timeout the window that was lost is no aim: the stage that follows slow start begins
+    /// on a plateau of its own, with K = 0 (§4.8).
     pub(super) fn timed_out(&mut self) {
         self.stage.plateau = 0;
         self.restart();

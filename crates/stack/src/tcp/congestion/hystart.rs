@@ -1,7 +1,8 @@
-//! HyStart++ (RFC 9406): leaves the first slow start when round trips grow, before a loss has to say so. Later ones end at the threshold that was found
-//! then (§4.3).
+//! HyStart++ (RFC 9406): leaves the first slow start when round trips grow, before a loss has to
+//! say so. Later ones end at the threshold that was found then (§4.3).
 //!
-//! What one acknowledgement adds is not limited (§4.2, L): peers acknowledge up to 64 KiB at once, and eight segments of each would be a fifth of that.
+//! What one acknowledgement adds is not limited (§4.2, L): peers acknowledge up to 64 KiB at once,
+//! and eight segments of each would be a fifth of that.
 
 use super::Acked;
 use crate::tcp::rtt::Rtt;
@@ -34,8 +35,8 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// Takes an acknowledgement's round trip, whether or not the window was the limit: else the next round that it limits would be compared with one of
-    /// long ago.
+    /// Takes an acknowledgement's round trip, whether or not the window was the limit: else the
+    /// next round that it limits would be compared with one of long ago.
     pub(super) fn hear(&mut self, acked: &Acked, rtt: &Rtt) {
         if acked.new_round {
             self.last_round = self.this_round;

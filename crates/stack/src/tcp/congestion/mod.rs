@@ -1,5 +1,5 @@
-//! Congestion control: how much may be under way. One face for all algorithms; the state is plain data, because it
-//! lives in the lane's region, so the choice is a tag and not a trait object.
+//! Congestion control: how much may be under way. One face for all algorithms; the state is plain
+//! data, because it lives in the lane's region, so the choice is a tag and not a trait object.
 
 mod cubic;
 mod hystart;
@@ -49,8 +49,8 @@ pub(super) struct Acked {
     pub bytes: u32,
     /// Maximum segment size, in bytes.
     pub mss: u32,
-    /// Whether the window, rather than the program or the peer, limited what was under way (RFC 7661 §4.3 in spirit:
-    /// a window that was not used proves nothing).
+    /// Whether the window, rather than the program or the peer, limited what was under way (RFC
+    /// 7661 §4.3 in spirit: a window that was not used proves nothing).
     pub limited: bool,
     /// Whether this acknowledgement begins a new round trip.
     pub new_round: bool,
@@ -165,7 +165,8 @@ impl Congestion {
         self.ssthresh = reduced.max(2 * mss);
     }
 
-    /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start again.
+    /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start
+    /// again.
     pub(in crate::tcp) fn on_timeout(&mut self, now: Instant, mss: u32, first: bool) {
         if first {
             self.on_loss(now, mss);
@@ -179,7 +180,8 @@ impl Congestion {
         Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.stage }
     }
 
-    /// There was no loss (RFC 9438 §4.9). If that is found late, and the window is larger by now than it was then, it goes on as it is (§4.9.2).
+    /// There was no loss (RFC 9438 §4.9). If that is found late, and the window is larger by now
+    /// than it was then, it goes on as it is (§4.9.2).
     pub(in crate::tcp) fn restore(&mut self, before: &Before) {
         if self.cwnd <= before.cwnd {
             (self.cwnd, self.ssthresh) = (before.cwnd, before.ssthresh);
@@ -187,7 +189,8 @@ impl Congestion {
         }
     }
 
-    /// The connection sends again after everything was acknowledged, and soon enough for the window to hold.
+    /// The connection sends again after everything was acknowledged, and soon enough for the window
+    /// to hold.
     pub(in crate::tcp) fn on_start(&mut self, now: Instant) {
         self.cubic.pause(now);
     }
@@ -302,8 +305,9 @@ mod tests {
         assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
     }
 
-    /// RFC 9438 §4.9: what proves to be no loss changes neither the window nor where it goes, whether it was found by an acknowledgement or by a timeout, and
-    /// whether it proves so at once or when the window has begun to grow again.
+    /// RFC 9438 §4.9: what proves to be no loss changes neither the window nor where it goes,
+    /// whether it was found by an acknowledgement or by a timeout, and whether it proves so at once
+    /// or when the window has begun to grow again.
     #[test]
     fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
@@ -335,7 +339,8 @@ mod tests {
         assert_eq!([recovery, timeout, late], [without; 3]);
     }
 
-    /// RFC 9438 §4.9.2: a window that is larger by then than it was stays, with all that belongs to it.
+    /// RFC 9438 §4.9.2: a window that is larger by then than it was stays, with all that belongs to
+    /// it.
     #[test]
     fn rfc9438_4_9_2_what_is_found_too_late_changes_nothing() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
@@ -350,7 +355,8 @@ mod tests {
         assert_eq!((cc.cwnd, cc.ssthresh), now);
     }
 
-    /// RFC 9438 §4.2: the time in which the program, and not the window, limited what was sent is none of the curve's; silence included.
+    /// RFC 9438 §4.2: the time in which the program, and not the window, limited what was sent is
+    /// none of the curve's; silence included.
     #[test]
     fn rfc9438_4_2_cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
         let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
@@ -441,7 +447,8 @@ mod tests {
         assert_eq!((cc.cwnd, cc.ssthresh), (40 * MSS, threshold));
     }
 
-    /// RFC 9406 §4.3: the threshold is known, and what is between is to be regained, however long round trips take meanwhile.
+    /// RFC 9406 §4.3: the threshold is known, and what is between is to be regained, however long
+    /// round trips take meanwhile.
     #[test]
     fn rfc9406_4_3_slow_start_after_a_timeout_goes_to_its_threshold() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);

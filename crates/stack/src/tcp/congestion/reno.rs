@@ -1,4 +1,5 @@
-//! Reno's congestion avoidance (RFC 5681 §3.1): one segment more each round trip, half after a loss.
+//! Reno's congestion avoidance (RFC 5681 §3.1): one segment more each round trip, half after a
+//! loss.
 
 use zerocopy::FromZeros;
 

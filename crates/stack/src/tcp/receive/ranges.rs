@@ -111,8 +111,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// Drops the ranges from `after` on that the new segment covers, and trims it where the next one begins. Returns the
-    /// first range that is left.
+    /// Drops the ranges from `after` on that the new segment covers, and trims it where the next
+    /// one begins. Returns the first range that is left.
     fn make_room(&mut self, frames: &mut Frames<'_>, id: FrameId, mut after: Link) -> Link {
         while let Some(range) = after.get() {
             let meta = &frames.meta[id as usize];
@@ -171,8 +171,8 @@ impl ReceiveQueue {
         self.range_count = 0;
     }
 
-    /// Hands SACK blocks to `add`: a duplicate first (RFC 2883), then the range that changed last, then the others from the
-    /// highest down, until `add` takes no more.
+    /// Hands SACK blocks to `add`: a duplicate first (RFC 2883), then the range that changed last,
+    /// then the others from the highest down, until `add` takes no more.
     pub(in crate::tcp) fn blocks(&self, frames: &Frames<'_>, most: usize, mut add: impl FnMut(SackBlock)) {
         let mut left = most;
         if self.has_duplicate() && left > 0 {

@@ -6,8 +6,8 @@ use crate::pool::Link;
 use crate::time::Instant;
 
 impl ReceiveQueue {
-    /// Hands up to `limit` unread bytes to `take`, which says how many it took. Unless `peek`, what was taken is gone.
-    /// Returns the bytes taken, and when the last segment came that they are of.
+    /// Hands up to `limit` unread bytes to `take`, which says how many it took. Unless `peek`, what
+    /// was taken is gone. Returns the bytes taken, and when the last segment came that they are of.
     pub(in crate::tcp) fn read(
         &mut self,
         frames: &mut Frames<'_>,

@@ -20,9 +20,9 @@ fn segment(frames: &mut Frames<'_>, seq: u32, len: u16) -> FrameId {
 }
 
 proptest! {
-    /// Whatever comes in whatever order, with whatever overlap: the stream is right, the SACK blocks are exactly the
-    /// runs that are held, every frame is accounted for, and a duplicate is reported of every
-    /// segment that brings bytes again, and of nothing else.
+    /// Whatever comes in whatever order, with whatever overlap: the stream is right, the SACK
+    /// blocks are exactly the runs that are held, every frame is accounted for, and a duplicate is
+    /// reported of every segment that brings bytes again, and of nothing else.
     #[test]
     fn agrees_with_a_map_of_bytes(
         first in prop_oneof![Just(u32::MAX - 700), any::<u32>()],

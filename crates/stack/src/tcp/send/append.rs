@@ -38,7 +38,8 @@ impl SendQueue {
         Some(id)
     }
 
-    /// Frame `id` comes behind the tail: the tail, which stays, is what an earlier frame may skip to.
+    /// Frame `id` comes behind the tail: the tail, which stays, is what an earlier frame may skip
+    /// to.
     fn extend_trail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         let Some(trail) = self.trail.get() else {
             (self.trail, self.behind) = (Link::to(id), 0);
@@ -52,9 +53,10 @@ impl SendQueue {
         }
     }
 
-    /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most `part` bytes each. `fill`
-    /// writes into the buffer it is given and says how much; less than the whole buffer means it has no more. Stops
-    /// when the free frames would fall to `reserve`. Returns the bytes taken.
+    /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most
+    /// `part` bytes each. `fill` writes into the buffer it is given and says how much; less than
+    /// the whole buffer means it has no more. Stops when the free frames would fall to `reserve`.
+    /// Returns the bytes taken.
     pub(in crate::tcp) fn append(
         &mut self,
         frames: &mut Frames<'_>,
@@ -118,7 +120,8 @@ impl SendQueue {
         frames.give(id);
     }
 
-    /// Queues FIN: on the unsent tail, or in a frame of its own. False if there is no frame for it now.
+    /// Queues FIN: on the unsent tail, or in a frame of its own. False if there is no frame for it
+    /// now.
     pub(in crate::tcp) fn append_fin(&mut self, frames: &mut Frames<'_>) -> bool {
         let tail = if self.next.is_none() { None } else { self.tail.get() };
         let Some(id) = tail.or_else(|| self.append_frame(frames)) else { return false };

@@ -9,7 +9,8 @@ use crate::time::Instant;
 use std::collections::BTreeSet;
 
 impl SendQueue {
-    /// Looks whether the queue's two orders, its counters and its frames agree; tells `visit` of each frame.
+    /// Looks whether the queue's two orders, its counters and its frames agree; tells `visit` of
+    /// each frame.
     pub(in crate::tcp) fn audit(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
         let (mut seq, mut last, mut unsent) = (self.una, Link::NONE, false);
         let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);

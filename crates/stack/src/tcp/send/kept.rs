@@ -1,12 +1,13 @@
-//! Frames that the kernel keeps. A device that is reset, or loses a queue, never completes what it had: the segment must go out in
-//! another frame.
+//! Frames that the kernel keeps. A device that is reset, or loses a queue, never completes what it
+//! had: the segment must go out in another frame.
 
 use super::{IN_FLIGHT, SendQueue};
 use crate::frame::{FRAME_SIZE, FrameId, FrameMeta, Frames, HEADROOM, flag};
 use crate::pool::Link;
 use crate::time::{Instant, Span};
 
-/// What has not been completed after this long will not be. No transmit queue takes as long, so nothing is copied that is only late.
+/// What has not been completed after this long will not be. No transmit queue takes as long, so
+/// nothing is copied that is only late.
 const KEPT: Span = Span::from_secs(1);
 
 /// Whether a segment may still be on its way out of this host: nothing is known to be lost then.
@@ -15,9 +16,10 @@ pub(in crate::tcp) fn is_leaving(meta: &FrameMeta, now: Instant) -> bool {
 }
 
 impl SendQueue {
-    /// Frame `id`, which is deemed lost, or a copy in its place if the kernel keeps it. `None` if it cannot be sent now: it has not left
-    /// this host yet, there is no frame for the copy, or it is not the first (only then does no other frame know of it; the others
-    /// become the first as soon as what is before them has arrived).
+    /// Frame `id`, which is deemed lost, or a copy in its place if the kernel keeps it. `None` if
+    /// it cannot be sent now: it has not left this host yet, there is no frame for the copy, or it
+    /// is not the first (only then does no other frame know of it; the others become the first as
+    /// soon as what is before them has arrived).
     pub(in crate::tcp) fn released(&mut self, frames: &mut Frames<'_>, id: FrameId, now: Instant) -> Option<FrameId> {
         let meta = &frames.meta[id as usize];
         if meta.flags & IN_FLIGHT == 0 {
@@ -30,7 +32,8 @@ impl SendQueue {
         self.copy_head(frames, id)
     }
 
-    /// A copy takes the place of the first frame, which is freed if the kernel gives it back after all.
+    /// A copy takes the place of the first frame, which is freed if the kernel gives it back after
+    /// all.
     fn copy_head(&mut self, frames: &mut Frames<'_>, id: FrameId) -> Option<FrameId> {
         let copy = frames.take()?;
         let meta = &frames.meta[id as usize];

@@ -50,7 +50,8 @@ fn check(queue: &SendQueue, frames: &Frames<'_>) {
     assert_eq!(frames.meta.len() - frames.available(), queue.frames as usize);
 }
 
-/// Where the last selective acknowledgement ended is of no use once everything up to there is acknowledged: its frame is another's.
+/// Where the last selective acknowledgement ended is of no use once everything up to there is
+/// acknowledged: its frame is another's.
 #[test]
 fn no_mark_is_made_on_a_frame_that_was_given_back_a_whole_sequence_space_ago() {
     let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, ..Limits::DEFAULT });
@@ -156,7 +157,8 @@ proptest! {
                     }
                 }
                 Step::Keep => {
-                    // The kernel keeps the first frame, and gives it back after all when a copy is in its place.
+                    // The kernel keeps the first frame, and gives it back after all when a copy is
+                    // in its place.
                     if let Some(id) = queue.first_lost(frames).filter(|&id| queue.head == Link::to(id)) {
                         frames.meta[id as usize].flags |= flag::IN_KERNEL;
                         prop_assert_eq!(queue.released(frames, id, now), None);

@@ -7,7 +7,8 @@ use crate::tcp::seq::Seq;
 use crate::time::Instant;
 
 impl SendQueue {
-    /// Notes that a segment is being sent now: the first unsent one, a lost one, or (a probe) one under way.
+    /// Notes that a segment is being sent now: the first unsent one, a lost one, or (a probe) one
+    /// under way.
     pub(in crate::tcp) fn sent(&mut self, frames: &mut Frames<'_>, id: FrameId, now: Instant) {
         let meta = &mut frames.meta[id as usize];
         if self.next == Link::to(id) {
@@ -62,8 +63,9 @@ impl SendQueue {
         }
     }
 
-    /// Frees what `ack` covers, telling `visit` of each segment that was not known to be delivered before. `ack` must lie
-    /// between `una` and `nxt`. Costs as much as there are segments acknowledged.
+    /// Frees what `ack` covers, telling `visit` of each segment that was not known to be delivered
+    /// before. `ack` must lie between `una` and `nxt`. Costs as much as there are segments
+    /// acknowledged.
     pub(in crate::tcp) fn acknowledge(&mut self, frames: &mut Frames<'_>, ack: Seq, mut visit: impl FnMut(Delivered)) {
         while let Some(id) = self.head.get() {
             if self.head == self.next {

@@ -8,7 +8,8 @@ use tickwire_report::{Axis, Figure, Page, Plot, Series, Size, Tone, profile};
 
 type Cell = (String, Tone);
 
-/// The stacks that were compared, with the consumer's processor time and the proof of the way that the messages took.
+/// The stacks that were compared, with the consumer's processor time and the proof of the way that
+/// the messages took.
 pub(super) fn stacks(page: &mut Page, experiment: &Experiment) {
     if experiment.runs.is_empty() {
         return;

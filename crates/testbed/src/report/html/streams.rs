@@ -1,4 +1,5 @@
-//! Each stream: its worst latency against its deadline (Figure 4 of 2015), its percentiles, its profile.
+//! Each stream: its worst latency against its deadline (Figure 4 of 2015), its percentiles, its
+//! profile.
 
 use crate::outcome::{Carrier, Experiment, Run, StreamFigures, Times};
 use crate::pattern::{Stream, Transport};
@@ -228,8 +229,8 @@ fn drawn(experiment: &Experiment) -> Vec<Placed<'_>> {
     streams
 }
 
-/// From where to where the latencies and deadlines of these streams go, in ms, so that all figures have the same scale; `least` tells the least that is
-/// shown of a stream. None if nothing came.
+/// From where to where the latencies and deadlines of these streams go, in ms, so that all figures
+/// have the same scale; `least` tells the least that is shown of a stream. None if nothing came.
 fn span(experiment: &Experiment, streams: &[Placed], least: impl Fn(&StreamFigures) -> u64) -> Option<(f64, f64)> {
     let (mut low, mut high) = (u64::MAX, 0);
     for &(index, stream) in streams {
