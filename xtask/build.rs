@@ -1,5 +1,4 @@
-//! Tells the program for which target it is built: cargo wants it spelled out where tests are to be
-//! run by sudo.
+//! Passes the build target to the program: cargo needs it spelled out to run tests by sudo.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

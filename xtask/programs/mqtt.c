@@ -4,7 +4,7 @@
 #include <mosquitto.h>
 #include <string.h>
 
-enum { SIZE = 64, PATIENCE_MS = 5000 };
+enum { SIZE = 64, TIMEOUT_MS = 5000 };
 
 static int subscribed, arrived;
 
@@ -25,7 +25,7 @@ static void on_message(struct mosquitto *client, void *context, const struct mos
 
 /* Lets the library work until `flag` is set. */
 static void run_until(struct mosquitto *client, const int *flag) {
-    double end = trips_now() + PATIENCE_MS / 1e3;
+    double end = trips_now() + TIMEOUT_MS / 1e3;
     while (!*flag) {
         int code = mosquitto_loop(client, 1000, 1);
         if (code) fail("loop", code);

@@ -1,8 +1,8 @@
-//! What must be installed, named and installed.
+//! The Debian packages that tasks need, and their installation.
 //!
-//! Installing a server package starts that server on most Debian machines. Here it must not: while
-//! apt-get runs, a `policy-rc.d` forbids it, and afterwards the units that came with it are
-//! disabled, so that the next boot does not start them either.
+//! On most Debian machines, installing a server package starts that server. Here it must not: while
+//! apt-get runs, a `policy-rc.d` forbids it. Afterwards the package's units are disabled, so that
+//! the next boot does not start them either.
 
 use crate::unpacked;
 use anyhow::{Context, Result, bail};
@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::Command;
 use tickwire_lab::tools::installed;
 
-/// A program (or a file) that is needed, the Debian package that has it, and the service units that
-/// come with it.
+/// A program (or a file) that is needed, the Debian package with it, and the package's service
+/// units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     what: &'static str,
     package: &'static str,
     units: &'static [&'static str],
-    /// It is not installed itself, only what it depends on.
+    /// The package is unpacked, and only its dependencies are installed.
     unpacked: bool,
 }
 
@@ -53,7 +53,8 @@ const CC: Need = tool("cc", "gcc");
 const IP: Need = tool("ip", "iproute2");
 const ETHTOOL: Need = tool("ethtool", "ethtool");
 const TASKSET: Need = tool("taskset", "util-linux");
-/// Shows that reading a clock makes no system call, and has the calls of a hand-over fail.
+/// Shows that reading a clock makes no system call, and injects errors into the system calls of a
+/// handover.
 const STRACE: Need = tool("strace", "strace");
 /// Programs that the demo and the lab tests run.
 const PING: Need = tool("ping", "iputils-ping");
@@ -71,30 +72,31 @@ const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"])
 pub(crate) const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
 const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
 const ZEROMQ: Need = tool("/usr/lib/python3/dist-packages/zmq/__init__.py", "python3-zmq");
-/// Java's compiler is part of it, for programs of one file.
+/// It includes the Java compiler, for programs of one file.
 const JAVA: Need = tool("java", "default-jre-headless");
 pub(crate) const NODE: Need = tool("node", "nodejs");
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
-/// The testbed's way to other machines.
+/// The testbed reaches other machines by it.
 const SSH: Need = tool("ssh", "openssh-client");
 const SSHD: Need = server("sshd", "openssh-server", &["ssh.service", "ssh.socket"]);
 
 /// Counts instructions.
 const VALGRIND: Need = tool("valgrind", "valgrind");
 
-/// Clocks to compare ours with; they steer the kernel's. chronyd asks our server in the tests, too.
+/// Clock daemons to compare ours with; they steer the kernel's clock. In the tests chronyd is also
+/// a client of our server.
 pub(crate) const NTPSEC: Need = time_daemon("ntpd", "ntpsec");
 pub(crate) const CHRONY: Need = time_daemon("chronyd", "chrony");
 
 /// Needed to build libFuzzer.
 pub(crate) const CXX: Need = tool("c++", "g++");
 
-/// Programs and libraries that only the benchmark of programs runs.
+/// Programs and libraries for the benchmark of programs only.
 pub(crate) const WRK: Need = tool("wrk", "wrk");
 pub(crate) const IPERF2: Need = tool("iperf", "iperf");
-/// Its package makes a cluster that is not started here.
+/// Its package creates a database cluster, which is not started here.
 pub(crate) const POSTGRES: Need = server("pgbench", "postgresql", &["postgresql.service"]);
 pub(crate) const CYCLONE_DDS: Need = tool("ddsperf", "cyclonedds-tools");
 pub(crate) const LIBMODBUS: Need = tool("/usr/include/modbus/modbus.h", "libmodbus-dev");
@@ -106,22 +108,22 @@ pub(crate) const MCS: Need = tool("mcs", "mono-mcs");
 pub(crate) const JAVAC: Need = tool("javac", "default-jdk-headless");
 pub(crate) const MAVEN: Need = tool("mvn", "maven");
 pub(crate) const NPM: Need = tool("npm", "npm");
-/// Has no file of its own but this.
+/// The package has no other file of its own.
 pub(crate) const PYTHON_VENV: Need = tool("/var/lib/dpkg/info/python3-venv.list", "python3-venv");
 
 /// What the lab, and building the programs that are measured in it, need.
 pub(crate) const LAB: [Need; 5] = [CLANG, CC, IP, ETHTOOL, TASKSET];
 
-/// What fuzzing needs beside Rust.
+/// What fuzzing needs in addition to Rust.
 pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 
 /// What measuring clocks needs.
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
-/// What measuring how far a lane goes needs beside [`EVERYTHING`].
+/// What `bench scale` needs in addition to [`EVERYTHING`].
 pub(crate) const SCALE: [Need; 1] = [VALGRIND];
 
-/// What tests need beside [`EVERYTHING`].
+/// What tests need in addition to [`EVERYTHING`].
 pub(crate) const TESTS: [Need; 11] =
     [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA, NODE, STRACE];
 
@@ -129,7 +131,7 @@ pub(crate) const TESTS: [Need; 11] =
 pub(crate) const EVERYTHING: [Need; 14] =
     [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS, CHRONY];
 
-/// Installs what is missing of `needs`, or says exactly what to install.
+/// Installs the missing packages of `needs`; the error names exactly what to install.
 pub(crate) fn install(needs: &[Need]) -> Result<()> {
     let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_there()).collect();
     if missing.is_empty() {
@@ -156,7 +158,8 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
     if !whole.is_empty() {
         eprintln!("installing: {} (apt-get)", whole.join(" "));
     }
-    // One shell script, so that the policy file goes away however apt-get ends, and sudo asks once.
+    // One shell script, so that the policy file is removed however apt-get ends, and sudo asks
+    // once.
     let script = script(&missing);
     let mut command = if root { Command::new("sh") } else { Command::new("sudo") };
     if !root {
@@ -196,9 +199,9 @@ fn script(needs: &[&Need]) -> String {
 mod tests {
     use super::*;
 
-    /// Debian's own helper refuses to be called by anybody but dpkg.
+    /// Debian's own helper refuses any caller but dpkg.
     #[test]
-    fn units_are_disabled_by_what_may_be_called_by_anybody() {
+    fn units_are_disabled_by_a_command_that_any_caller_may_run() {
         let script = script(&[&NGINX]);
         assert!(script.contains("systemctl --quiet disable nginx.service"), "{script}");
         assert!(!script.contains("deb-systemd-helper"), "{script}");

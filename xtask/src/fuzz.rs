@@ -1,8 +1,7 @@
 //! `cargo xtask fuzz`: the fuzz targets with libFuzzer, for a bounded time each.
 //!
-//! Coverage instrumentation is asked of the compiler directly, so that a stable toolchain will do.
-//! Starts from the committed corpus; what it finds beside goes to the target directory, not into
-//! the tree.
+//! Compiler flags enable coverage instrumentation directly, so that a stable toolchain suffices. It
+//! starts from the committed corpus; new inputs go to the target directory, not into the tree.
 
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
@@ -20,23 +19,22 @@ pub(crate) struct Options {
     seconds: u32,
 }
 
-/// Edges and comparisons of everything, as libFuzzer reads them.
+/// Instruments edges and comparisons in all code, for libFuzzer.
 const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
-/// An input's stacks take their memory from the heap and give it back: the C library would else ask
-/// the kernel for it anew each time, which took four fifths of the time of `frames`.
+/// Keeps the memory of the stacks in the C library's heap between inputs. Otherwise it is mapped
+/// anew for each input, which took four fifths of the time of `frames`.
 const HEAP: [(&str, &str); 2] = [("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "1073741824")];
 
 /// No input of a target needs to be longer.
 const LONGEST_INPUT: usize = 4096;
 
-/// One input must not take longer than this many seconds: the work of stack and decoders is
-/// bounded.
+/// The timeout of one input in seconds: the work of stack and decoders is bounded.
 const TIMEOUT: u32 = 10;
 
-/// Fuzzes; fails at the first input that breaks a target, and says how to run it again.
+/// Fuzzes; fails at the first input that breaks a target, and prints how to reproduce it.
 pub(crate) fn run(options: &Options) -> Result<()> {
     deps::install(&deps::FUZZING)?;
     let folder = workspace::root().join("fuzz");

@@ -1,4 +1,4 @@
-//! `cargo xtask lab`: two hosts to play with.
+//! `cargo xtask lab`: two hosts to experiment with.
 
 use crate::prepare;
 use anyhow::{Context, Result};
@@ -30,8 +30,8 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
-/// Makes the lab, runs the command or a shell in host a, removes the lab. Ends as the command or
-/// script does.
+/// Makes the lab, runs the command or a shell in host a, removes the lab. The exit status is that
+/// of the command or script.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if !prepare::is_done() {
         return prepare::lab(|| Ok(())).map(|()| ExitCode::SUCCESS);
@@ -61,7 +61,8 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
     command.args(arguments).env("PEER", pair.b_v4());
     if interactive {
         prompt(&pair, &shell, &mut command)?;
-        // Its exit status is nobody's business, that of a command or a script is.
+        // The exit status of an interactive shell is ignored; that of a command or a script is
+        // passed on.
         command.status()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -70,7 +71,7 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
     Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// A folder with a program `on-peer`, by which a shell of host a runs commands in host b.
+/// Makes a folder with the program `on-peer`, which runs commands in host b from a shell of host a.
 fn on_peer(pair: &Pair) -> Result<PathBuf> {
     let folder = pair.a.directory().join("bin");
     std::fs::create_dir(&folder)?;
@@ -85,10 +86,10 @@ fn on_peer(pair: &Pair) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Lets the shell's prompt say where one is.
+/// Makes the shell's prompt name the host.
 fn prompt(pair: &Pair, shell: &str, command: &mut Command) -> Result<()> {
     if Path::new(shell).file_name().is_some_and(|name| name == "bash") {
-        // It would set the prompt of the environment anew.
+        // The user's `.bashrc` would override a prompt in the environment.
         let file = pair.a.directory().join("bashrc");
         std::fs::write(&file, "[ -r ~/.bashrc ] && . ~/.bashrc\nPS1=\"(host a) $PS1\"\n")?;
         command.arg("--rcfile").arg(file);

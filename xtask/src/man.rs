@@ -1,6 +1,6 @@
 //! `cargo xtask man`: the man pages, generated from the definition of the command line.
 
-// The definition itself, not the crate around it: xtask must build without clang and the like.
+// Only the definition, not the crate around it: xtask must build without clang and similar tools.
 #[path = "../../crates/cli/src/args/mod.rs"]
 #[allow(dead_code, reason = "only its definition is needed here")]
 mod args;
@@ -19,8 +19,7 @@ pub(crate) struct Options {
     directory: Option<PathBuf>,
 }
 
-/// Writes a page for the program, one for each subcommand, and one for each of what those can be
-/// told to do.
+/// Writes a page for the program, one for each subcommand, and one for each of their subcommands.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let directory = options.directory.clone().unwrap_or_else(checked_in);
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
@@ -57,15 +56,15 @@ fn pages() -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// A subcommand as its page shows it. Pages are named as those of git are.
+/// A subcommand as its page shows it. Pages are named like those of git.
 fn below(command: &Command, subcommand: &Command) -> Command {
     let name = format!("{}-{}", command.get_name(), subcommand.get_name());
     let usage = name.replace('-', " ");
     subcommand.clone().name(name).bin_name(usage)
 }
 
-/// What the text of a command says of one of its subcommands: of lists of subcommands and of
-/// examples what is about this one, and what is said of files, environment and exit status.
+/// The parts of a command's text that apply to one of its subcommands: the entries and examples
+/// about this one, and all of files, environment and exit status.
 fn about_one(text: &str, command: &str, name: &str) -> String {
     let mut about = String::new();
     let mut say = |line: &str| {
@@ -84,8 +83,8 @@ fn about_one(text: &str, command: &str, name: &str) -> String {
                     "Examples:" => term.contains(&format!("{} {name}", command.replace('-', " "))),
                     _ => names_it,
                 };
-                // A heading comes with the first thing below it, and the subcommand needs no name
-                // on its own page.
+                // A heading is written with the first entry below it, and the subcommand's name is
+                // left out on its own page.
                 if kept && said != heading {
                     said = heading;
                     say(if heading == "Commands:" { "Notes:" } else { heading });
@@ -121,7 +120,7 @@ fn page(command: &Command, all: &[&Command]) -> Result<(PathBuf, Vec<u8>)> {
     Ok((Path::new(name).with_extension("1"), text))
 }
 
-/// The options and arguments. Of an argument that may be repeated this does not come by itself.
+/// The options and arguments. The library does not mark an argument that may be repeated.
 fn options(command: &Command, man: &Man) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     man.render_options_section(&mut bytes)?;
@@ -139,7 +138,7 @@ fn is_repeated(argument: &Arg) -> bool {
     argument.get_num_args().is_some_and(|number| number.max_values() > 1)
 }
 
-/// Each option with what it takes.
+/// The synopsis: each option with its value.
 fn synopsis(command: &Command) -> Roff {
     let mut line = vec![bold(command.get_bin_name().unwrap_or(command.get_name()))];
     if command.has_subcommands() {
@@ -183,8 +182,8 @@ fn usage(argument: &Arg) -> Vec<Inline> {
     line
 }
 
-/// The text behind the options: headings end with a colon, terms are indented by two, what they
-/// mean by six.
+/// The text after the options: headings end with a colon, terms are indented by two, their meanings
+/// by six.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     for line in text.lines().filter(|line| !line.is_empty()) {

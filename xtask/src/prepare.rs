@@ -1,16 +1,17 @@
-//! What comes before everything that runs the programs of a release build in the lab.
+//! The preparation of every task that runs the programs of a release build in the lab.
 
 use crate::{deps, workspace};
 use anyhow::Result;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
-/// Whether this process is root's already, with the built programs in its environment.
+/// Whether this process already runs as root, with the directory of the built programs in its
+/// environment.
 pub(crate) fn is_done() -> bool {
     std::env::var_os(DIRECTORY_VARIABLE).is_some()
 }
 
-/// Asks for root's password, if it is wanted, installs the tools, builds the programs, and whatever
-/// `also` does, and becomes this program again, as root. Returns only if something of that fails.
+/// Asks for the password of sudo if needed, installs the tools, builds the programs, calls `also`,
+/// and executes this program again as root. Returns only if one of these fails.
 pub(crate) fn lab(also: impl FnOnce() -> Result<()>) -> Result<()> {
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;

@@ -1,12 +1,12 @@
-//! How far a long measurement has come, on standard error: on a terminal the step under way,
-//! anywhere else (a log file) whole lines without escape codes.
+//! The progress of a long measurement, on standard error: on a terminal the current step, otherwise
+//! (a log file) whole lines without escape codes.
 
 use std::io::{self, IsTerminal, Stderr, Write};
 
 /// Back to the start of the line, and clear it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// The progress of a run that does one step after the other.
+/// The progress of a run with sequential steps.
 pub(crate) struct Progress<W = Stderr> {
     out: W,
     terminal: bool,
@@ -20,14 +20,13 @@ impl Progress {
     }
 }
 
-// That progress cannot be shown is no reason to end a measurement: errors of the output are
-// ignored.
+// Output errors are ignored: a measurement must not end because its progress cannot be shown.
 impl<W: Write> Progress<W> {
     fn on(out: W, terminal: bool) -> Self {
         Self { out, terminal, step: String::new() }
     }
 
-    /// A step begins. On a terminal it takes the place of the step before, unless that was kept.
+    /// Begins a step. On a terminal it replaces the step before, unless that was kept.
     pub(crate) fn begin(&mut self, step: String) {
         if self.terminal {
             let _ = write!(self.out, "{CLEAR}{step} ... ");
@@ -36,24 +35,24 @@ impl<W: Write> Progress<W> {
         self.step = step;
     }
 
-    /// The step has ended in a way that is worth a line of its own.
+    /// Ends a step with a line of its own.
     pub(crate) fn keep(&mut self, how: &str) {
         let _ = if self.terminal { writeln!(self.out, "{how}") } else { writeln!(self.out, "{} ... {how}", self.step) };
     }
 
-    /// Many steps have ended: a line for the log; a terminal has seen each of them.
+    /// Summarises many steps, for a log; a terminal has shown each of them.
     pub(crate) fn sum(&mut self, line: &str) {
         if !self.terminal {
             let _ = writeln!(self.out, "{line}");
         }
     }
 
-    /// Something to know before it begins.
+    /// Prints a message before the first step.
     pub(crate) fn say(&mut self, line: &str) {
         let _ = writeln!(self.out, "{line}");
     }
 
-    /// Nothing more will come: leaves a terminal's line empty for what is printed next.
+    /// Ends the progress: clears the terminal's line for the next output.
     pub(crate) fn clear(&mut self) {
         if self.terminal {
             let _ = write!(self.out, "{CLEAR}");

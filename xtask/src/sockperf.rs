@@ -1,4 +1,4 @@
-//! What sockperf prints at its end.
+//! The final output of sockperf.
 
 use anyhow::{Context, Result};
 
@@ -23,7 +23,7 @@ impl Report {
     /// Reads lines like `sockperf: ---> percentile 99.900 =   45.123`.
     ///
     /// # Errors
-    /// A figure is not there; the error has all that was printed.
+    /// A figure is missing; the error has all of the output.
     pub(crate) fn read(printed: &str) -> Result<Self> {
         let value = |name: &str| {
             let line = printed.lines().find(|l| l.contains(name));

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: all tests, and their sum.
 //!
-//! Everything is built once, as the caller. The tests that make network namespaces then run as root
-//! (by sudo, if the caller is not), one at a time, because they measure time and the machine may
-//! have two processors only. All others run first, as the caller.
+//! Everything is built once, as the calling user. The tests that do not need root run first, as
+//! that user. The tests that make network namespaces then run as root (by sudo if needed), one at a
+//! time, because they measure time and the machine may have only two processors.
 
 use crate::{deps, unpacked, workspace};
 use anyhow::{Context, Result, bail};
@@ -37,7 +37,7 @@ struct Program {
 }
 
 impl Program {
-    /// From a line of cargo's JSON; none if it speaks of something else.
+    /// Parses a line of cargo's JSON; none if it is not about a test program.
     fn read(line: &str) -> Option<Self> {
         let message: Value = serde_json::from_str(line).ok()?;
         if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -62,9 +62,9 @@ struct Sum {
 }
 
 impl Sum {
-    /// Runs a test program (or cargo itself), passes its output on and counts. What ends badly
-    /// without having counted a failure has crashed, or did not build, and is one: the last line
-    /// must not look like success.
+    /// Runs a test program (or cargo itself), passes its output on and counts. A nonzero exit
+    /// status without a counted failure is a crash or a failed build, and counts as one failure:
+    /// the last line must not look like success.
     fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         println!("== {what}");
         let before = self.failed;
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     deps::install(&deps::EVERYTHING)?;
     deps::install(&deps::TESTS)?;
-    // The tests start `tickwire`, and that loads the preload library.
+    // The tests start `tickwire`, which loads the preload library.
     workspace::run(workspace::cargo().args(["build", "--workspace"]))?;
     let (for_root, for_all): (Vec<_>, Vec<_>) = build()?.into_iter().partition(Program::needs_root);
     let filter = options.filter.as_deref();
@@ -129,7 +129,7 @@ fn title(program: &Program) -> String {
     format!("{}: {}", folder.display(), program.name)
 }
 
-/// Builds all tests and finds out where they are.
+/// Builds all tests and returns the test programs.
 fn build() -> Result<Vec<Program>> {
     let mut cargo = workspace::cargo();
     cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
@@ -140,7 +140,7 @@ fn build() -> Result<Vec<Program>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(Program::read).collect())
 }
 
-/// A test program that is to run as root, one test at a time.
+/// The command that runs a test program as root, one test at a time.
 fn as_root(executable: &Path, build: &Path) -> Command {
     let mut path = OsString::from("PATH=");
     path.push(unpacked::path());

@@ -1,14 +1,14 @@
-//! What demo and benchmark share: programs on processors of their own, and the proof of what
-//! carried the traffic.
+//! Shared by demo and benchmark: programs on processors of their own, and the proof that the
+//! traffic crossed our stack.
 
 use anyhow::{Result, bail};
 use std::process::Command;
 use tickwire_lab::{Host, Service, tools};
 
-/// Fewer packets than this through a lane are no measurement that lasts for seconds.
+/// The fewest packets through a lane for a measurement that lasts for seconds.
 pub(crate) const FEWEST: u64 = 100;
 
-/// A program on one processor of a host. `accelerated`: on Tickwire and nowhere else, with these
+/// A program on one processor of a host. `accelerated`: on Tickwire only (`--require`), with these
 /// further options of `tickwire run`.
 pub(crate) fn command(host: &Host, cpu: &str, accelerated: Option<&[&str]>, program: &[&str]) -> Result<Command> {
     let mut prepared = host.command("taskset");
@@ -20,8 +20,8 @@ pub(crate) fn command(host: &Host, cpu: &str, accelerated: Option<&[&str]>, prog
     Ok(prepared)
 }
 
-/// Measures; accelerated figures count only if the counters of these services show that the traffic
-/// crossed our stack: at least so many packets of it.
+/// Measures; fails unless each of these services has diverted at least `fewest` packets, which
+/// shows that the traffic crossed our stack.
 pub(crate) fn proven<T>(services: &[Service], fewest: u64, measure: impl FnOnce() -> Result<T>) -> Result<T> {
     let diverted = || services.iter().map(|s| Ok(s.stat()?.diverted())).collect::<Result<Vec<u64>>>();
     let before = diverted()?;

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
-/// The top of the source tree: of the one that cargo runs us for, which may have been built for
-/// another with the same target directory.
+/// The top of the source tree for which cargo runs us. This program may have been built in another
+/// tree with the same target directory.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -19,10 +19,10 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// Cargo, to be run in the source tree; the one that runs us, if one does. What that one has told
-/// us of our own package is not for it: build scripts (`ring`'s, for one) look at these variables,
-/// and would run again, with all that depends on them, whenever somebody builds with and without us
-/// in turn.
+/// Cargo, to be run in the source tree; the cargo that runs us, if there is one. The variables that
+/// it has set for our own package are removed. Build scripts (`ring`'s, for one) depend on them, so
+/// builds with and without xtask in turn would rerun these scripts and rebuild all that depends on
+/// them.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -36,7 +36,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs a command with our own terminal.
+/// Runs a command on our own terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let status = command.status().with_context(|| format!("cannot run {shown}"))?;
@@ -46,13 +46,13 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds an example of a package, optimised, with these features; it is then in `release/examples`
-/// below [`target`].
+/// Builds an example of a package in release mode, with these features. The result is in
+/// `release/examples` below [`target`].
 pub(crate) fn build_release_example(package: &str, features: &str, name: &str) -> Result<()> {
     run(cargo().args(["build", "--release", "--package", package, "--features", features, "--example", name]))
 }
 
-/// Builds all programs in release mode and tells the lab where they are.
+/// Builds all programs in release mode and returns their directory.
 pub(crate) fn build_release() -> Result<PathBuf> {
     let directory = target()?.join("release");
     let warning = if directory.exists() { "" } else { " (the first time takes some minutes and 2 GB of disk)" };
@@ -61,7 +61,7 @@ pub(crate) fn build_release() -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Builds some packages in release mode and tells the lab where their programs are.
+/// Builds some packages in release mode and returns the directory of their programs.
 pub(crate) fn build_release_of(packages: &[&str]) -> Result<PathBuf> {
     eprintln!("building ...");
     let packages = packages.iter().flat_map(|package| ["--package", package]);
@@ -76,8 +76,8 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(directory.to_path_buf())
 }
 
-/// Makes sure that root can be had when the time comes, before anything takes long: sudo asks for
-/// its password now, if it needs one.
+/// Makes sure early that becoming root will work: sudo asks for its password now, if it needs one,
+/// before anything takes long.
 pub(crate) fn ask_for_root() -> Result<()> {
     if tickwire_lab::is_root() {
         return Ok(());
@@ -93,9 +93,9 @@ pub(crate) fn ask_for_root() -> Result<()> {
     run(Command::new("sudo").arg("-v"))
 }
 
-/// Becomes this program again: as root, and with the directory of the built programs in its
-/// environment. It replaces this process, so that a signal meets the one that has something to
-/// clean up. Returns only if that fails.
+/// Executes this program again as root, with the directory of the built programs in its
+/// environment. It replaces this process, so that a signal reaches the process that has to clean
+/// up. Returns only on failure.
 pub(crate) fn again_as_root(build: &Path) -> Result<()> {
     let me = std::env::current_exe().context("cannot find the running program")?;
     let mut command = if tickwire_lab::is_root() {

@@ -1,18 +1,17 @@
-//! How wrong a clock was, read after read.
+//! The error of a clock, over many reads.
 
 use serde::{Deserialize, Serialize};
 
-/// What a probe found out. What it prints as one line of JSON. Times in ns; errors are clock -
+/// The result of a probe, which it prints as one line of JSON. Times in ns; errors are clock -
 /// truth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockError {
-    /// Reads that the figures of the error are of: those after settling, at which the clock said
-    /// that it knew the time.
+    /// Reads that count for the error: those after settling at which the clock knew the time.
     pub reads: u64,
     /// Median of the error.
     pub median_ns: i64,
-    /// Between its quartiles.
+    /// Interquartile range of the error.
     pub iqr_ns: i64,
     /// Of the error's size.
     pub p99_ns: i64,
@@ -20,25 +19,25 @@ pub struct ClockError {
     pub max_ns: i64,
     /// Seconds from the probe's start until the error stayed below 10 us for a second; none: never.
     pub converged_s: Option<f64>,
-    /// Reads with a bound, settled or not.
+    /// Reads that had a bound, settled or not.
     pub bounded: u64,
     /// Of those, the reads whose truth was not between earliest and latest.
     pub outside: u64,
     /// Median of the bound, after settling.
     pub bound_ns: i64,
-    /// How wide the sandwiches were: median. The error of the error is below half of it.
+    /// Median width of the cross timestamps. The measured error is accurate to half of it.
     pub width_ns: i64,
-    /// What happened, a point per second.
+    /// The course of the run, one point per second.
     pub series: Vec<Point>,
 }
 
-/// What a clock did in virtual time.
+/// The result of a clock in virtual time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Virtual {
     /// The scenario's name.
     pub scenario: String,
-    /// How long it took there.
+    /// Its length in virtual time.
     pub seconds: f64,
     /// What was promised, and whether that was kept. The bound is always promised.
     pub promise: String,
@@ -50,7 +49,7 @@ pub struct Virtual {
     pub error: ClockError,
 }
 
-/// One second.
+/// One second of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -58,14 +57,14 @@ pub struct Point {
     pub at_s: f64,
     /// Median of the error.
     pub median_ns: i64,
-    /// The error that was the largest.
+    /// The error with the largest size.
     pub worst_ns: i64,
-    /// The bound, at the end; none: the clock knows none.
+    /// The bound at the end of the second; none if the clock had none.
     pub bound_ns: Option<i64>,
 }
 
-/// Median, distance of the quartiles, 99th percentile and maximum of the size. `errors` is left in
-/// another order.
+/// Median and interquartile range, then the 99th percentile and maximum of the absolute value.
+/// Overwrites `errors` with absolute values in another order.
 #[must_use]
 pub fn spread(errors: &mut [i32]) -> Option<[i64; 4]> {
     if errors.is_empty() {

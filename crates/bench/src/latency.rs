@@ -10,7 +10,7 @@ pub struct Recorder {
     histogram: Histogram<u64>,
 }
 
-/// The figures of one round, in nanoseconds. What a measuring program prints as one line of JSON.
+/// The figures of one round, in nanoseconds, which a measuring program prints as one line of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -26,7 +26,7 @@ pub struct Latency {
     pub p999_ns: u64,
     /// The slowest.
     pub max_ns: u64,
-    /// Messages that never came back.
+    /// Messages without an answer.
     pub lost: u64,
 }
 
@@ -40,7 +40,7 @@ impl Recorder {
         Self { histogram: Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid") }
     }
 
-    /// Enters one round trip; longer ones than ten seconds count as ten seconds.
+    /// Records one round trip; those longer than ten seconds count as ten seconds.
     pub fn record(&mut self, rtt: Duration) {
         let ns = u64::try_from(rtt.as_nanos()).unwrap_or(LONGEST_NS);
         self.histogram.saturating_record(ns.clamp(1, LONGEST_NS));
@@ -69,7 +69,7 @@ impl Default for Recorder {
 }
 
 impl Latency {
-    /// The row that a comparison uses: each figure the median over the rounds, the maximum the
+    /// The row for a comparison: each figure is the median over the rounds, the maximum is the
     /// worst of all.
     ///
     /// Returns `None` for no rounds.

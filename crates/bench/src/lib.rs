@@ -1,10 +1,10 @@
-//! What `cargo xtask bench` measures with.
+//! The programs and figures of `cargo xtask bench`.
 //!
 //! The programs under `src/bin` are deliberately ordinary: `pingpong`, `messages` and `connections`
-//! are written against the standard library's sockets and know nothing of Tickwire, so the same
-//! binary runs on the kernel and under `tickwire run`. `latency`, `rate`, `transfer` and `many` are
-//! what all of them print, so that one reader compares them; `error` and `reading` are what the
-//! truth bench prints of a clock.
+//! use the standard library's sockets and do not know of Tickwire. So the same binary runs on the
+//! kernel and under `tickwire run`. Their output is defined in `latency`, `rate`, `transfer` and
+//! `many`, so that one reader compares them. The truth bench prints a clock's `error` and
+//! `reading`.
 #![forbid(unsafe_code)]
 
 pub mod error;

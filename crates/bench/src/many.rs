@@ -1,10 +1,10 @@
-//! What was seen of many connections.
+//! Figures of many connections.
 
 use crate::latency::Latency;
 use serde::{Deserialize, Serialize};
 
-/// Messages and their answers over many connections. What a measuring program prints as one line of
-/// JSON.
+/// Messages and their answers over many connections, as a measuring program prints them in one line
+/// of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
@@ -12,17 +12,17 @@ pub struct Exchange {
     pub connections: u32,
     /// Those of them that carried messages; the others were idle.
     pub active: u32,
-    /// From a message's write until its answer was there, with others under way on other
+    /// From a message's write until its answer has arrived, with other messages in flight on other
     /// connections.
     pub latency: Latency,
     /// Messages answered in a second.
     pub per_second: f64,
-    /// Messages answered since the first connection was opened, those that were not measured among
-    /// them.
+    /// Messages answered since the first connection was opened, including those that were not
+    /// measured.
     pub answered: u64,
 }
 
-/// Connections that were opened and closed. What a measuring program prints as one line of JSON.
+/// Connections that were opened and closed, as a measuring program prints them in one line of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
@@ -30,6 +30,6 @@ pub struct Opened {
     pub connections: u64,
     /// How long it took.
     pub seconds: f64,
-    /// So many in a second.
+    /// Connections a second.
     pub per_second: f64,
 }

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What one clock's readings cost. Readings are timed in batches, because one takes about as long
-/// as looking at the time twice.
+/// The cost of one clock's readings. They are timed in batches, because one reading takes about as
+/// long as the two timestamps around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Whose clock.
+    /// The clock's name.
     pub clock: String,
     /// How many readings.
     pub reads: u64,
-    /// ns a reading in the quickest batch.
+    /// ns per reading in the fastest batch.
     pub min_ns: f64,
-    /// In the middle one.
+    /// ns per reading in the median batch.
     pub p50_ns: f64,
-    /// One batch in a hundred took longer.
+    /// ns per reading in the 99th percentile of the batches.
     pub p99_ns: f64,
 }

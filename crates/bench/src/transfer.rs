@@ -4,18 +4,18 @@ use crate::latency::Latency;
 use crate::rate::Rate;
 use serde::{Deserialize, Serialize};
 
-/// What the receiver of messages saw. What a measuring program prints as one line of JSON.
+/// The receiver's figures, which a measuring program prints as one line of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfer {
     /// From before the sender's first write until the receiver had the last byte.
     pub completion: Latency,
-    /// All messages, with the time that their answers took: goodput.
+    /// Goodput: all messages, over a time that includes their answers.
     pub goodput: Rate,
 }
 
 impl Transfer {
-    /// The row that a comparison uses: each figure the median over the rounds, the maximum the
+    /// The row for a comparison: each figure is the median over the rounds, the maximum is the
     /// worst of all.
     ///
     /// Returns `None` for no rounds.

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Push, Reason, Reply, Request, why_unconnected};
 
-/// The service answers from its event loop; if it has not done so after this time, it is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The service answers from its event loop. After this time without an answer it is stuck.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to the service.
 pub(crate) struct Client {
     channel: Channel,
-    /// Where it was found, for people.
+    /// Its path, for error messages.
     socket: PathBuf,
     number: u32,
 }
@@ -26,13 +26,13 @@ impl Client {
         Ok(Self { channel, socket: socket.to_path_buf(), number: 0 })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the reply.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<(Reply, Descriptors)> {
         self.number += 1;
         self.channel.send(request, self.number, &[]).map_err(|error| self.why_silent(&error))?;
         loop {
-            let incoming = self.channel.receive(PATIENCE).map_err(|error| self.why_silent(&error))?;
-            // Number 0 is a push, which concerns lanes; a tool has none.
+            let incoming = self.channel.receive(TIMEOUT).map_err(|error| self.why_silent(&error))?;
+            // Number 0 is a push, which concerns lanes; a tool has no lane.
             if incoming.decode::<Push>().is_ok() {
                 continue;
             }
@@ -57,7 +57,7 @@ impl Client {
     }
 }
 
-/// Why nobody answers at the service's path, and what to do about it.
+/// Why no service answers at this path, and what to do about it.
 pub(crate) fn why_not(socket: &Path, error: &io::Error) -> String {
     let shown = socket.display();
     match why_unconnected(socket, error) {
@@ -84,14 +84,14 @@ fn stuck(socket: &Path) -> String {
     format!("the service at {} does not answer: it may be stuck (see its log, or start it again)", socket.display())
 }
 
-/// The group whose members may open the socket, if there is one beside root's.
+/// The group whose members may open the socket, if there is one other than root's.
 fn group(socket: &Path) -> Option<String> {
     let found = std::fs::metadata(socket).ok()?;
     let may = found.gid() != 0 && found.mode() & 0o020 != 0;
     Some(Group::from_gid(may.then(|| found.gid().into())?).ok()??.name)
 }
 
-/// The error for an answer that does not fit the question.
+/// The error for a reply of the wrong type.
 pub(crate) fn unexpected(reply: &impl std::fmt::Debug) -> anyhow::Error {
     anyhow::anyhow!("the service gave an unexpected answer ({reply:?}): is it of another version?")
 }
@@ -109,14 +109,14 @@ mod tests {
         let denied = io::ErrorKind::PermissionDenied.into();
         let mode = |mode| std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(mode)).unwrap();
         if nix::unistd::geteuid().is_root() {
-            // A group that every Debian has.
+            // A group that every Debian system has.
             let adm = Group::from_name("adm").unwrap().unwrap().gid;
             chown(&socket, None, Some(adm.as_raw())).unwrap();
             mode(0o660);
             assert!(why_not(&socket, &denied).contains("`usermod -aG adm USER`"));
         }
         mode(0o600);
-        assert!(!why_not(&socket, &denied).contains("usermod"), "nobody but root");
+        assert!(!why_not(&socket, &denied).contains("usermod"), "only root may connect");
         assert!(why_not(&socket, &io::ErrorKind::NotFound.into()).contains("no service at"));
     }
 }

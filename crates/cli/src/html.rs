@@ -7,8 +7,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The report's file: tried before the work, so that a wrong name shows at once, and made or
-/// changed only when there is something to write. However the work ends, no empty file is left.
+/// The report's file. It is opened before the work, so that a wrong name is an error at once, but
+/// created or changed only when the report is written. However the work ends, no empty file is
+/// left.
 pub(crate) struct Html {
     path: PathBuf,
     place: Place,
@@ -16,11 +17,11 @@ pub(crate) struct Html {
 
 /// Where the report goes.
 enum Place {
-    /// It is what standard output is, too: this goes first, and what is printed behind it.
+    /// The same file as standard output: the report is written to it before the printed text.
     Output,
-    /// It was there before: a file, a pipe, a device.
+    /// It exists: a file, a pipe, a device.
     There(File),
-    /// It could be made.
+    /// It does not exist yet, and can be created.
     New,
 }
 
@@ -39,7 +40,7 @@ impl Html {
     pub(crate) fn write(self, text: &str) -> Result<()> {
         let written = match self.place {
             Place::Output => return output::print(text).map(|_| ()),
-            // A pipe or a terminal has no length to set.
+            // A pipe or a terminal cannot be truncated.
             Place::There(mut file) => file.set_len(0).or(Ok(())).and_then(|()| file.write_all(text.as_bytes())),
             Place::New => File::create(&self.path).and_then(|mut file| file.write_all(text.as_bytes())),
         };
@@ -47,14 +48,15 @@ impl Html {
     }
 }
 
-/// Whether a file is what standard output is. Opened again, each would have a place of its own in
-/// it, and one would write over the other.
+/// Whether a file is the same as standard output. A second open file description would have an
+/// offset of its own, so that the two would overwrite each other.
 fn is_output(path: &Path) -> bool {
     let what = |path: &Path| metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     what(path).is_some_and(|file| what("/dev/stdout".as_ref()) == Some(file))
 }
 
-/// Whether there can be a file of this name, which may be a link to where there is none yet.
+/// Checks that a file of this name can be created, by doing so. The name may be a dangling symbolic
+/// link: the link stays.
 fn made_and_removed(path: &Path) -> io::Result<()> {
     let _made = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     remove_file(canonicalize(path)?)
@@ -70,7 +72,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("r.html");
         let report = Html::open(&path).unwrap();
-        assert_eq!(read_dir(directory.path()).unwrap().count(), 0, "who is killed now leaves nothing");
+        assert_eq!(read_dir(directory.path()).unwrap().count(), 0, "a study that is killed now leaves nothing");
         report.write("new").unwrap();
         assert_eq!(read_to_string(&path).unwrap(), "new");
         write(&path, "the report before").unwrap();

@@ -46,7 +46,7 @@ fn options(arguments: &Jitter) -> Options {
     }
 }
 
-/// The sender of a lab: one run, told in one line.
+/// The sender of a lab: one run, reported in one line.
 fn send(to: SocketAddr, arguments: &Jitter) -> Result<ExitCode> {
     let mut sender = Sender::open(to, arguments.size)?;
     if arguments.stamps {
@@ -55,8 +55,8 @@ fn send(to: SocketAddr, arguments: &Jitter) -> Result<ExitCode> {
     let wait = if arguments.sleep { Wait::Sleep } else { Wait::Watch };
     let (messages, socket) = sender.transmit(wait, arguments.samples)?;
     output::print(&(serde_json::to_string(&messages)? + "\n"))?;
-    // The socket's lane is looked at now. Whoever does so closes our standard input then, or has
-    // died.
+    // The parent process inspects the socket's lane now. It closes our standard input afterwards,
+    // or when it dies.
     std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
     drop(socket);
     Ok(ExitCode::SUCCESS)

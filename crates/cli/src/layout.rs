@@ -1,8 +1,7 @@
-//! Fitting text to a terminal's width.
+//! Fits text to a terminal's width.
 
-/// Breaks a line between words so that no piece is wider than `width`, if there is one; further
-/// pieces are indented as far as the line, at least by four. A word that is too long by itself
-/// stays whole.
+/// Wraps a line between words at `width`, if there is one. Continuation lines are indented like the
+/// line, but by at least four. A word longer than the width is not broken.
 pub(crate) fn wrap(line: &str, width: Option<usize>) -> String {
     let Some(width) = width.filter(|width| line.chars().count() > *width) else { return line.to_owned() };
     let start = line.len() - line.trim_start().len();
@@ -31,8 +30,8 @@ pub(crate) fn fits(text: &str, width: Option<usize>) -> bool {
     width.is_none_or(|width| text.lines().all(|line| line.trim_end().chars().count() <= width))
 }
 
-/// The first lines of a page, as many as a terminal of this height shows, and how many more there
-/// are.
+/// The first lines of a page, as many as a terminal of this height shows, and the number of those
+/// left out.
 pub(crate) fn cut(page: &str, height: usize) -> String {
     let lines: Vec<&str> = page.lines().collect();
     if lines.len() < height {

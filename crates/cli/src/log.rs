@@ -1,4 +1,5 @@
-//! The service's log on standard error: one line for each event, `name=value` behind the message.
+//! The service's log on standard error: one line for each event, with `name=value` fields after the
+//! message.
 
 use std::fmt::Debug;
 use std::io::IsTerminal;
@@ -6,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::debug_fn;
 
-/// Begins to log; `RUST_LOG` says how much.
+/// Initialises the log; `RUST_LOG` sets its level.
 pub(crate) fn begin() {
     let filter = EnvFilter::builder().with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into());
     let fields = debug_fn(|writer, field, value| match field.name() {
@@ -19,15 +20,15 @@ pub(crate) fn begin() {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .fmt_fields(fields.delimited(" "));
-    // The journal has stamps of its own.
+    // The journal has timestamps of its own.
     if std::env::var_os("JOURNAL_STREAM").is_some() { log.without_time().init() } else { log.init() }
 }
 
-/// A value as one word of the line, in quotes if it is none: programs choose their own names.
+/// A value as one word of the line, quoted if it is not one: programs choose their own names.
 fn word(value: &dyn Debug) -> String {
     let text = format!("{value:?}");
     let quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
-    // What was text has quotes already, and its control characters are escaped.
+    // The `Debug` form of text has quotes already, and its control characters are escaped.
     let inner = if quoted { &text[1..text.len() - 1] } else { &text };
     let plain =
         !inner.is_empty() && !inner.contains(|c: char| c.is_whitespace() || c.is_control() || "\"\\=".contains(c));

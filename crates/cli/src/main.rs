@@ -1,7 +1,7 @@
-//! The one program that a person types.
+//! The `tickwire` program.
 //!
-//! Each subcommand has a module; `args` defines the command line. May know all other crates;
-//! decides nothing that they could decide. No unsafe code.
+//! Each subcommand has a module; `args` defines the command line. It may use all other crates, and
+//! leaves decisions to them where it can. No unsafe code.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -26,7 +26,7 @@ mod watch;
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
-use tickwire_testbed::legible::legible;
+use tickwire_testbed::sanitize_terminal::sanitized;
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
@@ -47,16 +47,15 @@ fn main() -> ExitCode {
     })
 }
 
-/// One sentence: what happened, and why, from the outside in. Some errors say their reason
-/// themselves, which is not said again. Names of files and what other machines say are in it: a
-/// terminal takes no orders from them.
+/// The error and its causes as one sentence. Some errors include their cause, which is not
+/// repeated. File names and text from other machines are in it, so control characters are escaped.
 fn sentence(error: &anyhow::Error) -> String {
     let said = error.chain().map(ToString::to_string).fold(String::new(), |said, reason| match said.as_str() {
         "" => reason,
         text if text.ends_with(&reason) => said,
         text => format!("{text}: {reason}"),
     });
-    said.split('\n').map(|line| legible(line, usize::MAX)).collect::<Vec<_>>().join("\n")
+    said.split('\n').map(|line| sanitized(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

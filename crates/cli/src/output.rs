@@ -1,13 +1,13 @@
-//! Standard output, which may be a full disk or a reader that has enough.
+//! Standard output, which may be a full disk or a closed pipe.
 
 use anyhow::{Context, Result};
 use std::io::{ErrorKind, Write};
 
-/// Prints; says whether whoever reads us wants more.
+/// Prints; returns whether the reader of standard output wants more.
 pub(crate) fn print(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // `head` has enough.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         done => done.context("cannot write to standard output").map(|()| true),
     }

@@ -1,14 +1,14 @@
-//! `tickwire service`: the service crate does it.
+//! `tickwire service`: runs the service crate.
 
 use crate::args::service::{AttachMode, Service};
 use anyhow::Result;
 use std::time::Duration;
 use tickwire_service::{Attach, Options};
 
-/// When the service ends, programs have so long to hand their connections over to the kernel.
+/// When the service ends, the time that programs have to hand their connections over to the kernel.
 const HAND_OVER: Duration = Duration::from_secs(2);
 
-/// Runs the service until it is told to end.
+/// Runs the service until a signal ends it.
 pub(crate) fn run(arguments: Service) -> Result<()> {
     crate::log::begin();
     tickwire_service::run(options(arguments))?;

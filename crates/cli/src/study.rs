@@ -1,5 +1,5 @@
-//! What studies have in common: who watches is told each step, and at the end what was found is a
-//! report for a browser, JSON or a table.
+//! What studies have in common: progress for a user at a terminal, and the result as a report for a
+//! browser, JSON or a table.
 
 use crate::html::Html;
 use crate::output;
@@ -16,10 +16,9 @@ pub(crate) struct Study {
 }
 
 impl Study {
-    /// Of which a report is to be in a file, if one is named, and JSON or else a table is to be
-    /// printed.
+    /// `report`: the file for the HTML report, if any. `json`: print JSON instead of a table.
     pub(crate) fn begin(report: Option<&Path>, json: bool) -> Result<Self> {
-        // With the system's reason. Nothing has begun: it is the command line that is wrong.
+        // With the system's reason. Nothing has begun yet, so this is an error of the command line.
         let report = report.map(Html::open).transpose().map_err(|error| Usage::new(format!("{error:#}")))?;
         Ok(Self { report, json })
     }
@@ -31,7 +30,7 @@ impl Study {
         json: impl FnOnce() -> Found,
         table: impl FnOnce() -> String,
     ) -> Result<()> {
-        // A full disk does not take what was found from who reads standard output.
+        // Standard output gets the result even if the report cannot be written (a full disk).
         let reported = self.report.map_or(Ok(()), |report| report.write(&html()));
         let text = if self.json { serde_json::to_string_pretty(&json())? + "\n" } else { table() };
         output::print(&text)?;
@@ -39,20 +38,20 @@ impl Study {
     }
 }
 
-/// The command as it was typed, for the report of a study that is to be repeated; what of it is no
-/// text is shown as well as it can be.
+/// The command line, for the report, so that the study can be repeated. Invalid UTF-8 in it is
+/// replaced.
 pub(crate) fn command() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Says something to who watches: nobody, where standard error is no terminal.
+/// Prints progress for the user; nothing if standard error is no terminal.
 pub(crate) fn tell(what: &str) {
     if std::io::stderr().is_terminal() {
         eprintln!("{what}");
     }
 }
 
-/// Says what is done now.
+/// Prints the step that begins now.
 pub(crate) fn step(what: &str) {
     tell(&format!("{what} ..."));
 }

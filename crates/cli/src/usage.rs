@@ -1,8 +1,8 @@
-//! A command line that cannot be meant, as far as that shows only beside the configuration.
+//! Errors of the command line that the parser cannot find.
 
 use std::fmt;
 
-/// Its exit status, as with what the command line's own definition refuses.
+/// Its exit status, the same as for errors of the parser.
 pub(crate) const STATUS: u8 = 2;
 
 /// What is wrong with a command line, and what was expected.
@@ -10,12 +10,12 @@ pub(crate) const STATUS: u8 = 2;
 pub(crate) struct Usage(String);
 
 impl Usage {
-    /// With this option.
+    /// An error of this option.
     pub(crate) fn of(option: &str, what: impl fmt::Display) -> Self {
         Self(format!("{option}: {what}"))
     }
 
-    /// With all of it.
+    /// An error of the whole command line.
     pub(crate) fn new(what: impl fmt::Display) -> Self {
         Self(what.to_string())
     }

@@ -1,4 +1,4 @@
-//! `tickwire clock` beside a time server of the test's own, over loopback.
+//! `tickwire clock` with a time server of the test's own, over loopback.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// An NTP server that tells the host's own time, to whoever asks, until it is to be silent.
+/// An NTP server that answers every client with the host's own time, until it is silenced.
 struct Server {
     address: String,
     silent: Arc<AtomicBool>,
@@ -80,18 +80,18 @@ fn spawn(directory: &Path, arguments: &[&str]) -> (Child, BufReader<ChildStderr>
 impl Daemon {
     fn start(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // A file of its own: the host's does not count.
+        // A configuration file of its own, instead of the host's.
         std::fs::write(directory.path().join("clock.toml"), "").unwrap();
         let (process, log) = spawn(directory.path(), arguments);
         Self { directory, process, log }
     }
 
-    /// Another one in its place.
+    /// Replaces the daemon by another one.
     fn run(&mut self, arguments: &[&str]) {
         (self.process, self.log) = spawn(self.directory.path(), arguments);
     }
 
-    /// The next line of the log that says this.
+    /// The next line of the log that contains this.
     fn says(&mut self, what: &str) -> String {
         let mut all = String::new();
         loop {
@@ -177,9 +177,9 @@ fn tickwire(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tickwire")).arg("clock").args(arguments).output().unwrap()
 }
 
-/// Why a clock is not good enough is what somebody wants to know who has waited for it in vain.
+/// After `clock wait` has timed out, the user wants to know why the clock is not good enough.
 #[test]
-fn who_has_waited_in_vain_is_told_why() {
+fn a_wait_that_times_out_says_why() {
     let lacking = |daemon: &Daemon, bound: &str| {
         let Output { status, stderr, .. } = daemon.ask(&["wait", "--bound", bound, "--timeout", "0.2"]);
         assert_eq!(status.code(), Some(3));
@@ -301,7 +301,7 @@ fn a_time_server_waits_for_the_page_and_says_so_once() {
 }
 
 #[test]
-fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
+fn counts_are_converted_line_by_line_and_a_clock_without_a_daemon_is_reported() {
     use std::io::Write;
     let server = Server::start();
     let mut daemon = Daemon::start(&["--server", &server.address]);
@@ -333,7 +333,10 @@ fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
     assert!(said.starts_with(&format!("tickwire: the counter has not come to {} yet: it is at ", u64::MAX)), "{said}");
     let (status, lines, said) = convert(&format!("1\n{count}\n"));
     assert_eq!((status, lines), (Some(3), 2));
-    assert!(said.starts_with("tickwire: 1 is from before the counter broke, or before anybody watched it"), "{said}");
+    assert!(
+        said.starts_with("tickwire: 1 is from before the counter broke, or before it was first observed"),
+        "{said}"
+    );
     let early: serde_json::Value = serde_json::from_str(&daemon.said(&["convert", "--json", "1"])).unwrap();
     let status = early["status"].as_array().unwrap();
     assert!(early["utc_ns"].is_null() && status.contains(&"disrupted".into()) && early["disruptions"] == 0, "{early}");
@@ -349,7 +352,7 @@ fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
     );
     daemon.process.kill().unwrap();
     daemon.process.wait().unwrap();
-    // What was published is fresh for five seconds.
+    // The published time is fresh for five seconds.
     let stale = (0..100).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         let (status, lines, said) = convert(&format!("{count}\n"));
@@ -386,7 +389,7 @@ fn the_log_tells_each_change_and_the_end() {
         sources.contains("? silent") && sources.contains(&format!("{}: does not answer", server.address)),
         "{sources}"
     );
-    assert!(daemon.said(&["status"]).contains("following      nobody"));
+    assert!(daemon.said(&["status"]).contains("following      no server"));
     server.silent.store(false, Ordering::Relaxed);
     daemon.says("the server is back");
     daemon.says("synchronised");

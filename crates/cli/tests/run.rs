@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A stand-in for the preload library: any shared object will do for these tests; this one is
-/// everywhere.
+/// The files of a test: an empty file that stands in for the preload library, a socket, programs.
 struct Setup {
     directory: tempfile::TempDir,
 }
@@ -27,9 +26,9 @@ impl Setup {
         path.to_str().unwrap().to_owned()
     }
 
-    /// A file that may be executed. Another process writes it: while we had it open for writing,
-    /// another test might fork, and as long as that child lives before its own exec the file is
-    /// "busy".
+    /// An executable file, written by another process. If this process had it open for writing,
+    /// another test could fork meanwhile. Until that child calls exec, the file would be busy
+    /// (ETXTBSY).
     fn program(&self, name: &str, content: &[u8]) -> String {
         let path = self.path(name);
         let mut install = Command::new("install");
@@ -40,7 +39,7 @@ impl Setup {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Runs `tickwire run` with a library that is empty but there, and a socket on which nobody
+    /// Runs `tickwire run` with a library that is an empty file, and a socket on which no service
     /// listens.
     fn run(&self, arguments: &[&str]) -> Output {
         let library = self.file("libtickwire_preload.so", b"");
@@ -50,7 +49,7 @@ impl Setup {
         command.output().unwrap()
     }
 
-    /// Makes it look as if a service listened.
+    /// Listens on the socket, as a service would.
     fn listen(&self) -> std::os::fd::OwnedFd {
         use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
         use std::os::fd::AsRawFd;
@@ -65,7 +64,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What we said; the loader also complains of the empty library.
+/// The messages of `tickwire`; the loader also complains about the empty library.
 fn own_words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     text.lines().filter(|l| l.starts_with("tickwire: ")).collect::<Vec<_>>().join("\n")
@@ -132,7 +131,7 @@ fn the_program_finds_library_and_settings_in_its_environment() {
 fn a_static_program_runs_on_the_kernel_and_is_not_started_if_acceleration_is_required() {
     let setup = Setup::new();
     let _service = setup.listen();
-    // An ELF file without a loader that cannot even be executed: it must not come to that.
+    // An ELF file without a loader that cannot even be executed: `tickwire run` must not try.
     let mut header = vec![0; 64];
     header[..6].copy_from_slice(b"\x7fELF\x02\x01");
     header[54] = 56;

@@ -1,4 +1,4 @@
-//! Exit statuses and messages of the commands other than `run`, as the manual says them. No service
+//! Exit statuses and messages of the commands other than `run`, according to the manual. No service
 //! and no root needed.
 
 use std::io::{BufRead, BufReader, Read};
@@ -41,7 +41,7 @@ fn without_a_service_there_is_nothing_to_show_or_record() {
     assert_eq!(done(&["doctor"]).0, Some(1), "a service is missing");
 }
 
-/// Every command says the same of what is at the service's path, and what to do about it.
+/// Every command reports the same about the service's path, and what to do about it.
 #[test]
 fn what_does_not_answer_at_the_services_path_is_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -62,9 +62,10 @@ fn what_does_not_answer_at_the_services_path_is_named() {
     }
 }
 
-/// Somebody else's socket of the same kind, who hangs up, or says what is no answer.
+/// A socket of another program, of the same type, that closes the connection or sends an invalid
+/// reply.
 #[test]
-fn who_does_not_answer_as_the_service_would_is_told_from_it() {
+fn a_program_that_does_not_answer_as_the_service_would_is_told_from_it() {
     use nix::sys::socket::{
         AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
     };
@@ -97,7 +98,7 @@ fn a_service_that_is_away_is_waited_for_and_that_is_said_once() {
         let mut first = String::new();
         errors.read_line(&mut first).unwrap();
         assert!(first.contains("/nonexistent/other.sock") && first.ends_with("; waiting for it\n"), "{first}");
-        // Time for two more attempts: nothing more is said, and it still runs.
+        // Time for two more attempts: nothing more is printed, and it still runs.
         std::thread::sleep(std::time::Duration::from_millis(2500));
         assert!(stat.try_wait().unwrap().is_none());
         stat.kill().unwrap();
@@ -141,7 +142,7 @@ fn a_table_of_leap_seconds_that_is_named_must_be_there_for_daemon_and_service() 
 
 #[test]
 #[cfg(feature = "nts")]
-fn who_may_vouch_for_a_server_must_be_there_for_daemon_and_service() {
+fn the_certificates_of_a_server_must_be_there_for_daemon_and_service() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.toml");
     let page = directory.path().join("clock");
@@ -207,7 +208,7 @@ fn a_count_of_nothing_is_refused_in_plain_words() {
 
 #[test]
 fn a_usage_line_does_not_ask_for_the_socket() {
-    // A variable that is set is no argument that has to be given.
+    // A variable that is set does not replace a required argument.
     for command in ["run", "capture"] {
         let (status, words) = done(&[command]);
         assert_eq!(status, Some(2));
@@ -362,7 +363,7 @@ fn an_interface_is_measured_and_what_it_lacks_is_named() {
     assert!(html.contains("<svg") && html.contains("--interface lo --to 127.0.0.1"), "{html}");
 }
 
-/// What a study of the loopback is asked for, which takes less than a second.
+/// Arguments for a study of the loopback interface, which takes less than a second.
 const LOOPBACK: [&str; 9] = ["jitter", "--interface", "lo", "--to", "127.0.0.1", "--samples", "50", "--load", "none"];
 
 #[test]
@@ -471,7 +472,7 @@ fn the_table_of_2015_in_virtual_time_needs_no_root_and_no_network() {
     assert_eq!(figures["rows"][0]["origin"], "virtual");
 }
 
-/// Nothing that is not there is an error to who watches: it is said, with what to do.
+/// `watch` does not fail if something is missing: it says what is missing and what to do.
 #[test]
 fn what_is_not_there_can_be_watched() {
     let directory = tempfile::tempdir().unwrap();
@@ -491,7 +492,7 @@ fn what_is_not_there_can_be_watched() {
 }
 
 #[test]
-fn what_nobody_can_watch_is_a_wrong_command_line() {
+fn what_cannot_be_watched_is_a_wrong_command_line() {
     for (arguments, words) in [
         (&["--interval", "0"][..], "expected a number from 0.1 to 3600"),
         (&["--metrics", "here"], "expected an address of this host"),
@@ -559,7 +560,7 @@ fn a_testbed_that_cannot_be_meant_is_two_and_says_why() {
     }
 }
 
-/// Whatever is found out only when it begins: nothing is said before the one sentence.
+/// Errors found only when the study begins: nothing is printed before the one sentence.
 #[test]
 fn what_is_refused_is_refused_in_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
@@ -581,7 +582,7 @@ fn what_is_refused_is_refused_in_one_sentence() {
     }
 }
 
-/// A name that is no text is a name.
+/// A file name need not be UTF-8.
 #[test]
 fn a_pattern_may_be_called_anything() {
     use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! `tickwire watch` on a terminal, which it gives back as it was. No service and no root needed.
+//! `tickwire watch` on a terminal, which it restores. No service and no root needed.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{OpenptyResult, Winsize, openpty};
@@ -12,8 +12,8 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
-/// To the other screen, and back; and the cursor is seen again.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Enters the alternate screen, leaves it, and shows the cursor again.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const CURSOR: &str = "\x1b[?25h";
@@ -28,7 +28,7 @@ struct Watched {
 
 fn terminal(columns: u16, rows: u16) -> OpenptyResult {
     let pair = openpty(&Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }, None).unwrap();
-    // Else who is started holds the terminal's other end, too, and it never goes away.
+    // Otherwise the child inherits the terminal's other end, and the terminal never hangs up.
     fcntl(&pair.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
     pair
 }
@@ -60,16 +60,16 @@ impl Watched {
     }
 
     fn wait_for(&self, words: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !self.said.lock().unwrap().contains(words) {
             assert!(Instant::now() < until, "{words}: {:?}", self.said.lock().unwrap());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// How it ended, and that the terminal is as it was.
+    /// Checks its exit status, and that the terminal is restored.
     fn ended(mut self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
@@ -94,7 +94,7 @@ fn keys_are_understood_and_the_terminal_is_given_back() {
         watched.wait_for(ENTER);
         watched.wait_for("Clock");
         assert!(tcgetattr(&watched.terminal).unwrap() != watched.before, "raw");
-        // Blanks between words are passed over, where nothing was before.
+        // Blanks in cells that were empty before are not drawn.
         watched.wait_for("`tickwire");
         watched.keys.write_all(b"?").unwrap();
         watched.wait_for("Ctrl-C");
@@ -114,7 +114,7 @@ fn a_signal_ends_it_and_the_terminal_is_given_back() {
     }
 }
 
-/// As when a window is closed, or a connection breaks.
+/// As if a window is closed, or a connection breaks.
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
     let pair = terminal(80, 24);
@@ -126,7 +126,7 @@ fn a_terminal_that_goes_away_ends_it() {
         said += &String::from_utf8_lossy(&bytes[..count]);
     }
     drop(screen);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > until {
             child.kill().unwrap();

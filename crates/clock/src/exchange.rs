@@ -1,38 +1,38 @@
-//! One request and its answer: all that the algorithm ever learns.
+//! One request and its reply: the only input of the algorithm.
 
 use crate::time::{Count, Nanos};
 
-/// The four stamps of an exchange, and what the server said of itself.
+/// The four timestamps of an exchange, and the server state in the reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
     /// Ta: the counter when the request left.
     pub sent: Count,
     /// Tb: the server's clock when the request arrived.
     pub server_received: Nanos,
-    /// Te: the server's clock when the answer left.
+    /// Te: the server's clock when the reply left.
     pub server_sent: Nanos,
-    /// Tf: the counter when the answer arrived.
+    /// Tf: the counter when the reply arrived.
     pub received: Count,
-    /// What the server said of itself.
+    /// The server state in the reply.
     pub server: ServerState,
-    /// How far the client's own stamps may be off at random, in ns, beyond what shows in the round
-    /// trip: nothing for the kernel's, microseconds for those that a program took beside its system
-    /// calls.
+    /// Random error of the client's own timestamps in ns, beyond what the round trip shows. It is 0
+    /// for kernel timestamps, and microseconds for timestamps that a program takes around its
+    /// system calls.
     pub stamp_error: u32,
 }
 
-/// What a server says of itself in each answer (RFC 5905 §7.3).
+/// The server state that each reply carries (RFC 5905 §7.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerState {
     /// Whether it is synchronised: leap indicator not 3, stratum 1 to 15.
     pub synchronised: bool,
-    /// Distance from the reference.
+    /// Stratum: hops from the reference clock.
     pub stratum: u8,
-    /// Its own reference: an address or a name.
+    /// Reference ID: an address or a name.
     pub reference: u32,
-    /// Round trip to the reference, in nanoseconds.
+    /// Root delay: round trip to the reference, in nanoseconds.
     pub root_delay: u64,
-    /// What it thinks its error is at most, in nanoseconds, without `root_delay`.
+    /// Root dispersion: the server's maximum error in nanoseconds, without `root_delay`.
     pub root_dispersion: u64,
 }
 
@@ -46,14 +46,15 @@ impl ServerState {
 }
 
 impl Exchange {
-    /// The round trip in counts, which no clock's error touches: RTT = Tf - Ta. (The server's own
-    /// time is taken out in nanoseconds, by [`crate::sync`], where the period is known.)
+    /// The round trip in counts, RTT = Tf - Ta, which is independent of any clock error.
+    /// ([`crate::sync`], which knows the period, subtracts the server's processing time in
+    /// nanoseconds.)
     #[must_use]
     pub const fn round_trip(&self) -> i64 {
         self.received.since(self.sent)
     }
 
-    /// The server's own time in nanoseconds: Te - Tb.
+    /// The server's processing time in nanoseconds: Te - Tb.
     #[must_use]
     pub const fn at_server(&self) -> i64 {
         self.server_sent.since(self.server_received)

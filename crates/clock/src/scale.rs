@@ -1,5 +1,5 @@
-//! From counts to nanoseconds in whole numbers, so that a reader and the algorithm agree to the
-//! last bit, on every machine.
+//! Integer conversion from counts to nanoseconds, so that a reader and the algorithm agree to the
+//! last bit on every machine.
 
 /// Nanoseconds per count as `mult / 2^shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,13 +10,14 @@ pub struct Scale {
     pub shift: u32,
 }
 
-/// The places of `mult` that are used: 2^-52 is finer than any period is known.
+/// Significant bits of `mult`: a resolution of 2^-52 is finer than the accuracy of any known
+/// period.
 const BITS: i32 = 53;
 
 impl Scale {
     /// The scale of a counter with this period in nanoseconds.
     ///
-    /// `None` if it is no counter's: below a picosecond, above a second, or no number.
+    /// `None` if the period is below a picosecond, above a second, or NaN.
     #[must_use]
     pub fn from_period(ns: f64) -> Option<Self> {
         if !(1e-3..=1e9).contains(&ns) {
@@ -34,18 +35,18 @@ impl Scale {
         libm::ldexp(self.mult as f64, -(self.shift as i32))
     }
 
-    /// So many counts in nanoseconds, rounded to the nearest, half up. Saturates.
+    /// Converts counts to nanoseconds, rounded to the nearest, half up. Saturates.
     #[must_use]
     #[inline]
     pub const fn nanos(self, counts: i64) -> i64 {
-        // Below 2^63: as a signed number the product is one instruction.
+        // `mult` is below 2^63, so the signed product is one instruction.
         let product = counts as i128 * (self.mult as i64) as i128;
         let half = ((1u64 << self.shift) >> 1) as i128;
         let ns = (product + half) >> self.shift;
         saturated(ns)
     }
 
-    /// So many nanoseconds in counts, rounded to the nearest. Saturates.
+    /// Converts nanoseconds to counts, rounded to the nearest. Saturates.
     #[must_use]
     pub const fn counts(self, ns: i64) -> i64 {
         if self.mult == 0 {
@@ -56,8 +57,8 @@ impl Scale {
     }
 }
 
-/// The nearest value that 64 bits hold. Nearly always that is the value itself: then nothing waits
-/// for the comparison.
+/// The nearest value that 64 bits hold. Nearly always that is the value itself, so the branch is
+/// predicted and adds no latency.
 #[inline]
 const fn saturated(value: i128) -> i64 {
     if value as i64 as i128 == value { value as i64 } else { beyond(value) }

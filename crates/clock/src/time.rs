@@ -1,7 +1,8 @@
-//! Points and spans of time as the clock's algorithm knows them.
+//! Points and spans of time, in the units of the clock algorithm.
 //!
-//! Everything is counted in nanoseconds without leap seconds: who hands server stamps in takes them
-//! out, and who tells the time puts them back.
+//! Everything is counted in nanoseconds without leap seconds. The caller removes leap seconds from
+//! server timestamps before it passes them in, and a reader adds them back when it returns the
+//! time.
 
 /// Nanoseconds since 1970-01-01 00:00:00 UTC, leap seconds left out: good until the year 2262.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +15,7 @@ impl Nanos {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// So many nanoseconds later.
+    /// Adds `ns` nanoseconds.
     #[must_use]
     pub const fn plus(self, ns: i64) -> Self {
         Self(self.0.wrapping_add(ns))
@@ -32,7 +33,7 @@ impl Count {
         self.0.wrapping_sub(earlier.0) as i64
     }
 
-    /// So many counts later.
+    /// Adds `counts` counts.
     #[must_use]
     pub const fn plus(self, counts: i64) -> Self {
         Self(self.0.wrapping_add_signed(counts))

@@ -1,4 +1,5 @@
-//! Every interleaving and every allowed reordering of the page's protocol, by a model checker.
+//! Checks every interleaving and every allowed reordering of the page's protocol with a model
+//! checker (loom).
 
 use core::sync::atomic::Ordering;
 use loom::sync::Arc;
@@ -29,7 +30,7 @@ impl Words for Model {
 
 const PLACES: Places = Places { sequence: 0, buffers: [1, 3] };
 
-/// One thread publishes 1, 2, ...; another reads so many times beside it.
+/// One thread publishes 1, 2, ...; another reads `reads` times concurrently.
 fn publish_and_read(publications: u64, reads: u32) {
     loom::model(move || {
         let words = Arc::new(Model::new());

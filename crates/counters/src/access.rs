@@ -1,5 +1,5 @@
-//! How long a reading takes: two readings of the processor's counter with the one to measure
-//! between them (section IV-C of the paper).
+//! The duration of a reading: two readings of the processor's counter with the measured one between
+//! them (section IV-C of the paper).
 
 use crate::load::Load;
 use crate::reach::Counter;
@@ -7,18 +7,18 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use tickclock::{CounterKind, Scale, counter};
 
-/// Longer than any reading takes; what takes longer counts as that much.
+/// Upper limit of a duration in ns; longer ones are recorded as this.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// How long readings of one counter took under one load, in ns. The two readings around it are in
-/// it: see the row `(nothing)`.
+/// The durations of readings of one counter under one load, in ns. They include the two readings
+/// around it: see the row `(nothing)`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Access {
-    /// Which counter.
+    /// The counter.
     pub counter: String,
-    /// Under which load.
+    /// The load.
     pub load: Load,
-    /// How many readings.
+    /// Number of readings.
     pub reads: u64,
     /// The quickest.
     pub min_ns: f64,
@@ -40,19 +40,19 @@ pub struct Access {
     pub profile: Vec<Longer>,
 }
 
-/// Which part of the readings took longer than so many ns.
+/// The part of the readings that took longer than `ns`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Longer {
-    /// So many.
+    /// The duration in ns.
     pub ns: f64,
-    /// From 0 to 1.
+    /// The part, from 0 to 1.
     pub part: f64,
 }
 
-/// The name of the row that shows what the measurement itself takes.
+/// The name of the row with the duration of the measurement itself.
 pub(crate) const NOTHING: &str = "(nothing)";
 
-/// Measures one counter; `None` measures the measurement.
+/// Measures one counter; `None` measures the overhead of the measurement.
 pub(crate) fn measure(what: Option<&Counter>, load: Load, reads: u64, stamp: CounterKind, scale: Scale) -> Access {
     let ticks = (LONGEST_NS as f64 / scale.period()) as u64;
     let mut histogram = Histogram::<u64>::new_with_max(ticks.max(2), 3).expect("bounds are in order");

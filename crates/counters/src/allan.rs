@@ -1,5 +1,5 @@
-//! The Allan deviation: how much the mean rate of one span differs from that of the next, for spans
-//! of many lengths.
+//! The Allan deviation: how much the mean rate differs between successive spans, for spans of many
+//! lengths.
 
 use serde::Serialize;
 
@@ -8,11 +8,11 @@ use serde::Serialize;
 pub struct Deviation {
     /// In seconds.
     pub span_s: f64,
-    /// As a part of one.
+    /// Relative deviation of the rate.
     pub deviation: f64,
 }
 
-/// The overlapping Allan deviation of `phase`, time errors in ns that were read every `interval`
+/// The overlapping Allan deviation of `phase`, the time errors in ns at intervals of `interval`
 /// seconds. Spans double from `interval` on, up to a third of the whole (NIST SP 1065, equation
 /// 11).
 #[must_use]

@@ -1,10 +1,10 @@
-//! The study for a browser.
+//! The study as HTML.
 
 use crate::table::{deviation, spans};
 use crate::{Load, Stability, Study};
 use tickwire_report::{Axis, Page, Plot, Series, Tone};
 
-/// The study as one HTML file; `command` is how to repeat it.
+/// The study as one HTML file; `command` is the command that repeats it.
 #[must_use]
 pub fn html(study: &Study, command: &[String]) -> String {
     let mut page = Page::new("Counters of this machine");

@@ -1,18 +1,19 @@
-//! The counter study (Ridoux, Veitch, Broomhead 2012, section IV): for each counter that a program
-//! on this machine can read, how long a reading takes, with the machine at rest and under load, and
-//! how evenly the counter runs beside another.
+//! The counter study (Ridoux, Veitch, Broomhead 2012, section IV), for each counter that a program
+//! on this machine can read. It measures the duration of a reading, with the machine idle and under
+//! load, and the stability of the counter against a reference.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `reach` | the counters: those that can be read, and why the others cannot |
-//! | `access` | how long a reading takes |
-//! | `load` | what keeps the machine busy meanwhile |
-//! | `stability` | counters beside a reference, over time |
+//! | `reach` | the counters that can be read, and why the others cannot |
+//! | `access` | the duration of a reading |
+//! | `load` | the loads |
+//! | `stability` | counters against a reference, over time |
 //! | `allan` | the Allan deviation |
-//! | `study` | all of it, in order |
+//! | `study` | runs the whole study |
 //! | `table`, `html` | the study for a terminal and for a browser |
 //!
-//! May know tickclock, the choice of the timekeeper, the operating system.
+//! This crate may depend on tickclock, the timekeeper's choice of the counter, and the operating
+//! system.
 #![forbid(unsafe_code)]
 
 mod access;

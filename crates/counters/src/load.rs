@@ -1,5 +1,4 @@
-//! What keeps the machine busy while readings are timed. All of it ends with the value that stands
-//! for it.
+//! The loads during the readings. A load ends when its `Running` value is dropped.
 
 use serde::Serialize;
 use std::net::UdpSocket;
@@ -12,16 +11,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
-    /// None of ours.
+    /// No load by this program.
     Idle,
-    /// A thread for each processor that computes and goes through more memory than the caches hold.
+    /// A thread for each processor that computes and accesses more memory than the caches hold.
     Cpu,
-    /// Datagrams over the loopback interface, as many as it takes.
+    /// Datagrams over the loopback interface, as fast as possible.
     Network,
 }
 
 impl Load {
-    /// All, in the order of a study.
+    /// All loads, in the order of a study.
     pub const ALL: [Self; 3] = [Self::Idle, Self::Cpu, Self::Network];
 
     /// Its name.
@@ -34,7 +33,7 @@ impl Load {
         }
     }
 
-    /// Begins it.
+    /// Starts the load.
     pub(crate) fn begin(self) -> std::io::Result<Running> {
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
         match self {
@@ -66,7 +65,7 @@ impl Load {
     }
 }
 
-/// A load that goes on until this is dropped.
+/// A load that runs until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     stop: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The counters: those that can be read, and why the others cannot.
+//! The counters that can be read, and why the others cannot.
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use tickclock::{Clock, CounterKind};
 #[derive(Debug)]
 pub(crate) struct Counter {
     pub(crate) name: String,
-    /// How a program gets at it.
+    /// How a program reads it.
     pub(crate) how: String,
     source: Source,
 }
@@ -22,7 +22,7 @@ enum Source {
     Hpet(Hpet),
     AcpiPm(AcpiPm),
     System(ClockId),
-    /// A PTP hardware clock; the file keeps its number valid.
+    /// A PTP hardware clock; the open file keeps its clock ID valid.
     Device(File),
     Tickwire(Clock),
 }
@@ -41,7 +41,7 @@ impl Counter {
         }
     }
 
-    /// The bits that count; above them it wraps.
+    /// Width in bits, after which the counter wraps.
     pub(crate) const fn bits(&self) -> u32 {
         match &self.source {
             Source::Hpet(hpet) => hpet.bits(),
@@ -50,7 +50,7 @@ impl Counter {
         }
     }
 
-    /// Whether it counts nanoseconds, so that others can be measured by it.
+    /// Whether it counts nanoseconds, so that it can be the reference.
     pub(crate) const fn is_clock(&self) -> bool {
         matches!(self.source, Source::System(_) | Source::Device(_) | Source::Tickwire(_))
     }
@@ -59,14 +59,14 @@ impl Counter {
 /// A counter that cannot be read here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Absent {
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// Why, and what would change it.
+    /// The reason, and what would change it.
     pub why: String,
 }
 
-/// Clocks of the kernel that a program reads through the vDSO, as far as the kernel's own counter
-/// allows.
+/// Clocks of the kernel that a program reads through the vDSO, if the kernel's clocksource allows
+/// it.
 const SYSTEM: [(ClockId, &str); 6] = [
     (ClockId::CLOCK_REALTIME, "CLOCK_REALTIME"),
     (ClockId::CLOCK_MONOTONIC, "CLOCK_MONOTONIC"),
@@ -76,10 +76,10 @@ const SYSTEM: [(ClockId, &str); 6] = [
     (ClockId::CLOCK_MONOTONIC_COARSE, "CLOCK_MONOTONIC_COARSE"),
 ];
 
-/// What the kernel says of its own counters.
+/// The kernel's list of clocksources.
 const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// Looks for every counter that is known.
+/// Probes every known counter.
 pub(crate) fn all() -> (Vec<Counter>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     let mut add = |name: &str, how: &str, source: Result<Source, String>| match source {
@@ -123,7 +123,7 @@ pub(crate) fn all() -> (Vec<Counter>, Vec<Absent>) {
     (found, absent)
 }
 
-/// What the kernel has as its own counter.
+/// The kernel's clocksources.
 struct Kernel {
     current: String,
     available: Vec<String>,
@@ -138,7 +138,7 @@ impl Kernel {
         }
     }
 
-    /// Why programs do not read one of the kernel's own counters by itself.
+    /// Why programs cannot read one of the kernel's clocksources directly.
     fn about(&self, name: &str) -> String {
         if self.current == name {
             "programs read it only as the kernel's clocks, which it drives now".to_owned()
@@ -161,8 +161,7 @@ fn ptp_devices() -> Vec<String> {
     names.into_iter().map(|name| format!("/dev/{name}")).collect()
 }
 
-/// The number by which `clock_gettime` knows an open clock device (`FD_TO_CLOCKID` of
-/// clock_getres(2)).
+/// The clock ID of an open clock device for `clock_gettime` (`FD_TO_CLOCKID` of clock_getres(2)).
 fn dynamic(file: &File) -> ClockId {
     ClockId::from_raw(!file.as_raw_fd() << 3 | 3)
 }

@@ -1,19 +1,19 @@
-//! Counters beside a reference, over time: how evenly each runs.
+//! The stability of counters against a reference over time.
 
 use crate::allan::{Deviation, deviation};
 use crate::reach::Counter;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Between two looks at all counters.
+/// Interval between two samples of all counters.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// Of so many tries the one counts that the reference enclosed most narrowly.
+/// Attempts for one sample; the one between the two closest readings of the reference counts.
 const TRIES: usize = 4;
 
-/// How evenly a counter runs.
+/// The stability of a counter.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stability {
-    /// Which.
+    /// The counter's name.
     pub counter: String,
     /// Its period in ns by the reference.
     pub period_ns: f64,
@@ -21,24 +21,24 @@ pub struct Stability {
     pub allan: Vec<Deviation>,
 }
 
-/// What is known of one counter while it is watched.
+/// The state of one counter during the measurement.
 struct Watched<'a> {
     counter: &'a Counter,
     last: u64,
-    /// Counts since the first look, across wraps.
+    /// Counts since the first sample, across wraps.
     total: u64,
-    /// The reference's ns and the counts, since the first look.
+    /// The reference's ns and the counts, since the first sample.
     looks: Vec<(f64, f64)>,
 }
 
-/// Watches all counters beside `reference` for so long.
+/// Samples all counters against `reference` for `length`.
 pub(crate) fn watch(counters: &[Counter], reference: &Counter, length: Duration) -> Vec<Stability> {
     let others = counters.iter().filter(|counter| counter.name != reference.name);
     let mut watched: Vec<_> =
         others.map(|counter| Watched { counter, last: counter.read(), total: 0, looks: Vec::new() }).collect();
     let origin = reference.read();
     let begin = Instant::now();
-    // By the plan, not by the last look, so that the looks stay evenly spaced.
+    // Relative to the start, not to the last sample, so that the samples stay evenly spaced.
     let planned = (length.as_nanos() / INTERVAL.as_nanos()) as u32 + 1;
     for number in 0..planned {
         std::thread::sleep((begin + INTERVAL * number).saturating_duration_since(Instant::now()));
@@ -89,8 +89,8 @@ mod tests {
         let all = watch(&counters, raw, Duration::from_millis(200));
         assert_eq!(all.len(), counters.len() - 1);
         let monotonic = all.iter().find(|one| one.counter == "CLOCK_MONOTONIC").unwrap();
-        // The kernel steers one against the other by at most 500 ppm; a look that was delayed adds
-        // some.
+        // The kernel steers one against the other by at most 500 ppm; a delayed sample adds some
+        // error.
         assert!((monotonic.period_ns - 1.0).abs() < 0.1, "{monotonic:?}");
     }
 }

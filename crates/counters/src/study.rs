@@ -1,4 +1,4 @@
-//! All of the study, in order.
+//! Runs the whole study.
 
 use crate::access::{self, Access};
 use crate::load::Load;
@@ -14,59 +14,59 @@ use tickwire_timekeeper::hardware;
 pub struct Options {
     /// Readings of each counter under each load.
     pub reads: u64,
-    /// How long counters are watched beside the reference.
+    /// How long the counters are compared with the reference.
     pub watch: Duration,
     /// The reference, by its name.
     pub reference: String,
 }
 
-/// What was found.
+/// The results of the study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     /// The machine: processor and kernel.
     pub machine: String,
-    /// What latencies are measured with.
+    /// The counter that latencies are measured with.
     pub stamp: String,
     /// Readings of each counter under each load.
     pub reads: u64,
-    /// Each counter that was read.
+    /// The counters that were read.
     pub counters: Vec<Present>,
     /// Counters that cannot be read here.
     pub absent: Vec<Absent>,
-    /// How long readings take.
+    /// The durations of readings.
     pub access: Vec<Access>,
-    /// What the others were compared with.
+    /// The reference that the others were compared with.
     pub reference: String,
-    /// For how many seconds.
+    /// Duration of the comparison, in seconds.
     pub watched_s: f64,
-    /// How evenly they run beside it.
+    /// The stability of the counters against it.
     pub stability: Vec<Stability>,
 }
 
 /// A counter that can be read here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Present {
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// How a program gets at it.
+    /// How a program reads it.
     pub how: String,
 }
 
-/// Why there is no study.
+/// Why the study failed.
 #[derive(Debug)]
 pub enum StudyError {
     /// No such reference.
     Reference {
-        /// What was asked for.
+        /// The requested name.
         named: String,
-        /// Why a counter of this name cannot be read here, if there is one.
+        /// Why the counter of this name cannot be read here, if it is a known one.
         why: Option<String>,
-        /// What there is.
+        /// The possible references.
         possible: Vec<String>,
     },
-    /// The processor's counter has no period.
+    /// The period of the processor's counter cannot be determined.
     Counter(&'static str),
-    /// A load could not begin.
+    /// A load could not be started.
     Load(&'static str, std::io::Error),
 }
 
@@ -85,8 +85,8 @@ impl fmt::Display for StudyError {
     }
 }
 
-/// Makes the study; `progress` is told what comes next. It takes about `watch` and, for each of the
-/// loads, some microseconds for each reading.
+/// Runs the study and reports each step to `progress`. It takes about `watch` plus, for each load,
+/// some microseconds for each reading.
 ///
 /// # Errors
 /// There is no such reference, or the machine refuses a load.

@@ -1,4 +1,4 @@
-//! The study for a terminal.
+//! The study as text tables.
 
 use crate::allan::Deviation;
 use crate::{Load, Study};
@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
 
-/// Spans of the stability table, in seconds; the nearest that was measured is shown.
+/// Spans of the stability table, in seconds; the nearest measured span is shown.
 const SPANS: [f64; 4] = [0.1, 1.0, 10.0, 100.0];
 
 /// The study as text.
@@ -37,7 +37,7 @@ pub fn table(study: &Study) -> String {
     text
 }
 
-/// The spans that were watched for long enough.
+/// The spans for which the comparison was long enough.
 pub(crate) fn spans(study: &Study) -> Vec<f64> {
     let longest = study.stability.iter().filter_map(|one| one.allan.last()).map(|one| one.span_s).fold(0.0, f64::max);
     SPANS.into_iter().filter(|&span| span <= longest * 1.5).collect()

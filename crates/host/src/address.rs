@@ -15,7 +15,8 @@ pub struct InterfaceAddress {
     pub address: Address,
     /// Length of its subnet's prefix, in bits of its own family.
     pub prefix: u8,
-    /// Whether it may be used: duplicate address detection is over and was passed (RFC 4862 §5.4).
+    /// Whether it may be used: duplicate address detection is complete and was passed (RFC 4862
+    /// §5.4).
     pub usable: bool,
 }
 
@@ -28,8 +29,8 @@ impl InterfaceAddress {
         let (mut local, mut address) = (None, None);
         for attribute in &message.attributes {
             match attribute {
-                // On point-to-point links `Address` is the peer's and `Local` ours; elsewhere they
-                // are the same.
+                // On point-to-point links `Address` is the peer's and `Local` is this host's;
+                // elsewhere they are the same.
                 AddressAttribute::Local(ip) => local = Some(*ip),
                 AddressAttribute::Address(ip) => address = Some(*ip),
                 AddressAttribute::Flags(all) => {

@@ -1,8 +1,7 @@
-//! TCP connections that the kernel's own stack has, asked of its socket diagnostics
-//! (`sock_diag(7)`).
+//! TCP connections of the kernel's own stack, read through its socket diagnostics (`sock_diag(7)`).
 //!
-//! A port that an accelerated program claims may still have connections of the kernel's: of a
-//! server that ran before, or accepted just before the claim. They must stay with the kernel.
+//! A port that an accelerated program claims may still have kernel connections: of a server that
+//! ran before, or accepted just before the claim. They must stay with the kernel.
 
 use crate::error::{Error, Result};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
@@ -18,8 +17,8 @@ const WHAT: &str = "list its TCP connections";
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
 /// `TCPDIAG_GETSOCK`: the older request, the only one that dumps both families in one walk through
-/// the kernel's table. That walk passes by all buckets, also the empty ones: 2 to 3 ms where memory
-/// is 24 GiB.
+/// the kernel's table. That walk visits all buckets, also the empty ones: 2 to 3 ms on a host with
+/// 24 GiB of memory.
 const BOTH_FAMILIES: u16 = 18;
 const REQUEST_AND_DUMP: u16 = 0x301;
 const DONE: u16 = 3;
@@ -38,8 +37,8 @@ const PATIENCE_S: i64 = 2;
 const ANY_PORT: u16 = 0;
 
 /// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, and
-/// a handshake under way (`TCP_NEW_SYN_RECV`), as Linux numbers them: states with something to
-/// lose. A connection in TIME-WAIT is no more than a memory.
+/// a handshake in progress (`TCP_NEW_SYN_RECV`), as Linux numbers them: states with data or state
+/// to lose. A connection in TIME-WAIT has none.
 const LIVE: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
 
 /// A connection to the kernel's socket diagnostics, in the namespace of the thread that opened it.
@@ -49,11 +48,11 @@ pub struct Connections {
     sequence: u32,
 }
 
-/// Both ends of a connection: ours, and the peer's.
+/// Both ends of a connection: the local one, and the peer's.
 pub type Ends = (Endpoint, Endpoint);
 
 impl Connections {
-    /// Opens it.
+    /// Opens the connection.
     ///
     /// # Errors
     /// If the socket cannot be made, or the kernel has no socket diagnostics (of TCP).
@@ -65,8 +64,8 @@ impl Connections {
         setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
             .map_err(|e| fail(e.into()))?;
         let mut connections = Self { socket, sequence: 0 };
-        // The kernel says the same of a connection that it does not have and of diagnostics that it
-        // does not have, but not here.
+        // The kernel returns the same error for a connection that it does not have and for missing
+        // diagnostics, but not for this request.
         connections.of_port(1)?;
         Ok(connections)
     }
@@ -93,7 +92,7 @@ impl Connections {
                     continue;
                 }
                 match kind {
-                    // The end tells of an error, too.
+                    // The end of the dump also carries an error.
                     DONE | ERROR => {
                         let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
                         if kind == DONE && code == 0 {
@@ -119,8 +118,8 @@ impl Connections {
         self.of_port(ANY_PORT)
     }
 
-    /// Whether the kernel's stack has a live connection between these ends, ours first, for what
-    /// comes by an interface.
+    /// Whether the kernel's stack has a live connection between these ends, the local one first,
+    /// for packets received on `interface`.
     ///
     /// # Errors
     /// If the kernel cannot be asked.
@@ -137,7 +136,7 @@ impl Connections {
             };
             match split(&buffer[..length]) {
                 Some((_, sequence, ..)) if sequence != self.sequence => {}
-                // Where there is no connection, the kernel answers with the listener.
+                // If there is no connection, the kernel returns the listener.
                 Some((BY_FAMILY, _, body, _)) => {
                     let live = body.get(1).is_some_and(|&state| state < 32 && LIVE >> state & 1 != 0);
                     return Ok(live && self::ends(body).as_ref() == Some(ends));
@@ -172,7 +171,7 @@ fn request(port: u16, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// Asks for one socket: the kernel looks it up as for a packet.
+/// A request for one socket: the kernel looks it up as it does for a packet.
 fn exact_request((local, remote): &Ends, interface: u32, sequence: u32) -> Vec<u8> {
     let length = HEADER + REQUEST;
     let mut bytes = Vec::with_capacity(length);

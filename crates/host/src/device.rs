@@ -1,4 +1,5 @@
-//! Making and removing the devices of lanes: veth pairs that carry no address and make no noise.
+//! Creating and removing the devices of lanes: veth pairs that carry no address and send nothing by
+//! themselves.
 
 use crate::Host;
 use crate::error::Result;
@@ -10,14 +11,14 @@ use netlink_packet_route::link::{
 };
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A veth pair to make.
+/// A veth pair to create.
 #[derive(Clone, Copy, Debug)]
 pub struct VethPair<'a> {
     /// Name of the end that stays in this namespace.
     pub here: &'a str,
     /// Name of the other end.
     pub there: &'a str,
-    /// The namespace in which the other end is made.
+    /// The namespace in which the other end is created.
     pub namespace: BorrowedFd<'a>,
     /// Interface index of both ends, each in its namespace; 0: the kernel chooses.
     pub index: u32,
@@ -25,7 +26,7 @@ pub struct VethPair<'a> {
     pub mtu: u32,
 }
 
-/// One end: quiet (no ARP), one queue each way, not up yet.
+/// One end: no ARP, one queue each way, not up yet.
 fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -41,7 +42,7 @@ fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
 }
 
 impl Host {
-    /// Makes a veth pair, both ends down. `IFF_NOARP` and [`Host::raise_quietly`] keep both ends
+    /// Creates a veth pair, both ends down. `IFF_NOARP` and [`Host::raise_quietly`] keep both ends
     /// silent.
     ///
     /// # Errors
@@ -65,10 +66,9 @@ impl Host {
     pub fn raise_quietly(&mut self, index: u32) -> Result<()> {
         if let Some(link) = self.link_by_index(index)? {
             // With IPv6, the link would get a route to all groups, equal to that of the host's
-            // network cards: what programs send to a group, and which groups they join, without
-            // naming an interface, would go there as well. Where there is no IPv6 there is no such
-            // file; where it cannot be written (a container's), what can be done by netlink has to
-            // do.
+            // network cards. Packets that programs send to a group without naming an interface, and
+            // their joins without one, would also use it. Without IPv6 there is no such file. Where
+            // it cannot be written (in a container), the netlink request below has to suffice.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name), "1");
         }
         let mut quiet = LinkMessage::default();
@@ -76,7 +76,7 @@ impl Host {
         quiet.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(
             In6AddrGenMode::None,
         )])]));
-        // A kernel without IPv6 refuses the attribute; then there is nothing to keep quiet.
+        // A kernel without IPv6 refuses the attribute; then there is nothing to silence.
         let _ = self.netlink.order("quieten a link", RouteNetlinkMessage::SetLink(quiet), 0);
         self.set_up(index, true)
     }
@@ -104,7 +104,7 @@ impl Host {
         self.netlink.order("set a link's MTU", RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Removes a link (with it goes its peer); one that is gone already is no error.
+    /// Removes a link and with it its peer; one that is gone already is no error.
     ///
     /// # Errors
     /// If the kernel refuses.

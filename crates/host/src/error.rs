@@ -1,14 +1,14 @@
-//! What can go wrong when the kernel is asked.
+//! Errors of requests to the kernel.
 
 use std::io;
 
-/// A failed question or order to the kernel.
+/// A failed query or command to the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The netlink socket itself failed.
     #[error("netlink: {what}: {source}")]
     Socket {
-        /// What was tried.
+        /// What was attempted.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -16,7 +16,7 @@ pub enum Error {
     /// The kernel refused the request.
     #[error("the kernel refused to {what}: {source}")]
     Refused {
-        /// What was asked.
+        /// What was requested.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -24,7 +24,7 @@ pub enum Error {
     /// The kernel's answer could not be read.
     #[error("the kernel's answer could not be read when asked to {what}: {why}")]
     Malformed {
-        /// What was asked.
+        /// What was requested.
         what: &'static str,
         /// What was wrong with the answer.
         why: String,
@@ -41,7 +41,7 @@ impl Error {
         }
     }
 
-    /// Whether the kernel said that the thing asked about does not exist.
+    /// Whether the kernel reported that the requested object does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         use nix::errno::Errno;
@@ -49,7 +49,7 @@ impl Error {
         matches!(errno, Errno::ENODEV | Errno::ENOENT | Errno::ENXIO | Errno::EADDRNOTAVAIL)
     }
 
-    /// Whether the kernel said that somebody else has what was asked for.
+    /// Whether the kernel reported that the requested object is already in use.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         use nix::errno::Errno;
@@ -57,5 +57,5 @@ impl Error {
     }
 }
 
-/// The result of a question or order to the kernel.
+/// The result of a query or command to the kernel.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,15 +1,16 @@
-//! How a device is set, asked of the kernel's "ethtool" family of generic netlink (Linux 5.6).
+//! A device's settings, through the kernel's "ethtool" family of generic netlink (Linux 5.6).
 
 use crate::error::Result;
 use crate::generic::{Attributes, Generic, attribute, attributes};
 
 const WHAT: &str = "tell or change how a device is set";
 
-/// `ETHTOOL_MSG_FEATURES_GET`, `ETHTOOL_MSG_FEATURES_SET`, and their attributes: header, what is
-/// wanted, what is.
+/// `ETHTOOL_MSG_FEATURES_GET`, `ETHTOOL_MSG_FEATURES_SET`, and their attributes: header, wanted
+/// features, active features.
 const GET_FEATURES: u8 = 11;
 const SET_FEATURES: u8 = 12;
-/// `ETHTOOL_MSG_CHANNELS_GET`, and how many queues there are for transmitting, and for both ways.
+/// `ETHTOOL_MSG_CHANNELS_GET`, and the numbers of transmit queues, and of queues for both
+/// directions.
 const GET_CHANNELS: u8 = 17;
 const TRANSMIT_COUNT: u16 = 7;
 const COMBINED_COUNT: u16 = 9;
@@ -26,29 +27,30 @@ const BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_SET: u16 = 3;
 
-/// What a device may take off a frame before anybody sees it: tags of 802.1Q and of 802.1ad.
+/// The tags that a device may strip from a frame before any software sees it: of 802.1Q and of
+/// 802.1ad.
 const STRIPPING: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
 
-/// Which VLAN tags a device takes off the frames that it receives, to hand them over beside these:
-/// of 802.1Q, of 802.1ad.
+/// Which VLAN tags a device strips from received frames and delivers beside them: of 802.1Q, of
+/// 802.1ad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TagStripping([bool; 2]);
 
 impl TagStripping {
-    /// Whether it takes off any.
+    /// Whether it strips any.
     #[must_use]
     pub fn any(self) -> bool {
         self != Self::default()
     }
 
-    /// Those that are in this, but not in the other.
+    /// The tags that are in this set, but not in the other.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self([0, 1].map(|at| self.0[at] && !other.0[at]))
     }
 }
 
-/// A connection to the kernel for such questions, in the namespace of the thread that opened it.
+/// A connection to the kernel's "ethtool" family, in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Ethtool(Generic);
 
@@ -79,18 +81,18 @@ impl Ethtool {
         Ok(found)
     }
 
-    /// How many queues a device transmits by.
+    /// The number of a device's transmit queues.
     ///
     /// # Errors
-    /// If there is no such device, or it does not tell.
+    /// If there is no such device, or it does not report them.
     pub fn transmit_queues(&mut self, index: u32) -> Result<u32> {
         let answer = self.0.ask(GET_CHANNELS, &of_device(index))?;
         let count = |kind| attribute(&answer, kind).and_then(|v| v.try_into().ok()).map_or(0, u32::from_ne_bytes);
         Ok(count(TRANSMIT_COUNT).saturating_add(count(COMBINED_COUNT)))
     }
 
-    /// Has a device strip these tags, or leave them in their frames. Not every device can: ask
-    /// again what came of it.
+    /// Makes a device strip these tags, or leave them in their frames. Not every device can: read
+    /// the result back.
     ///
     /// # Errors
     /// If there is no such device, or without the privilege.

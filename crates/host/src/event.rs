@@ -34,9 +34,9 @@ pub enum Event {
     Neighbour(Neighbour),
     /// A neighbour entry is gone.
     NeighbourGone(Neighbour),
-    /// Some route changed; what was asked earlier may be out of date.
+    /// Some route changed; earlier results may be out of date.
     Routes,
-    /// Events were lost (there were too many): take everything anew.
+    /// Events were lost (there were too many): everything has to be read again.
     Lost,
 }
 
@@ -48,7 +48,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to listen in the namespace of the calling thread.
+    /// Starts to receive events in the namespace of the calling thread.
     ///
     /// # Errors
     /// If the socket cannot be made.
@@ -56,14 +56,15 @@ impl Monitor {
         let socket = open_socket(GROUPS)?;
         let fail = |what| move |source| Error::Socket { what, source };
         socket.set_non_blocking(true).map_err(fail("making the socket non-blocking"))?;
-        // Only privileged callers may pass the system's limit; without it the default must do.
+        // Only privileged callers may exceed the system's limit; without the privilege the default
+        // has to suffice.
         if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket.as_fd(), sockopt::RcvBuf, &RECEIVE_BUFFER);
         }
         Ok(Self { socket, buffer: vec![0; 64 * 1024] })
     }
 
-    /// Takes what has arrived, without waiting, at most one datagram; empty if there is nothing.
+    /// Takes at most one datagram of events, without waiting; `None` if there is none.
     ///
     /// # Errors
     /// If the socket fails.

@@ -1,4 +1,4 @@
-//! Questions to a family of generic netlink: one message with its attributes, and its answer.
+//! Requests to a family of generic netlink: one message with its attributes, and its answer.
 
 use crate::error::{Error, Result};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
@@ -19,7 +19,7 @@ const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const PATIENCE_S: i64 = 2;
 
-/// The flag of an attribute that consists of attributes (`NLA_F_NESTED`), and the bits that are no
+/// The flag of an attribute that consists of attributes (`NLA_F_NESTED`), and the bits that are not
 /// flags.
 const NESTED: u16 = 1 << 15;
 const KIND: u16 = 0x3fff;
@@ -34,7 +34,7 @@ pub(crate) struct Generic {
 }
 
 impl Generic {
-    /// Connects to a family. `what` is asked of it, for errors: "tell what a device can do".
+    /// Connects to a family. `what` describes its requests in errors: "tell what a device can do".
     ///
     /// # Errors
     /// If the socket cannot be made, or the kernel does not know the family.
@@ -54,10 +54,10 @@ impl Generic {
         Ok(generic)
     }
 
-    /// Asks; the attributes of the answer.
+    /// Sends a request; returns the attributes of the answer.
     ///
     /// # Errors
-    /// What the kernel answers, or that it does not.
+    /// The kernel's error, or that it does not answer.
     pub(crate) fn ask(&mut self, command: u8, attributes: &Attributes) -> Result<Vec<u8>> {
         let what = self.what;
         let fail = |source| Error::Socket { what, source };
@@ -90,12 +90,12 @@ impl Generic {
     }
 }
 
-/// Attributes as they are sent.
+/// Attributes in their wire format.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// Appends one.
+    /// Appends one attribute.
     pub(crate) fn put(&mut self, kind: u16, value: &[u8]) {
         let length = u16::try_from(4 + value.len()).unwrap_or(0);
         self.0.extend(length.to_ne_bytes());
@@ -104,7 +104,7 @@ impl Attributes {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Appends one that consists of others.
+    /// Appends an attribute that consists of others.
     pub(crate) fn nest(&mut self, kind: u16, inner: &Self) {
         self.put(kind | NESTED, &inner.0);
     }
@@ -123,7 +123,7 @@ fn encode(family: u16, sequence: u32, command: u8, attributes: &Attributes) -> V
     bytes
 }
 
-/// All attributes, each with its kind, as far as their lengths are true.
+/// All attributes, each with its kind, as long as their lengths are valid.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (head, _) = bytes.split_first_chunk::<4>()?;

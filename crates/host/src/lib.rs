@@ -1,12 +1,12 @@
-//! What the host knows: its links, addresses, routes and neighbours, asked of the kernel by
-//! netlink.
+//! The host's links, addresses, routes and neighbours, read from the kernel through netlink.
 //!
-//! The host stays the host (rule 1 of the design): nothing here copies a table of the kernel. A
-//! route is asked for one destination at a time, a neighbour is resolved by the kernel, and changes
-//! arrive as [`Event`]s. Beside asking, [`device`] makes the quiet veth pairs of which lanes
+//! The kernel remains the authority (rule 1 of the design): nothing here copies one of its tables.
+//! A route is requested for one destination at a time, the kernel resolves neighbours, and changes
+//! arrive as [`Event`]s. In addition, [`device`] creates the quiet veth pairs of which lanes
 //! consist.
 //!
-//! May know: the operating system, and the plain address types of `tickwire-stack`. No unsafe code.
+//! It may depend on the operating system, and on the plain address types of `tickwire-stack`. No
+//! unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -39,7 +39,7 @@ use netlink::Netlink;
 
 /// A connection to the kernel's routing netlink in the namespace of the thread that opened it.
 ///
-/// Every call is one question and its answer; the kernel answers at once, so nothing here waits for
+/// Every call is one request and its answer; the kernel answers at once, so nothing here waits for
 /// the network.
 #[derive(Debug)]
 pub struct Host {

@@ -17,7 +17,7 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// Largest MTU the device can be given; 0 if the kernel does not say.
+    /// Largest MTU the device can be given; 0 if the kernel does not report it.
     pub max_mtu: u32,
     /// Administratively up.
     pub up: bool,
@@ -30,20 +30,19 @@ pub struct Link {
     pub kind: String,
     /// The bridge, bond or VRF it is a port of; 0 if none.
     pub master: u32,
-    /// What it is a port of, as rtnetlink names it: `bridge`, `bond`, `vrf`, ...; empty if it is
-    /// none.
+    /// The kind of the device it is a port of, as rtnetlink names it: `bridge`, `bond`, `vrf`, ...;
+    /// empty if it is no port.
     pub port_of: String,
     /// The bus and the name on it of the hardware behind it; `None` for a software device.
     pub parent: Option<(String, String)>,
 }
 
 impl Link {
-    /// Whether it looks like an Ethernet interface by which a host is connected: an Ethernet
-    /// address, no loopback, no port of a bridge or bond, no software device that sits on another
-    /// one, and not one of our own lanes.
+    /// Whether it looks like an Ethernet interface that connects a host: it has an Ethernet
+    /// address, and is no loopback and no port of a bridge or bond. It is no software device on top
+    /// of another one, and not one of our own lanes.
     ///
-    /// Virtual NICs (`veth`) count: in a container they are what the host's Ethernet port is
-    /// elsewhere.
+    /// Virtual NICs (`veth`) count: in a container they take the role of the Ethernet port.
     #[must_use]
     pub fn looks_physical(&self) -> bool {
         self.mac.is_some()
@@ -53,16 +52,15 @@ impl Link {
             && !is_lane_device(&self.name)
     }
 
-    /// Whether another interface has what it receives: it is a port of a bridge, a bond or the
-    /// like. That of a VRF keeps its own.
+    /// Whether another interface gets its received packets: it is a port of a bridge, a bond or the
+    /// like. A port of a VRF keeps its own.
     #[must_use]
     pub fn is_port(&self) -> bool {
         !matches!(self.port_of.as_str(), "" | "vrf")
     }
 
-    /// Reads a link message; `None` if it lacks an index or name, or does not describe the link as
-    /// a whole. A bridge tells in such messages what it has to say of a port, and that it is none
-    /// any more.
+    /// Reads a link message; `None` if it lacks an index or name, or does not describe the whole
+    /// link. A bridge sends such messages about the settings of a port, and when a port is removed.
     pub(crate) fn parse(message: &LinkMessage) -> Option<Self> {
         if message.header.interface_family != AddressFamily::Unspec {
             return None;
@@ -114,7 +112,7 @@ impl Link {
 }
 
 /// Whether a device name is one that a Tickwire service gives to the ends of its lanes: `tw`,
-/// digits, `h` or `p`.
+/// digits, `h`, `b` or `p`.
 #[must_use]
 pub fn is_lane_device(name: &str) -> bool {
     let middle = name.strip_prefix("tw").and_then(|rest| rest.strip_suffix(['h', 'b', 'p']));
@@ -183,7 +181,7 @@ mod tests {
 
     #[test]
     fn lane_devices_are_told_by_name() {
-        assert!(is_lane_device("tw0h") && is_lane_device("tw123p"));
+        assert!(["tw0h", "tw7b", "tw123p"].into_iter().all(is_lane_device));
         for name in ["tw", "twh", "tw1", "tw1x", "twoh", "eth0", "tw-1h", "two0h"] {
             assert!(!is_lane_device(name), "{name}");
         }

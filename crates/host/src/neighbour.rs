@@ -1,5 +1,5 @@
-//! Neighbours: who answers to an address on a link. The kernel resolves (ARP, neighbour discovery);
-//! we ask and prod.
+//! Neighbours: the link-layer addresses behind addresses on a link. The kernel resolves them (ARP,
+//! neighbour discovery); this module reads its table and triggers resolution.
 
 use crate::Host;
 use crate::error::Result;
@@ -11,17 +11,17 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::net::IpAddr;
 use tickwire_stack::addr::{Address, Family, Mac};
 
-/// What the kernel thinks of a neighbour.
+/// The kernel's state of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reachability {
-    /// Confirmed of late, or permanent.
+    /// Recently confirmed, or permanent.
     Fresh,
     /// Known, but not confirmed for a while: usable, and worth confirming (RFC 4861 §7.3.2 STALE,
     /// DELAY, PROBE).
     Stale,
     /// Being resolved.
     Resolving,
-    /// Nobody answered.
+    /// No answer was received.
     Failed,
 }
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// The kernel never fills more than 32 KiB into one datagram of a dump.
 const BUFFER: usize = 64 * 1024;
 
-/// The kernel answers within the call; this bounds the wait should an answer be lost.
+/// The kernel answers within the call; this bounds the wait if an answer is lost.
 const PATIENCE_S: i64 = 2;
 
 /// A dump that was disturbed by a change (`NLM_F_DUMP_INTR`) is repeated this often.
@@ -20,7 +20,7 @@ const DUMP_ATTEMPTS: usize = 4;
 
 const NLM_F_DUMP_INTR: u16 = 16;
 
-/// A netlink socket for questions (not for events, see [`crate::Monitor`]).
+/// A netlink socket for requests (not for events, see [`crate::Monitor`]).
 pub(crate) struct Netlink {
     socket: Socket,
     buffer: Vec<u8>,
@@ -51,17 +51,17 @@ impl Netlink {
         Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0 })
     }
 
-    /// Sends an order and waits for the kernel's acknowledgement.
+    /// Sends a command and waits for the kernel's acknowledgement.
     pub(crate) fn order(&mut self, what: &'static str, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
         self.exchange(what, message, NLM_F_ACK | flags).map(drop)
     }
 
-    /// Asks for one thing. Answers are collected until the kernel's acknowledgement.
+    /// Requests one object. Answers are collected until the kernel's acknowledgement.
     pub(crate) fn ask(&mut self, what: &'static str, message: RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>> {
         self.exchange(what, message, NLM_F_ACK).map(|(answers, _)| answers)
     }
 
-    /// Asks for a whole table (of links or addresses).
+    /// Requests a whole table (of links or addresses).
     pub(crate) fn dump(
         &mut self,
         what: &'static str,
@@ -110,8 +110,8 @@ impl Netlink {
                     continue; // late answer to an earlier, timed-out question
                 }
                 let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(one);
-                // A message that the decoder does not know is left out rather than failing the
-                // whole table: new kernels add kinds of devices.
+                // A message that the decoder does not know is skipped instead of failing the whole
+                // table: new kernels add kinds of devices.
                 let Ok(message) = message else { continue };
                 disturbed |= message.header.flags & NLM_F_DUMP_INTR != 0;
                 match message.payload {
@@ -131,7 +131,7 @@ impl Netlink {
     }
 }
 
-/// The messages of one datagram of events; those that cannot be decoded are left out.
+/// The messages of one datagram of events; those that cannot be decoded are skipped.
 pub(crate) fn decode_all(mut rest: &[u8]) -> Vec<RouteNetlinkMessage> {
     let mut found = Vec::new();
     while let Some((one, after)) = split(rest) {
@@ -145,7 +145,7 @@ pub(crate) fn decode_all(mut rest: &[u8]) -> Vec<RouteNetlinkMessage> {
     found
 }
 
-/// Cuts the first message off a datagram: its bytes, and what follows it at the next multiple of
+/// Splits the first message from a datagram: its bytes, and what follows it at the next multiple of
 /// four.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;

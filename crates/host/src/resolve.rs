@@ -1,4 +1,4 @@
-//! How to reach a destination: route and neighbour together, and the reason where a lane cannot.
+//! How to reach a destination: route and neighbour together, and the reason if a lane cannot.
 
 use crate::Host;
 use crate::neighbour::{Neighbour, Reachability};
@@ -6,7 +6,7 @@ use crate::route::{Route, RouteKind, RouteQuery};
 use tickwire_stack::addr::{Address, Family, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 
-/// What a path needs to know of an accelerated interface.
+/// What a path has to know of an accelerated interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nic {
     /// Its Ethernet address.
@@ -15,16 +15,16 @@ pub struct Nic {
     pub mtu: u32,
 }
 
-/// Why a path is not one for a lane.
+/// Why a lane cannot use a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The destination is this host itself.
     Loopback,
-    /// A broadcast: the kernel's, which also hears it.
+    /// A broadcast: sent by the kernel, which also receives it.
     Broadcast,
-    /// The route leaves by an interface that is not accelerated (its index).
+    /// The route uses an interface that is not accelerated (its index).
     Interface(u32),
-    /// Lanes cannot send from this source address by that interface.
+    /// Lanes cannot send from this source address on that interface.
     Source,
     /// There is no route.
     NoRoute,
@@ -35,12 +35,12 @@ pub enum Why {
 /// The host's answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// What the stack is told.
+    /// The path for the stack.
     pub path: PathInfo,
-    /// The neighbour by which the packets go (router or destination); `None` for groups and paths
-    /// of the kernel's.
+    /// The neighbour to which the packets go (router or destination); `None` for groups and paths
+    /// of the kernel.
     pub next_hop: Option<Address>,
-    /// Why it is not for a lane, if it is not.
+    /// Why a lane cannot use it, if it cannot.
     pub why: Option<Why>,
 }
 
@@ -63,7 +63,7 @@ fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
         ..PathInfo::default()
     };
     match route.kind {
-        // To a group the kernel also sends by the interface that the socket names, without any
+        // To a group the kernel also sends through the interface that the socket names, without any
         // route.
         RouteKind::Unreachable if query.destination.is_multicast() => {
             return kernel(path, PathState::Kernel, Why::NoRoute);
@@ -87,7 +87,7 @@ fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
     Step::Neighbour { hop: route.gateway.unwrap_or(query.destination), path }
 }
 
-/// Enters what is known of the neighbour into a path: its state and next hop.
+/// Enters a neighbour's state into a path: the path's state and next hop.
 pub fn apply_neighbour(path: &mut PathInfo, neighbour: Option<&Neighbour>) {
     match neighbour.map(|n| (n.usable(), n.state)) {
         Some((Some(mac), _)) => {
@@ -100,9 +100,9 @@ pub fn apply_neighbour(path: &mut PathInfo, neighbour: Option<&Neighbour>) {
 }
 
 impl Host {
-    /// Finds out how to reach a destination. `accelerated` says of an interface and a source
-    /// address whether lanes can use them, or why not. A neighbour that is unknown or stale is
-    /// prodded, so that an event will follow.
+    /// Finds out how to reach a destination. `accelerated` returns for an interface and a source
+    /// address whether lanes can use them, or why not. For an unknown or stale neighbour this
+    /// triggers resolution, so that an event will follow.
     ///
     /// # Errors
     /// If the kernel cannot be asked.
@@ -125,12 +125,12 @@ impl Host {
             Step::Final(answer) => Ok(answer),
             Step::Neighbour { hop, mut path } => {
                 let known = self.neighbour(path.interface, hop)?;
-                // A failed entry is tried again because somebody asks again.
+                // A failed entry is tried again, because there is a new request for it.
                 let known = known.filter(|n| n.state != Reachability::Failed);
                 if known.is_none_or(|n| n.state != Reachability::Fresh) {
                     self.probe(path.interface, hop)?;
                 }
-                // Static entries and a kernel that resolves at once are seen by looking again.
+                // A second lookup finds static entries, and those that the kernel resolves at once.
                 let known = if known.is_none() { self.neighbour(path.interface, hop)? } else { known };
                 apply_neighbour(&mut path, known.as_ref());
                 Ok(Answer { path, next_hop: Some(hop), why: None })
@@ -139,8 +139,8 @@ impl Host {
     }
 }
 
-/// The smallest MTU a family allows (RFC 791, RFC 8200 §5); a smaller one on an interface means the
-/// family is off there.
+/// The smallest MTU a family allows (RFC 791, RFC 8200 §5); a smaller one on an interface means
+/// that the family is disabled there.
 #[must_use]
 pub const fn minimum_mtu(family: Family) -> u32 {
     match family {

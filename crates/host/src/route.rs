@@ -1,4 +1,4 @@
-//! Routes: the kernel is asked for one destination at a time; its table is never copied.
+//! Routes: each request to the kernel is for one destination; its table is never copied.
 
 use crate::Host;
 use crate::error::{Error, Result};
@@ -9,14 +9,14 @@ use std::net::IpAddr;
 use tickwire_stack::addr::{Address, Family};
 use tickwire_stack::path::Metrics;
 
-/// A question for the kernel's routing.
+/// A query of the kernel's routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteQuery {
-    /// Where to.
+    /// The destination.
     pub destination: Address,
-    /// From which of the host's addresses, if that is given already (a bound socket).
+    /// The source address, if it is given already (a bound socket).
     pub source: Option<Address>,
-    /// By which interface, if that is given (`SO_BINDTODEVICE`, a scope); 0 if not.
+    /// The interface, if it is given (`SO_BINDTODEVICE`, a scope); 0 if not.
     pub interface: u32,
     /// The socket's mark (`SO_MARK`); 0 if none.
     pub mark: u32,
@@ -25,14 +25,14 @@ pub struct RouteQuery {
 }
 
 impl RouteQuery {
-    /// How a destination is reached, if nothing else is said.
+    /// A query for a destination, with nothing else given.
     #[must_use]
     pub const fn to(destination: Address) -> Self {
         Self { destination, source: None, interface: 0, mark: 0, tos: 0 }
     }
 }
 
-/// What sort of route the kernel found.
+/// The kind of route the kernel found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
     /// To another host.
@@ -43,16 +43,16 @@ pub enum RouteKind {
     Broadcast,
     /// To a group.
     Multicast,
-    /// Nowhere: no route, or one that forbids.
+    /// Nowhere: no route, or a prohibiting one.
     Unreachable,
 }
 
 /// The kernel's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// What sort.
+    /// Its kind.
     pub kind: RouteKind,
-    /// The interface by which packets leave; 0 if none.
+    /// The interface of outgoing packets; 0 if none.
     pub interface: u32,
     /// The router, `None` if the destination is on the link.
     pub gateway: Option<Address>,
@@ -60,7 +60,7 @@ pub struct Route {
     pub source: Option<Address>,
     /// The route's own MTU (configured, or learnt by the kernel), `None` if the link's applies.
     pub mtu: Option<u32>,
-    /// What else it sets.
+    /// Its other metrics.
     pub metrics: Metrics,
 }
 
@@ -88,7 +88,7 @@ impl Route {
                 RouteAttribute::Oif(index) => route.interface = *index,
                 RouteAttribute::Gateway(address) => route.gateway = plain(address),
                 RouteAttribute::PrefSource(address) => route.source = plain(address),
-                // An IPv4 route by an IPv6 router (RFC 5549).
+                // An IPv4 route via an IPv6 router (RFC 5549).
                 RouteAttribute::Via(RouteVia::Inet(ip)) => route.gateway = Some((*ip).into()),
                 RouteAttribute::Via(RouteVia::Inet6(ip)) => route.gateway = Some((*ip).into()),
                 RouteAttribute::Metrics(metrics) => {
@@ -100,7 +100,7 @@ impl Route {
         route
     }
 
-    /// Takes one metric; those that only the kernel's own TCP has a use for are left out.
+    /// Takes one metric; those that only the kernel's own TCP uses are skipped.
     fn take_metric(&mut self, metric: &RouteMetric) {
         let metrics = &mut self.metrics;
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
@@ -149,7 +149,7 @@ fn request(query: &RouteQuery) -> RouteMessage {
 }
 
 impl Host {
-    /// Asks the kernel how it would reach a destination. "No route" is an answer
+    /// Asks the kernel how it would reach a destination. "No route" is a result
     /// ([`RouteKind::Unreachable`]), not an error.
     ///
     /// # Errors

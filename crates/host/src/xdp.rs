@@ -1,4 +1,4 @@
-//! What a device can do with XDP, asked of the kernel's "netdev" family of generic netlink (Linux
+//! A device's XDP features, read through the kernel's "netdev" family of generic netlink (Linux
 //! 6.3).
 
 use crate::error::Result;
@@ -16,14 +16,14 @@ const DEVICE_XDP: u16 = 3;
 pub struct XdpFeatures(u64);
 
 impl XdpFeatures {
-    /// Whether an XDP program on it may redirect what it receives to other devices.
+    /// Whether an XDP program on it may redirect received frames to other devices.
     #[must_use]
     pub const fn redirects(self) -> bool {
         self.0 & 1 << 1 != 0
     }
 
-    /// Whether it transmits frames that an XDP program elsewhere redirects to it. Of a veth device
-    /// this depends on its far end.
+    /// Whether it transmits frames that an XDP program elsewhere redirects to it. For a veth device
+    /// this depends on its other end.
     #[must_use]
     pub const fn takes_redirects(self) -> bool {
         self.0 & 1 << 2 != 0
@@ -36,7 +36,7 @@ impl XdpFeatures {
     }
 }
 
-/// A connection to the kernel for this one question, in the namespace of the thread that opened it.
+/// A connection to the kernel's "netdev" family, in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct XdpInfo(Generic);
 
@@ -49,7 +49,7 @@ impl XdpInfo {
         Generic::open("netdev", WHAT).map(Self)
     }
 
-    /// What a device can do.
+    /// The features of a device.
     ///
     /// # Errors
     /// If there is no such device.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_loopback_device_takes_no_redirects() {
-        // On kernels before 6.3 there is nobody to ask.
+        // Kernels before 6.3 do not have the family.
         if let Ok(mut info) = XdpInfo::open() {
             assert!(!info.features(1).unwrap().takes_redirects());
             assert!(info.features(0x7fff_0000).is_err());

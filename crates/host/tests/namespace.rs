@@ -1,5 +1,5 @@
-//! The real kernel, in network namespaces of the test's own. Needs root; without it the tests say
-//! so and pass.
+//! Tests against the real kernel, in their own network namespaces. Need root; without it they print
+//! that and pass.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -70,7 +70,7 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
         assert_eq!(host.create_veth(&pair).unwrap_err().errno(), libc_eexist());
         let here = host.link_by_name("tw3h").unwrap().unwrap();
         assert_eq!((here.mtu, here.kind.as_str(), here.up), (3000, "veth", false));
-        assert!(here.mac.is_some() && !here.looks_physical(), "a lane is nobody's NIC");
+        assert!(here.mac.is_some() && !here.looks_physical(), "a lane is not a NIC");
         host.raise_quietly(here.index).unwrap();
         in_namespace(other, || {
             let mut host = Host::open().unwrap();
@@ -148,7 +148,7 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         }
         let none = |i, _| Err(Why::Interface(i));
         assert_eq!(host.resolve(&query("10.9.0.2"), none).unwrap().why, Some(Why::Interface(ours.index)));
-        // Asked with the address from which it would be.
+        // Called with the source address that would be used.
         let of_own = |_, source| if source == query("10.9.0.1").destination { Ok(nic) } else { Err(Why::Source) };
         for asked in [query("10.9.0.2"), query("10.9.0.2").from(query("10.9.0.1").destination)] {
             assert_eq!(host.resolve(&asked, of_own).unwrap().why, None, "{asked:?}");
@@ -180,7 +180,7 @@ fn a_device_leaves_tags_in_their_frames_and_strips_them_again() {
         ethtool.set_tag_stripping(index, stripped, true).unwrap();
         assert_eq!(ethtool.tag_stripping(index).unwrap(), stripped);
         assert_eq!(ethtool.transmit_queues(index).unwrap(), 1);
-        // A TAP device never does, and cannot be made to.
+        // A TAP device never strips tags, and cannot be made to.
         ip("tuntap add three mode tap");
         let index = Host::open().unwrap().link_by_name("three").unwrap().unwrap().index;
         let _ = ethtool.set_tag_stripping(index, stripped, true);

@@ -1,10 +1,10 @@
-//! A lab of two hosts on one cable: the kernel's path and Tickwire's, by the same method.
+//! A lab of two hosts on one cable: the kernel's path and Tickwire's, measured by the same method.
 //!
-//! What sends is this program, in host a, as it is or under `tickwire run --require`. What receives
-//! is this program, in host b, whose kernel stamps each message when the cable's driver hands it
-//! over. Both read one CLOCK_REALTIME. Stamps of the sender's own driver are the kernel's path
-//! only: a socket that asks for them is the kernel's under `tickwire run`, too. So these are taken
-//! in runs of their own, and the two paths are compared by runs that ask for nothing.
+//! The sender is this program in host a, alone or under `tickwire run --require`. The receiver is
+//! this program in host b, whose kernel timestamps each message when the cable's driver delivers
+//! it. Both read one CLOCK_REALTIME. Timestamps of the sender's own driver exist on the kernel's
+//! path only: a socket that requests them is a kernel socket under `tickwire run`, too. So these
+//! have runs of their own, and the two paths are compared by runs that request none.
 
 use crate::pace::Wait;
 use crate::quantity::Carrier;
@@ -23,17 +23,18 @@ use std::time::Duration;
 use tickwire_lab::stat::Stat;
 use tickwire_lab::{Pair, Service};
 
-/// For so long beyond its own bound a sender is waited for: it has to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// For so long messages may be on their way after the sender has sent the last.
+/// Timeout for a sender beyond the longest duration of its run, because it has to start on a busy
+/// machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for messages after the sender has sent the last one.
 const UNDER_WAY: Duration = Duration::from_millis(100);
-/// The longest answer of a sender, in bytes for each message.
+/// The longest output of a sender, in bytes for each message.
 const TOLD: u64 = 256;
 
 /// The lab.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    // Before the hosts: the service ends with its host still there.
+    // Declared before the hosts, so that it is dropped before its host.
     service: Option<Service>,
     pair: Pair,
     program: PathBuf,
@@ -42,9 +43,9 @@ pub(crate) struct Bench {
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// With the warm-up.
+    /// All messages, including the warm-up.
     pub(crate) messages: Vec<Message>,
-    /// Of a run on Tickwire: the packets that the guard of its lane let out.
+    /// For a run on Tickwire: the packets that the guard of its lane let out.
     pub(crate) lane_packets: Option<u64>,
 }
 
@@ -53,14 +54,14 @@ pub(crate) struct Run {
 pub(crate) struct Order {
     pub(crate) carrier: Carrier,
     pub(crate) wait: Wait,
-    /// Whether the sender's driver stamps it.
+    /// Whether the sender's driver timestamps the messages.
     pub(crate) stamps: bool,
     pub(crate) messages: u32,
     pub(crate) frame: u32,
 }
 
 impl Bench {
-    /// Makes the lab; and why it has no Tickwire if it has none.
+    /// Creates the lab. Returns the reason too if it has no Tickwire.
     ///
     /// # Errors
     /// Not root, or no namespaces.
@@ -74,7 +75,7 @@ impl Bench {
         Ok((Self { service, pair, program }, why))
     }
 
-    /// Whether Tickwire runs here.
+    /// Whether Tickwire runs in the lab.
     pub(crate) const fn has_tickwire(&self) -> bool {
         self.service.is_some()
     }
@@ -82,7 +83,7 @@ impl Bench {
     /// One run.
     ///
     /// # Errors
-    /// The sender fails, or what was to take the lane did not.
+    /// The sender fails, or its messages did not take the lane.
     pub(crate) fn run(&self, order: &Order) -> Result<Run> {
         let address = self.pair.b_v4().parse().context("the lab's address")?;
         let receiver = self.pair.b.within(|| Receiver::open(address))?.context("cannot receive")?;
@@ -101,7 +102,7 @@ impl Bench {
         Ok(run)
     }
 
-    /// Starts a sender and takes in what it tells; it is kept until its lane has been looked at.
+    /// Starts a sender and reads its output. The sender is kept until its lane has been checked.
     fn send(&self, order: &Order, to: SocketAddr) -> Result<Run> {
         let program = self.program.to_str().context("the path of this program is no text")?;
         let mut command = match order.carrier {
@@ -112,7 +113,7 @@ impl Bench {
         command.args(["--size", &order.frame.to_string()]);
         command.args(Some("--sleep").filter(|_| order.wait == Wait::Sleep));
         command.args(Some("--stamps").filter(|_| order.stamps));
-        // Ctrl-C ends the lab, which then ends what runs in it.
+        // A process group of its own: Ctrl-C ends the lab, which then ends its processes.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut sending = Sending(command.spawn().context("cannot start the sender")?);
         let messages = sending.told(order.messages)?;
@@ -128,12 +129,12 @@ impl Bench {
 struct Sending(Child);
 
 impl Sending {
-    /// What it tells when it has sent so many messages. Asleep until then: who looks again and
-    /// again takes the processor from what is measured.
+    /// Reads the sender's output after it has sent its messages. This sleeps until then, because
+    /// polling would take the processor from the measured program.
     fn told(&mut self, messages: u32) -> Result<Vec<Message>> {
         let out = self.0.stdout.take().context("no standard output")?;
-        let patience = PollTimeout::try_from(sender::longest(messages) + PATIENCE).unwrap_or(PollTimeout::MAX);
-        let ready = poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLIN)], patience)?;
+        let timeout = PollTimeout::try_from(sender::longest(messages) + TIMEOUT).unwrap_or(PollTimeout::MAX);
+        let ready = poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLIN)], timeout)?;
         if ready == 0 {
             bail!("the sender did not end in time");
         }
@@ -158,8 +159,8 @@ impl Drop for Sending {
     }
 }
 
-/// The packets that the guards of a program's lanes let out: at least so many, or it was not
-/// Tickwire's path.
+/// The packets that the guards of a program's lanes let out. It is an error if they are fewer than
+/// the messages, because then some took another path.
 fn proven(stat: &Stat, process: u32, messages: u64) -> Result<u64> {
     let lanes = stat.lanes_of(process);
     let out = lanes.iter().filter_map(|lane| lane["guard"]["out_packets"].as_u64()).sum();

@@ -1,5 +1,5 @@
-//! A network card: the kernel's path to an address, with the stamps of the card's driver, and of
-//! the card itself where it makes them. No setting of the card is changed.
+//! A network card: the kernel's path to an address, with timestamps of the card's driver, and of
+//! the card itself if it makes them. The card's setting is not changed.
 
 use crate::Wait;
 use crate::readout::driver;
@@ -9,18 +9,18 @@ use std::net::SocketAddr;
 use tickwire_ntp::nic::Nic;
 use tickwire_osclock::card::Card;
 
-/// A card, and where to send.
+/// A card, and the address to send to.
 #[derive(Debug)]
 pub(crate) struct CardPath {
     interface: String,
     to: SocketAddr,
     frame: u32,
-    /// The card's clock, if it stamps what leaves.
+    /// The card's clock, if it timestamps transmitted packets.
     clock: Option<u32>,
 }
 
 impl CardPath {
-    /// The path, and why it has no stamps of the card if it has none.
+    /// Creates the path. Returns the reason too if the card makes no timestamps.
     pub(crate) fn new(interface: &str, to: SocketAddr, frame: u32) -> (Self, Option<Absent>) {
         let (clock, absent) = match stamping_clock(interface) {
             Ok(clock) => (Some(clock), None),
@@ -29,7 +29,7 @@ impl CardPath {
         (Self { interface: interface.to_owned(), to, frame, clock }, absent)
     }
 
-    /// Whether the card stamps what leaves.
+    /// Whether the card timestamps transmitted packets.
     pub(crate) const fn stamps(&self) -> bool {
         self.clock.is_some()
     }
@@ -41,20 +41,21 @@ impl CardPath {
     pub(crate) fn run(&self, wait: Wait, messages: u32) -> Result<Vec<Message>, SendError> {
         let mut sender = Sender::open(self.to, self.frame)?;
         sender.by(&self.interface)?;
-        // How fast the link is does not matter for what leaves.
+        // The link speed does not matter for transmit timestamps.
         sender.stamp(self.clock.and_then(|number| Nic::open(number, None).ok()))?;
         sender.transmit(wait, messages).map(|(messages, _)| messages)
     }
 }
 
-/// The number of the clock by which the card stamps what leaves.
+/// The number of the clock of the card's transmit timestamps.
 fn stamping_clock(interface: &str) -> Result<u32, String> {
     let card = Card::named(interface).map_err(|error| error.to_string())?;
     let abilities = card.abilities().map_err(|error| error.to_string())?;
     let (Some(number), true) = (abilities.clock, abilities.transmit) else {
         return Err(format!("its driver ({}) offers no stamps of what leaves", driver(interface)));
     };
-    // Whoever runs a clock by it has set it; we measure, and set nothing.
+    // The setting belongs to the program that synchronises a clock by this card. The study only
+    // measures and does not change it.
     if !card.setting().is_ok_and(|setting| setting.stamps_departures()) {
         return Err(format!(
             "the card is not set to stamp what leaves: `hwstamp_ctl -i {interface} -t 1` (linuxptp) does so"

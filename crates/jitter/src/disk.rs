@@ -1,6 +1,5 @@
-//! The load of a disk: one block of 8 MB, small enough for the disk's own cache, read again and
-//! again past the kernel's; and that of a serial line, to which the paper's `dd` told what it had
-//! done.
+//! The disk load: one block of 8 MB, small enough for the disk's own cache, read repeatedly with
+//! direct I/O. And the load of a serial line, to which the paper's `dd` wrote its report.
 
 use crate::load::Going;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -16,12 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use thiserror::Error;
 
-/// What is read at a time, in bytes.
+/// Size of one read, in bytes.
 const BLOCK: usize = 8 << 20;
-/// What the memory of a direct read must be aligned to: enough for every disk.
+/// Alignment of the memory for direct I/O, sufficient for every disk.
 const ALIGN: usize = 4096;
 
-/// A file of one block that has no name any more.
+/// An unlinked file of one block.
 #[derive(Debug)]
 pub(crate) struct Disk {
     file: File,
@@ -29,10 +28,11 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Makes the file on the disk of this directory.
+    /// Creates the file on the disk of this directory.
     ///
     /// # Errors
-    /// The directory is not ours to write, is full, or its file system knows no direct reads.
+    /// The directory is not writable, the disk is full, or the file system does not support direct
+    /// I/O.
     pub(crate) fn prepare(directory: &Path) -> io::Result<Self> {
         let file = unnamed(directory)?;
         let mut disk = Self { file, memory: vec![0x5a; BLOCK + ALIGN] };
@@ -43,7 +43,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Where in the memory an aligned block lies.
+    /// The range of the aligned block in the memory.
     fn block(&self) -> std::ops::Range<usize> {
         let address = self.memory.as_ptr().addr();
         let start = address.next_multiple_of(ALIGN) - address;
@@ -55,7 +55,7 @@ impl Disk {
         self.file.read_exact_at(&mut self.memory[range], 0)
     }
 
-    /// Reads and counts, and tells the serial line of each block, until it is told to stop.
+    /// Reads and counts blocks, and reports each on the serial line, until it is stopped.
     ///
     /// # Errors
     /// The disk or the line fails.
@@ -72,13 +72,12 @@ impl Disk {
     }
 }
 
-/// A file that nobody can find, and that goes away with this program; it is read and written past
-/// the kernel's cache.
+/// Creates a file without a name, which is gone with this program. It is opened for direct I/O.
 fn unnamed(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     let file = options.clone().custom_flags(O_TMPFILE).open(directory).or_else(|_| {
-        // A file system that knows no files without names.
+        // The file system does not support O_TMPFILE.
         let path = directory.join(format!(".tickwire-jitter-{}", std::process::id()));
         let file = options.create_new(true).open(&path)?;
         std::fs::remove_file(&path)?;
@@ -97,24 +96,24 @@ pub(crate) struct Serial {
     file: File,
 }
 
-/// Why something is no serial line to write to.
+/// Why a device cannot be used as a serial line.
 #[derive(Debug, Error)]
 pub(crate) enum SerialError {
     /// It cannot be opened.
     #[error("cannot open {0}: {1}")]
     Open(PathBuf, io::Error),
-    /// It is something else.
+    /// It is not a terminal.
     #[error("{0} is no serial line: expected a terminal device such as /dev/ttyS0")]
     Kind(PathBuf),
 }
 
 impl Serial {
-    /// Opens it for writing, as it is set.
+    /// Opens the line for writing, with its current settings.
     ///
     /// # Errors
-    /// It is not there, not ours, or no terminal.
+    /// It does not exist, may not be opened, or is not a terminal.
     pub(crate) fn open(device: &Path) -> Result<Self, SerialError> {
-        // It neither waits for a carrier nor becomes this program's terminal.
+        // The open neither waits for a carrier nor makes it the controlling terminal.
         let file = OpenOptions::new().write(true).custom_flags(O_NOCTTY | O_NONBLOCK).open(device);
         let file = file.map_err(|error| SerialError::Open(device.into(), error))?;
         if !file.is_terminal() {
@@ -123,8 +122,8 @@ impl Serial {
         Ok(Self { file })
     }
 
-    /// What `dd` says of a block, about 100 characters; ends early if it is to stop while the line
-    /// takes nothing.
+    /// Writes the report of `dd` for a block, about 100 characters. It returns early if the load
+    /// stops while the line is blocked.
     fn tell(&mut self, seconds: f64, going: &Going) -> io::Result<()> {
         let text = said(seconds);
         let mut rest = text.as_bytes();
@@ -155,8 +154,8 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_block_is_read_from_a_file_that_nobody_can_find() {
-        // Of the build's own disk: the temporary directory may be memory.
+    fn a_block_is_read_from_a_file_without_a_name() {
+        // On the disk of the build, because the temporary directory may be a tmpfs.
         let here = tempfile::tempdir_in(".").unwrap();
         match Disk::prepare(here.path()) {
             Ok(disk) => {
@@ -166,7 +165,7 @@ mod tests {
                 disk.read(None, &going, &blocks).unwrap();
                 assert!(blocks.into_inner() > 0);
             }
-            // A build on a file system without direct reads, or in memory.
+            // A build on a file system without direct I/O, or in a tmpfs.
             Err(error) => assert!(matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported), "{error}"),
         }
         assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);

@@ -1,17 +1,17 @@
-//! Of many times: percentiles, jitter, and the latency profile, a cumulative histogram with a
-//! reversed axis (section IV of the paper): on a logarithmic scale the worst cases are as large as
-//! the common ones.
+//! Statistics of many times: percentiles, jitter, and the latency profile. The profile is a
+//! cumulative histogram with a reversed axis (section IV of the paper): on a logarithmic scale it
+//! shows the worst cases as clearly as the common ones.
 
 use serde::Serialize;
 
 /// Points of a profile for each decade of its axis.
 const POINTS: f64 = 30.0;
 
-/// What is known of many times, all in ns. A time from an instant to a stamp may be negative by
-/// what reading the two clocks leaves open.
+/// Statistics of many times, all in ns. A time from an instant to a timestamp may be negative,
+/// within the error of reading the two clocks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// How many.
+    /// Number of times.
     pub samples: usize,
     /// The least.
     pub min_ns: i64,
@@ -25,29 +25,29 @@ pub struct Figures {
     pub p999_ns: i64,
     /// The greatest.
     pub max_ns: i64,
-    /// Jitter, as the paper has it: the greatest less the least.
+    /// Jitter as the paper defines it: the greatest minus the least.
     pub jitter_ns: i64,
-    /// The latency profile: from the least, which all reach, to the greatest.
+    /// The latency profile, from the least time, with part 1, to the greatest.
     pub profile: Vec<AtLeast>,
 }
 
-/// Which part of the times is at least so many ns.
+/// The part of the times that are at least `ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AtLeast {
-    /// So many.
+    /// The time in ns.
     pub ns: i64,
-    /// Above 0, up to 1.
+    /// The part, above 0 and up to 1.
     pub part: f64,
 }
 
 impl Figures {
-    /// Of these times; `None` if there are none.
+    /// The statistics of these times; `None` if there are none.
     #[must_use]
     pub fn of(mut times: Vec<i64>) -> Option<Self> {
         times.sort_unstable();
         let (&min, &max) = (times.first()?, times.last()?);
         let all = times.len();
-        // The nearest rank: the least time that so many do not exceed.
+        // Nearest-rank percentile: the least time that this part of all times does not exceed.
         let at = |thousandths: usize| times[(all * thousandths).div_ceil(1000).max(1) - 1];
         let sum: i128 = times.iter().copied().map(i128::from).sum();
         Some(Self {
@@ -64,8 +64,8 @@ impl Figures {
     }
 }
 
-/// The profile of times in order. Its points lie evenly on the logarithmic axis, so a million times
-/// need no more than some hundred; the last is the greatest.
+/// The profile of sorted times. Its points are spaced evenly on the logarithmic axis, so a million
+/// times need fewer than 200; the last is the greatest.
 fn profile(sorted: &[i64]) -> Vec<AtLeast> {
     let all = sorted.len();
     let mut points: Vec<AtLeast> = Vec::new();

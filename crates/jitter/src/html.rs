@@ -1,16 +1,16 @@
-//! The study for a browser.
+//! The study as HTML.
 
 use crate::quantity::{Carrier, Quantity};
 use crate::table::{HEAD, kinds, line, of, row};
 use crate::{Load, Profile, Study, Wait};
 use tickwire_report::{Axis, Page, Plot, Series, Tone};
 
-/// More lines than this cannot be told apart in one figure.
+/// Maximum number of lines in one figure; more are hard to distinguish.
 const LINES: usize = 8;
-/// What a figure shows.
+/// The caption of a figure.
 const PROFILE: &str = "Latency profile: which part of the samples took at least that long. Lower and further left is better, and steeper is more even.";
 
-/// The study as one HTML file; `command` is how to repeat it.
+/// The study as one HTML file; `command` is the command that repeats it.
 #[must_use]
 pub fn html(study: &Study, command: &[String]) -> String {
     let mut page = Page::new("Latency profiles of transmission");
@@ -53,7 +53,7 @@ fn plain<const N: usize>(cells: [String; N]) -> Vec<(String, Tone)> {
     cells.into_iter().map(|cell| (cell, Tone::Plain)).collect()
 }
 
-/// One figure for all, or one for each path if these are too many.
+/// One figure for all profiles, or one for each path if there are too many.
 fn figures(profiles: Vec<&Profile>) -> Vec<Vec<&Profile>> {
     if profiles.len() <= LINES {
         return vec![profiles];
@@ -86,7 +86,7 @@ fn meaning(quantity: Quantity, wait: Option<Wait>) -> &'static str {
     }
 }
 
-/// What who has ten seconds is to know.
+/// The summary in one sentence.
 fn summary(study: &Study) -> String {
     let told = |quantity: Quantity, wait: Option<Wait>| {
         let at = |carrier: Carrier| of(study, quantity, wait).filter(move |one| one.carrier == carrier);

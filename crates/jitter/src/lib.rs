@@ -1,25 +1,25 @@
-//! Latency profiles of transmission (Lisovy, Sojka, Hanzalek 2013): how long it takes to read a
-//! network card's clock, how long a message takes from the call to the driver, the wire and the
-//! peer, and by how much it misses the instant for which it was meant; with the machine at rest and
-//! under the paper's loads.
+//! Latency profiles of transmission (Lisovy, Sojka, Hanzalek 2013). The study measures how long it
+//! takes to read a network card's clock, and how long a message takes from the call to the driver,
+//! the wire and the peer. It also measures by how much a message misses its instant. All of this is
+//! measured with the machine idle and under the paper's loads.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `figures` | of many times: percentiles, jitter, and the latency profile |
-//! | `quantity` | what is measured, between which two moments |
-//! | `pace` | waiting for an instant: watching the clock, or asleep |
-//! | `sender` | messages at instants, with the stamps of driver and card |
-//! | `receiver` | when they came, by the kernel's stamps |
-//! | `load`, `disk` | what keeps the machine busy meanwhile |
-//! | `readout` | reading a card's clock |
+//! | `figures` | statistics of many times: percentiles, jitter, and the latency profile |
+//! | `quantity` | the measured quantities and their two moments |
+//! | `pace` | waits for an instant, by a spin on the clock or a sleep |
+//! | `sender` | sends messages at instants, with the timestamps of driver and card |
+//! | `receiver` | receives them, with the kernel's timestamps |
+//! | `load`, `disk` | the loads |
+//! | `readout` | reads a card's clock |
 //! | `bench` | a lab of two hosts: the kernel's path and Tickwire's, by the same method |
-//! | `card` | a network card: the kernel's path, with the card's own stamps |
-//! | `options` | what to measure, and whether that can be meant |
-//! | `study` | all of it, in order |
+//! | `card` | a network card: the kernel's path, with the card's own timestamps |
+//! | `options` | what to measure, and its validation |
+//! | `study` | runs the whole study |
 //! | `table`, `html` | the study for a terminal and for a browser |
 //!
-//! May know the lab, the sockets with the kernel's stamps (`tickwire-ntp`), the cards' clocks, the
-//! operating system; nothing of lanes but what `tickwire stat` says.
+//! This crate may depend on the lab, the sockets with kernel timestamps (`tickwire-ntp`), the
+//! cards' clocks and the operating system. Of lanes it knows only the output of `tickwire stat`.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,5 +1,5 @@
-//! The paper's loads (section IV). All of it is threads of this program and a file without a name,
-//! so nothing of it outlives the program.
+//! The paper's loads (section IV). They consist of threads of this program and an unlinked file, so
+//! nothing outlives the program.
 
 use crate::disk::{Disk, Serial, SerialError};
 use serde::Serialize;
@@ -11,28 +11,28 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// What keeps the machine busy.
+/// A load of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Load {
-    /// None of ours.
+    /// No load by this program.
     #[serde(rename = "none")]
     None,
-    /// A thread for each processor that computes; it needs no memory and makes no system call.
+    /// A computing thread for each processor, without memory accesses or system calls.
     #[serde(rename = "cpu")]
     Cpu,
-    /// Blocks of 8 MB, read from the disk past the kernel's cache, again and again.
+    /// Blocks of 8 MB, read repeatedly from the disk with direct I/O.
     #[serde(rename = "disk")]
     Disk,
-    /// Both.
+    /// Both `Cpu` and `Disk`.
     #[serde(rename = "cpu+disk")]
     CpuDisk,
-    /// The disk, and about 100 characters for each block to a serial line.
+    /// `Disk`, and about 100 characters for each block on a serial line.
     #[serde(rename = "disk+serial")]
     DiskSerial,
 }
 
 impl Load {
-    /// All, in the paper's order.
+    /// All loads, in the paper's order.
     pub const ALL: [Self; 5] = [Self::None, Self::Cpu, Self::Disk, Self::CpuDisk, Self::DiskSerial];
 
     /// Its name.
@@ -55,11 +55,11 @@ impl Load {
         matches!(self, Self::Disk | Self::CpuDisk | Self::DiskSerial)
     }
 
-    /// Begins it: for so long at most, with a file on the disk of this directory, and this serial
-    /// line.
+    /// Starts the load for at most `limit`, with a file on the disk of this directory, and this
+    /// serial line.
     ///
     /// # Errors
-    /// The machine has no such thing, or refuses it.
+    /// The machine lacks the device, or refuses the load.
     pub(crate) fn begin(self, limit: Duration, directory: &Path, serial: Option<&Path>) -> Result<Running, LoadError> {
         let mut running = Running {
             going: Arc::new(Going::new(limit)),
@@ -89,30 +89,30 @@ impl Load {
     }
 }
 
-/// Why there is no such load.
+/// Why a load failed.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
-    /// None was named.
+    /// No serial line was named.
     #[error("no serial line was named (--serial DEVICE)")]
     NoSerial,
-    /// The one that was named is none.
+    /// The named device is not a serial line.
     #[error(transparent)]
     Serial(#[from] SerialError),
-    /// No file that can be read past the cache.
+    /// No file for direct I/O can be created.
     #[error("the disk of {0} cannot be read past the kernel's cache: {1}")]
     Disk(PathBuf, io::Error),
-    /// No more threads.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// It went out before it was to.
+    /// It ended too early.
     #[error("it ended while it was measured: {0}")]
     Ended(io::Error),
-    /// What was measured took longer than it was to, and the load did not.
+    /// The measurement took longer than the load's limit.
     #[error("it was given up after {0:?}, while it was measured")]
     Late(Duration),
 }
 
-/// Whether a load is to go on.
+/// The stop condition of a load: a flag and a time limit.
 #[derive(Debug)]
 pub(crate) struct Going {
     stop: AtomicBool,
@@ -130,7 +130,7 @@ impl Going {
     }
 }
 
-/// A load that goes on until this is finished or dropped.
+/// A load that runs until this is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     going: Arc<Going>,
@@ -147,10 +147,10 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it; how many blocks were read, and in which time.
+    /// Ends the load. Returns the number of blocks read, and its duration.
     ///
     /// # Errors
-    /// It had ended by itself.
+    /// The load had already ended.
     pub(crate) fn finish(mut self) -> Result<(u64, Duration), LoadError> {
         let late = Instant::now() >= self.going.until;
         self.end()?;
@@ -178,11 +178,11 @@ impl Drop for Running {
     }
 }
 
-/// Looks for primes, as the paper's sysbench does.
+/// Searches primes, as the paper's sysbench does.
 fn compute(going: &Going) {
     let mut candidate = 3_u64;
     while going.on() {
-        // Less than a millisecond's worth.
+        // This takes less than a millisecond.
         for _ in 0..1000 {
             let is_prime =
                 (3_u64..).step_by(2).take_while(|d| d * d <= candidate).all(|d| !candidate.is_multiple_of(d));

@@ -1,4 +1,4 @@
-//! What to measure, and whether that can be meant.
+//! What to measure, and its validation.
 
 use crate::disk::{Serial, SerialError};
 use crate::load::Load;
@@ -10,51 +10,52 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What starting a sender, a lane and what is asked of both adds to each run in the lab, about.
+/// Approximate overhead of each run in the lab: starting the sender and its lane, and querying
+/// them.
 pub(crate) const AROUND_RUN: Duration = Duration::from_millis(500);
-/// What making the lab takes, about.
+/// Approximate time to create the lab.
 const AROUND_LAB: Duration = Duration::from_secs(3);
-/// The runs in the lab under each load, each with both waits: on which path, and whether the
-/// sender's driver stamps.
+/// The runs in the lab under each load, each with both waits: the path, and whether the sender's
+/// driver timestamps.
 pub(crate) const RUNS: [(Carrier, bool); 3] =
     [(Carrier::Kernel, true), (Carrier::Kernel, false), (Carrier::Tickwire, false)];
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Messages (and readings of each clock) of each profile.
+    /// Messages of each profile, and readings of each clock.
     pub samples: u32,
-    /// Bytes of each frame, of [`FRAMES`].
+    /// Bytes of each frame, within [`FRAMES`].
     pub size: u32,
-    /// Over what.
+    /// The path to measure.
     pub target: Target,
     /// The serial line for [`Load::DiskSerial`].
     pub serial: Option<PathBuf>,
-    /// Under which loads; empty: all, as far as they are there.
+    /// The loads; empty means all that are available.
     pub loads: Vec<Load>,
-    /// On whose disk the file for the loads of the disk is made.
+    /// The directory on whose disk the file of the disk loads is created.
     pub directory: PathBuf,
 }
 
-/// Over what messages are sent.
+/// The path that messages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A lab of two hosts on this machine, made for this.
+    /// A lab of two hosts on this machine, created for the study.
     Lab,
     /// An interface, to an address.
     Card {
         /// Its name.
         interface: String,
-        /// Whom to send to; nobody needs to listen there.
+        /// The destination, which need not have a listener.
         to: SocketAddr,
     },
 }
 
 impl Options {
-    /// Whether this can be meant on this machine.
+    /// Checks the options on this machine.
     ///
     /// # Errors
-    /// It cannot: which option is wrong, and why.
+    /// The option that is wrong, and why.
     pub(crate) fn check(&self) -> Result<(), StudyError> {
         if !FRAMES.contains(&self.size) {
             let (least, most) = (FRAMES.start(), FRAMES.end());
@@ -78,13 +79,13 @@ impl Options {
         opened.map_err(|error: SerialError| StudyError::usage("--serial", error)).map(drop)
     }
 
-    /// The loads, each once.
+    /// The requested loads, each once.
     pub(crate) fn loads(&self) -> Vec<Load> {
         let asked = |load: &Load| self.loads.is_empty() || self.loads.contains(load);
         Load::ALL.into_iter().filter(asked).collect()
     }
 
-    /// How many runs there are under each load, on a machine that lacks nothing.
+    /// The number of runs under each load, on a machine where everything is available.
     pub(crate) const fn runs(&self) -> u32 {
         match self.target {
             Target::Lab => RUNS.len() as u32 * 2,
@@ -92,7 +93,7 @@ impl Options {
         }
     }
 
-    /// How long the study takes, about; a serial line that was not named costs nothing.
+    /// The approximate duration of the study. A serial line that was not named adds nothing.
     #[must_use]
     pub fn estimate(&self) -> Duration {
         let loads =

@@ -1,30 +1,31 @@
-//! Waiting for an instant.
+//! Waits for an instant.
 //!
-//! Instants are of CLOCK_MONOTONIC, which nobody sets: if the system clock is set, a wait ends all
-//! the same.
+//! Instants are of CLOCK_MONOTONIC, which cannot be set, so a step of the system clock does not
+//! affect a wait.
 
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tickwire_ntp::sandwich::now;
+use tickwire_ntp::cross_timestamp::now;
 
-/// From one instant to the next.
+/// Interval between instants.
 pub const PERIOD: Duration = Duration::from_micros(500);
-/// How long before the instant a watched wait's sleep ends, in ns: as that of `tickclock`.
+/// How long before the instant the sleep of a watched wait ends, in ns, as in `tickclock`.
 const EARLY: i64 = 200_000;
 
-/// How an instant is waited for.
+/// How to wait for an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// Asleep until shortly before it, then watching the clock, as `tickclock::Clock::wait_until`.
+    /// Sleep until shortly before it, then spin on the clock, as `tickclock::Clock::wait_until`
+    /// does.
     Watch,
-    /// Asleep, as most programs do.
+    /// Only sleep, as most programs do.
     Sleep,
 }
 
 impl Wait {
-    /// Both.
+    /// Both waits.
     pub const ALL: [Self; 2] = [Self::Watch, Self::Sleep];
 
     /// Its name.
@@ -36,8 +37,7 @@ impl Wait {
         }
     }
 
-    /// Waits until CLOCK_MONOTONIC shows so many ns, and returns what it shows then, which is not
-    /// less.
+    /// Waits until CLOCK_MONOTONIC reaches `due` ns, and returns its value then, which is not less.
     pub(crate) fn until(self, due: i64) -> i64 {
         let wake = match self {
             Self::Watch => due - EARLY,
@@ -50,7 +50,7 @@ impl Wait {
             }
             if now < wake {
                 let wake = Duration::from_nanos(wake.unsigned_abs()).into();
-                // A signal ends it early: the clock is asked again in any case.
+                // A signal ends the sleep early; the loop reads the clock again in any case.
                 let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &wake);
             } else {
                 std::hint::spin_loop();

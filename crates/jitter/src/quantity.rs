@@ -1,10 +1,10 @@
-//! What is measured, between which two moments.
+//! The measured quantities and their two moments.
 
 use crate::pace::Wait;
 use crate::sender::Message;
 use serde::Serialize;
 
-/// Which stack carried the messages.
+/// The stack that carried the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carrier {
@@ -25,29 +25,29 @@ impl Carrier {
     }
 }
 
-/// What is measured.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// How long it takes to read the register of a network card's clock.
     ClockReadout,
-    /// From just before the call that sends to the driver's stamp, which it makes when it gives the
-    /// message to its card.
+    /// From just before the send call to the driver's timestamp, made when it passes the message to
+    /// its card.
     CallToDriver,
-    /// The same to the card's stamp.
+    /// From the same moment to the card's timestamp.
     CallToWire,
-    /// The same to the kernel's stamp at the peer, when the peer's driver has handed the message
-    /// over.
+    /// From the same moment to the kernel's timestamp at the peer, when the peer's driver has
+    /// delivered the message.
     CallToPeer,
-    /// From the instant for which the message was meant to the driver's stamp.
+    /// From the message's planned instant to the driver's timestamp.
     InstantToDriver,
-    /// The same to the card's stamp.
+    /// From the instant to the card's timestamp.
     InstantToWire,
-    /// The same to the peer's stamp.
+    /// From the instant to the peer's timestamp.
     InstantToPeer,
 }
 
-/// Where a message is stamped.
+/// Where a message is timestamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
     Driver,
@@ -56,9 +56,9 @@ pub(crate) enum Point {
 }
 
 impl Point {
-    /// What its stamps show after this wait. How long a call takes is told of watched waits only:
-    /// behind a sleep the processor's caches are cold, for longer or shorter times, and that is in
-    /// the deviation.
+    /// The quantities from its timestamps after this wait. The duration of a call is reported for
+    /// watched waits only: after a sleep the processor's caches are cold to a varying degree, and
+    /// the deviation includes that.
     pub(crate) fn quantities(self, wait: Wait) -> Vec<Quantity> {
         let (call, instant) = match self {
             Self::Driver => (Quantity::CallToDriver, Quantity::InstantToDriver),
@@ -73,7 +73,7 @@ impl Point {
 }
 
 impl Quantity {
-    /// Of one message, in ns; `None` if it has no such stamp.
+    /// The value for one message in ns; `None` if it has no such timestamp.
     pub(crate) fn of(self, message: &Message) -> Option<i64> {
         let (from, to) = match self {
             Self::ClockReadout => return None,
@@ -87,7 +87,7 @@ impl Quantity {
         to.map(|to| to - from)
     }
 
-    /// For a heading; `wait` is that of a deviation.
+    /// The heading; `wait` is given for a deviation.
     #[must_use]
     pub fn title(self, wait: Option<Wait>) -> String {
         let what = match self {
@@ -105,8 +105,7 @@ impl Quantity {
         }
     }
 
-    /// Whether it tells how far a message missed its instant, which depends on how this was waited
-    /// for.
+    /// Whether it is the deviation from the instant, which depends on the kind of wait.
     pub(crate) const fn is_deviation(self) -> bool {
         matches!(self, Self::InstantToDriver | Self::InstantToWire | Self::InstantToPeer)
     }

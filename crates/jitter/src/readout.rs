@@ -1,12 +1,12 @@
-//! Reading a network card's clock (section IV-A of the paper): how long its register takes, between
-//! two readings of the system's clock by the card's driver.
+//! Reads a network card's clock (section IV-A of the paper): the duration of a register read,
+//! between two readings of the system's clock by the card's driver.
 
 use crate::study::Absent;
 use std::path::{Path, PathBuf};
 use tickwire_osclock::card::Card;
 use tickwire_osclock::phc::{Phc, Triple};
 
-/// What Ethernet puts before a packet, in bytes.
+/// Size of the Ethernet header, in bytes.
 const ETHERNET: u32 = 14;
 /// Where the kernel lists interfaces.
 const INTERFACES: &str = "/sys/class/net";
@@ -19,10 +19,10 @@ pub(crate) struct CardClock {
 }
 
 impl CardClock {
-    /// How long so many readings took, in ns.
+    /// The durations of `readings` readings, in ns.
     ///
     /// # Errors
-    /// It cannot be read in a way that shows that.
+    /// The clock cannot be read in a way that shows its duration.
     pub(crate) fn measure(&self, readings: usize) -> nix::Result<Vec<i64>> {
         measure(readings, || self.clock.read_register())
     }
@@ -30,9 +30,9 @@ impl CardClock {
 
 fn measure(readings: usize, mut read: impl FnMut() -> nix::Result<Vec<Triple>>) -> nix::Result<Vec<i64>> {
     let mut took = Vec::with_capacity(readings);
-    // A clock that is set all the time must not keep us here.
+    // Bounded, even if the clock is set all the time.
     for _ in 0..readings {
-        // Negative if the system's clock was set within.
+        // The duration is negative if the system's clock was set during it.
         took.extend(read()?.iter().map(|one| one.after - one.before).filter(|&took| took >= 0));
         if took.len() >= readings {
             break;
@@ -42,8 +42,8 @@ fn measure(readings: usize, mut read: impl FnMut() -> nix::Result<Vec<Triple>>) 
     Ok(took)
 }
 
-/// The clocks of the named interface, or of all hardware of this machine; and what has none, with
-/// the reason.
+/// The clocks of the named interface, or of all network cards of this machine. Interfaces without a
+/// clock are returned with the reason.
 pub(crate) fn clocks(only: Option<&str>) -> (Vec<CardClock>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     let interfaces = only.map_or_else(|| hardware(Path::new(INTERFACES)), |one| vec![one.to_owned()]);
@@ -67,7 +67,7 @@ fn open(interface: &str) -> Result<Phc, String> {
     Phc::open(number).map_err(|error| format!("/dev/ptp{number}: {error}"))
 }
 
-/// Interfaces with a device below them.
+/// The interfaces with a hardware device.
 fn hardware(interfaces: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(interfaces).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -80,13 +80,13 @@ fn hardware(interfaces: &Path) -> Vec<String> {
 
 /// The longest frame that an interface carries, in bytes; `None` if there is no such interface.
 pub(crate) fn longest_frame(interface: &str) -> Option<u32> {
-    // It is a name and no path.
+    // The name must not be a path.
     let place = Path::new(INTERFACES).join(interface).join("mtu");
     let mtu: u32 = std::fs::read_to_string(place).ok().filter(|_| !interface.contains('/'))?.trim().parse().ok()?;
     Some(mtu.saturating_add(ETHERNET))
 }
 
-/// The name of an interface's driver, as far as there is one.
+/// The name of an interface's driver, if it has one.
 pub(crate) fn driver(interface: &str) -> String {
     let link: PathBuf = Path::new(INTERFACES).join(interface).join("device/driver");
     let name = std::fs::read_link(link).ok().and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));

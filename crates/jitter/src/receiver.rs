@@ -1,5 +1,5 @@
-//! When messages came: the kernel's stamps at the peer, made when the driver hands them over. They
-//! do not depend on when this program gets its turn.
+//! The receive times of messages: the kernel's timestamps at the peer, made when the driver
+//! delivers them. They do not depend on the scheduling of this program.
 
 use crate::sender::{Message, NUMBER};
 use nix::errno::Errno;
@@ -11,45 +11,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tickwire_ntp::stamping::{self, Arrival};
 
-/// Room for what comes while a busy machine gives this program no turn, in bytes of the kernel's
-/// reckoning: some seconds.
+/// Receive buffer for messages that arrive while this program is not scheduled on a busy machine,
+/// in bytes as the kernel counts them: enough for some seconds.
 const ROOM: usize = 16 << 20;
-/// How often it is looked whether this is to end.
+/// How often the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(50);
 /// The longest message.
 const LONGEST: usize = 2048;
 
-/// A socket that hears the messages of one run.
+/// A socket that receives the messages of one run.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     socket: UdpSocket,
 }
 
 impl Receiver {
-    /// On this address, of the network namespace of the thread that calls, and a port that the
-    /// kernel chooses.
+    /// Binds to this address, in the network namespace of the calling thread, and to a port that
+    /// the kernel chooses.
     ///
     /// # Errors
-    /// What the system says; this kernel has no stamps.
+    /// The system refuses the socket, or the kernel does not support timestamps.
     pub(crate) fn open(address: IpAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind((address, 0))?;
         socket.set_read_timeout(Some(LOOK))?;
         stamping::ask(&socket)?;
-        // Beyond what the system allows to all, where that is permitted.
+        // Exceeds the system's limit (rmem_max) if that is permitted.
         let _ =
             setsockopt(&socket, sockopt::RcvBufForce, &ROOM).or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &ROOM));
         Ok(Self { socket })
     }
 
-    /// Where.
+    /// The local address.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system does not report it.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Takes in messages of this length until it is told to stop; numbers and stamps, as they came.
+    /// Receives messages of this length until `stop` is set. Returns their numbers and timestamps
+    /// in the order of arrival.
     pub(crate) fn collect(&self, payload: usize, stop: &AtomicBool) -> Vec<(u64, i64)> {
         let mut arrivals = Vec::new();
         while !stop.load(Ordering::Relaxed) {
@@ -58,7 +59,7 @@ impl Receiver {
         arrivals
     }
 
-    /// The next message; `None` if none came in time, or something else did.
+    /// The next message; `None` if none arrived in time, or another datagram did.
     fn message(&self, payload: usize) -> Option<(u64, i64)> {
         let mut bytes = [0; LONGEST];
         let mut iov = [IoSliceMut::new(&mut bytes)];
@@ -79,8 +80,8 @@ impl Receiver {
     }
 }
 
-/// Enters the stamps of what came; of a message that came twice, the first. Numbers that were not
-/// sent are passed over.
+/// Enters the receive times into the messages. The first one counts for a duplicate. Numbers that
+/// were not sent are ignored.
 pub(crate) fn enter(messages: &mut [Message], arrivals: &[(u64, i64)]) {
     for &(number, stamp) in arrivals {
         if let Some(message) = usize::try_from(number).ok().and_then(|number| messages.get_mut(number)) {
@@ -111,7 +112,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let (mut messages, arrivals) = std::thread::scope(|scope| {
             let collecting = scope.spawn(|| receiver.collect(payload(166, to.ip()).unwrap(), &stop));
-            // Something else that comes to the port is no message.
+            // Another datagram to the port is not a message.
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().send_to(&[0; 9], to).unwrap();
             let (messages, _socket) = Sender::open(to, 166).unwrap().transmit(Wait::Sleep, 20).unwrap();
             std::thread::sleep(LOOK);

@@ -1,8 +1,8 @@
-//! Messages at instants, with the stamps of the driver and of the card.
+//! Sends messages at instants, with the timestamps of the driver and of the card.
 //!
-//! All times are of CLOCK_REALTIME, by which the kernel stamps. The program itself reads
-//! CLOCK_MONOTONIC, which differs from that by a constant unless the clock is set; the constant is
-//! taken before and after, and if it has changed nothing of the run is told.
+//! All times are of CLOCK_REALTIME, the clock of the kernel's timestamps. The program itself reads
+//! CLOCK_MONOTONIC, which differs from it by a constant unless the clock is set. The constant is
+//! measured before and after, and if it has changed the run is discarded.
 
 use crate::pace::{PERIOD, Wait};
 use nix::errno::Errno;
@@ -16,63 +16,64 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tickclock::CounterKind;
+use tickwire_ntp::cross_timestamp::{CrossTimestamp, now};
 use tickwire_ntp::hardware::{Reading, Track};
 use tickwire_ntp::nic::Nic;
-use tickwire_ntp::sandwich::{Sandwich, now};
 use tickwire_ntp::stamping;
 
-/// Frames that can be asked for, in bytes: all of Ethernet's but its checksum, which no tool shows.
+/// Valid frame lengths in bytes: those of Ethernet without the checksum, which no tool shows.
 pub const FRAMES: RangeInclusive<u32> = 60..=1514;
-/// Messages before those that count: paths are found, memory is touched, the kernel begins to
-/// stamp.
+/// Messages of the warm-up: routes are resolved, memory is faulted in, the kernel enables
+/// timestamping.
 pub(crate) const WARM_UP: u32 = 200;
 /// Headers of Ethernet, and of UDP.
 const HEADERS: u32 = 14 + 8;
-/// What each message carries: its number.
+/// Size of a message's number, which each message carries.
 pub(crate) const NUMBER: usize = size_of::<u64>();
-/// From the start of a run to its first instant, in ns.
+/// Time from the start of a run to its first instant, in ns.
 const LEAD: i64 = 10_000_000;
-/// For so long after a run its last stamps are waited for.
+/// How long to wait for the last timestamps after a run.
 const STRAGGLERS: Duration = Duration::from_millis(300);
-/// A run that takes longer than twice what it should, and this, ends with what it has.
+/// A run that exceeds twice its planned duration by this much ends early.
 const GRACE: Duration = Duration::from_secs(2);
-/// A change of the clocks' difference that cannot be told from the readings' own error, in ns.
+/// The largest change of the clocks' difference that may come from the error of the readings, in
+/// ns.
 const STEP: i64 = 2_000;
 
-/// One message: its moments, in ns of CLOCK_REALTIME.
+/// The times of one message, in ns of CLOCK_REALTIME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// The instant for which it was meant.
+    /// Its planned instant.
     pub due: i64,
-    /// Just before the call that sent it.
+    /// Just before the send call.
     pub call: i64,
-    /// The driver's stamp, if it was asked for and came.
+    /// The driver's timestamp, if it was requested and arrived.
     pub driver: Option<i64>,
-    /// The card's.
+    /// The card's timestamp.
     pub wire: Option<i64>,
-    /// The kernel's at the peer.
+    /// The kernel's timestamp at the peer.
     pub peer: Option<i64>,
 }
 
-/// Why nothing was sent, or nothing is told of it.
+/// Why a run failed.
 #[derive(Debug, Error)]
 pub enum SendError {
     /// The frame is too short for the headers and a number.
     #[error("a frame of {0} bytes has no room for a message over IPv6: the least is {least}", least = HEADERS + 40 + NUMBER as u32)]
     Frame(u32),
-    /// No socket.
+    /// The socket cannot be created.
     #[error("cannot make a socket: {0}")]
     Socket(io::Error),
-    /// No way to use the interface.
+    /// The interface cannot be used.
     #[error("cannot send by {0}: {1}")]
     Interface(String, Errno),
-    /// This kernel has no stamps.
+    /// The kernel does not support timestamps.
     #[error("the kernel does not stamp what leaves: {0}")]
     Stamps(Errno),
     /// The system refused a message.
     #[error("cannot send to {0}: {1}")]
     Send(SocketAddr, io::Error),
-    /// Of times before and after that nothing can be told.
+    /// The system clock was set during the run, so its times are not comparable.
     #[error("the system clock was set meanwhile")]
     ClockSet,
 }
@@ -84,12 +85,12 @@ pub(crate) fn payload(frame: u32, to: IpAddr) -> Option<usize> {
     (payload >= NUMBER).then_some(payload)
 }
 
-/// How long a run of so many messages takes, warm-up and all.
+/// The planned duration of a run of `messages` messages, including the warm-up.
 pub(crate) fn length(messages: u32) -> Duration {
     PERIOD * (WARM_UP + messages)
 }
 
-/// The longest that a run of so many messages takes.
+/// The longest duration of a run of `messages` messages.
 pub(crate) fn longest(messages: u32) -> Duration {
     length(messages) * 2 + GRACE + STRAGGLERS
 }
@@ -104,7 +105,8 @@ pub struct Sender {
     nic: Option<Nic>,
 }
 
-/// The stamps of one message: the driver's in ns of CLOCK_REALTIME, the card's of its own clock.
+/// The timestamps of one message: the driver's in ns of CLOCK_REALTIME, the card's in ns of its own
+/// clock.
 #[derive(Clone, Copy, Default)]
 struct Stamps {
     driver: Option<i64>,
@@ -112,10 +114,10 @@ struct Stamps {
 }
 
 impl Sender {
-    /// A plain socket, and messages to this address in frames of so many bytes ([`FRAMES`]).
+    /// Creates a plain socket for messages to this address in frames of `frame` bytes ([`FRAMES`]).
     ///
     /// # Errors
-    /// The frame is too short, or there is no socket.
+    /// The frame is too short, or the socket cannot be created.
     pub fn open(to: SocketAddr, frame: u32) -> Result<Self, SendError> {
         let payload = payload(frame, to.ip()).ok_or(SendError::Frame(frame))?;
         let any = if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
@@ -123,20 +125,20 @@ impl Sender {
         Ok(Self { socket, to, payload, stamped: false, nic: None })
     }
 
-    /// Sends by this interface only.
+    /// Binds the socket to this interface.
     ///
     /// # Errors
-    /// There is none, or it is not ours to choose.
+    /// There is no such interface, or binding to it is not permitted.
     pub fn by(&self, interface: &str) -> Result<(), SendError> {
         let set = setsockopt(&self.socket, sockopt::BindToDevice, &OsString::from(interface));
         set.map_err(|error| SendError::Interface(interface.to_owned(), error))
     }
 
-    /// Asks for the driver's stamps, and for those of a card. Such a socket is the kernel's, under
-    /// `tickwire run`, too.
+    /// Requests the driver's timestamps, and those of a card. Such a socket is a kernel socket,
+    /// even under `tickwire run`.
     ///
     /// # Errors
-    /// This kernel has none.
+    /// The kernel does not support them.
     pub fn stamp(&mut self, nic: Option<Nic>) -> Result<(), SendError> {
         let asked = if nic.is_some() { stamping::ask_card(&self.socket) } else { stamping::ask(&self.socket) };
         asked.map_err(SendError::Stamps)?;
@@ -144,13 +146,14 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends the warm-up and so many messages, each at its instant, and returns them all with what
-    /// is known of them: the number of each is its place. A message whose instant has passed
+    /// Sends the warm-up and `messages` messages, each at its instant, and returns all of them with
+    /// their times. The number of a message is its index. A message whose instant has passed
     /// because the one before took too long is sent at once. A run that lags far behind ends with
-    /// fewer. The socket is returned, too: a program's lane lives no longer than its sockets.
+    /// fewer messages. The socket is returned too, because a program's lane lives only as long as
+    /// its sockets.
     ///
     /// # Errors
-    /// The system refuses a message, or somebody set its clock.
+    /// The system refuses a message, or its clock was set meanwhile.
     pub fn transmit(self, wait: Wait, messages: u32) -> Result<(Vec<Message>, UdpSocket), SendError> {
         let all = u64::from(WARM_UP + messages);
         let mut bytes = vec![0; self.payload];
@@ -188,7 +191,7 @@ impl Sender {
         self.nic.as_ref().and_then(|nic| nic.read().ok())
     }
 
-    /// Takes what the error queue holds.
+    /// Drains the timestamps of the error queue.
     fn departures(&self, stamps: &mut [Stamps]) {
         if !self.stamped {
             return;
@@ -199,7 +202,7 @@ impl Sender {
         }
     }
 
-    /// Waits a moment for stamps that are not there yet.
+    /// Waits briefly for outstanding timestamps.
     fn stragglers(&self, stamps: &mut [Stamps]) {
         let until = Instant::now() + STRAGGLERS;
         let missing = |one: &Stamps| one.driver.is_none() || self.nic.is_some() && one.card.is_none();
@@ -210,20 +213,20 @@ impl Sender {
     }
 }
 
-/// CLOCK_REALTIME less CLOCK_MONOTONIC, in ns.
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns.
 fn offset() -> i64 {
-    let sandwich = Sandwich::take(CounterKind::MonotonicRaw, 1.0);
-    sandwich.realtime - sandwich.monotonic
+    let cross_timestamp = CrossTimestamp::take(CounterKind::MonotonicRaw, 1.0);
+    cross_timestamp.realtime - cross_timestamp.monotonic
 }
 
-/// A card's stamp as CLOCK_REALTIME, by the readings of its clock before and after.
+/// Converts a card's timestamp to CLOCK_REALTIME, by the readings of its clock before and after it.
 fn realtime(readings: &[Reading], stamp: i64) -> Option<i64> {
     let after = readings.partition_point(|reading| reading.card <= stamp);
     let (before, after) = (readings.get(after.checked_sub(1)?)?, readings.get(after)?);
     Track::default().realtime(before, after, [stamp; 2]).ok().map(|[at, _]| at)
 }
 
-/// A constant's worth: never more than some hours.
+/// Converts to ns. The cast cannot overflow, because the spans are at most some hours.
 fn ns(span: Duration) -> i64 {
     span.as_nanos() as i64
 }
@@ -258,7 +261,7 @@ mod tests {
             for (number, message) in messages.iter().enumerate() {
                 assert!(message.call >= message.due, "{number}: {message:?}");
                 let driver = message.driver.unwrap_or_else(|| panic!("{number} has no stamp"));
-                // The two clocks are told apart to a fraction of a microsecond.
+                // The two clocks agree to a fraction of a microsecond.
                 assert!((-1_000..1_000_000_000).contains(&(driver - message.call)), "{number}: {message:?}");
                 assert_eq!((message.wire, message.peer), (None, None));
             }

@@ -1,4 +1,4 @@
-//! All of the study, in order.
+//! Runs the whole study.
 
 use crate::bench::{Bench, Order, Run};
 use crate::card::CardPath;
@@ -13,71 +13,71 @@ use serde::Serialize;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A load that was begun has so long to become what it is.
+/// Time for a started load to settle.
 const SETTLE: Duration = Duration::from_millis(100);
-/// A load ends by itself so long after the longest that it can be measured.
+/// A load ends by itself this long after the longest possible measurement.
 const SPARE: Duration = Duration::from_secs(120);
 
-/// What was measured.
+/// The results of the study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     /// The machine: processor and kernel.
     pub machine: String,
-    /// Over what messages were sent.
+    /// The path of the messages.
     pub target: String,
-    /// Messages of each profile that were asked for.
+    /// Requested messages of each profile.
     pub samples: u32,
     /// Bytes of each frame.
     pub size_bytes: u32,
-    /// From one message's instant to the next, in ns.
+    /// Interval between the messages' instants, in ns.
     pub period_ns: u64,
-    /// The loads that were there.
+    /// The loads that were applied.
     pub loads: Vec<Applied>,
-    /// What was measured under them.
+    /// The measured profiles.
     pub profiles: Vec<Profile>,
-    /// What could not be measured.
+    /// What could not be measured, with the reasons.
     pub absent: Vec<Absent>,
 }
 
-/// A load that was there.
+/// A load that was applied.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Applied {
-    /// Which.
+    /// The load.
     pub load: Load,
-    /// For how long.
+    /// How long it was applied.
     pub seconds: f64,
-    /// How many blocks of 8 MB were read from the disk.
+    /// Number of blocks of 8 MB read from the disk.
     pub blocks: u64,
 }
 
 /// One quantity under one load on one path.
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    /// What.
+    /// The quantity.
     pub quantity: Quantity,
-    /// How the instant was waited for, of deviations from it.
+    /// The kind of wait, for deviations from the instant.
     pub wait: Option<Wait>,
-    /// The interface whose clock was read, or by which the messages left.
+    /// The interface whose clock was read, or that sent the messages.
     pub interface: String,
-    /// Under which load.
+    /// The load.
     pub load: Load,
-    /// On which path.
+    /// The path.
     pub carrier: Carrier,
-    /// Messages without a stamp: they were lost, or nobody stamped them in time.
+    /// Messages without a timestamp: lost, or not timestamped in time.
     pub missing: usize,
-    /// On Tickwire: packets that the guard of the sender's lane let out, which proves the path.
+    /// For Tickwire: packets that the guard of the sender's lane let out, which proves the path.
     pub lane_packets: Option<u64>,
-    /// How long it took.
+    /// The statistics of the times.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// Something that this machine lacks, or that failed.
+/// A measurement that this machine does not support, or that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Absent {
-    /// What.
+    /// Its name.
     pub name: String,
-    /// Why, and what would change it.
+    /// The reason, and what would change it.
     pub why: String,
 }
 
@@ -87,10 +87,10 @@ impl Absent {
     }
 }
 
-/// Why there is no study.
+/// Why the study failed.
 #[derive(Debug, Error)]
 pub enum StudyError {
-    /// The options cannot be meant; nothing was started.
+    /// The options are invalid; nothing was started.
     #[error("{option}: {what}")]
     Usage {
         /// Which option.
@@ -98,7 +98,7 @@ pub enum StudyError {
         /// What is wrong with it.
         what: String,
     },
-    /// The lab could not be made.
+    /// The lab could not be created.
     #[error("{0:#}")]
     Lab(anyhow::Error),
     /// Nothing at all could be measured.
@@ -112,12 +112,11 @@ impl StudyError {
     }
 }
 
-/// Makes the study; `progress` is told what comes next. [`Options::estimate`] says how long it
-/// takes.
+/// Runs the study and reports each step to `progress`. [`Options::estimate`] gives its duration.
 ///
 /// # Errors
-/// The options cannot be meant, there is no lab, or nothing at all could be measured. What is
-/// merely lacking is named in [`Study::absent`].
+/// The options are invalid, the lab cannot be created, or nothing at all could be measured. Single
+/// measurements that failed are listed in [`Study::absent`].
 pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study, StudyError> {
     options.check()?;
     let mut making = Making::new(options)?;
@@ -127,7 +126,7 @@ pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study,
     making.finish()
 }
 
-/// What is under way.
+/// The state of a running study.
 struct Making<'a> {
     options: &'a Options,
     clocks: Vec<CardClock>,
@@ -137,13 +136,13 @@ struct Making<'a> {
     absent: Vec<Absent>,
 }
 
-/// What fails in a lab that Ctrl-C is ending is no failure to tell of: this waits for the end then.
+/// Does not return while Ctrl-C is ending the lab, because errors during that are not failures.
 fn uninterrupted(error: anyhow::Error) -> anyhow::Error {
     tickwire_lab::wait_if_interrupted();
     error
 }
 
-/// Where the messages of a run were stamped, and under what.
+/// Where and under which conditions the messages of a run were timestamped.
 struct Place<'a> {
     points: &'a [Point],
     wait: Wait,
@@ -152,10 +151,10 @@ struct Place<'a> {
     interface: &'a str,
 }
 
-/// The interface of the lab's hosts, in words.
+/// The display name of the lab's interface.
 const LAB: &str = "eth0 of the lab";
 
-/// Over what messages are sent.
+/// The path of the messages.
 enum Over {
     Lab(Box<Bench>),
     Card(CardPath, String),
@@ -185,7 +184,7 @@ impl<'a> Making<'a> {
         Ok(Self { options, clocks, over, loads: Vec::new(), profiles: Vec::new(), absent })
     }
 
-    /// Everything under one load. What was measured under a load that ended early is not told.
+    /// Measures everything under one load. Results under a load that ended early are discarded.
     fn under(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
         let limit = (sender::longest(self.options.samples) + AROUND_RUN) * self.options.runs() + SPARE;
         let running = match load.begin(limit, &self.options.directory, self.options.serial.as_deref()) {
@@ -300,7 +299,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Names something that is lacking, once.
+    /// Records a failed measurement, once.
     fn lacks(&mut self, name: &str, why: impl ToString) {
         let absent = Absent::new(name, &why.to_string());
         if !self.absent.contains(&absent) {
@@ -350,7 +349,7 @@ mod tests {
         let mut said = Vec::new();
         let study = study(&options("lo", "127.0.0.1:9"), |what| said.push(what.to_owned())).unwrap();
         assert_eq!(said.len(), 4, "{said:?}");
-        // Two waits, and the call itself, under two loads.
+        // Two deviations, and the call itself, under each of two loads.
         let of =
             |load: Load| study.profiles.iter().filter(move |one| one.load == load).map(|one| (one.quantity, one.wait));
         let (call, instant) = (Quantity::CallToDriver, Quantity::InstantToDriver);

@@ -1,4 +1,4 @@
-//! The study for a terminal.
+//! The study as text tables.
 
 use crate::quantity::Quantity;
 use crate::{Applied, Load, Profile, Study, Wait};
@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
 
-/// The heads of a table's columns of figures.
+/// The column headings of a table.
 pub(crate) const HEAD: [&str; 9] =
     ["load", "path", "samples", "p50 us", "p99 us", "p99.9 us", "max us", "jitter us", "missing"];
 
@@ -35,7 +35,7 @@ pub fn table(study: &Study) -> String {
     text
 }
 
-/// What was measured, each once, in order.
+/// The measured kinds of profiles, each once, in order.
 pub(crate) fn kinds(study: &Study) -> Vec<(Quantity, Option<Wait>)> {
     let mut kinds = Vec::new();
     for profile in &study.profiles {
@@ -51,7 +51,7 @@ pub(crate) fn of(study: &Study, quantity: Quantity, wait: Option<Wait>) -> impl 
     study.profiles.iter().filter(move |one| (one.quantity, one.wait) == (quantity, wait))
 }
 
-/// A profile's cells, as [`HEAD`] has them.
+/// A profile's cells, in the columns of [`HEAD`].
 pub(crate) fn row(profile: &Profile) -> [String; 9] {
     let figures = &profile.figures;
     let us = |ns: i64| format!("{:.2}", ns as f64 / 1e3);
@@ -61,7 +61,7 @@ pub(crate) fn row(profile: &Profile) -> [String; 9] {
     [profile.load.name().to_owned(), path(profile), samples, p50, p99, p999, max, jitter, missing]
 }
 
-/// Which path a profile is of.
+/// The path of a profile.
 pub(crate) fn path(profile: &Profile) -> String {
     match profile.quantity {
         Quantity::ClockReadout => profile.interface.clone(),

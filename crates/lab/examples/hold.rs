@@ -1,5 +1,5 @@
-//! Makes two hosts with a program in each, says so, and waits: for the test of what a signal leaves
-//! behind, and for looking around.
+//! Makes two hosts with a program in each, prints the lab's name, and waits: for the test of what a
+//! signal leaves behind, and for manual inspection.
 
 fn main() -> anyhow::Result<()> {
     let pair = tickwire_lab::Pair::new()?;

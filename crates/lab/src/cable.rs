@@ -4,19 +4,19 @@ use crate::host::Host;
 use crate::processors::Processors;
 use anyhow::Result;
 
-/// What a cable or a switch port is like.
+/// Properties of a cable or a switch port.
 #[derive(Clone, Debug)]
 pub struct CableOptions {
     /// MTU of the interfaces.
     pub mtu: u32,
-    /// Whether the hosts' kernels may leave checksums to the device and send more than an MTU at a
-    /// time. A veth pair passes both on as they are, which no wire does: so it is off unless a test
-    /// asks for the kernel's best throughput.
+    /// Whether the hosts' kernels may use checksum offload and segmentation offload. A veth pair
+    /// passes such packets on unchanged, unlike a wire, so this is off unless a test needs the
+    /// kernel's best throughput.
     pub offload: bool,
-    /// Bits per second of a switch port, in each direction; none: as fast as the machine.
+    /// Bits per second of a switch port, in each direction; `None`: unlimited.
     pub rate: Option<u64>,
-    /// Receive and transmit queues of each end. More than one are served by several processors at a
-    /// time, as those of a network card: each takes the flows that a hash gives it.
+    /// Receive and transmit queues of each end. Several queues are served by several processors at
+    /// a time, like those of a network card: a hash assigns each flow to a queue.
     pub queues: u32,
 }
 
@@ -50,9 +50,9 @@ pub(crate) fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> 
         host.run(&["ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"])?;
     }
     host.run(&["ip", "link", "set", interface, "up"])?;
-    // GRO makes veth poll (NAPI), which keeps frames in order, and which it must do before a peer
-    // may redirect XDP frames into it. That it may is told only of a device that is up when GRO is
-    // switched on.
+    // GRO makes veth poll (NAPI), which preserves the order of frames, and is required before a
+    // peer may redirect XDP frames into it. The kernel announces that ability only for a device
+    // that is up when GRO is enabled.
     host.run(&["ethtool", "-K", interface, "gro", "on"])?;
     Ok(())
 }
@@ -67,10 +67,11 @@ const BRIDGE: &str = "bridge";
 
 impl Switch {
     pub(crate) fn new(host: Host) -> Result<Self> {
-        // No spanning tree and no snooping: a port forwards at once, and multicast goes to every
+        // No spanning tree and no snooping: a port forwards at once, and multicast reaches every
         // port.
         host.run(&["ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
-        // No switch asks a firewall about what it forwards; the kernel may be set up so.
+        // A switch does not pass frames through netfilter, but the kernel may be configured to do
+        // so.
         for family in ["arp", "ip", "ip6"] {
             host.run(&["sysctl", "-q", "-e", "-w", &format!("net.bridge.bridge-nf-call-{family}tables=0")])?;
         }
@@ -84,9 +85,9 @@ impl Switch {
         &self.host
     }
 
-    /// Lets these processors carry on what a host sends into its port (RPS, scaling.rst of the
-    /// kernel's documentation). Without it the sending processor takes each frame to where it is
-    /// queued or received, and answers to it, as no computer does for a wire.
+    /// Lets these processors process the frames that a host sends into its port (RPS, scaling.rst
+    /// of the kernel's documentation). Without it the sending processor carries each frame to its
+    /// queue or receiver, and also runs the reply path, which no computer on a real wire does.
     ///
     /// # Errors
     /// The host has no such interface here, or there is no such processor.
@@ -97,7 +98,7 @@ impl Switch {
     }
 }
 
-/// What the port of a host's interface is called. Interface names have at most 15 bytes.
+/// The name of the port for a host's interface. Interface names have at most 15 bytes.
 fn port(host: &Host, interface: &str) -> String {
     format!("{}-{interface}", host.name()).chars().take(15).collect()
 }
@@ -106,8 +107,8 @@ pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &Cabl
     let port = port(host, interface);
     connect(host, interface, &switch.host, &port, options.queues)?;
     bring_up(host, interface, options)?;
-    // As the host's end: otherwise the frames of a cable wait in a queue of each processor, and
-    // overtake each other.
+    // Brought up like the host's end (GRO, so NAPI); otherwise a cable's frames wait in the backlog
+    // queue of each processor, and overtake each other.
     switch.host.run(&["ip", "link", "set", &port, "master", BRIDGE])?;
     bring_up(&switch.host, &port, options)?;
     if let Some(rate) = options.rate {

@@ -1,14 +1,14 @@
-//! Removes the labs of this process when it ends without having done so itself (`kill -9`, out of
-//! memory): a shell that waits for the end of a pipe that nobody else holds.
+//! Removes the labs of this process if it ends without doing so itself (`kill -9`, out of memory).
+//! It is a shell that waits for end-of-file on a pipe that only this process holds.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What it does then: `$1` is what the names of all namespaces begin with, `$2` the same of the
-/// directories. It finds nothing if all has been removed. Who is just about to enter a namespace,
-/// or to make one, is seen a moment later only: hence twice nobody before any is deleted, and
-/// another look afterwards.
+/// The script: `$1` is the common prefix of all namespace names, `$2` that of the directories. It
+/// finds nothing if all was removed. A process that is just entering a namespace, or making one,
+/// becomes visible only a moment later. The script therefore needs two looks without processes
+/// before it deletes any, and looks again afterwards.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r _; do :; done
@@ -30,17 +30,17 @@ done
 rm -rf "$2"*
 "#;
 
-/// The shell; it is told by being dropped, and waited for.
+/// The shell. Dropping it closes the pipe and waits for the shell to end.
 #[derive(Debug)]
 pub(crate) struct Guardian(Child);
 
 impl Guardian {
-    /// Guards what begins with `prefix`. None if no shell can be started: then the next lab's sweep
-    /// is what is left.
+    /// Guards the names that begin with `prefix`. `None` if no shell can be started: then only the
+    /// next lab's sweep cleans up.
     pub(crate) fn start(prefix: &str, directories: &Path) -> Option<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "tickwire-lab-guardian", prefix]).arg(directories.join(prefix));
-        // A group of its own: what the terminal sends is not for it.
+        // A process group of its own, so that signals of the terminal do not reach it.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().ok().map(Self)
     }

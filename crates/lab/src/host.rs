@@ -24,8 +24,7 @@ impl Host {
         registry::add_namespace(&namespace)?;
         let host = Self { lab, name: name.to_owned(), namespace };
         host.run(&["ip", "link", "set", "lo", "up"])?;
-        // Without duplicate address detection an address works at once; the lab has no second owner
-        // of it.
+        // Without duplicate address detection an address works at once; the lab has no duplicates.
         host.sysctl("net.ipv6.conf.all.accept_dad", "0")?;
         host.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
         std::fs::create_dir_all(host.directory())?;
@@ -50,7 +49,7 @@ impl Host {
         self.lab.directory().join(&self.name)
     }
 
-    /// Where this host's Tickwire service listens; programs of the host get it as
+    /// The socket of this host's Tickwire service; programs of the host get it as
     /// `TICKWIRE_SOCKET`.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
@@ -91,20 +90,20 @@ impl Host {
     /// Runs a command inside the host to its end and returns its standard output.
     ///
     /// # Errors
-    /// It cannot be started or does not succeed; the error has its words.
+    /// It cannot be started or fails; the error contains its output.
     pub fn run(&self, command: &[&str]) -> Result<String> {
         let (program, arguments) = command.split_first().context("an empty command")?;
         shell::output(self.command(program).args(arguments))
     }
 
-    /// Does some work of this program inside the host's network, in a thread of its own, and waits
-    /// for it.
+    /// Runs a closure inside the host's network namespace, in a thread of its own, and waits for
+    /// it.
     ///
     /// # Errors
     /// The namespace cannot be entered: that needs root.
     ///
     /// # Panics
-    /// The work does.
+    /// The closure does.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let namespace = File::open(format!("/run/netns/{}", self.namespace)).context("no namespace")?;
         std::thread::scope(|scope| {
@@ -127,7 +126,8 @@ impl Host {
         Process::spawn(prepared)
     }
 
-    /// Programs in it that keep a processor busy each, so many, until they are dropped.
+    /// Starts this many programs inside the host that keep a processor busy each, until they are
+    /// dropped.
     ///
     /// # Errors
     /// They cannot be started.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A set of hosts, cables and switches that lives as long as the value and every [`Host`] of it.
+/// A set of hosts, cables and switches that lives as long as this value and every [`Host`] of it.
 #[derive(Clone, Debug)]
 pub struct Lab {
     inner: Arc<Inner>,
@@ -42,13 +42,13 @@ impl Lab {
         &self.inner.name
     }
 
-    /// A directory that goes away with the lab, readable by every user.
+    /// A directory that is removed with the lab, readable by every user.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         registry::directory(self.name())
     }
 
-    /// A computer with nothing but a loopback interface.
+    /// A host with only a loopback interface.
     ///
     /// # Errors
     /// The namespace cannot be made, or the name is in use in this lab.
@@ -56,7 +56,7 @@ impl Lab {
         Host::new(self.clone(), name)
     }
 
-    /// Joins two hosts by a cable; the interface has the given name on both (at most 15 bytes).
+    /// Connects two hosts by a cable; the interface has the given name on both (at most 15 bytes).
     ///
     /// # Errors
     /// The devices cannot be made.
@@ -72,7 +72,7 @@ impl Lab {
         Switch::new(self.host(name)?)
     }
 
-    /// Plugs a host into a switch.
+    /// Connects a host to a switch.
     ///
     /// # Errors
     /// The devices cannot be made.

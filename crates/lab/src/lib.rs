@@ -1,11 +1,11 @@
-//! The lab: computers, cables and switches made of network namespaces, veth pairs and bridges.
+//! The lab: hosts, cables and switches made of network namespaces, veth pairs and bridges.
 //!
-//! May know the operating system and the tools `ip`, `ethtool` and `tc`; knows Tickwire only as a
-//! program to start (`tickwire service`, `tickwire run`, `tickwire stat --json`), and `relay`
-//! likewise. Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`]
-//! removes its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM;
-//! a guardian process does when the program is killed, and whatever is left all the same is swept
-//! by the next run (the names carry the process number).
+//! It may use the operating system and the tools `ip`, `ethtool` and `tc`. Tickwire is only a
+//! program to start (`tickwire service`, `tickwire run`, `tickwire stat --json`), and so is
+//! `relay`. It needs root. A lab cannot reach the outside, and leaves nothing behind. A [`Lab`]
+//! removes its namespaces, devices, files and processes when it is dropped, on Ctrl-C and on
+//! SIGTERM. If the program is killed, a guardian process does that. The next run sweeps whatever is
+//! left (the names contain the process number).
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -16,7 +16,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bound;
 mod cable;
 mod guardian;
 mod host;
@@ -30,8 +29,8 @@ mod service;
 mod shell;
 pub mod stat;
 pub mod tools;
+mod wait_until_listening;
 
-pub use bound::bound;
 pub use cable::{CableOptions, Switch};
 pub use host::Host;
 pub use lab::Lab;
@@ -42,3 +41,4 @@ pub use registry::{remove_when_interrupted, sweep, wait_if_interrupted};
 pub use relay::{Passed, Relay, Relayed, Way};
 pub use service::{Service, ServiceOptions};
 pub use shell::{is_root, run};
+pub use wait_until_listening::wait_until_listening;

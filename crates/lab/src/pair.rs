@@ -4,7 +4,7 @@ use crate::cable::CableOptions;
 use crate::{Host, Lab};
 use anyhow::Result;
 
-/// Hosts `a` and `b`, joined at `eth0`, with an address of both families each.
+/// Hosts `a` and `b`, connected at `eth0`, with an address of each family.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// The lab, for more hosts.
@@ -38,7 +38,7 @@ impl Pair {
         Self::with_addresses(lab, a, b)
     }
 
-    /// Gives two hosts of a lab, which are joined already, their addresses.
+    /// Assigns the addresses to two hosts of a lab that are already connected.
     pub(crate) fn with_addresses(lab: Lab, a: Host, b: Host) -> Result<Self> {
         let pair = Self { lab, a, b };
         for (host, v4, v6) in [(&pair.a, pair.a_v4(), pair.a_v6()), (&pair.b, pair.b_v4(), pair.b_v6())] {

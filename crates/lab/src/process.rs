@@ -18,7 +18,7 @@ pub struct Process {
     stderr: Stream,
 }
 
-/// What a program ended with.
+/// The result of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Its exit status.
@@ -64,11 +64,11 @@ impl Stream {
         String::from_utf8_lossy(&self.0.lock().bytes).into_owned()
     }
 
-    /// Sleeps until the stream ends, at most for `patience`: a grandchild may hold it open for
+    /// Sleeps until the stream ends, for at most `timeout`: a grandchild may hold it open for
     /// longer than the program lives.
-    fn wait(&self, patience: Duration) {
+    fn wait(&self, timeout: Duration) {
         let running = |so_far: &mut SoFar| !so_far.ended;
-        drop(self.0.ended.wait_timeout_while(self.0.lock(), patience, running));
+        drop(self.0.ended.wait_timeout_while(self.0.lock(), timeout, running));
     }
 
     fn finish(&self) -> String {
@@ -91,7 +91,7 @@ impl Process {
     pub fn spawn(mut command: Command) -> Result<Self> {
         let shown = crate::shell::shown(&command);
         let mut child = command
-            // Ctrl-C ends the lab, which then ends what runs in it.
+            // Ctrl-C reaches only the lab, which then ends its programs.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -118,13 +118,13 @@ impl Process {
         kill(pid, signal).with_context(|| format!("cannot signal `{}`", self.shown))
     }
 
-    /// What it wrote on standard output so far.
+    /// Its standard output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.so_far()
     }
 
-    /// What it wrote on standard error so far.
+    /// Its standard error so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.so_far()
@@ -138,16 +138,15 @@ impl Process {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits until it ends by itself, at most for `patience`; then it is killed and that is an
-    /// error.
+    /// Waits until it ends by itself, for at most `timeout`; then it is killed, which is an error.
     ///
     /// # Errors
     /// It did not end in time.
-    pub fn wait(&mut self, patience: Duration) -> Result<Ended> {
-        let until = Instant::now() + patience;
-        // A program mostly ends with its output. Asleep until then: who looks again and again takes
-        // the processor from what is measured.
-        self.stdout.wait(patience);
+    pub fn wait(&mut self, timeout: Duration) -> Result<Ended> {
+        let until = Instant::now() + timeout;
+        // A program usually ends with its output. Sleep until then: polling would take processor
+        // time from what is measured.
+        self.stdout.wait(timeout);
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Ended { status, stdout: self.stdout.finish(), stderr: self.stderr.finish() });
@@ -155,7 +154,7 @@ impl Process {
             if Instant::now() > until {
                 self.kill();
                 bail!(
-                    "`{}` did not end within {patience:?}; standard output: {} standard error: {}",
+                    "`{}` did not end within {timeout:?}; standard output: {} standard error: {}",
                     self.shown,
                     self.stdout.finish(),
                     self.stderr.finish()
@@ -165,12 +164,12 @@ impl Process {
         }
     }
 
-    /// As [`Process::wait`], and anything but success is an error; returns standard output.
+    /// Like [`Process::wait`], but anything except success is an error; returns standard output.
     ///
     /// # Errors
     /// It did not end in time or did not succeed.
-    pub fn success(&mut self, patience: Duration) -> Result<String> {
-        let ended = self.wait(patience)?;
+    pub fn success(&mut self, timeout: Duration) -> Result<String> {
+        let ended = self.wait(timeout)?;
         if !ended.status.success() {
             bail!("`{}` failed ({}): {}{}", self.shown, ended.status, ended.stderr.trim(), ended.stdout.trim());
         }
@@ -180,16 +179,16 @@ impl Process {
     /// Waits until its output (either stream) contains `text`.
     ///
     /// # Errors
-    /// It ended, or the text did not come in time.
-    pub fn wait_for(&mut self, text: &str, patience: Duration) -> Result<()> {
-        let until = Instant::now() + patience;
+    /// It ended, or the text did not appear in time.
+    pub fn wait_for(&mut self, text: &str, timeout: Duration) -> Result<()> {
+        let until = Instant::now() + timeout;
         loop {
             let running = self.is_running()?;
             if self.stdout().contains(text) || self.stderr().contains(text) {
                 return Ok(());
             }
             if !running || Instant::now() > until {
-                // Its last words may not have been read yet.
+                // Its last output may not have been read yet.
                 let said =
                     [&self.stdout, &self.stderr].map(|stream| if running { stream.so_far() } else { stream.finish() });
                 if said.iter().any(|said| said.contains(text)) {
@@ -201,13 +200,13 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and kills it if it has not done so in time.
+    /// Sends SIGTERM, and kills it if it has not ended in time.
     ///
     /// # Errors
     /// It had to be killed.
-    pub fn stop(&mut self, patience: Duration) -> Result<Ended> {
+    pub fn stop(&mut self, timeout: Duration) -> Result<Ended> {
         let _ = self.signal(Signal::SIGTERM);
-        self.wait(patience)
+        self.wait(timeout)
     }
 
     /// Kills it (SIGKILL) and waits until it is gone.

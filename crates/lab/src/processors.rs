@@ -1,15 +1,15 @@
-//! The processors of the machine, of which programs of the lab may have some.
+//! Sets of the machine's processors, to which programs of the lab can be confined.
 
 use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Some of them, by their numbers. None: what has these is not confined.
+/// Processor numbers. An empty set means no confinement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processors(Vec<usize>);
 
 impl Processors {
-    /// Those that the calling thread may have.
+    /// The processors that the calling thread may run on.
     ///
     /// # Errors
     /// The system does not say.
@@ -18,26 +18,27 @@ impl Processors {
         Ok(Self((0..CpuSet::count()).filter(|&number| set.is_set(number).unwrap_or(false)).collect()))
     }
 
-    /// Takes the last one, if others are left. Says which, and which others.
+    /// Splits off the last one, if others are left. Returns it and the others.
     #[must_use]
     pub fn one_apart(mut self) -> Option<(Self, Self)> {
         let one = self.0.pop().filter(|_| !self.0.is_empty())?;
         Some((Self(vec![one]), self))
     }
 
-    /// Whether it is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// As `taskset -c` takes them.
+    /// The set in the format of `taskset -c`.
     #[must_use]
     pub fn list(&self) -> String {
         self.0.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// As the kernel's files take them: hexadecimal words of 32 bits, the highest first.
+    /// The set in the format of the kernel's files: hexadecimal words of 32 bits, the highest
+    /// first.
     #[must_use]
     pub fn mask(&self) -> String {
         let highest = self.0.iter().max().copied().unwrap_or(0);
@@ -48,11 +49,11 @@ impl Processors {
         (0..=highest / 32).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
     }
 
-    /// Confines the calling thread to them, and what it starts meanwhile, until the answer is
-    /// dropped.
+    /// Confines the calling thread, and what it starts meanwhile, to these processors until the
+    /// result is dropped.
     ///
     /// # Errors
-    /// They are none, or not the thread's to have.
+    /// The set is empty, or the thread may not run on it.
     pub fn confine(&self) -> Result<Confined> {
         let before = Self::of_thread()?;
         self.set().context("cannot confine a thread to some processors")?;
@@ -74,7 +75,7 @@ pub struct Confined {
 
 impl Drop for Confined {
     fn drop(&mut self) {
-        // They may have gone meanwhile; then it keeps those that it has.
+        // They may have gone offline meanwhile; then the thread keeps its current ones.
         let _ = self.before.set();
     }
 }

@@ -1,5 +1,5 @@
-//! What must be removed, known in one place, so that a drop, a signal and the next run all remove
-//! it the same way. After a death that leaves no time for that, the guardian does.
+//! The registry of what must be removed, so that a drop, a signal and the next run all remove it
+//! the same way. After a death without cleanup (SIGKILL), the guardian does.
 //!
 //! Everything of a lab carries the lab's name, `twlab-<process>-<number>`: the namespaces
 //! `twlab-<process>-<number>-<host>` and the directory of the same name under the temporary
@@ -22,9 +22,9 @@ const PREFIX: &str = "twlab-";
 #[derive(Debug)]
 struct Live {
     names: Vec<String>,
-    /// While there are any.
+    /// Present while there are labs.
     guardian: Option<Guardian>,
-    /// Files beside them.
+    /// Additional files to remove on a signal.
     files: Vec<PathBuf>,
 }
 
@@ -34,14 +34,14 @@ fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a new lab and returns its name; installs the signal handler and sweeps leftovers the
-/// first time.
+/// Registers a new lab and returns its name. The first call installs the signal handler and sweeps
+/// leftovers.
 pub(crate) fn enter() -> Result<String> {
     static FIRST: Once = Once::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
     FIRST.call_once(|| {
-        // Another handler (the caller's own) may be there already; then removal is left to it and
-        // to the next run.
+        // The caller may have installed a handler of its own; then cleanup is left to that and to
+        // the next run.
         let _ = ctrlc::set_handler(end_on_signal);
         if let Ok(swept @ 1..) = sweep() {
             eprintln!("removed what killed runs had left: {swept} lab{}", if swept == 1 { "" } else { "s" });
@@ -51,7 +51,7 @@ pub(crate) fn enter() -> Result<String> {
     if live.guardian.is_none() {
         live.guardian = Guardian::start(&format!("{PREFIX}{}-", std::process::id()), &std::env::temp_dir());
     }
-    // None is given twice: who looks whether a lab is gone would see the next one.
+    // No number is reused: a caller that checks whether a lab is gone would see the next one.
     let name = name(NEXT.fetch_add(1, Ordering::Relaxed));
     std::fs::create_dir_all(directory(&name))
         .with_context(|| format!("cannot create {}", directory(&name).display()))?;
@@ -68,7 +68,7 @@ pub(crate) fn directory(lab: &str) -> PathBuf {
     std::env::temp_dir().join(lab)
 }
 
-/// Makes a namespace of a lab; nothing is made any more once a signal has ended the labs.
+/// Makes a namespace of a lab. After a signal has ended the labs, this blocks and makes none.
 pub(crate) fn add_namespace(namespace: &str) -> Result<()> {
     let _guard = live();
     run(&["ip", "netns", "add", namespace]).map(drop)
@@ -84,7 +84,7 @@ pub(crate) fn leave(lab: &str) {
     }
 }
 
-/// Has a file removed, too, if a signal ends this process while it has labs.
+/// Also removes a file if a signal ends this process while it has labs.
 pub fn remove_when_interrupted(file: PathBuf) {
     live().files.push(file);
 }
@@ -92,9 +92,9 @@ pub fn remove_when_interrupted(file: PathBuf) {
 /// Set once a signal has ended the labs of this process.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// To be called before something that failed is reported. If Ctrl-C or SIGTERM is ending this
-/// process, it failed for that reason: this waits for the end, instead of hastening it before all
-/// is removed.
+/// Must be called before a failure is reported. If Ctrl-C or SIGTERM is ending this process, the
+/// failure is a consequence of that. This then waits for the end of the process, so that its caller
+/// does not exit before all is removed.
 pub fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::Relaxed) {
         std::thread::park();
@@ -103,17 +103,17 @@ pub fn wait_if_interrupted() {
 
 fn end_on_signal() {
     INTERRUPTED.store(true, Ordering::Relaxed);
-    // A terminal's line holds what was under way, and the `^C`.
+    // The terminal's current line already contains output, and the `^C`.
     let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
     eprintln!("{start}interrupted: removing the lab");
-    // The lock is kept until the process has ended, so no other thread makes anything new
+    // The lock is held until the process has ended, so no other thread creates anything new
     // meanwhile.
     let mut live = live();
     for lab in &live.names {
         remove(lab);
     }
     live.guardian = None;
-    // Last: until now it was shown what happens.
+    // Last, because the files show users the current state until now.
     for file in &live.files {
         let _ = std::fs::remove_file(file);
     }
@@ -157,12 +157,12 @@ fn namespaces() -> Result<Vec<String>> {
 }
 
 /// Ends every process of the lab's namespaces, then removes them and the directory. Best effort:
-/// what fails is left to the sweep.
+/// the next sweep removes what remains.
 fn remove(lab: &str) {
     let prefix = format!("{lab}-");
     let mine: Vec<String> = namespaces().unwrap_or_default().into_iter().filter(|n| n.starts_with(&prefix)).collect();
-    for (signal, patience) in [(Signal::SIGTERM, Duration::from_secs(2)), (Signal::SIGKILL, Duration::from_secs(2))] {
-        if end_processes(&mine, signal, patience).is_ok() {
+    for (signal, timeout) in [(Signal::SIGTERM, Duration::from_secs(2)), (Signal::SIGKILL, Duration::from_secs(2))] {
+        if end_processes(&mine, signal, timeout).is_ok() {
             break;
         }
     }
@@ -172,8 +172,8 @@ fn remove(lab: &str) {
     let _ = std::fs::remove_dir_all(directory(lab));
 }
 
-fn end_processes(namespaces: &[String], signal: Signal, patience: Duration) -> Result<()> {
-    let until = Instant::now() + patience;
+fn end_processes(namespaces: &[String], signal: Signal, timeout: Duration) -> Result<()> {
+    let until = Instant::now() + timeout;
     let mut told = Vec::new();
     loop {
         let pids: Vec<i32> = namespaces.iter().flat_map(|n| processes(n)).collect();
@@ -193,8 +193,8 @@ fn end_processes(namespaces: &[String], signal: Signal, patience: Duration) -> R
     }
 }
 
-/// The processes inside a namespace that are not yet dead (a zombie waits only for its parent to
-/// look).
+/// The processes inside a namespace that have not exited (a zombie only waits to be reaped by its
+/// parent).
 fn processes(namespace: &str) -> Vec<i32> {
     let listed = run(&["ip", "netns", "pids", namespace]).unwrap_or_default();
     let me = i32::try_from(std::process::id()).unwrap_or(-1);

@@ -1,9 +1,9 @@
 //! A cable with faults: two hosts whose frames pass through the program `relay` in a namespace
 //! between them.
 //!
-//! The kernel of this lab has no netem, and a BPF program can drop and double, but neither delay
-//! nor reorder. The relay does all of it, by the simulation's code, seeded. It is a process of the
-//! lab: it goes when the lab goes, however that happens.
+//! The kernel of this lab has no netem. A BPF program can drop and duplicate packets, but neither
+//! delay nor reorder them. The relay does all of it with the simulation's seeded code. It is a
+//! process of the lab, and ends with the lab in every case.
 
 use crate::cable::{CableOptions, bring_up};
 use crate::pair::INTERFACE;
@@ -13,10 +13,11 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Two hosts, and between them the cable's place. Nothing passes while no [`Relay`] runs.
+/// Two hosts, and the namespace of the cable between them. No frame passes without a running
+/// [`Relay`].
 #[derive(Debug)]
 pub struct Relayed {
-    /// The hosts, with addresses as those of every [`Pair`].
+    /// The hosts, with the addresses of every [`Pair`].
     pub pair: Pair,
     between: Host,
     mtu: u32,
@@ -24,10 +25,10 @@ pub struct Relayed {
 
 /// The relay's devices, towards host `a` and host `b`.
 const DEVICES: [&str; 2] = ["to-a", "to-b"];
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Relayed {
-    /// Two hosts on the devices of a relay, which does not run yet.
+    /// Two hosts on the devices of a relay, which is not running yet.
     ///
     /// # Errors
     /// Not root, or a device cannot be made.
@@ -35,7 +36,7 @@ impl Relayed {
         let options = CableOptions::default();
         let lab = Lab::new()?;
         let (a, b, between) = (lab.host("a")?, lab.host("b")?, lab.host("relay")?);
-        // It is a cable: it says nothing by itself.
+        // It acts as a cable, so it must not send packets of its own.
         for which in ["all", "default"] {
             between.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
         }
@@ -53,8 +54,8 @@ impl Relayed {
         Ok(Self { pair, between, mtu: options.mtu })
     }
 
-    /// Starts the relay, with these arguments beside the devices and their MTU (`relay --help`),
-    /// and waits until frames pass.
+    /// Starts the relay with these arguments, in addition to the devices and their MTU (`relay
+    /// --help`), and waits until frames pass.
     ///
     /// # Errors
     /// It has not been built, or does not take the arguments.
@@ -62,7 +63,7 @@ impl Relayed {
         self.start_by(&[], arguments)
     }
 
-    /// As [`Relayed::start`], with the relay on this processor only.
+    /// Like [`Relayed::start`], but the relay runs only on this processor.
     ///
     /// # Errors
     /// As [`Relayed::start`]; there is no such processor.
@@ -72,7 +73,7 @@ impl Relayed {
 
     fn start_by(&self, starter: &[&str], arguments: &[&str]) -> Result<Relay> {
         let program = tools::built("relay")?;
-        // A cable waits for no processor: it comes before all programs.
+        // A cable does not wait for a processor: the relay runs with real-time priority.
         let mut command = self.between.command("chrt");
         command
             .args(["--fifo", "1"])
@@ -82,13 +83,13 @@ impl Relayed {
             .args(["--mtu", &self.mtu.to_string()])
             .args(arguments);
         let mut process = Process::spawn(command)?;
-        process.wait_for("relaying", PATIENCE)?;
+        process.wait_for("relaying", TIMEOUT)?;
         Ok(Relay(process))
     }
 }
 
-/// A cable whose end in `between` has this name. One queue each way: with more, frames that are
-/// sent by several processors overtake each other.
+/// A cable whose end in `between` has this name. It has one queue in each direction: with more,
+/// frames sent by several processors overtake each other.
 fn connect(host: &Host, between: &Host, device: &str) -> Result<()> {
     let one = "numtxqueues 1 numrxqueues 1";
     let command = format!(
@@ -97,13 +98,13 @@ fn connect(host: &Host, between: &Host, device: &str) -> Result<()> {
         between.namespace()
     );
     crate::run(&command.split(' ').collect::<Vec<_>>())?;
-    // Receive offload stays on, because a veth takes frames of XDP and keeps their order only so;
-    // but each frame must come as it was sent.
+    // GRO stays on, because only then a veth accepts XDP frames and preserves their order; but each
+    // frame must arrive as it was sent.
     between.run(&["ip", "link", "set", device, "gro_max_size", "1"]).map(drop)
 }
 
-/// Tells a host its peer's Ethernet address: a lost request for it would count as a second of
-/// whatever is measured.
+/// Adds the peer's Ethernet address to a host's neighbour table: a lost request for it would add a
+/// second to the measurement.
 fn know(host: &Host, peer: &Host, addresses: &[String]) -> Result<()> {
     let mac = peer.run(&["cat", &format!("/sys/class/net/{INTERFACE}/address")])?;
     for address in addresses {
@@ -117,12 +118,12 @@ fn know(host: &Host, peer: &Host, addresses: &[String]) -> Result<()> {
 pub struct Relay(Process);
 
 impl Relay {
-    /// Ends it; gives what it did.
+    /// Ends it, and returns what it did.
     ///
     /// # Errors
-    /// It has ended by itself, or prints what cannot be read; the error has its words.
+    /// It has ended by itself, or its output cannot be parsed; the error contains the output.
     pub fn finish(mut self) -> Result<Passed> {
-        let ended = self.0.stop(PATIENCE)?;
+        let ended = self.0.stop(TIMEOUT)?;
         if !ended.status.success() {
             bail!("the relay failed ({}): {}", ended.status, ended.stderr.trim());
         }
@@ -138,12 +139,12 @@ pub struct Passed {
     pub forth: Way,
     /// From `b` to `a`.
     pub back: Way,
-    /// How much later than told a frame left, on average, in ns.
+    /// Mean delay of a frame beyond its scheduled departure, in ns.
     pub late_mean_ns: u64,
-    /// At most.
+    /// The largest such delay, in ns.
     pub late_max_ns: u64,
-    /// Processor time that the relay took, in us: its own, and what the kernels of both hosts do
-    /// with a frame when they are given it.
+    /// Processor time of the relay, in us: its own, and that of both hosts' kernels when they
+    /// receive a frame.
     pub processor_us: u64,
 }
 
@@ -151,38 +152,38 @@ pub struct Passed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
-    /// That came in.
+    /// Frames received.
     pub sent: u64,
-    /// That went out.
+    /// Frames forwarded.
     pub delivered: u64,
-    /// Lost by chance.
+    /// Lost at random.
     pub lost: u64,
-    /// Last segments of messages, lost as told.
+    /// Last segments of messages, lost by configuration.
     pub tails: u64,
     /// Lost in a blackout.
     pub dark: u64,
     /// Marked for congestion.
     pub marked: u64,
-    /// Doubled.
+    /// Duplicated.
     pub duplicated: u64,
     /// Held back for others to overtake them.
     pub reordered: u64,
-    /// Larger than the MTU, which nobody may send: lost.
+    /// Dropped because they exceed the MTU, which no host should send.
     pub too_big: u64,
-    /// Lost because the relay did not take them in time, which nobody asked for.
+    /// Lost because the relay did not receive them in time; not configured.
     pub overflowed: u64,
-    /// Lost because the other host's device did not take them, which nobody asked for.
+    /// Lost because the other host's device did not accept them; not configured.
     pub refused: u64,
 }
 
 impl Way {
-    /// Lost as told.
+    /// Frames lost by configuration.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.lost + self.tails + self.dark
     }
 
-    /// Lost though nobody asked for it: figures with such a loss are not what they are said to be.
+    /// Frames lost although not configured: figures with such a loss are invalid.
     #[must_use]
     pub fn unasked(&self) -> u64 {
         self.too_big + self.overflowed + self.refused

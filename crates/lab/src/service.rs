@@ -1,4 +1,4 @@
-//! A Tickwire service in a host.
+//! A Tickwire service on a host.
 
 use crate::host::Host;
 use crate::pair::INTERFACE;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How a service is started.
+/// Options of a service.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// The interface to accelerate.
@@ -18,7 +18,7 @@ pub struct ServiceOptions {
     pub config: String,
     /// More arguments of `tickwire service`.
     pub arguments: Vec<String>,
-    /// Whether the service may rely on it that no frame with a VLAN tag arrives.
+    /// Whether the service may assume that no VLAN-tagged frame arrives.
     pub untagged: bool,
     /// The program `tickwire`, if not the one that [`tools::tickwire`] finds.
     pub program: Option<PathBuf>,
@@ -43,18 +43,18 @@ pub struct Service {
     process: Process,
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Service {
-    /// Starts `tickwire service` for `eth0` of the host and waits until it takes connections.
+    /// Starts `tickwire service` for `eth0` of the host and waits until it accepts connections.
     ///
     /// # Errors
-    /// Not built, or it did not come up; the error has its log.
+    /// Not built, or it did not start; the error contains its log.
     pub fn start(host: &Host) -> Result<Self> {
         Self::start_with(host, &ServiceOptions::default())
     }
 
-    /// As [`Service::start`], with options.
+    /// Like [`Service::start`], with options.
     ///
     /// # Errors
     /// As [`Service::start`].
@@ -65,13 +65,13 @@ impl Service {
         let mut command = host.command(&tickwire.to_string_lossy());
         command.arg("service").arg("--config").arg(&config).arg("--socket").arg(host.socket());
         command.args(["--interface", &options.interface]).args(&options.arguments);
-        // The lab's links are veth pairs that hide tags, and carry no tagged frames unless a test
-        // says so.
+        // The lab's links are veth pairs, which hide tags, and carry no tagged frames unless a test
+        // states so.
         if options.untagged {
             command.args(["--untagged", &options.interface]);
         }
         let mut process = Process::spawn(command)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !answers(host) {
             if !process.is_running()? || Instant::now() > until {
                 bail!("the service on host {} did not come up: {}", host.name(), process.stderr());
@@ -81,10 +81,10 @@ impl Service {
         Ok(Self { host: host.clone(), process })
     }
 
-    /// What `tickwire stat --json` says.
+    /// The output of `tickwire stat --json`.
     ///
     /// # Errors
-    /// The service does not answer, or says what cannot be read.
+    /// The service does not answer, or its output cannot be parsed.
     pub fn stat(&self) -> Result<Stat> {
         Stat::read(&self.host)
     }
@@ -95,17 +95,17 @@ impl Service {
         self.process.stderr()
     }
 
-    /// The process, for tests that hurt it.
+    /// The process, for tests that signal or kill it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Ends it as systemd would.
+    /// Stops it like systemd, by SIGTERM.
     ///
     /// # Errors
     /// It did not end within ten seconds.
     pub fn stop(&mut self) -> Result<Ended> {
-        self.process.stop(PATIENCE)
+        self.process.stop(TIMEOUT)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Running a tool to its end, with its own words in the error.
+//! Runs a tool to its end, with its output in the error.
 
 use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
@@ -13,17 +13,16 @@ pub fn is_root() -> bool {
 /// Runs a command to its end and returns its standard output.
 ///
 /// # Errors
-/// The command cannot be started, or ends with anything but success; the error carries what it
-/// wrote on standard error.
+/// The command cannot be started, or fails; the error contains its standard error.
 pub fn run(command: &[&str]) -> Result<String> {
     let (program, arguments) = command.split_first().context("an empty command")?;
     output(Command::new(program).args(arguments))
 }
 
-/// As [`run`], for a prepared command.
+/// Like [`run`], for a prepared command.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
-    // Ctrl-C ends the lab, which then ends what runs in it: the terminal is not to do that before.
+    // Ctrl-C reaches only the lab, which ends its programs: the terminal must not end them earlier.
     let output =
         command.process_group(0).stdin(Stdio::null()).output().with_context(|| format!("cannot run `{shown}`"))?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! What `tickwire stat --json` says, as far as tests need it.
+//! The output of `tickwire stat --json`, as far as tests need it.
 
 use crate::host::Host;
 use anyhow::{Context, Result};
@@ -8,15 +8,15 @@ use serde_json::Value;
 /// One reading of a host's counters.
 #[derive(Clone, Debug)]
 pub struct Stat {
-    /// The whole answer.
+    /// The whole document.
     pub json: Value,
 }
 
 impl Stat {
-    /// Asks the host's service.
+    /// Queries the host's service.
     ///
     /// # Errors
-    /// It does not answer, or not with JSON.
+    /// It does not answer, or not in JSON.
     pub fn read(host: &Host) -> Result<Self> {
         let tickwire = crate::tools::tickwire()?;
         let text = host.run(&[&tickwire.to_string_lossy(), "stat", "--json"])?;
@@ -41,14 +41,14 @@ impl Stat {
         self.all_lanes().iter().filter(|lane| lane["program"] == program).collect()
     }
 
-    /// The lanes of the program that runs as this process.
+    /// The lanes of the program with this process number.
     #[must_use]
     pub fn lanes_of(&self, process: u32) -> Vec<&Value> {
         self.all_lanes().iter().filter(|lane| lane["pid"] == process).collect()
     }
 
-    /// The lanes of the programs in the process group that this process leads, as each does that
-    /// the lab starts.
+    /// The lanes of the programs in the process group led by `leader`. Each program that the lab
+    /// starts leads one.
     #[must_use]
     pub fn lanes_of_group(&self, leader: u32) -> Vec<&Value> {
         let group = |pid: i64| Some(getpgid(Some(Pid::from_raw(i32::try_from(pid).ok()?))).ok()?.as_raw());
@@ -58,7 +58,7 @@ impl Stat {
             .collect()
     }
 
-    /// A number by its path (`/host/counters/diverted`); zero if it is not there.
+    /// A number by its JSON pointer (`/host/counters/diverted`); zero if absent.
     #[must_use]
     pub fn number(&self, pointer: &str) -> u64 {
         self.json.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)

@@ -1,10 +1,11 @@
-//! Where the built programs are.
+//! Paths of the built programs.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Names the directory of the built programs, if they are not beside the running one.
+/// Environment variable: the directory of the built programs, if they are not beside the running
+/// one.
 pub const DIRECTORY_VARIABLE: &str = "TICKWIRE_BUILD";
 
 /// The program `tickwire`.
@@ -15,8 +16,8 @@ pub fn tickwire() -> Result<PathBuf> {
     built("tickwire")
 }
 
-/// A program of the workspace by name: from the directory named by `TICKWIRE_BUILD`, or from the
-/// build directory that the running program (a test, an `xtask`) is itself in.
+/// A program of the workspace by name. It is taken from the directory named by `TICKWIRE_BUILD`, or
+/// from the build directory that contains the running program (a test, an `xtask`).
 ///
 /// # Errors
 /// It is not there; the error says how to build it.
@@ -46,19 +47,19 @@ fn own_directory() -> Result<PathBuf> {
 /// Polls until a condition holds.
 ///
 /// # Errors
-/// It did not within `patience`; the error names it.
-pub fn until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
-    let end = Instant::now() + patience;
+/// It did not within `timeout`; the error names it.
+pub fn until(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let end = Instant::now() + timeout;
     while !holds() {
         if Instant::now() > end {
-            bail!("gave up after {patience:?} waiting until {what}");
+            bail!("gave up after {timeout:?} waiting until {what}");
         }
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }
 
-/// Whether a program is installed (found in `PATH` or where Debian keeps administrators' programs).
+/// Whether a program is installed, in `PATH` or in Debian's directories for system administration.
 #[must_use]
 pub fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

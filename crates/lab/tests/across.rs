@@ -1,9 +1,9 @@
-//! Paths with faults between an end on Tickwire and the other on the kernel: what is sent arrives
-//! whole, whichever end sends it. `relay.rs` has the same stack at both ends.
+//! Paths with faults between a Tickwire end and a kernel end: messages arrive intact, whichever end
+//! sends. `relay.rs` has the same stack at both ends.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built, crossing, python, start};
+use common::{Both, TIMEOUT, built, crossing, python, start, wait_until_listening};
 use serde_json::Value;
 use tickwire_lab::{Host, Passed, Relayed, Service};
 
@@ -15,9 +15,9 @@ struct Across {
     relayed: Relayed,
 }
 
-/// Messages, and what happens to them.
+/// Messages and their faults.
 struct Talk<'a> {
-    /// Who sends them, host a, is accelerated; otherwise who takes them, host b, is.
+    /// Whether the sender, host a, is accelerated; otherwise the receiver, host b, is.
     sends: bool,
     address: &'a str,
     faults: &'a [&'a str],
@@ -36,19 +36,19 @@ impl Across {
     }
 
     /// The receiver checks each byte. Each message crosses the lane: its segments, or the
-    /// acknowledgements of a kernel that merges what it receives.
+    /// acknowledgements of a kernel that merges received segments.
     fn messages(&self, talk: &Talk) -> Passed {
         println!("Tickwire sends: {}, to {}, {:?}", talk.sends, talk.address, talk.faults);
         let (program, size, count) = (built("messages"), SIZE.to_string(), talk.count.to_string());
         let relay = self.relayed.start(talk.faults).unwrap();
         let mut receiver = start(self.host(1), !talk.sends, &[&program, "receive", talk.address, "--size", &size]);
-        bound(self.host(1), &mut receiver, "tcp", 5201);
+        wait_until_listening(self.host(1), &mut receiver, "tcp", 5201);
         let send = [&program, "send", talk.address, "--size", &size, "--count", &count];
         let send = [&send[..], &["--warmup", "0", "--seconds", "20"]].concat();
         let (service, each) = if talk.sends { (&self.services[0], 5) } else { (&self.services[1], 130) };
         let told = crossing(service, each * talk.count, || {
-            start(self.host(0), talk.sends, &send).success(PATIENCE).unwrap();
-            receiver.success(PATIENCE).unwrap()
+            start(self.host(0), talk.sends, &send).success(TIMEOUT).unwrap();
+            receiver.success(TIMEOUT).unwrap()
         });
         let passed = relay.finish().unwrap();
         let told: Value = serde_json::from_str(told.trim()).unwrap();
@@ -79,7 +79,7 @@ fn messages_arrive_whole_between_the_kernel_and_ours_where_packets_are_lost() {
 
 #[test]
 fn messages_arrive_whole_between_the_kernel_and_ours_where_losses_come_in_bursts() {
-    // Four at a time, in the mean.
+    // Four at a time, on average.
     Across::new().both_ways(&["--burst", "4000"], 14, |passed| {
         assert!(passed.forth.sent > 1900 && passed.forth.lost > 8, "{passed:?}");
     });
@@ -100,8 +100,8 @@ fn a_message_arrives_whole_between_the_kernel_and_ours_after_a_second_of_darknes
     }
 }
 
-/// Exchanges with the other end which options its own end has agreed on: of `struct tcp_info` the
-/// sixth byte.
+/// Exchanges with the other end the options that its own end has negotiated: the sixth byte of
+/// `struct tcp_info`.
 const AGREED: &str = r#"
 import socket, sys
 own, peer = sys.argv[1], sys.argv[2]
@@ -114,25 +114,26 @@ s.sendall(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5:6])
 print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5] & 7, s.recv(1)[0] & 7)
 "#;
 
-/// RFC 7323 and RFC 2018, between the kernel and ours, whichever connects: timestamps (1),
-/// selective acknowledgements (2), scaled windows (4).
+/// RFC 7323 and RFC 2018, between the kernel and Tickwire, whichever connects: timestamps (1), SACK
+/// (2), window scaling (4).
 #[test]
 fn the_kernel_and_ours_agree_on_timestamps_and_the_other_options() {
     let both = Both::new();
     let address = both.pair.b_v4();
     for accepts in [true, false] {
         let mut server = start(both.b(), accepts, &[python(), "-c", AGREED, "server", &address]);
-        bound(both.b(), &mut server, "tcp", 9000);
+        wait_until_listening(both.b(), &mut server, "tcp", 9000);
         let service = if accepts { &both.b_service } else { &both.a_service };
         let printed = crossing(service, 3, || {
-            start(both.a(), !accepts, &[python(), "-c", AGREED, "client", &address]).success(PATIENCE).unwrap()
+            start(both.a(), !accepts, &[python(), "-c", AGREED, "client", &address]).success(TIMEOUT).unwrap()
         });
         assert_eq!(printed.trim(), "7 7", "Tickwire accepts: {accepts}");
-        assert_eq!(server.success(PATIENCE).unwrap().trim(), "7 7", "Tickwire accepts: {accepts}");
+        assert_eq!(server.success(TIMEOUT).unwrap().trim(), "7 7", "Tickwire accepts: {accepts}");
     }
 }
 
-/// Sends, or takes and says whether it is whole; then stays, so that its counters can be read.
+/// Sends data, or receives it and prints whether it is intact; then stays, so that its counters can
+/// be read.
 const STAYS: &str = r#"
 import hashlib, os, socket, sys, time
 if sys.argv[1] == 'takes':
@@ -149,8 +150,8 @@ else:
 time.sleep(60)
 "#;
 
-/// RFC 7323 §5: what comes so late that it has been sent again meanwhile bears an older time than
-/// what is there, and is dropped for that.
+/// RFC 7323 §5: a segment so late that it was already retransmitted has an older timestamp than the
+/// latest one, and is dropped by PAWS.
 #[test]
 fn old_segments_are_told_by_their_timestamps_between_the_kernel_and_ours() {
     let across = Across::new();
@@ -165,12 +166,12 @@ fn old_segments_are_told_by_their_timestamps_between_the_kernel_and_ours() {
             false => across.services[1].stat().unwrap().number("/lanes/0/counters/TcpExtPAWSEstab"),
         };
         let mut takes = start(across.host(1), !sends, &[python(), "-c", STAYS, "takes", &address]);
-        bound(across.host(1), &mut takes, "tcp", 9000);
+        wait_until_listening(across.host(1), &mut takes, "tcp", 9000);
         let before = dropped();
         let relay = across.relayed.start(&["--reorder", "20000", "--reorder-by", "50000"]).unwrap();
         crossing(&across.services[usize::from(!sends)], if sends { 50 } else { 1300 }, || {
             let _sender = start(across.host(0), sends, &[python(), "-c", STAYS, "sends", &address]);
-            takes.wait_for("whole", PATIENCE).unwrap();
+            takes.wait_for("whole", TIMEOUT).unwrap();
         });
         let (passed, dropped) = (relay.finish().unwrap(), dropped() - before);
         println!("Tickwire sends: {sends}: {} late, {dropped} too old", passed.forth.reordered);

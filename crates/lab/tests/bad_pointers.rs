@@ -1,9 +1,9 @@
-//! Calls with pointers that lead nowhere answer as the kernel's own do, and nothing is held or
-//! half-changed by them.
+//! Calls with invalid pointers return the kernel's errors, and neither hold a resource nor change
+//! state partially.
 
 mod common;
 
-use common::{Both, ECHO_SERVER, PATIENCE, bound, compiled, crossing, python, start};
+use common::{Both, ECHO_SERVER, TIMEOUT, compiled, crossing, python, start, wait_until_listening};
 
 const START: &str = r#"
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ const START: &str = r#"
 #include <unistd.h>
 
 static struct sockaddr_in name = {.sin_family = AF_INET};
-/* A page that is not there, and one before it that is, of which the last 100 bytes are `edge`. */
+/* An unmapped page, and a mapped one before it, of which the last 100 bytes are `edge`. */
 static char *bad, *edge;
 
 static int opened(int kind) {
@@ -55,20 +55,19 @@ static void pages(void) {
 const MAIN: &str = "int main(int count, char **arguments) {\n name.sin_port = htons(9000);\n \
                     inet_pton(AF_INET, arguments[1], &name.sin_addr);\n pages();\n return run();\n}\n";
 
-/// What the program of this source says against an echo server on Tickwire, on the kernel and on
-/// Tickwire.
+/// The program's output against an echo server on Tickwire: on the kernel and on Tickwire.
 fn on_both(run: &str, packets: u64) -> [String; 2] {
     beside(ECHO_SERVER, &["tcp", "udp"], run, packets)
 }
 
-/// The same against this server, which has port 9000 of these transports.
+/// The same against this server, which binds port 9000 of these transports.
 fn beside(server: &str, transports: &[&str], run: &str, packets: u64) -> [String; 2] {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", server, &address]);
-    transports.iter().for_each(|transport| bound(both.b(), &mut server, transport, 9000));
+    transports.iter().for_each(|transport| wait_until_listening(both.b(), &mut server, transport, 9000));
     let program = compiled(both.a(), &[START, run, MAIN].concat());
-    let run = |accelerated| start(both.a(), accelerated, &[&program, &address]).success(PATIENCE).unwrap();
+    let run = |accelerated| start(both.a(), accelerated, &[&program, &address]).success(TIMEOUT).unwrap();
     [run(false), crossing(&both.a_service, packets, || run(true))]
 }
 
@@ -77,7 +76,7 @@ fn every_call_answers_a_bad_pointer_as_the_kernel_does() {
     const PROGRAM: &str = r#"
 #define TELL(call) do { errno = 0; long told = (call); printf("%s: %ld %s\n", #call, told, told < 0 ? strerror(errno) : ""); } while (0)
 
-/* Waits of a program that has no socket yet. */
+/* Waits of a program without a socket. */
 static void before_any(void) {
     int instance = epoll_create1(0), pair[2];
     struct epoll_event event = {EPOLLOUT, {0}};
@@ -121,7 +120,7 @@ static int run(void) {
         TELL(sendmmsg(fd, (struct mmsghdr *)bad, 1, 0));
         message.msg_iov = &whole, message.msg_iovlen = 1, message.msg_control = bad, message.msg_controllen = 64;
         TELL(sendmsg(fd, &message, 0));
-        /* Nothing of all this has been sent. */
+        /* None of this was sent. */
         talk(fd);
         TELL(recv(fd, good, 4, MSG_DONTWAIT));
 
@@ -133,7 +132,7 @@ static int run(void) {
         TELL(readv(fd, (struct iovec *)bad, 1));
         TELL(recv(fd, bad, 4, MSG_PEEK));
         TELL(recv(fd, bad, 4, 0));
-        /* A stream keeps what could not be taken, a datagram is lost. */
+        /* A stream keeps data that could not be copied, a datagram is lost. */
         TELL(recv(fd, good, 8, MSG_DONTWAIT));
         TELL(memcmp(good, "question", 8));
         send(fd, "question", 8, 0);
@@ -165,7 +164,7 @@ static int run(void) {
     recv(datagrams, good, 4, MSG_PEEK);
     TELL(recvfrom(datagrams, good, 8, 0, (struct sockaddr *)bad, &length));
     TELL(recv(datagrams, good, 8, MSG_DONTWAIT));
-    /* Of several datagrams in one call none is sent: what comes back is the next one. */
+    /* Of several datagrams in one call none is sent: the echo is that of the next one. */
     int segment = 100;
     TELL(setsockopt(datagrams, SOL_UDP, UDP_SEGMENT, &segment, sizeof segment));
     TELL(send(datagrams, edge, 200, 0));
@@ -173,7 +172,7 @@ static int run(void) {
     TELL(recv(datagrams, good, 8, 0));
     TELL(memcmp(good, "question", 8));
 
-    /* The C library reads some times itself: a fault on the kernel, too, and none of these. */
+    /* The C library reads some timeouts itself, and faults on the kernel, too: not tested. */
     puts("waits");
     TELL(poll((struct pollfd *)bad, 1, 0));
     TELL(ppoll(fds, 1, &none, (sigset_t *)bad));
@@ -252,7 +251,7 @@ static int run(void) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESETHAND}, told;
     int fd, before, turn;
     pthread_t thread;
-    /* One that is gone before its first socket is gone for good. */
+    /* A handler removed before the first socket stays removed. */
     if (!fork()) {
         sigaction(SIGSEGV, &action, NULL);
         signal(SIGSEGV, SIG_DFL);
@@ -265,7 +264,7 @@ static int run(void) {
     }
     wait(&turn);
     pthread_create(&thread, NULL, other, NULL);
-    /* Before its first socket, after it, and as `signal` does it in a program in strict C. */
+    /* Before the first socket, after it, and by `signal` as in a program in strict C. */
     for (turn = 0; turn < 3; turn++) {
         if (turn < 2)
             sigaction(SIGSEGV, &action, NULL);
@@ -288,7 +287,7 @@ static int run(void) {
         usleep(1000);
     over = 1;
     pthread_join(thread, NULL);
-    /* Without a handler, too; and a signal that is sent is one. */
+    /* Without a handler, too; and a signal sent by `kill` takes effect. */
     across_the_edge(fd);
     talk(fd);
     fflush(stdout);

@@ -1,12 +1,12 @@
-//! Programs that get the C library's functions by a handle, not by their names, as language
-//! runtimes do.
+//! Programs that get the C library's functions by a handle instead of by name, like language
+//! runtimes.
 
 mod common;
 
-use common::{Both, ECHO_SERVER, PATIENCE, bound, compiled, crossing, python, start};
+use common::{Both, ECHO_SERVER, TIMEOUT, compiled, crossing, python, start, wait_until_listening};
 
-/// Opened by the usual names and used by the handle, then the other way round. What comes next
-/// behind the program is not the C library's, but ours.
+/// Opened by the usual names and used by the handle, then the other way round. The next library
+/// after the program is ours, not the C library.
 const MIXED: &str = r#"
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -67,11 +67,11 @@ fn calls_by_a_handle_of_the_c_library_are_accelerated_too() {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO_SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let mixed = compiled(both.a(), MIXED);
     for command in [&[&*mixed, &*address][..], &[python(), "-c", CTYPES, &address]] {
         crossing(&both.a_service, 100, || {
-            let ended = start(both.a(), true, command).wait(PATIENCE).unwrap();
+            let ended = start(both.a(), true, command).wait(TIMEOUT).unwrap();
             assert!(ended.status.success(), "{command:?}: {:?} {}", ended.status, ended.stderr);
         });
     }

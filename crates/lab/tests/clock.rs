@@ -1,15 +1,15 @@
-//! The clock that `tickwire service` keeps, against a server that tells a known truth.
+//! The clock of `tickwire service`, against a server with a known true time.
 
 mod common;
 
-use common::{PATIENCE, built};
+use common::{TIMEOUT, built};
 use serde_json::Value;
 use std::path::PathBuf;
 use tickwire_lab::{Host, Pair, Process, Service, ServiceOptions, tools};
 
 const NTP: u16 = 123;
 
-/// A server of the truth on host b.
+/// A server of the true time on host b.
 struct Truth {
     file: String,
     _server: Process,
@@ -19,15 +19,15 @@ impl Truth {
     fn serve(pair: &Pair) -> Self {
         let path = |name: &str| pair.b.directory().join(name).to_str().unwrap().to_owned();
         let (truth, recipe, file) = (built("truth"), path("recipe.toml"), path("truth.toml"));
-        // Far enough from the system clock that nobody can take one for the other.
+        // Far enough from the system clock that the two cannot be confused.
         std::fs::write(&recipe, "ahead_us = 3e6\nrate_ppm = 10.0\n").unwrap();
         pair.b.run(&[&truth, "begin", &recipe, &file]).unwrap();
         let mut server = pair.b.spawn(&[&truth, "serve", &file, &format!("{}:{NTP}", pair.b_v4())]).unwrap();
-        tickwire_lab::bound(&pair.b, "udp", NTP, &mut server).unwrap();
+        tickwire_lab::wait_until_listening(&pair.b, "udp", NTP, &mut server).unwrap();
         Self { file, _server: server }
     }
 
-    /// How wrong a clock is for two seconds.
+    /// Measures a clock's error for two seconds.
     fn probe(&self, host: &Host, page: &str) -> Value {
         let probe = ["probe", &self.file, "--page", page, "--seconds", "2", "--from", "0", "--rate", "1000"];
         let printed = host.run(&[&[built("truth").as_str()], &probe[..]].concat()).unwrap();
@@ -39,7 +39,7 @@ fn page_of(host: &Host) -> PathBuf {
     host.directory().join("clock")
 }
 
-/// A service on host a with these lines in its table `[clock]`.
+/// A service on host a with these lines in its `[clock]` table.
 fn service(pair: &Pair, lines: &str) -> Service {
     let config = format!("[clock]\npage = {:?}\n{lines}", page_of(&pair.a));
     Service::start_with(&pair.a, &ServiceOptions { config, ..ServiceOptions::default() }).unwrap()
@@ -71,7 +71,7 @@ fn the_service_keeps_the_clock_and_ends_it_with_itself() {
 
     let ended = service.stop().unwrap();
     assert!(ended.status.success(), "{}", ended.stderr);
-    assert!(!PathBuf::from(format!("{page}.sock")).exists(), "nobody answers any more");
+    assert!(!PathBuf::from(format!("{page}.sock")).exists(), "the status socket is gone");
     clock(&["read"]);
 }
 
@@ -81,15 +81,15 @@ fn a_clock_that_cannot_be_kept_leaves_the_fast_path_alone() {
     let port = 9101;
     let script = format!("import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(100)");
     let mut taker = pair.a.spawn(&[common::python(), "-c", &script]).unwrap();
-    tickwire_lab::bound(&pair.a, "tcp", port, &mut taker).unwrap();
+    tickwire_lab::wait_until_listening(&pair.a, "tcp", port, &mut taker).unwrap();
     let lines = format!("metrics = \"127.0.0.1:{port}\"\n{}", server(&pair.b_v4()));
     let mut service = service(&pair, &lines);
-    tools::until("the failure is logged", PATIENCE, || service.log().contains("there is no clock")).unwrap();
+    tools::until("the failure is logged", TIMEOUT, || service.log().contains("there is no clock")).unwrap();
     assert!(service.log().contains("Address already in use"), "{}", service.log());
     service.stat().unwrap();
-    // What was in the way goes away.
+    // The competing server ends.
     taker.kill();
-    tools::until("the clock begins", PATIENCE, || service.log().contains("the clock starts")).unwrap();
+    tools::until("the clock begins", TIMEOUT, || service.log().contains("the clock starts")).unwrap();
     assert!(service.stop().unwrap().status.success());
 }
 
@@ -97,7 +97,7 @@ fn a_clock_that_cannot_be_kept_leaves_the_fast_path_alone() {
 fn a_server_without_an_address_is_logged_and_ends_nothing() {
     let pair = Pair::new().unwrap();
     let mut service = service(&pair, &server("no-such-host.invalid"));
-    tools::until("it is logged", PATIENCE, || service.log().contains("the server's name is not known")).unwrap();
+    tools::until("it is logged", TIMEOUT, || service.log().contains("the server's name is not known")).unwrap();
     service.stat().unwrap();
     assert!(service.stop().unwrap().status.success());
 }
@@ -111,7 +111,7 @@ fn a_wrong_setting_of_the_clock_is_told_with_its_place() {
     assert!(error.contains("tickwire.toml:4:1: unknown key `pols`"), "{error}");
 }
 
-/// A unit of NTP's shared memory that nobody else has; it is the machine's, not the namespace's.
+/// An unused unit of NTP's shared memory; it belongs to the machine, not to the namespace.
 struct Unit(u8);
 
 impl Drop for Unit {
@@ -132,18 +132,18 @@ fn chronyd_takes_the_time_from_the_shared_memory() {
     let lines =
         format!("refclock SHM {} refid TICK poll 0\ncmdport 0\nbindcmdaddress /\npidfile {}\n", unit.0, path("pid"));
     std::fs::write(&configuration, lines).unwrap();
-    // -x: it leaves the system clock alone.
+    // -x: it does not adjust the system clock.
     let mut chronyd = pair.a.spawn(&["chronyd", "-x", "-d", "-u", "root", "-f", &configuration]).unwrap();
-    // As far as the truth is ahead of it.
-    tools::until("chronyd believes it", PATIENCE, || chronyd.stderr().contains("System clock wrong by 3.000"))
+    // By as much as the true time is ahead of it.
+    tools::until("chronyd believes it", TIMEOUT, || chronyd.stderr().contains("System clock wrong by 3.000"))
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", chronyd.stderr(), service.log()));
     assert!(chronyd.stderr().contains("Selected source TICK"), "{}", chronyd.stderr());
-    chronyd.stop(PATIENCE).unwrap();
+    chronyd.stop(TIMEOUT).unwrap();
     service.stop().unwrap();
 }
 
 #[test]
-fn who_may_not_steer_the_system_clock_is_told_so() {
+fn a_service_that_may_not_steer_the_system_clock_says_so() {
     let pair = Pair::new().unwrap();
     let config = pair.a.directory().join("tickwire.toml");
     let page = page_of(&pair.a);
@@ -152,7 +152,7 @@ fn who_may_not_steer_the_system_clock_is_told_so() {
     let tickwire = tools::tickwire().unwrap();
     let run = [tickwire.to_str().unwrap(), "clock", "run", "--config", config.to_str().unwrap()];
     let without = ["setpriv", "--bounding-set", "-sys_time", "--inh-caps", "-sys_time"];
-    let ended = pair.a.spawn(&[&without[..], &run[..]].concat()).unwrap().wait(PATIENCE).unwrap();
+    let ended = pair.a.spawn(&[&without[..], &run[..]].concat()).unwrap().wait(TIMEOUT).unwrap();
     assert_eq!(ended.status.code(), Some(1));
     assert!(
         ended.stderr.contains("cannot be steered: EPERM") && ended.stderr.contains("CAP_SYS_TIME"),
@@ -180,7 +180,7 @@ fn a_card_that_stamps_nothing_is_named_and_the_kernels_stamps_are_used() {
             Some(report["sources"][0].clone())
         };
         let stamped = || source().is_some_and(|source| source["stamped"]["kernel"].as_u64() >= Some(5));
-        tools::until("the kernel's stamps are used", PATIENCE, stamped).unwrap();
+        tools::until("the kernel's stamps are used", TIMEOUT, stamped).unwrap();
         let source = source().unwrap();
         assert_eq!(source["stamps"], "kernel", "{source}");
         assert!(source["no_card"].as_str().unwrap().contains(why), "{source}");

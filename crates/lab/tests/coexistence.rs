@@ -1,9 +1,9 @@
-//! Accelerated programs beside ordinary ones: ports are taken once, and what nobody claimed is
-//! untouched.
+//! Accelerated programs beside ordinary ones: a port is bound only once, and unclaimed traffic is
+//! not affected.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
 use tickwire_lab::{Host, Service, tools};
 
 const LISTEN: &str = r#"
@@ -21,20 +21,20 @@ fn a_kernel_program_and_an_accelerated_one_cannot_both_take_a_port() {
     let address = both.pair.b_v4();
     for first_accelerated in [true, false] {
         let mut first = start(both.b(), first_accelerated, &[python(), "-c", LISTEN, &address]);
-        first.wait_for("listening", PATIENCE).unwrap();
+        first.wait_for("listening", TIMEOUT).unwrap();
         for second_accelerated in [true, false] {
             let mut second = start(both.b(), second_accelerated, &[python(), "-c", LISTEN, &address]);
-            let ended = second.wait(PATIENCE).unwrap();
+            let ended = second.wait(TIMEOUT).unwrap();
             assert!(ended.stderr.contains("Address already in use"), "{ended:?}");
         }
         first.kill();
         let free = || both.b().run(&["ss", "-H", "-lnt"]).unwrap().is_empty();
-        tools::until("the port is free", PATIENCE, free).unwrap();
+        tools::until("the port is free", TIMEOUT, free).unwrap();
     }
 }
 
-/// A login session in its habits: small messages back and forth on one long connection, each
-/// answered, none late or wrong.
+/// Like a login session: small messages back and forth on one long connection, each answered in
+/// time and correctly.
 const SESSION: &str = r#"
 import socket, sys, time
 s = socket.create_connection((sys.argv[1], 2222), timeout=10)
@@ -65,28 +65,28 @@ fn an_ordinary_session_goes_on_while_lanes_come_and_go_under_load() {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", SESSION_SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 2222);
+    wait_until_listening(both.b(), &mut server, "tcp", 2222);
     let mut session = start(both.a(), false, &[python(), "-c", SESSION, &address, "500"]);
     let mut rounds = 0;
     while session.is_running().unwrap() {
         let mut echo =
             start(both.b(), true, &[&common::built("pingpong"), "server", "udp", &format!("{address}:7000")]);
-        bound(both.b(), &mut echo, "udp", 7000);
+        wait_until_listening(both.b(), &mut echo, "udp", 7000);
         let client = [&common::built("pingpong"), "client", "udp", &format!("{address}:7000"), "--count", "2000"];
-        crossing(&both.b_service, 2000, || start(both.a(), true, &client).success(PATIENCE).unwrap());
+        crossing(&both.b_service, 2000, || start(both.a(), true, &client).success(TIMEOUT).unwrap());
         echo.kill();
         rounds += 1;
         let free = || both.b().run(&["ss", "-H", "-lnu"]).unwrap().is_empty();
-        tools::until("the port is free", PATIENCE, free).unwrap();
+        tools::until("the port is free", TIMEOUT, free).unwrap();
     }
-    let said = session.success(PATIENCE).unwrap();
+    let said = session.success(TIMEOUT).unwrap();
     let slowest: f64 = said.trim().strip_prefix("slowest ").unwrap().parse().unwrap();
     assert!(rounds >= 2 && slowest < 2.0, "{rounds} rounds, slowest answer {slowest} s");
-    // A session that was diverted would show as a socket of a lane.
+    // A diverted session would show as a socket of a lane.
     assert!(both.b_service.stat().unwrap().json["lanes"].as_array().unwrap().is_empty());
 }
 
-/// Connects and closes so many times.
+/// Connects and closes this many times.
 const CONNECT: &str = r#"
 import socket, sys
 for n in range(int(sys.argv[2])):
@@ -110,14 +110,14 @@ fn many_connections_one_after_the_other_leave_no_claim_behind() {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", ACCEPT, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let client = [python(), "-c", CONNECT, &address, "200"];
-    crossing(&both.b_service, 800, || start(both.a(), true, &client).success(PATIENCE).unwrap());
+    crossing(&both.b_service, 800, || start(both.a(), true, &client).success(TIMEOUT).unwrap());
     let claims = || {
         let stat = both.b_service.stat().unwrap();
         stat.lanes_of(server.id())[0]["claims"].as_array().map_or(0, Vec::len)
     };
-    tools::until("only the listener's claim is left", PATIENCE, || claims() == 1).unwrap();
+    tools::until("only the listener's claim is left", TIMEOUT, || claims() == 1).unwrap();
 }
 
 #[test]
@@ -126,24 +126,24 @@ fn peers_on_the_same_host_talk_through_the_kernel_and_the_reason_is_said() {
     for address in ["127.0.0.1".to_owned(), both.pair.b_v4()] {
         let script = ACCEPT.replace("sys.argv[1]", "''");
         let mut server = start(both.b(), true, &[python(), "-c", &script]);
-        bound(both.b(), &mut server, "tcp", 9000);
+        wait_until_listening(both.b(), &mut server, "tcp", 9000);
         let client = CONNECT.replace("print('done')", "import time; print('done', flush=True); time.sleep(30)");
         let keep = client
             .replace("with socket.create_connection", "if True:\n        s = socket.create_connection")
             .replace(" as s:", "");
         let mut client = start(both.b(), true, &[python(), "-c", &keep, &address, "1"]);
-        client.wait_for("done", PATIENCE).unwrap();
+        client.wait_for("done", TIMEOUT).unwrap();
         let sockets = sockets_of(&both.b_service, client.id());
         let kernel: Vec<_> = sockets.iter().filter(|s| s["accelerated"] == false).collect();
         assert_eq!(kernel.len(), 1, "{sockets:?}");
         assert!(kernel[0]["reason"].as_str().unwrap().contains("this host itself"), "{sockets:?}");
         server.kill();
         client.kill();
-        tools::until("the port is free", PATIENCE, || both.b().run(&["ss", "-H", "-lnt"]).unwrap().is_empty()).unwrap();
+        tools::until("the port is free", TIMEOUT, || both.b().run(&["ss", "-H", "-lnt"]).unwrap().is_empty()).unwrap();
     }
 }
 
-/// Takes all that comes and stays, so that its lane can be looked at.
+/// Reads everything and stays, so that its lane can be inspected.
 const TAKE: &str = r"
 import socket, sys, time
 connection, _ = socket.create_server((sys.argv[1], 9000)).accept()
@@ -153,8 +153,8 @@ while data := connection.recv(1 << 20):
 print(total, flush=True)
 time.sleep(60)";
 
-/// Waits until a frame is seen that is longer than any on the cable: GRO comes before packet
-/// sockets, and these before tc.
+/// Waits for a frame longer than any on the cable: GRO precedes packet sockets, and these precede
+/// tc.
 const MERGED: &str = r"
 import socket
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -163,21 +163,20 @@ print('watching', flush=True)
 while len(s.recv(1 << 17)) <= 1514: pass
 print('merged', flush=True)";
 
-/// A stream's segments come merged to divert where that is a tc program, and are taken apart for
-/// the lane.
+/// If divert is a tc program, it gets a stream's segments merged, and splits them for the lane.
 #[test]
 fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
     /// Ethernet, IPv4, TCP with timestamps.
     const HEADERS: u64 = 14 + 20 + 32;
     let both = Both::new();
     let mut server = start(both.b(), true, &[python(), "-c", TAKE, &both.pair.b_v4()]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let mut watcher = start(both.b(), false, &[python(), "-c", MERGED]);
-    watcher.wait_for("watching", PATIENCE).unwrap();
+    watcher.wait_for("watching", TIMEOUT).unwrap();
     let send =
         "import socket, sys; s = socket.create_connection((sys.argv[1], 9000)); s.sendall(bytes(1 << 24)); s.close()";
-    start(both.a(), false, &[python(), "-c", send, &both.pair.b_v4()]).success(PATIENCE).unwrap();
-    server.wait_for("16777216", PATIENCE).unwrap();
+    start(both.a(), false, &[python(), "-c", send, &both.pair.b_v4()]).success(TIMEOUT).unwrap();
+    server.wait_for("16777216", TIMEOUT).unwrap();
     let stat = both.b_service.stat().unwrap();
     let [lane] = stat.lanes_of(server.id())[..] else { panic!("{}", stat.json) };
     let of = |pointer: &str| lane.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
@@ -185,10 +184,10 @@ fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
     assert!(came > (1 << 24) / 1500, "{came} packets are too few for the stream");
     assert_eq!(stat.diverted(), came);
     assert!(of("/guard/in_bytes") >= (1 << 24) + came * HEADERS, "each packet's headers: {lane}");
-    // The stack takes them as they were merged.
+    // The stack receives them as they were merged.
     let taken = of("/counters/IpInReceives");
     assert!(taken < came / 2, "{taken} of {came}: {lane}");
-    watcher.wait_for("merged", PATIENCE).unwrap();
+    watcher.wait_for("merged", TIMEOUT).unwrap();
 }
 
 #[test]
@@ -206,7 +205,7 @@ print(listener.fileno(), client.fileno(), accepted.fileno(), client.getsockname(
     let both = Both::new();
     let tickwire = tools::tickwire().unwrap();
     let program = [tickwire.to_str().unwrap(), "run", "--require", python(), "-c", SCRIPT];
-    let ended = both.a().spawn(&[&["env", "TICKWIRE_LOG=1"][..], &program].concat()).unwrap().wait(PATIENCE).unwrap();
+    let ended = both.a().spawn(&[&["env", "TICKWIRE_LOG=1"][..], &program].concat()).unwrap().wait(TIMEOUT).unwrap();
     let numbers: Vec<&str> = ended.stdout.split_whitespace().collect();
     let [listener, client, accepted, port, own, datagrams] = numbers[..] else { panic!("{ended:?}") };
     let expected = [
@@ -238,7 +237,7 @@ fn a_user_without_the_right_to_the_socket_runs_on_the_kernel_and_an_entitled_one
         let tickwire = tools::tickwire().unwrap();
         let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
         let command = [&user[..], &[tickwire.to_str().unwrap()], arguments].concat();
-        host.spawn(&command).unwrap().wait(PATIENCE).unwrap()
+        host.spawn(&command).unwrap().wait(TIMEOUT).unwrap()
     };
     let run = |host: &Host, more: &[&str]| {
         let script = format!(
@@ -257,9 +256,9 @@ fn a_user_without_the_right_to_the_socket_runs_on_the_kernel_and_an_entitled_one
     let ended = run(both.a(), &["--require"]);
     assert!(ended.status.success() && ended.stdout == "bound\n", "{ended:?}");
 
-    // He is shown nothing of root's.
+    // That user is shown nothing of root's programs.
     let mut roots = start(both.a(), true, &[python(), "-c", LISTEN, &address]);
-    roots.wait_for("listening", PATIENCE).unwrap();
+    roots.wait_for("listening", TIMEOUT).unwrap();
     assert_eq!(both.a_service.stat().unwrap().lanes_of(roots.id()).len(), 1);
     let ended = as_user(both.a(), &["stat"]);
     assert!(ended.status.success() && ended.stdout.contains("no program of this user"), "{ended:?}");

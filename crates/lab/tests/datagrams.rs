@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, GROUP, HEAR, PATIENCE, TELL, bound, crossing, python, start};
+use common::{Both, GROUP, HEAR, TELL, TIMEOUT, crossing, python, start, wait_until_listening};
 use nix::sys::signal::Signal;
 use tickwire_lab::{CableOptions, ServiceOptions};
 
@@ -16,8 +16,8 @@ while True:
     s.sendto(data, peer)
 "#;
 
-/// Each size some times; what does not come back is sent again, as UDP asks of a program, but that
-/// must be rare.
+/// Sends each size several times. Lost datagrams are sent again, as UDP requires of a program, but
+/// that must be rare.
 const ASK: &str = r#"
 import os, socket, sys
 s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
@@ -46,9 +46,9 @@ fn sizes(mtu: u32, v6: bool) {
 fn sizes_on(both: &Both, v6: bool) {
     let address = if v6 { both.pair.b_v6() } else { both.pair.b_v4() };
     let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
-    bound(both.b(), &mut server, "udp", 7000);
+    wait_until_listening(both.b(), &mut server, "udp", 7000);
     for accelerated in [true, false] {
-        let ask = || start(both.a(), accelerated, &[python(), "-c", ASK, &address]).success(PATIENCE * 2);
+        let ask = || start(both.a(), accelerated, &[python(), "-c", ASK, &address]).success(TIMEOUT * 2);
         let said = crossing(&both.b_service, 40, ask);
         let said =
             said.unwrap_or_else(|e| panic!("client accelerated: {accelerated}: {e:#}\nserver: {}", server.stderr()));
@@ -72,15 +72,15 @@ fn all_sizes_go_there_and_back_in_jumbo_frames() {
     let both = Both::with(&CableOptions { mtu: 9000, ..CableOptions::default() }, &ServiceOptions::default());
     let stat = || both.b_service.stat().unwrap().json;
     if stat()["host"]["interfaces"].to_string().contains("Linux 6.6") {
-        // An older kernel: the interface is the kernel's, and says why, until its frames fit.
-        let refused =
-            start(both.b(), true, &[python(), "-c", "import socket; socket.socket()"]).wait(PATIENCE).unwrap();
+        // An older kernel: the interface stays on the kernel, with the reason, until its frames
+        // fit.
+        let refused = start(both.b(), true, &[python(), "-c", "import socket; socket.socket()"]).wait(TIMEOUT).unwrap();
         assert_eq!(refused.status.code(), Some(69));
         assert!(refused.stderr.contains("cannot hand frames so long"), "{}", refused.stderr);
         both.a().mtu("eth0", 1500).unwrap();
         both.b().mtu("eth0", 1500).unwrap();
         let taken_up = || !stat()["host"]["interfaces"].to_string().contains("Linux 6.6");
-        tickwire_lab::tools::until("the interface is accelerated", PATIENCE, taken_up).unwrap();
+        tickwire_lab::tools::until("the interface is accelerated", TIMEOUT, taken_up).unwrap();
     }
     sizes_on(&both, false);
 }
@@ -92,49 +92,49 @@ fn every_program_that_joined_a_group_hears_each_datagram_once() {
     let (own, sender, other) = (both.pair.a_v4(), both.pair.b_v4(), "10.77.0.3");
     let hear = |accelerated, source: &str| {
         let mut process = start(both.a(), accelerated, &[python(), "-c", HEAR, GROUP, &own, source]);
-        process.wait_for("joined", PATIENCE).unwrap();
+        process.wait_for("joined", TIMEOUT).unwrap();
         process
     };
-    // Two accelerated ones, one on the kernel, and one that wants one source only.
+    // Two accelerated ones, one on the kernel, and one that accepts only one source.
     let hearers = [hear(true, "any"), hear(true, "any"), hear(false, "any"), hear(true, &sender)];
     std::thread::sleep(std::time::Duration::from_millis(300));
     for (from, name, looped) in [(sender.as_str(), "first", "1"), (other, "second", "0")] {
-        start(both.b(), true, &[python(), "-c", TELL, GROUP, from, name, looped]).success(PATIENCE).unwrap();
+        start(both.b(), true, &[python(), "-c", TELL, GROUP, from, name, looped]).success(TIMEOUT).unwrap();
     }
     let all = |name: &str| (0..5).map(|n| format!("{name} {n};\n")).collect::<String>();
     let expected =
         [all("first") + &all("second"), all("first") + &all("second"), all("first") + &all("second"), all("first")];
     for (hearer, expected) in hearers.iter().zip(expected) {
         let heard = || hearer.stdout().replacen("joined\n", "", 1);
-        let waited = tickwire_lab::tools::until("all was heard", PATIENCE, || heard().len() >= expected.len());
+        let waited = tickwire_lab::tools::until("all was heard", TIMEOUT, || heard().len() >= expected.len());
         assert!(waited.is_ok() && heard() == expected, "heard: {}\nexpected: {expected}\n{}", heard(), hearer.stderr());
     }
     let copies = both.a_service.stat().unwrap().number("/host/counters/group_copies");
     assert!(copies >= 25, "only {copies} copies went to lanes: {:?}", both.a_service.stat());
 }
 
-/// A program that does not run for a while: what its lane has no room for is lost, as at a kernel's
-/// socket, and counted.
+/// A program that does not run for a while: packets that its lane has no room for are lost, as at a
+/// kernel socket, and counted.
 #[test]
 fn what_a_lane_has_no_room_for_is_counted() {
     const SLEEP: &str = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 7300)); print('bound', flush=True); time.sleep(60)";
     const FLOOD: &str = "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); [s.sendto(bytes(100), (sys.argv[1], 7300)) for _ in range(20000)]";
     let both = Both::new();
     let mut sleeper = start(both.a(), true, &[python(), "-c", SLEEP]);
-    sleeper.wait_for("bound", PATIENCE).unwrap();
+    sleeper.wait_for("bound", TIMEOUT).unwrap();
     sleeper.signal(Signal::SIGSTOP).unwrap();
-    start(both.b(), false, &[python(), "-c", FLOOD, &both.pair.a_v4()]).success(PATIENCE).unwrap();
+    start(both.b(), false, &[python(), "-c", FLOOD, &both.pair.a_v4()]).success(TIMEOUT).unwrap();
     let stat = both.a_service.stat().unwrap();
     let of = |name: &str| stat.number(&format!("/lanes/0/guard/{name}"));
     let (came, lost) = (of("in_packets"), of("lost_ring_full"));
     assert!(lost > 0 && came > lost, "{came} came, {lost} lost: {:?}", stat.json);
-    // What is neither lost nor taken is in the ring: 256 bytes of it each.
+    // Packets neither lost nor read are in the ring, of which each takes 256 bytes.
     assert!(came - lost <= (2 << 20) / 256, "{came} came, {lost} lost: {:?}", stat.json);
     sleeper.signal(Signal::SIGCONT).unwrap();
 }
 
-/// A lane has room for a number of memberships of all sockets together. Groups beyond are the
-/// kernel's, and heard once like the others.
+/// A lane has room for a limited number of memberships of all sockets together. The kernel handles
+/// further groups, each datagram of which is also received once.
 #[test]
 fn a_group_for_which_a_lane_has_no_room_is_heard_by_the_kernel() {
     const GROUPS: usize = 530;
@@ -169,16 +169,15 @@ for n in range(int(sys.argv[2])): s.sendto(b'%d' % n, ('239.7.%d.%d' % divmod(n,
     let both = Both::new();
     let groups = GROUPS.to_string();
     let mut joining = start(both.a(), true, &[python(), "-c", JOIN, &both.pair.a_v4(), &groups]);
-    joining.wait_for("joined", PATIENCE).unwrap();
-    start(both.b(), false, &[python(), "-c", SEND, &both.pair.b_v4(), &groups]).success(PATIENCE).unwrap();
-    let said = joining.success(PATIENCE);
+    joining.wait_for("joined", TIMEOUT).unwrap();
+    start(both.b(), false, &[python(), "-c", SEND, &both.pair.b_v4(), &groups]).success(TIMEOUT).unwrap();
+    let said = joining.success(TIMEOUT);
     assert!(said.as_ref().is_ok_and(|said| said.ends_with("each once\n")), "{said:?}");
     let copies = both.a_service.stat().unwrap().number("/host/counters/group_copies");
     assert!((100..GROUPS as u64).contains(&copies), "{copies} copies went to lanes");
 }
 
-/// Prints what control messages say about datagrams to its addresses and to groups, in both
-/// families.
+/// Prints the control messages of datagrams to its addresses and to groups, in both families.
 const WHERE: &str = r#"
 import select, socket, struct, sys
 own, device = sys.argv[1], socket.if_nametoindex('eth0')
@@ -223,10 +222,10 @@ fn control_messages_say_the_same_about_a_datagrams_way_as_the_kernels() {
     let (own, sender) = (both.pair.a_v4(), both.pair.b_v4());
     let heard = |accelerated| {
         let mut hearer = start(both.a(), accelerated, &[python(), "-c", WHERE, &own]);
-        hearer.wait_for("joined", PATIENCE).unwrap();
+        hearer.wait_for("joined", TIMEOUT).unwrap();
         let tell = [python(), "-c", TELL_ALL, &sender, &own, &both.pair.a_v6()];
-        start(both.b(), false, &tell).success(PATIENCE).unwrap();
-        hearer.success(PATIENCE).unwrap()
+        start(both.b(), false, &tell).success(TIMEOUT).unwrap();
+        hearer.success(TIMEOUT).unwrap()
     };
     let by_kernel = heard(false);
     assert!(by_kernel.contains(&format!("('group 4', True, ['{own}', '239.1.2.4'])")), "{by_kernel}");
@@ -236,8 +235,8 @@ fn control_messages_say_the_same_about_a_datagrams_way_as_the_kernels() {
     assert!(copies >= 2, "only {copies} copies went to lanes");
 }
 
-/// One socket that sends to a group with a loop back, one with an option of the kernel's, and one
-/// of the lane's.
+/// One socket that sends to a group with loopback, one with an option that only the kernel
+/// supports, and one on the lane.
 const MIXED: &str = r#"
 import socket, sys, time
 looped, errors, plain = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
@@ -258,7 +257,7 @@ time.sleep(100)
 fn what_goes_by_the_kernel_is_told_with_its_reason() {
     let both = Both::new();
     let mut program = start(both.a(), true, &[python(), "-c", MIXED, &both.pair.a_v4(), &both.pair.b_v4()]);
-    program.wait_for("too late 92", PATIENCE).unwrap();
+    program.wait_for("too late 92", TIMEOUT).unwrap();
     let stat = both.a_service.stat().unwrap().json;
     let sockets = stat["lanes"][0]["sockets"].as_array().unwrap().clone();
     let told = |accelerated: bool, reason: &str| {
@@ -273,8 +272,8 @@ fn what_goes_by_the_kernel_is_told_with_its_reason() {
     program.kill();
 }
 
-/// Hears two groups, of both families; sends to them itself once, and prints all that it has heard
-/// when there are so many, and nothing more comes.
+/// Joins two groups, one per family, and sends to them once itself. Prints all received datagrams
+/// when there are `expected` of them, and no more arrive.
 const HEAR_ITSELF: &str = r#"
 import select, socket, struct, sys
 own, expected, device = sys.argv[1], int(sys.argv[2]), socket.if_nametoindex('eth0')
@@ -296,7 +295,7 @@ while ready := select.select([four, six], [], [], 20 if len(heard) < expected el
 print(sorted(heard))
 "#;
 
-/// Sends its name to both.
+/// Sends its name to both groups.
 const TELL_BOTH: &str = r#"
 import socket, sys
 own, name, device = sys.argv[1], sys.argv[2].encode(), socket.if_nametoindex('eth0')
@@ -308,17 +307,17 @@ six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, device)
 six.sendto(name, ('ff02::7', 7500))
 "#;
 
-/// What a program of the host sends to a group is looped back by the kernel, and to no lane.
+/// The kernel loops back datagrams that a program of the host sends to a group, to no lane.
 #[test]
 fn a_group_is_heard_once_from_the_network_and_from_this_host() {
     let both = Both::new();
     let (own, far) = (both.pair.a_v4(), both.pair.b_v4());
     let mut hearer = start(both.a(), true, &[python(), "-c", HEAR_ITSELF, &own, "8"]);
-    hearer.wait_for("joined", PATIENCE).unwrap();
-    start(both.a(), false, &[python(), "-c", TELL_BOTH, &own, "on the kernel"]).success(PATIENCE).unwrap();
-    start(both.a(), true, &[python(), "-c", TELL_BOTH, &own, "on a lane"]).success(PATIENCE).unwrap();
-    start(both.b(), true, &[python(), "-c", TELL_BOTH, &far, "far"]).success(PATIENCE).unwrap();
-    let heard = hearer.success(PATIENCE).unwrap();
+    hearer.wait_for("joined", TIMEOUT).unwrap();
+    start(both.a(), false, &[python(), "-c", TELL_BOTH, &own, "on the kernel"]).success(TIMEOUT).unwrap();
+    start(both.a(), true, &[python(), "-c", TELL_BOTH, &own, "on a lane"]).success(TIMEOUT).unwrap();
+    start(both.b(), true, &[python(), "-c", TELL_BOTH, &far, "far"]).success(TIMEOUT).unwrap();
+    let heard = hearer.success(TIMEOUT).unwrap();
     let expected: Vec<String> = ["four", "six"]
         .iter()
         .flat_map(|family| ["far", "itself", "on a lane", "on the kernel"].map(|name| format!("'{family} {name}'")))
@@ -327,7 +326,7 @@ fn a_group_is_heard_once_from_the_network_and_from_this_host() {
     assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 2);
 }
 
-/// Prints how long each datagram is that it hears, in both families, and that all of it is right.
+/// Prints the length of each received datagram, in both families, and that its content is right.
 const HEAR_LONG: &str = r#"
 import select, socket, struct, sys
 four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -345,8 +344,8 @@ while True:
         print(4 if s is four else 6, len(data), right, flush=True)
 "#;
 
-/// Sends a datagram of 60000 bytes to each address that is named, its pieces in the reverse order,
-/// as a network may bring them.
+/// Sends a datagram of 60000 bytes to each named address, its fragments in reverse order, as a
+/// network may deliver them.
 const TELL_REVERSED: &str = r#"
 import socket, struct, sys
 def checksum(data):
@@ -377,12 +376,12 @@ for name in sys.argv[3:]:
 fn a_groups_datagram_whose_first_fragment_comes_last_arrives_by_the_lane() {
     let both = Both::new();
     let mut hearer = start(both.a(), true, &[python(), "-c", HEAR_LONG, &both.pair.a_v4()]);
-    hearer.wait_for("joined", PATIENCE).unwrap();
+    hearer.wait_for("joined", TIMEOUT).unwrap();
     let (from_v4, from_v6) = (both.pair.b_v4(), both.pair.b_v6());
     let tell = [python(), "-c", TELL_REVERSED, &from_v4, &from_v6, "239.1.2.6", "ff15::6"];
-    start(both.b(), false, &tell).success(PATIENCE).unwrap();
+    start(both.b(), false, &tell).success(TIMEOUT).unwrap();
     for heard in ["4 60000 True", "6 60000 True"] {
-        let waited = hearer.wait_for(heard, PATIENCE);
+        let waited = hearer.wait_for(heard, TIMEOUT);
         waited.unwrap_or_else(|e| panic!("{e:#}\n{:?}", both.a_service.stat().unwrap().json));
     }
     let stat = both.a_service.stat().unwrap();
@@ -396,12 +395,12 @@ fn a_groups_datagram_whose_first_fragment_comes_last_arrives_by_the_lane() {
 fn a_datagram_whose_first_fragment_comes_last_arrives_by_the_kernel() {
     let both = Both::new();
     let mut hearer = start(both.a(), true, &[python(), "-c", HEAR_LONG, &both.pair.a_v4()]);
-    hearer.wait_for("joined", PATIENCE).unwrap();
+    hearer.wait_for("joined", TIMEOUT).unwrap();
     let (from_v4, from_v6, to_v4, to_v6) = (both.pair.b_v4(), both.pair.b_v6(), both.pair.a_v4(), both.pair.a_v6());
     let tell = [python(), "-c", TELL_REVERSED, &from_v4, &from_v6, &to_v4, &to_v6];
-    start(both.b(), false, &tell).success(PATIENCE).unwrap();
+    start(both.b(), false, &tell).success(TIMEOUT).unwrap();
     for heard in ["4 60000 True", "6 60000 True"] {
-        let waited = hearer.wait_for(heard, PATIENCE);
+        let waited = hearer.wait_for(heard, TIMEOUT);
         waited.unwrap_or_else(|e| panic!("{e:#}\n{:?}", both.a_service.stat().unwrap().json));
     }
     let stat = both.a_service.stat().unwrap();
@@ -409,8 +408,8 @@ fn a_datagram_whose_first_fragment_comes_last_arrives_by_the_kernel() {
     assert_eq!(stat.number("/lanes/0/guard/in_packets"), 0, "{:?}", stat.json);
 }
 
-/// Linux lets sockets that share a port have one peer, too, and the one that was connected last has
-/// the datagrams. (With SO_REUSEPORT it may be any.)
+/// Linux lets sockets that share a port have the same peer; the most recently connected one
+/// receives the datagrams. (With SO_REUSEPORT it may be any.)
 #[test]
 fn of_sockets_with_the_same_ends_the_last_to_be_connected_hears_the_peer() {
     const SHARED: &str = r#"
@@ -433,9 +432,9 @@ for connected in (1, 0, 2):
     let both = Both::new();
     for (ours, theirs) in [(both.pair.a_v4(), both.pair.b_v4()), (both.pair.a_v6(), both.pair.b_v6())] {
         let mut server = start(both.b(), true, &[python(), "-c", ECHO, &theirs]);
-        bound(both.b(), &mut server, "udp", 7000);
+        wait_until_listening(both.b(), &mut server, "udp", 7000);
         let run = |accelerated| {
-            start(both.a(), accelerated, &[python(), "-c", SHARED, &theirs, &ours]).success(PATIENCE).unwrap()
+            start(both.a(), accelerated, &[python(), "-c", SHARED, &theirs, &ours]).success(TIMEOUT).unwrap()
         };
         let kernel = run(false);
         let tickwire = crossing(&both.a_service, 6, || run(true));

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built, crossing, python, start};
+use common::{Both, TIMEOUT, built, crossing, python, start, wait_until_listening};
 use tickwire_lab::tools;
 
 const PORT: u16 = 7000;
@@ -21,11 +21,11 @@ fn ping_pong(transport: &str, v6: bool, ends: Ends) {
     let address = if v6 { format!("[{}]:{PORT}", both.pair.b_v6()) } else { format!("{}:{PORT}", both.pair.b_v4()) };
     let pingpong = built("pingpong");
     let mut server = start(both.b(), ends != Ends::Client, &[&pingpong, "server", transport, &address]);
-    bound(both.b(), &mut server, transport, PORT);
+    wait_until_listening(both.b(), &mut server, transport, PORT);
     let measure = || {
         let count = COUNT.to_string();
         let client = [&pingpong, "client", transport, &address, "--count", &count, "--warmup", "10"];
-        start(both.a(), ends != Ends::Server, &client).success(PATIENCE).unwrap()
+        start(both.a(), ends != Ends::Server, &client).success(TIMEOUT).unwrap()
     };
     let printed = match ends {
         Ends::Server => crossing(&both.b_service, COUNT, measure),
@@ -97,8 +97,8 @@ fn tcp_over_ipv6_with_both_ends_accelerated() {
     ping_pong("tcp", true, Ends::Both);
 }
 
-/// Says what its connection's retransmission timeout is, in microseconds (`tcpi_rto`).
-const TIMEOUT: &str = r"
+/// Prints its connection's retransmission timeout, in microseconds (`tcpi_rto`).
+const TIMES_OUT: &str = r"
 import socket, struct, sys
 s = socket.create_connection((sys.argv[1], 9000))
 for n in range(20):
@@ -119,20 +119,20 @@ while True:
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let tickwire = tools::tickwire().unwrap();
     let timeout = |options: &[&str]| -> u64 {
         let command =
-            [&[tickwire.to_str().unwrap(), "run", "--require"], options, &[python(), "-c", TIMEOUT, &address]];
-        let ended = both.a().spawn(&command.concat()).unwrap().wait(PATIENCE).unwrap();
+            [&[tickwire.to_str().unwrap(), "run", "--require"], options, &[python(), "-c", TIMES_OUT, &address]];
+        let ended = both.a().spawn(&command.concat()).unwrap().wait(TIMEOUT).unwrap();
         ended.stdout.trim().parse().unwrap_or_else(|_| panic!("{ended:?}"))
     };
-    // The kernel's is 200 ms and a little.
+    // The kernel's is a little over 200 ms.
     assert!(timeout(&[]) < 150_000);
     assert!((400_000..1_000_000).contains(&timeout(&["--min-rto", "400"])));
 }
 
-/// A program that must come from a certain port binds it, at any address or at one.
+/// A program that must connect from a certain port binds it, at the wildcard address or at one.
 #[test]
 fn a_connection_from_a_port_of_any_address_goes_by_the_lane_and_stays_there() {
     const ECHO: &str = r"
@@ -163,11 +163,11 @@ for n in range(100):
 ";
     let both = Both::new();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let addresses = [both.pair.a_v4(), both.pair.a_v6(), both.pair.b_v4(), both.pair.b_v6()];
     crossing(&both.a_service, 400, || {
         let client = [&[python(), "-c", CLIENT], &addresses.each_ref().map(String::as_str)[..]].concat();
-        start(both.a(), true, &client).success(PATIENCE).unwrap();
+        start(both.a(), true, &client).success(TIMEOUT).unwrap();
     });
     assert!(server.is_running().unwrap(), "{}", server.stderr());
 }

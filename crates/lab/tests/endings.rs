@@ -1,11 +1,11 @@
-//! The end of a program, by exit or by exec: what it still does then works, and what it has sent
+//! The end of a program, by exit or by exec: its last actions work, and the data it has sent
 //! arrives.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built_from, compiled, crossing, python, start};
+use common::{Both, TIMEOUT, built_from, compiled, crossing, python, start, wait_until_listening};
 
-/// Prints what comes on each connection, and how that ends.
+/// Prints the data of each connection, and how it ends.
 const LISTENER: &str = r#"
 import socket, sys, threading
 def serve(c):
@@ -21,8 +21,8 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
-/// A part of a program that has a thread and a connection, and ends both when the program ends, as
-/// a static object of C++ would.
+/// A library with a thread and a connection, which ends both when the program ends, like a static
+/// object of C++.
 const WORKER: &str = r#"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -73,12 +73,12 @@ int main(int count, char **arguments) {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", LISTENER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let handler = |on: &str| format!("-DATEXIT={on}");
     let directory = both.a().directory();
     let library = directory.join("libworker.so");
     let library = library.to_str().unwrap();
-    // The end of a library that the program is linked with comes after the program's own handlers.
+    // A destructor of a linked library runs after the program's own handlers.
     built_from(WORKER, &["-DEND=__attribute__((destructor)) void finish(void)", "-shared", "-fPIC", "-o", library]);
     let program = |name: &str, source: &str, flags: &[&str]| {
         let program = directory.join(name).to_str().unwrap().to_owned();
@@ -90,9 +90,9 @@ int main(int count, char **arguments) {
     let handled = program("handled", &format!("{WORKER}{MAIN}"), &[&handler("1"), "-DEND=void finish(void)"]);
     crossing(&both.a_service, 4, || {
         for program in [&linked, &handled] {
-            let said = start(both.a(), true, &[program, &address]).success(PATIENCE).unwrap();
+            let said = start(both.a(), true, &[program, &address]).success(TIMEOUT).unwrap();
             assert_eq!(said, "joined\n", "{program}");
-            server.wait_for("7 the end ended\n", PATIENCE).unwrap();
+            server.wait_for("7 the end ended\n", TIMEOUT).unwrap();
         }
     });
 }
@@ -139,20 +139,20 @@ int main(int count, char **arguments) {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", LISTENER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let program = compiled(both.a(), SENDER);
     for way in ["_exit", "quick_exit", "in the daemon", "exec, shut", "exec"] {
         println!("{way}");
-        // The listener's kernel answers what comes together once: to the SYN, a few times as its
-        // window fills and opens, to the FIN.
+        // The listener's kernel acknowledges segments that arrive together once: the SYN, a few
+        // times as its window fills and opens, the FIN.
         crossing(&both.a_service, 4, || {
-            start(both.a(), true, &[&program, way, &address]).success(PATIENCE).unwrap();
-            server.wait_for(&format!("150000 {way} ended\n"), PATIENCE).unwrap();
+            start(both.a(), true, &[&program, way, &address]).success(TIMEOUT).unwrap();
+            server.wait_for(&format!("150000 {way} ended\n"), TIMEOUT).unwrap();
         });
     }
 }
 
-/// What the programs below begin with.
+/// The beginning of the programs below.
 const CONNECTED: &str = r#"
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -175,7 +175,7 @@ static int connected(const char *address, int port) {
 }
 "#;
 
-/// Sends back what comes on port 9000, and does not look at what comes on port 9001.
+/// Echoes on port 9000, and never reads on port 9001.
 const ECHO_AND_DEAF: &str = r#"
 import socket, sys, threading
 def serve(c):
@@ -190,23 +190,23 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
-/// Runs a C program on host a, after what all of them begin with, against that server: it has to
-/// succeed, and so many packets to cross.
+/// Compiles a C program after the common beginning and runs it on host a against that server: it
+/// must succeed, and `packets` packets must cross.
 fn succeeds(source: &str, packets: u64) {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let program = compiled(both.a(), &[CONNECTED, source].concat());
     crossing(&both.a_service, packets, || {
-        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
+        let ended = start(both.a(), true, &[&program, &address]).wait(TIMEOUT).unwrap();
         assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
     });
 }
 
 #[test]
 fn a_program_that_cannot_end_does_not_hold_up_its_children() {
-    // Its last words find no reader but its child, which talks with the server first.
+    // No process reads its last data except its child, which first talks with the server.
     const PROGRAM: &str = r#"
 static char text[1 << 20];
 
@@ -241,7 +241,7 @@ int main(int count, char **arguments) {
 
 #[test]
 fn a_program_ends_as_it_means_to_though_a_thread_goes_on_and_it_would_linger() {
-    // What nobody reads keeps it for a while, but not for as long as `close` would wait.
+    // Unread data keeps the program for a while, but not for as long as `close` would wait.
     const PROGRAM: &str = r#"
 static int talking;
 static volatile int talked;

@@ -1,16 +1,16 @@
-//! A service that is stopped in order: programs hand their connections over to the kernel before
-//! their lanes end.
+//! An orderly stop of the service: programs hand their connections over to the kernel before their
+//! lanes end.
 
 mod common;
 
-use common::{Both, PATIENCE, WAITING_CLIENT, bound, python, server, start, willing};
+use common::{Both, TIMEOUT, WAITING_CLIENT, python, server, start, wait_until_listening, willing};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 use tickwire_lab::{Service, tools};
 
-/// Has streams echoed over connections that it has made and accepted, while its service is stopped
-/// in their midst. One is closed with bytes under way. Another thread waits in a call. Then it
-/// makes new connections.
+/// Has streams echoed over connections that it opened and accepted, while its service is stopped.
+/// One is closed with data in flight. Another thread waits in a call. Then it opens new
+/// connections.
 const STREAMING: &str = r#"
 import hashlib, os, socket, sys, threading, time
 own, peer, back = sys.argv[1:]
@@ -68,7 +68,7 @@ assert again.recv(600, socket.MSG_WAITALL) == b'again\n' * 100
 print('done', flush=True)
 "#;
 
-/// Echoes what comes over connections of either family.
+/// Echoes data of connections of either family.
 const ECHO: &str = r#"
 import socket, sys, threading
 def serve(c):
@@ -80,8 +80,8 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// Echoes what the listener of [`STREAMING`] sends; or, later, has a line and a datagram echoed by
-/// that.
+/// Echoes the data of the listener of [`STREAMING`]; or, later, has that one echo a line and a
+/// datagram.
 const BESIDE: &str = r#"
 import socket, sys
 host, late = sys.argv[1], sys.argv[2] == 'late'
@@ -106,14 +106,14 @@ fn no_byte_is_lost_when_the_service_is_stopped_and_started_again() {
             true => (both.pair.a_v6(), both.pair.b_v6()),
         };
         let mut server = start(both.b(), false, &[python(), "-c", ECHO, &peer]);
-        bound(both.b(), &mut server, "tcp", 9000);
+        wait_until_listening(both.b(), &mut server, "tcp", 9000);
         let back = both.a().directory().join("back");
         let mut client = willing(both.a(), &[python(), "-c", STREAMING, &own, &peer, back.to_str().unwrap()]);
-        client.wait_for("listening", PATIENCE).unwrap();
+        client.wait_for("listening", TIMEOUT).unwrap();
         let mut echo = start(both.b(), false, &[python(), "-c", BESIDE, &own, "now"]);
-        client.wait_for("under way", PATIENCE).unwrap();
+        client.wait_for("under way", TIMEOUT).unwrap();
         let diverted = || both.a_service.stat().unwrap().diverted();
-        tools::until("the streams cross the stack", PATIENCE, || diverted() > 20).unwrap();
+        tools::until("the streams cross the stack", TIMEOUT, || diverted() > 20).unwrap();
         let begin = std::time::Instant::now();
         let ended = both.a_service.stop().unwrap();
         assert!(ended.status.success());
@@ -122,17 +122,17 @@ fn no_byte_is_lost_when_the_service_is_stopped_and_started_again() {
         assert!(late.is_ok(), "{late:?}\n{}{}\n{}", client.stdout(), client.stderr(), ended.stderr);
         client.wait_for("went on", Duration::from_secs(30)).unwrap();
         assert!(client.stderr().contains("its sockets go on with the kernel's stack"), "{}", client.stderr());
-        echo.success(PATIENCE).unwrap();
+        echo.success(TIMEOUT).unwrap();
 
         both.a_service = Service::start(&both.pair.a).unwrap();
         std::thread::sleep(Duration::from_millis(1100));
         std::fs::write(&back, "").unwrap();
-        client.wait_for("done", PATIENCE).unwrap();
+        client.wait_for("done", TIMEOUT).unwrap();
         assert!(both.a_service.stat().unwrap().diverted() > 1, "new sockets take the fast path");
     }
 }
 
-/// Workers accept from a listener that they share, with calls that wait, and echo.
+/// Workers accept from a shared listener with blocking calls, and echo.
 const PREFORKED: &str = r#"
 import os, socket, sys, threading
 listener = socket.create_server((sys.argv[1], 9000), backlog=64)
@@ -147,8 +147,8 @@ print('forked', flush=True)
 os.wait()
 "#;
 
-/// Keeps many connections, makes others all the time, and asks all of them again when a file is
-/// there. Says how many were there.
+/// Keeps many connections, opens others continuously, and uses all of them again once a file
+/// exists. Prints how many there were.
 const MANY: &str = r#"
 import os, socket, sys, time
 address, back = sys.argv[1:3]
@@ -183,15 +183,15 @@ fn many_connections_go_on_when_the_service_is_stopped_those_that_are_made_meanwh
     let mut both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let back = both.a().directory().join("back");
     let mut client = willing(both.a(), &[python(), "-c", MANY, &address, back.to_str().unwrap(), "300"]);
-    client.wait_for("kept", PATIENCE).unwrap();
+    client.wait_for("kept", TIMEOUT).unwrap();
     assert!(both.a_service.stat().unwrap().diverted() > 600, "they cross the stack");
     assert!(both.a_service.stop().unwrap().status.success());
     std::thread::sleep(Duration::from_millis(300));
     std::fs::write(&back, "").unwrap();
-    let told = client.success(PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}{}", client.stdout(), client.stderr()));
+    let told = client.success(TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}{}", client.stdout(), client.stderr()));
     assert_eq!(told, "kept\nall True refused 0\n", "{}", client.stderr());
 }
 
@@ -200,11 +200,11 @@ fn workers_that_share_a_listener_serve_on_when_the_service_is_stopped() {
     let mut both = Both::new();
     let address = both.pair.b_v4();
     let mut server = willing(both.b(), &[python(), "-c", PREFORKED, &address]);
-    server.wait_for("forked", PATIENCE).unwrap();
-    bound(both.b(), &mut server, "tcp", 9000);
+    server.wait_for("forked", TIMEOUT).unwrap();
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let back = both.a().directory().join("back");
     let mut client = start(both.a(), false, &[python(), "-c", MANY, &address, back.to_str().unwrap(), "12"]);
-    client.wait_for("kept", PATIENCE).unwrap();
+    client.wait_for("kept", TIMEOUT).unwrap();
     assert!(both.b_service.stat().unwrap().diverted() > 24, "they cross the stack");
     let begin = std::time::Instant::now();
     assert!(both.b_service.stop().unwrap().status.success());
@@ -212,9 +212,9 @@ fn workers_that_share_a_listener_serve_on_when_the_service_is_stopped() {
     std::thread::sleep(Duration::from_millis(300));
     std::fs::write(&back, "").unwrap();
     let told = client
-        .success(PATIENCE)
+        .success(TIMEOUT)
         .unwrap_or_else(|e| panic!("{e:#}\n{}{}\n{}", client.stdout(), client.stderr(), server.stderr()));
-    // Those that the stack's listener has taken and no worker has yet are lost with it.
+    // Connections that the stack's listener has accepted, and no worker yet, are lost with it.
     let refused: u32 = told.trim_start_matches("kept\nall True refused ").trim().parse().unwrap();
     assert!(refused <= 3, "{told}{}", server.stderr());
 }
@@ -224,7 +224,7 @@ fn a_service_that_is_stopped_does_not_wait_for_ever_for_a_program_that_does_not_
     let mut both = Both::new();
     let _server = server(&both);
     let mut client = willing(both.a(), &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
-    client.wait_for("connected", PATIENCE).unwrap();
+    client.wait_for("connected", TIMEOUT).unwrap();
     client.signal(Signal::SIGSTOP).unwrap();
     let begin = std::time::Instant::now();
     assert!(both.a_service.stop().unwrap().status.success());
@@ -233,8 +233,8 @@ fn a_service_that_is_stopped_does_not_wait_for_ever_for_a_program_that_does_not_
     client.wait_for("reset", Duration::from_secs(5)).unwrap();
 }
 
-/// Takes up connections, of which it shuts its side at once if a line says so, reads nothing until
-/// a file is there, and then says how much came and how that ended.
+/// Accepts connections, shuts down its sending side at once if a line says so, and reads nothing
+/// until a file exists. Then it prints how much arrived and how that ended.
 const LATE_READER: &str = r#"
 import os, socket, sys, threading, time
 address, go = sys.argv[1:]
@@ -261,8 +261,8 @@ for _ in range(2):
 for t in threads: t.join()
 "#;
 
-/// Sends as much as there is room for and closes, twice; then lives on, and confines itself before
-/// if it is to.
+/// Sends as much as the buffers take and closes, twice; then it stays alive. It confines itself
+/// before, if told to.
 const HASTY_WRITER: &str = r#"
 import ctypes, socket, struct, sys
 for line in (b'stay!\n', b'shut!\n'):
@@ -286,22 +286,22 @@ print('closed', flush=True)
 sys.stdin.read()
 "#;
 
-/// What a program has closed arrives, though its lane ends before.
+/// Data of a socket that a program has closed arrives, although its lane ends earlier.
 fn arrives(v6: bool, confined: bool) {
     let mut both = Both::new();
     let peer = if v6 { both.pair.b_v6() } else { both.pair.b_v4() };
     let go = both.a().directory().join("go");
     let mut reader = start(both.b(), false, &[python(), "-c", LATE_READER, &peer, go.to_str().unwrap()]);
-    bound(both.b(), &mut reader, "tcp", 9000);
+    wait_until_listening(both.b(), &mut reader, "tcp", 9000);
     let how = if confined { "confined" } else { "free" };
     let mut writer = willing(both.a(), &[python(), "-c", HASTY_WRITER, &peer, how]);
-    writer.wait_for("closed", PATIENCE).unwrap();
+    writer.wait_for("closed", TIMEOUT).unwrap();
     assert!(both.a_service.stat().unwrap().diverted() > 20, "they cross the stack");
     if !confined {
         assert!(both.a_service.stop().unwrap().status.success());
     }
     std::fs::write(&go, "").unwrap();
-    let mut told: Vec<_> = reader.success(PATIENCE).unwrap().lines().map(str::to_owned).collect();
+    let mut told: Vec<_> = reader.success(TIMEOUT).unwrap().lines().map(str::to_owned).collect();
     let mut sent: Vec<_> = writer.stdout().lines().take(2).map(|count| format!("{count} ended")).collect();
     told.sort();
     sent.sort();

@@ -1,9 +1,9 @@
-//! Floods of forged packets, from the peer's host: connections on Tickwire go on, and the lane
-//! takes no more memory. What a flood costs in time is measured by `cargo xtask bench flood`.
+//! Floods of forged packets from the peer's host: connections on Tickwire continue, and the lane
+//! uses no more memory. `cargo xtask bench flood` measures the cost in time.
 
 mod common;
 
-use common::{Both, PATIENCE, start};
+use common::{Both, TIMEOUT, start};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tickwire_lab::{Host, tools};
 
 const PORT: u16 = 5300;
 const CLIENT_PORT: u16 = 40_000;
-/// Forged packets of each kind; so many a second.
+/// Forged packets per second of each kind.
 const RATE: u32 = 20_000;
 const LASTS: Duration = Duration::from_millis(400);
 
-/// Question and answer, on a connection whose other end echoes.
+/// Requests and responses on a connection whose other end echoes.
 fn echoed(stream: &mut TcpStream, count: u32) {
     for n in 0..count {
         let question = [n as u8; 64];
@@ -26,18 +26,18 @@ fn echoed(stream: &mut TcpStream, count: u32) {
     }
 }
 
-/// A connection of the kernel's of host a, from a port that the flood knows.
+/// A kernel connection of host a, from a port that the flood knows.
 fn connect(host: &Host, address: &str) -> TcpStream {
     host.sysctl("net.ipv4.ip_local_port_range", &format!("'{CLIENT_PORT} {CLIENT_PORT}'")).unwrap();
     let stream = host.within(|| TcpStream::connect(address).unwrap()).unwrap();
     host.sysctl("net.ipv4.ip_local_port_range", "'41000 60999'").unwrap();
     assert_eq!(stream.local_addr().unwrap().port(), CLIENT_PORT);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }
 
-/// Memory of a process that is no file's, in KiB: its heap and stacks.
+/// Anonymous memory of a process (heap and stacks), in KiB.
 fn anonymous_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -51,7 +51,7 @@ fn a_connection_goes_on_through_floods_and_the_lane_takes_no_more_memory() {
     let address = format!("{}:{PORT}", both.pair.b_v4());
     let pingpong = tools::built("pingpong").unwrap();
     let mut server = start(both.b(), true, &[pingpong.to_str().unwrap(), "server", "tcp", &address]);
-    tickwire_lab::bound(both.b(), "tcp", PORT, &mut server).unwrap();
+    tickwire_lab::wait_until_listening(both.b(), "tcp", PORT, &mut server).unwrap();
     let mut stream = connect(both.a(), &address);
     echoed(&mut stream, 100);
     let number = |what: &str| both.b_service.stat().unwrap().number(&format!("/lanes/0/{what}"));
@@ -71,33 +71,32 @@ fn a_connection_goes_on_through_floods_and_the_lane_takes_no_more_memory() {
     ] {
         let before = number(&format!("counters/{counter}"));
         let mut flooding = start(both.a(), false, &[flood, kind, "eth0", mac.trim(), &address, &peer, "--rate", &rate]);
-        flooding.wait_for("flooding", PATIENCE).unwrap();
+        flooding.wait_for("flooding", TIMEOUT).unwrap();
         let begin = std::time::Instant::now();
         let mut trips = 0_u64;
         while begin.elapsed() < LASTS {
             echoed(&mut stream, 10);
             trips += 10;
         }
-        let ended = flooding.stop(PATIENCE).unwrap();
+        let ended = flooding.stop(TIMEOUT).unwrap();
         let said: serde_json::Value = serde_json::from_str(ended.stdout.trim()).expect(&ended.stderr);
         let sent = said["sent"].as_u64().unwrap();
         echoed(&mut stream, 10);
         let seen = number(&format!("counters/{counter}")) - before;
         println!("{kind}: {sent} forged, {counter} {seen}, {trips} round trips");
-        // What the listener can remember gets no cookie; of guesses a few fall into the window.
+        // SYNs that fit the queue get no cookie; a few guesses are within the window.
         let own = if counter == "TcpInSegs" { trips + 10 } else { 0 };
         assert!(seen > own + sent / 4, "of {sent} the stack has seen {seen}, and {own} of the connection's own");
     }
-    // The region is as large as it was made. The frames in it did not run out, and beside it
-    // nothing grew.
+    // The region has its initial size, its frames were never exhausted, and no other memory grew.
     assert_eq!(number("counters/FramesExhausted"), 0);
     let grown = anonymous_kib(server.id()).saturating_sub(anonymous);
     assert!(grown < 256, "{grown} KiB");
     assert_eq!(number("counters/TcpEstabResets"), 0);
 }
 
-/// RFC 4987 §3.6: a listener that can remember no more connections half open has the rest of them
-/// in its answers. A kernel's connections are among them.
+/// RFC 4987 §3.6: a listener whose SYN queue is full encodes further half-open connections in
+/// cookies. Those of a kernel client are among them.
 #[test]
 fn a_kernel_connects_by_cookie_during_a_flood_of_syns() {
     let both = Both::new();
@@ -110,22 +109,22 @@ fn a_kernel_connects_by_cookie_during_a_flood_of_syns() {
     let peer = format!("{}:{CLIENT_PORT}", both.pair.a_v4());
     let flood = [flood.to_str().unwrap(), "syn", "eth0", mac.trim(), &address, &peer, "--rate", &rate];
     let flooding = start(both.a(), false, &flood);
-    tools::until("the listener sends cookies", PATIENCE, || number("TcpExtSyncookiesSent") > 1000).unwrap();
+    tools::until("the listener sends cookies", TIMEOUT, || number("TcpExtSyncookiesSent") > 1000).unwrap();
     for _ in 0..10 {
         let mut stream = both.a().within(|| TcpStream::connect(&address).unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         echoed(&mut stream, 20);
     }
     drop(flooding);
     let (cookies, failed) = (number("TcpExtSyncookiesRecv"), number("TcpExtSyncookiesFailed"));
     println!("{cookies} connections by cookie");
-    // A few may find a place that has just become free.
+    // A few may get a queue entry that has just become free.
     assert!((5..=10).contains(&cookies) && failed == 0, "{cookies} connections by cookie, {failed} that were none");
 }
 
-/// Opens many connections to an echo server, asks on each as long as something is taken, reads none
-/// of the answers, and stays.
+/// Opens many connections to an echo server, sends requests on each while the buffers take them,
+/// reads none of the answers, and stays.
 const READS_NOTHING: &str = r#"
 import socket, sys, time
 def connection():
@@ -151,8 +150,8 @@ print('shut', flush=True)
 time.sleep(60)
 "#;
 
-/// RFC 9293 §3.8.6.1, RFC 6429: answers wait for windows that stay shut, and are asked for again
-/// and again; who reads gets his all the same, and whoever comes gets in.
+/// RFC 9293 §3.8.6.1, RFC 6429: answers wait for windows that stay closed, which are probed
+/// repeatedly. A connection that is read still receives its data, and new connections are accepted.
 #[test]
 fn a_connection_goes_on_beside_many_that_keep_their_windows_shut() {
     const MANY: u64 = 200;
@@ -161,7 +160,7 @@ fn a_connection_goes_on_beside_many_that_keep_their_windows_shut() {
     let address = format!("{}:9000", both.pair.b_v4());
     let connect = || {
         let stream = both.a().within(|| TcpStream::connect(&address).unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         stream
     };
@@ -170,8 +169,8 @@ fn a_connection_goes_on_beside_many_that_keep_their_windows_shut() {
     let probes = || both.b_service.stat().unwrap().number("/lanes/0/counters/TcpExtTCPWinProbe");
     let many = MANY.to_string();
     let mut shut = start(both.a(), false, &[common::python(), "-c", READS_NOTHING, &both.pair.b_v4(), &many]);
-    shut.wait_for("shut", PATIENCE).unwrap();
-    tools::until("shut windows are probed", PATIENCE, || probes() > 2 * MANY).unwrap();
+    shut.wait_for("shut", TIMEOUT).unwrap();
+    tools::until("shut windows are probed", TIMEOUT, || probes() > 2 * MANY).unwrap();
     echoed(&mut stream, 200);
     echoed(&mut connect(), 200);
     println!("{} probes", probes());

@@ -1,16 +1,15 @@
-//! Multicast as on Linux: each socket hears what the same socket hears on the kernel, and as often,
+//! Multicast as on Linux: each socket receives what it would receive on the kernel, and as often,
 //! whatever other sockets and programs have joined (`IP_MULTICAST_ALL`, source filters, several
 //! interfaces, both families).
 
 mod common;
 
-use common::{PATIENCE, python, start};
+use common::{TIMEOUT, python, start};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions};
 
-/// Opens sockets, does to each what it is told, and when it is signalled prints what each of them
-/// has heard.
+/// Opens sockets, applies the given steps to each, and on a signal prints what each has received.
 const HEAR: &str = r#"
 import json, select, signal, socket, struct, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -45,7 +44,7 @@ print('heard', json.dumps([sorted(one) for one in heard]), flush=True)
 signal.sigwait({signal.SIGUSR1})
 "#;
 
-/// Sends to groups, by interfaces and from addresses that are named.
+/// Sends to groups, by the named interfaces and from the named addresses.
 const TELL: &str = r#"
 import json, socket, sys
 for text, source, group, device in json.loads(sys.argv[1]):
@@ -64,16 +63,17 @@ struct Net {
     service: Service,
 }
 
-/// What is tried: programs, each a list of sockets, and what the other host (or this one) sends.
+/// A test case: programs, each a list of sockets, and the datagrams that the other host (or this
+/// one) sends.
 struct Scene {
     name: &'static str,
     programs: Vec<Value>,
-    /// Which of the programs are accelerated when it counts.
+    /// Which of the programs are accelerated in the run on lanes.
     accelerated: Vec<bool>,
     told: Value,
     /// The sender is on the same host.
     looped: bool,
-    /// At least so many datagrams have to be copied to lanes.
+    /// The minimum number of datagrams copied to lanes.
     copies: u64,
 }
 
@@ -96,21 +96,21 @@ impl Net {
         self.service.stat().unwrap().number("/host/counters/group_copies")
     }
 
-    /// Plays a scene, and says what every socket of every program has heard.
+    /// Runs a test case, and returns what every socket of every program has received.
     fn play(&self, scene: &Scene, lanes: bool) -> Vec<String> {
         let opened = scene.programs.iter().zip(&scene.accelerated).map(|(sockets, accelerated)| {
             let command = [python(), "-c", HEAR, &sockets.to_string()];
             let mut program = start(&self.pair.a, lanes && *accelerated, &command);
-            program.wait_for("ready", PATIENCE).unwrap_or_else(|e| panic!("{}: {e:#}", scene.name));
+            program.wait_for("ready", TIMEOUT).unwrap_or_else(|e| panic!("{}: {e:#}", scene.name));
             program
         });
         let mut opened: Vec<Process> = opened.collect();
         let host = if scene.looped { &self.pair.a } else { &self.pair.b };
         let command = [python(), "-c", TELL, &scene.told.to_string()];
-        start(host, lanes && scene.looped, &command).success(PATIENCE).unwrap();
+        start(host, lanes && scene.looped, &command).success(TIMEOUT).unwrap();
         let heard = opened.iter_mut().map(|program| {
             program.signal(Signal::SIGUSR1).unwrap();
-            program.wait_for("]]", PATIENCE).unwrap_or_else(|e| panic!("{}: {e:#}", scene.name));
+            program.wait_for("]]", TIMEOUT).unwrap_or_else(|e| panic!("{}: {e:#}", scene.name));
             program.stdout().lines().find(|line| line.starts_with("heard")).unwrap().to_owned()
         });
         heard.collect()
@@ -129,7 +129,7 @@ impl Net {
     }
 }
 
-/// The groups of a family, its own address and the two of the peer.
+/// The groups of a family, its wildcard address and the peer's two addresses.
 struct Names {
     family: u8,
     groups: [&'static str; 3],
@@ -148,21 +148,21 @@ const FAMILIES: [Names; 2] = [
 ];
 
 impl Names {
-    /// A socket, bound at last.
+    /// A socket that is bound last.
     fn socket(&self, steps: &[Value]) -> Value {
         let mut all = steps.to_vec();
         all.push(json!(["bind", self.any]));
         json!({"family": self.family, "steps": all})
     }
 
-    /// A socket, bound at first.
+    /// A socket that is bound first.
     fn bound(&self, to: &str, steps: &[Value]) -> Value {
         let mut all = vec![json!(["bind", to])];
         all.extend_from_slice(steps);
         json!({"family": self.family, "steps": all})
     }
 
-    /// Sends to two of the groups from both addresses, and by the other cable.
+    /// Sends to two of the groups from both addresses, and over the other cable.
     fn told(&self) -> Value {
         let [first, second] = self.peer;
         let [one, two, three] = self.groups;
@@ -320,7 +320,7 @@ fn what_this_host_sends_to_a_group_its_members_hear_once() {
         let told = json!([["1", null, one, "eth0"], ["2", null, two, "eth0"], ["1 there", null, one, "eth1"]]);
         let programs = vec![json!([of(one), of(two)]), json!([of(one)])];
         let scene = Scene { told, looped: true, accelerated: vec![true, false], ..names.scene("looped", programs, 0) };
-        // That the sockets are on lanes the others show; here they hear by the kernel.
+        // The other scenes show that such sockets are on lanes; here they receive from the kernel.
         vec![scene]
     });
 }

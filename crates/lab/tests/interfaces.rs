@@ -1,11 +1,11 @@
-//! A host with two interfaces: what a socket names is obeyed, whatever the route says.
+//! A host with two interfaces: an interface that a socket names is used, whatever the route says.
 
 mod common;
 
-use common::{PATIENCE, crossing, python, start};
+use common::{TIMEOUT, crossing, python, start};
 use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
 
-/// Hosts a and b with a second cable, a service for both interfaces on a.
+/// Hosts a and b with a second cable, and a service for both interfaces on a.
 fn two_cables() -> (Pair, Service) {
     let pair = Pair::new().unwrap();
     pair.lab.cable(&pair.a, &pair.b, "eth1", &CableOptions::default()).unwrap();
@@ -16,7 +16,7 @@ fn two_cables() -> (Pair, Service) {
     (pair, service)
 }
 
-/// Prints who sent what.
+/// Prints each datagram with its sender.
 const HEAR: &str = r#"
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -48,16 +48,16 @@ time.sleep(60)
 
 fn hear(pair: &Pair) -> Process {
     let mut hearer = start(&pair.b, false, &[python(), "-c", HEAR, "10.77.0.2", "10.78.0.2"]);
-    hearer.wait_for("ready", PATIENCE).unwrap();
+    hearer.wait_for("ready", TIMEOUT).unwrap();
     hearer
 }
 
-/// Sends by a socket that names eth1, sees that it came from there, and says what `tickwire stat`
-/// shows of the socket.
+/// Sends from a socket that names eth1, checks the source address, and returns what `tickwire stat`
+/// shows about the socket.
 fn named(pair: &Pair, service: &Service, hearer: &mut Process, how: &str, to: &str) -> String {
     let mut sender = start(&pair.a, true, &[python(), "-c", NAME, how, to]);
-    sender.wait_for("sent", PATIENCE).unwrap();
-    let heard = hearer.wait_for(&format!("{how} from 10.78.0.1"), PATIENCE);
+    sender.wait_for("sent", TIMEOUT).unwrap();
+    let heard = hearer.wait_for(&format!("{how} from 10.78.0.1"), TIMEOUT);
     assert!(heard.is_ok(), "{how}: heard {}", hearer.stdout());
     let lanes = service.stat().unwrap();
     let shown = format!("{:?}", lanes.lanes_of(sender.id()));
@@ -69,7 +69,7 @@ fn named(pair: &Pair, service: &Service, hearer: &mut Process, how: &str, to: &s
 fn a_socket_that_names_another_interface_than_the_route_leaves_by_it() {
     let (pair, service) = two_cables();
     let mut hearer = hear(&pair);
-    // The routes to this address and to all groups leave by eth0.
+    // The routes to this address and to all groups use eth0.
     pair.a.run(&["ip", "route", "add", "224.0.0.0/4", "dev", "eth0"]).unwrap();
     for (how, to, shows) in [
         ("device", "10.77.0.2", "one of several accelerated interfaces"),
@@ -105,11 +105,11 @@ fn a_group_without_a_route_is_sent_to_by_the_lane_and_the_interface_that_was_nam
     }
     let heard = hearer.stdout();
     assert_eq!(heard.matches("from").count(), 2, "each once: {heard}");
-    tools::until("the lanes are gone", PATIENCE, || service.stat().unwrap().json["lanes"] == serde_json::json!([]))
+    tools::until("the lanes are gone", TIMEOUT, || service.stat().unwrap().json["lanes"] == serde_json::json!([]))
         .unwrap();
 }
 
-/// Hears at a port of one interface.
+/// Receives on a port of one interface.
 const BOUND: &str = r#"
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -127,21 +127,21 @@ fn a_socket_that_is_bound_to_an_interface_goes_on_when_the_service_takes_up_anot
     let (pair, service) = two_cables();
     pair.a.run(&["ip", "link", "del", "eth1"]).unwrap();
     let one = || service.stat().unwrap().json["host"]["interfaces"].as_array().unwrap().len() == 1;
-    tools::until("one interface is left", PATIENCE, one).unwrap();
+    tools::until("one interface is left", TIMEOUT, one).unwrap();
     let mut hearer = start(&pair.a, true, &[python(), "-c", BOUND]);
-    hearer.wait_for("ready", PATIENCE).unwrap();
-    let tell = |text| start(&pair.b, false, &[python(), "-c", TELL_ONE, &pair.a_v4(), text]).success(PATIENCE).unwrap();
+    hearer.wait_for("ready", TIMEOUT).unwrap();
+    let tell = |text| start(&pair.b, false, &[python(), "-c", TELL_ONE, &pair.a_v4(), text]).success(TIMEOUT).unwrap();
     crossing(&service, 1, || {
         tell("by the lane");
-        hearer.wait_for("by the lane", PATIENCE).unwrap();
+        hearer.wait_for("by the lane", TIMEOUT).unwrap();
     });
     pair.lab.cable(&pair.a, &pair.b, "eth1", &CableOptions::default()).unwrap();
     let shown = || format!("{:?}", service.stat().unwrap().lanes_of(hearer.id()));
     let several = || shown().contains("one of several accelerated interfaces");
-    tools::until("it is the kernel's", PATIENCE, several)
+    tools::until("it is the kernel's", TIMEOUT, several)
         .unwrap_or_else(|e| panic!("{e:#}\n{}\n{}", shown(), service.log()));
     tell("by the kernel");
-    hearer.wait_for("by the kernel", PATIENCE).unwrap();
+    hearer.wait_for("by the kernel", TIMEOUT).unwrap();
 }
 
 /// Binds UDP sockets to an interface in either order, and a listener; stays.
@@ -166,7 +166,7 @@ fn a_socket_that_is_bound_to_the_only_accelerated_interface_is_accelerated() {
     for several in [true, false] {
         let service = both.take().filter(|_| several).unwrap_or_else(|| Service::start(&pair.a).unwrap());
         let mut program = start(&pair.a, true, &[python(), "-c", DEVICES]);
-        program.wait_for("ready", PATIENCE).unwrap();
+        program.wait_for("ready", TIMEOUT).unwrap();
         let lanes = service.stat().unwrap();
         let sockets: Vec<_> = lanes.lanes_of(program.id())[0]["sockets"].as_array().unwrap().clone();
         assert_eq!(sockets.len(), 4, "{sockets:?}");
@@ -179,7 +179,7 @@ fn a_socket_that_is_bound_to_the_only_accelerated_interface_is_accelerated() {
     }
 }
 
-/// Connects a socket to hosts in turn, sends to each, and says from where.
+/// Connects a socket to hosts in turn, sends to each, and prints the source address.
 const ANEW: &str = r#"
 import ctypes, socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -205,9 +205,9 @@ fn a_socket_that_is_connected_anew_sends_as_the_kernel_does() {
     for accelerated in [false, true] {
         let steps = [first, second, "nowhere", second, first, "nowhere", first];
         let mut sender = start(&pair.a, accelerated, &[&[python(), "-c", ANEW][..], &steps].concat());
-        sender.wait_for("all", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", sender.stderr()));
+        sender.wait_for("all", TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}", sender.stderr()));
         for line in sender.stdout().lines().filter(|line| *line != "all") {
-            hearer.wait_for(line, PATIENCE).unwrap();
+            hearer.wait_for(line, TIMEOUT).unwrap();
         }
         let shown = format!("{:?}", service.stat().unwrap().lanes_of(sender.id()));
         assert!(!accelerated || shown.contains(r#""out_packets": Number(5)"#), "{shown}");

@@ -1,11 +1,11 @@
-//! Interfaces with jumbo frames: what is sent fills them.
+//! Interfaces with jumbo frames: the stack fills them.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
 use tickwire_lab::{CableOptions, ServiceOptions};
 
-/// Sends four megabytes that tell a swap of pieces, takes them back, and stays.
+/// Sends four megabytes in which swapped pieces would show, receives them back, and stays.
 const STREAM: &str = r#"
 import hashlib, socket, sys
 s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
@@ -46,12 +46,12 @@ fn segments_of_a_stream_fill_jumbo_frames() {
     }
     for address in [both.pair.b_v4(), both.pair.b_v6()] {
         let mut server = start(both.b(), true, &[python(), "-c", STREAM, &address]);
-        bound(both.b(), &mut server, "tcp", 7001);
+        wait_until_listening(both.b(), &mut server, "tcp", 7001);
         for accelerated in [true, false] {
-            // A kernel's segments may come merged: 64 KiB at a time.
+            // A kernel's segments may arrive merged, up to 64 KiB at a time.
             let (_client, came_back) = crossing(&both.b_service, 60, || {
                 let mut client = start(both.a(), accelerated, &[python(), "-c", RETURN, &address]);
-                let came_back = client.wait_for("y", PATIENCE);
+                let came_back = client.wait_for("y", TIMEOUT);
                 (client, came_back)
             });
             came_back
@@ -63,7 +63,7 @@ fn segments_of_a_stream_fill_jumbo_frames() {
             assert!(!streams.is_empty(), "{stat:#}");
             for stream in streams {
                 let [bytes, packets] = ["tx_bytes", "tx_packets"].map(|name| stream[name].as_u64().unwrap());
-                // With acknowledgements of what comes back, which are as many again at most.
+                // Including acknowledgements of the echoed data, which are at most as many again.
                 assert!(bytes > 4 << 20 && bytes / packets > 3_000, "{stream:#}");
             }
         }

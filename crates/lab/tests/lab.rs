@@ -1,15 +1,15 @@
-//! The lab itself: hosts reach each other as told, and nothing stays.
+//! The lab itself: hosts reach each other as configured, and nothing is left behind.
 
 use nix::sys::signal::Signal;
 use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Lab, Pair, Process, run};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn namespaces_of(lab: &str) -> usize {
     let all = run(&["ip", "netns", "list"]).unwrap();
-    // The tenth lab of a process has a name that begins with the first's.
+    // The name of a process's lab number 10 begins with that of number 1.
     all.lines()
         .filter(|l| l.strip_prefix(lab).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit())))
         .count()
@@ -43,19 +43,19 @@ fn dropping_a_lab_ends_its_programs_and_removes_its_namespaces_and_files() {
     let pair = Pair::new().unwrap();
     let (name, directory) = (pair.lab.name().to_owned(), pair.lab.directory());
     let mut sleeper = pair.a.spawn(&["sleep", "1000"]).unwrap();
-    // A grandchild that ignores SIGTERM goes too.
+    // A grandchild that ignores SIGTERM ends, too.
     pair.b.run(&["sh", "-c", "trap '' TERM; sleep 1000 >/dev/null 2>&1 &"]).unwrap();
     assert_eq!(namespaces_of(&name), 2);
     assert!(directory.exists());
     drop(pair);
     assert_eq!(namespaces_of(&name), 0);
     assert!(!directory.exists());
-    assert!(!sleeper.wait(PATIENCE).unwrap().status.success());
+    assert!(!sleeper.wait(TIMEOUT).unwrap().status.success());
 }
 
 #[test]
 fn what_a_dead_process_left_is_swept() {
-    // The largest process number that Linux gives is 2^22.
+    // The largest process number of Linux is 2^22.
     let leftover = "twlab-4194304-0-a";
     run(&["ip", "netns", "add", leftover]).unwrap();
     tickwire_lab::sweep().unwrap();
@@ -78,7 +78,7 @@ fn what_stands_in_standard_input_is_run_by_a_shell_in_xtasks_lab() {
     assert_eq!(output.status.code(), Some(3), "{words}");
 }
 
-/// A file that holds a text and has no name.
+/// An unlinked file with this text.
 fn tempfile(text: &str) -> std::fs::File {
     let path = std::env::temp_dir().join(format!("twlab-script-{}", std::process::id()));
     std::fs::write(&path, text).unwrap();
@@ -97,10 +97,10 @@ fn a_program_that_does_not_end_in_time_is_killed_and_reported() {
     assert!(!sleeper.is_running().unwrap());
 }
 
-/// Starts a program that holds a lab; the lab's name.
+/// Starts a program that holds a lab; returns it with the lab's name.
 fn hold() -> (Process, String) {
     let mut holder = Process::spawn(Command::new(tickwire_lab::tools::built("examples/hold").unwrap())).unwrap();
-    holder.wait_for("\n", PATIENCE).unwrap();
+    holder.wait_for("\n", TIMEOUT).unwrap();
     let name = holder.stdout().trim().to_owned();
     assert_eq!(namespaces_of(&name), 2);
     (holder, name)
@@ -111,9 +111,9 @@ fn an_interrupted_program_leaves_no_lab_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (mut holder, name) = hold();
         holder.signal(signal).unwrap();
-        let ended = holder.wait(PATIENCE).unwrap();
+        let ended = holder.wait(TIMEOUT).unwrap();
         assert_eq!(ended.status.code(), Some(130));
-        // It may also have found what others left.
+        // It may also have reported leftovers of other runs.
         assert!(ended.stderr.ends_with("interrupted: removing the lab\n"), "{}", ended.stderr);
         assert_eq!(namespaces_of(&name), 0);
         assert!(!std::env::temp_dir().join(format!("beside-{name}")).exists());
@@ -130,7 +130,7 @@ fn a_killed_programs_lab_goes_by_itself_with_the_programs_in_it() {
     holder.kill();
     let _ = std::fs::remove_file(std::env::temp_dir().join(format!("beside-{name}")));
     let directory = std::env::temp_dir().join(&name);
-    tickwire_lab::tools::until("nothing is left", PATIENCE, || {
+    tickwire_lab::tools::until("nothing is left", TIMEOUT, || {
         namespaces_of(&name) == 0 && !directory.exists() && !process.exists()
     })
     .unwrap();

@@ -2,27 +2,29 @@
 
 mod common;
 
-use common::{Both, ECHO_SERVER, PATIENCE, WAITING_CLIENT, bound, compiled, crossing, python, server, start};
+use common::{
+    Both, ECHO_SERVER, TIMEOUT, WAITING_CLIENT, compiled, crossing, python, server, start, wait_until_listening,
+};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 use tickwire_lab::{Process, tools};
 
 fn client(both: &Both, accelerated: bool) -> Process {
     let mut client = start(both.a(), accelerated, &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
-    client.wait_for("connected", PATIENCE).unwrap();
+    client.wait_for("connected", TIMEOUT).unwrap();
     client
 }
 
-/// Lanes that a service keeps ready for programs that come.
+/// Lanes that a service keeps ready for new programs.
 const READY: usize = 2;
 
-/// Waits until no lane of a program is left on host b, nor the port that its program had.
-fn no_lane_is_left(both: &Both, patience: Duration) {
-    tools::until("nothing is left of the lane", patience, || {
+/// Waits until no program's lane is left on host b, nor any listening port.
+fn no_lane_is_left(both: &Both, time_limit: Duration) {
+    tools::until("nothing is left of the lane", time_limit, || {
         let links = both.b().run(&["ip", "-o", "link"]).unwrap();
         let listeners = both.b().run(&["ss", "-H", "-lnt"]).unwrap();
         let lanes = both.b_service.stat().unwrap().json["lanes"].as_array().map_or(0, Vec::len);
-        // The loopback interface, the card, and lanes that are no program's yet.
+        // The loopback interface, the card, and unassigned lanes.
         links.lines().count() == 2 + READY && listeners.is_empty() && lanes == 0
     })
     .unwrap();
@@ -37,7 +39,7 @@ fn the_peers_of_a_killed_program_are_told_within_a_second_and_its_lane_is_gone()
     server.signal(Signal::SIGKILL).unwrap();
     let killed = Instant::now();
     for client in &mut clients {
-        client.wait_for("reset", PATIENCE).unwrap();
+        client.wait_for("reset", TIMEOUT).unwrap();
     }
     assert!(killed.elapsed() < Duration::from_secs(1), "it took {:?}", killed.elapsed());
     server.kill();
@@ -51,13 +53,13 @@ fn a_port_is_free_again_as_soon_as_its_program_has_been_killed() {
         let mut server = server(&both);
         client(&both, false).kill();
         server.kill();
-        no_lane_is_left(&both, PATIENCE);
+        no_lane_is_left(&both, TIMEOUT);
     }
 }
 
-/// Has a connection, a listener that blocks, one that does not, and a UDP socket; then loses its
-/// lane: children that are inside it all the time are killed until one of them dies with the lock
-/// in hand.
+/// Has connections, a blocking listener, a non-blocking one and a UDP socket. Then it loses its
+/// lane: children that use the lane continuously are killed until one of them dies holding the
+/// lock.
 const LOSES_ITS_LANE: &str = r#"
 import fcntl, os, select, signal, socket, sys, threading
 own, other = sys.argv[1:]
@@ -129,8 +131,8 @@ while True:
     datagrams.sendto(data, source)
 "#;
 
-/// Exchanges a word with each of the sockets of `LOSES_ITS_LANE`, as often as it takes until the
-/// host has taken them back.
+/// Exchanges a word with each of the sockets of `LOSES_ITS_LANE`, and retries until the kernel has
+/// taken them over.
 const ASKS_ALL: &str = r#"
 import socket, sys
 def ask(kind, port):
@@ -152,14 +154,14 @@ fn a_program_whose_lane_is_lost_sees_resets_and_goes_on_with_the_kernel() {
     let _server = server(&both);
     let (own, other) = (both.pair.a_v4(), both.pair.b_v4());
     let mut loser = start(both.a(), true, &[python(), "-c", LOSES_ITS_LANE, &own, &other]);
-    loser.wait_for("connected", PATIENCE).unwrap();
+    loser.wait_for("connected", TIMEOUT).unwrap();
     assert!(both.a_service.stat().unwrap().diverted() >= 4, "its connections cross the stack");
     loser.signal(Signal::SIGUSR1).unwrap();
-    loser.wait_for("serves", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", loser.stderr()));
+    loser.wait_for("serves", TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}", loser.stderr()));
     let expected = "connected\nreceives Connection reset by peer\nreceives b''\nsends Connection reset by peer\nsends Broken pipe\nsends b''\n\
                     asks Connection reset by peer\nasks b''\npolls True\nwaits True\nwaits False\nserves\n";
     assert_eq!(loser.stdout(), expected);
-    let said = start(both.b(), false, &[python(), "-c", ASKS_ALL, &own]).success(PATIENCE).unwrap();
+    let said = start(both.b(), false, &[python(), "-c", ASKS_ALL, &own]).success(TIMEOUT).unwrap();
     assert_eq!(said, "b'word' b'word' b'word'\n");
 }
 
@@ -190,17 +192,17 @@ for _ in range(2):
 fn what_a_program_has_sent_arrives_though_it_exits_at_once() {
     let both = Both::new();
     let mut reader = start(both.b(), false, &[python(), "-c", READ_LATE, &both.pair.b_v4()]);
-    bound(both.b(), &mut reader, "tcp", 9000);
+    wait_until_listening(both.b(), &mut reader, "tcp", 9000);
     crossing(&both.a_service, 10, || {
         for status in ["0", "3"] {
-            let ended = start(both.a(), true, &[python(), "-c", LEAVE, &both.pair.b_v4(), status]).wait(PATIENCE);
+            let ended = start(both.a(), true, &[python(), "-c", LEAVE, &both.pair.b_v4(), status]).wait(TIMEOUT);
             assert_eq!(ended.unwrap().status.code(), Some(status.parse().unwrap()));
         }
-        tools::until("both have arrived", PATIENCE, || reader.stdout() == "150003 b'end'\n150003 b'end'\n").unwrap();
+        tools::until("both have arrived", TIMEOUT, || reader.stdout() == "150003 b'end'\n150003 b'end'\n").unwrap();
     });
 }
 
-/// Three processes share a listener and one connection; each says who it is.
+/// Three processes share a listener and one connection; each answers with its role.
 const FAMILY: &str = r#"
 import os, socket, sys
 listener = socket.create_server((sys.argv[1], 9000))
@@ -238,21 +240,21 @@ while True:
 fn a_forked_child_that_is_killed_takes_none_of_its_siblings_sockets_along() {
     let both = Both::new();
     let mut family = start(both.b(), true, &[python(), "-c", FAMILY, &both.pair.b_v4()]);
-    bound(both.b(), &mut family, "tcp", 9000);
+    wait_until_listening(both.b(), &mut family, "tcp", 9000);
     let mut talker = start(both.a(), false, &[python(), "-c", TALK, &both.pair.b_v4()]);
-    talker.wait_for("parent three", PATIENCE).unwrap();
+    talker.wait_for("parent three", TIMEOUT).unwrap();
     let children = || -> Vec<i32> {
         let said = family.stdout();
         said.split_inclusive('\n').filter_map(|l| l.strip_prefix("child ")?.strip_suffix('\n')?.parse().ok()).collect()
     };
-    tools::until("both children have said who they are", PATIENCE, || children().len() == 2).unwrap();
+    tools::until("both children have printed their process numbers", TIMEOUT, || children().len() == 2).unwrap();
     let children = children();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(children[0]), Signal::SIGKILL).unwrap();
-    // Longer than anything that cleans up after the dead takes.
+    // Longer than the cleanup after dead processes takes.
     std::thread::sleep(Duration::from_secs(1));
     let before = talker.stdout().len();
     crossing(&both.b_service, 10, || {
-        tools::until("both still answer", PATIENCE, || {
+        tools::until("both still answer", TIMEOUT, || {
             let since = talker.stdout().split_off(before);
             since.matches("child two").count() >= 3 && since.matches("parent three").count() >= 3
         })
@@ -289,7 +291,7 @@ int main(void) {
     for (requires, said) in [(&[][..], "made"), (&["--require"], "refused")] {
         let command = [&[tickwire.to_str().unwrap(), "run"], requires, &["--", &program]].concat();
         let mut confined = start(both.a(), false, &command);
-        confined.wait_for(said, PATIENCE).unwrap();
+        confined.wait_for(said, TIMEOUT).unwrap();
         let stat = both.a_service.stat().unwrap();
         let listed = stat.lanes_of(confined.id());
         assert_eq!(listed.len(), 1, "{}", stat.json);
@@ -333,14 +335,13 @@ int main(int count, char **arguments) {
     let program = compiled(both.a(), PROGRAM);
     for arguments in [&[][..], &["with a lane"]] {
         let command = [&[program.as_str()], arguments].concat();
-        assert_eq!(start(both.a(), true, &command).success(PATIENCE).unwrap(), "alive\n");
+        assert_eq!(start(both.a(), true, &command).success(TIMEOUT).unwrap(), "alive\n");
     }
 }
 
 #[test]
 fn a_program_that_confines_itself_goes_on_with_the_kernel_and_is_told_why() {
-    // The child is confined as OpenSSH's are: the thread that calls what it may not is killed, and
-    // it alone.
+    // The child is confined like OpenSSH's: a thread that makes a forbidden call is killed alone.
     const PROGRAM: &str = r#"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -379,10 +380,10 @@ int main(int count, char **arguments) {
     inet_pton(AF_INET, arguments[1], &name.sin_addr);
     if (connect(connection, (struct sockaddr *)&name, sizeof name))
         return 1;
-    // To ask is not to confine oneself.
+    // A query is no confinement.
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0) != -1 || errno != EFAULT)
         return 7;
-    // Nor is to be refused it.
+    // Nor is a refused request.
     if (!fork()) {
         if (setgid(65534) || setuid(65534) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != -1 || errno != EACCES ||
             prctl(PR_SET_SECCOMP, 7, &filter) != -1 || errno != EINVAL)
@@ -397,7 +398,7 @@ int main(int count, char **arguments) {
             read(datagrams, back, 5) != 5)
             _exit(2);
         dprintf(1, "child %d\n", getpid());
-        // As OpenSSH's, which cannot reach the service any more.
+        // Like OpenSSH's, which cannot reach the service any more.
         if (chroot("/proc/self/fdinfo"))
             _exit(11);
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -411,7 +412,7 @@ int main(int count, char **arguments) {
     }
     if (sigwait(&awaited, &status) || write(told[1], ".", 1) != 1 || wait(&status) < 0 || status)
         return status >> 8;
-    // The parent's part in the connection is as it was.
+    // The parent's share of the connection is unchanged.
     if (write(connection, "hello", 5) != 5 || read(connection, back, 5) != 5)
         return 6;
     puts("ok");
@@ -421,11 +422,11 @@ int main(int count, char **arguments) {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &address]);
-    bound(both.b(), &mut server, "udp", 9000);
+    wait_until_listening(both.b(), &mut server, "udp", 9000);
     let program = compiled(both.a(), PROGRAM);
     let ended = crossing(&both.a_service, 4, || {
         let mut parent = start(both.a(), true, &[&program, &address]);
-        parent.wait_for("confined", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", parent.stderr()));
+        parent.wait_for("confined", TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}", parent.stderr()));
         let said = parent.stdout();
         let child = said.lines().find_map(|line| line.strip_prefix("child ")).unwrap().parse().unwrap();
         let stat = both.a_service.stat().unwrap();
@@ -440,8 +441,8 @@ int main(int count, char **arguments) {
         assert!(listed[0]["reason"].as_str().unwrap().contains("seccomp"), "{}", listed[0]);
         assert_eq!(stat.lanes_of(parent.id())[0]["accelerated"], true, "{}", stat.json);
         parent.signal(Signal::SIGUSR1).unwrap();
-        let ended = parent.wait(PATIENCE).unwrap();
-        tools::until("it is gone", PATIENCE, || both.a_service.stat().unwrap().lanes_of(child).is_empty()).unwrap();
+        let ended = parent.wait(TIMEOUT).unwrap();
+        tools::until("it is gone", TIMEOUT, || both.a_service.stat().unwrap().lanes_of(child).is_empty()).unwrap();
         ended
     });
     assert!(ended.stdout.ends_with("confined\nok\n"), "{:?} {} {}", ended.status, ended.stdout, ended.stderr);

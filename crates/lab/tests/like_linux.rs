@@ -1,12 +1,12 @@
-//! Answers of many calls, in states that programs rarely have them in: the same script runs on the
-//! kernel and on a lane, and what it prints must be the same.
+//! Results of many calls in rare states: the same script runs on the kernel and on a lane, and must
+//! print the same.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
 
-/// What the peer does for the script, by the line that comes first on a connection: it takes up
-/// connections, and answers datagrams.
+/// The peer of the scripts: it accepts connections, does what the first line on each says, and
+/// answers datagrams.
 const PEER: &str = r#"
 import socket, struct, sys, threading, time
 own, other = sys.argv[1:]
@@ -19,7 +19,7 @@ def serve(c):
         c.sendall(b'abc'); c.send(b'd', socket.MSG_OOB); c.send(b'ef')
     if how == b'urgent alone': c.send(b'u', socket.MSG_OOB)
     if how == b'more':
-        # When the other end has shut both sides: after its FIN a moment later.
+        # Once the other end has shut down both directions: a moment after its FIN.
         c.recv(1)
         time.sleep(0.5)
         try:
@@ -49,7 +49,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// What all scripts have.
+/// The beginning of all scripts.
 const HEAD: &str = r#"
 import ctypes, errno, fcntl, os, select, signal, socket, struct, sys, threading, time
 own, other = sys.argv[1:]
@@ -85,11 +85,11 @@ fn same(script: &str, packets: u64) {
     let both = Both::new();
     let (own, other) = (both.pair.b_v4(), both.pair.a_v4());
     let mut peer = start(both.a(), false, &[python(), "-c", PEER, &other, &own]);
-    bound(both.a(), &mut peer, "tcp", 9000);
+    wait_until_listening(both.a(), &mut peer, "tcp", 9000);
     let script = format!("{HEAD}{script}");
     let run = |accelerated| {
         let mut program = start(both.b(), accelerated, &[python(), "-c", &script, &own, &other]);
-        let told = program.success(PATIENCE);
+        let told = program.success(TIMEOUT);
         told.unwrap_or_else(|error| panic!("{error}\n{}{}{}", program.stdout(), program.stderr(), peer.stderr()))
     };
     let kernel = run(false);
@@ -100,7 +100,7 @@ fn same(script: &str, packets: u64) {
 }
 
 #[test]
-fn a_listener_that_is_shut_hangs_up_whoever_waits_and_whatever_it_has_accepted() {
+fn a_listener_that_is_shut_wakes_waiters_and_keeps_accepted_connections() {
     same(
         r#"
 def listener(port):
@@ -123,7 +123,7 @@ for port, how in enumerate((0, select.EPOLLET, 'waits', 'polls'), 7000):
     say(how, e(l.shutdown, socket.SHUT_RD if port % 2 else socket.SHUT_RDWR))
     t.join()
     say(got, [event for _, event in ep.poll(0.5)], events(l, 5), e(l.accept))
-    # What was accepted goes on, and the socket may listen again.
+    # An accepted connection continues, and the socket may listen again.
     say(c.send(b'x'), e(l.listen, 5), events(l, 5))
 "#,
         20,
@@ -283,7 +283,7 @@ def named(s, len):
     n = libc.sendto(s.fileno(), data, 3, 0, name, len)
     return n if n >= 0 else errno.errorcode[ctypes.get_errno()]
 say([named(s, len) for s in (c, u) for len in (128, 129, -1)])
-# Of what is received, the message that does not fit is cut, and none follows it.
+# Of the received control messages, one that does not fit is truncated, and none follows it.
 for option in (8, 12, 13): u.setsockopt(socket.IPPROTO_IP, option, 1)
 u.settimeout(0.2)
 while e(u.recv, 10) != 'timeout': pass

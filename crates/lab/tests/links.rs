@@ -1,13 +1,13 @@
-//! A host with two links, on each of which a peer has the same link-local address, as devices of
-//! one make have: the scope says which is meant, to the lane as to the kernel.
+//! A host with two links, on each of which a peer has the same link-local address, like devices of
+//! one make. The scope selects the link, on the lane as on the kernel.
 
 mod common;
 
-use common::{PATIENCE, crossing, python, start};
+use common::{TIMEOUT, crossing, python, start};
 use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions};
 
-/// Asks the server at `fe80::1` of each link by TCP, UDP and a connected UDP socket, and says what
-/// it is called, and which scopes the names have.
+/// Asks the server at `fe80::1` of each link by TCP, UDP and a connected UDP socket. Prints its
+/// name, and the scopes of the addresses.
 const CLIENT: &str = r#"
 import socket, sys
 shared = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -32,7 +32,7 @@ print('all', flush=True)
 sys.stdin.read()
 "#;
 
-/// Answers with its name, and says by which link each peer came.
+/// Answers with its name, and prints the link of each peer.
 const SERVER: &str = r#"
 import socket, sys, threading
 name = sys.argv[1].encode()
@@ -59,7 +59,7 @@ while True:
 
 const LINKS: [&str; 2] = ["eth0", "eth1"];
 
-/// The host with two links, and a host on either of them.
+/// The host with two links, and a host on each of them.
 struct Links {
     host: Host,
     peers: [Host; 2],
@@ -82,7 +82,7 @@ fn links() -> Links {
 
 fn server(host: &Host, accelerated: bool, name: &str) -> Process {
     let mut server = start(host, accelerated, &[python(), "-c", SERVER, name]);
-    server.wait_for("ready", PATIENCE).unwrap();
+    server.wait_for("ready", TIMEOUT).unwrap();
     server
 }
 
@@ -90,11 +90,11 @@ fn server(host: &Host, accelerated: bool, name: &str) -> Process {
 fn a_client_reaches_the_link_that_it_names() {
     let net = links();
     let _servers: Vec<_> = net.peers.iter().zip(LINKS).map(|(peer, link)| server(peer, false, link)).collect();
-    // Of each connection three at least, and the answers to datagrams. A UDP socket that is
-    // connected is bound to the link, as on Linux, and the kernel's.
+    // At least three packets per connection, and the answers to datagrams. A connected UDP socket
+    // is bound to the link, as on Linux, and stays on the kernel.
     let said = crossing(&net.service, 16, || {
         let mut client = start(&net.host, true, &[python(), "-c", CLIENT, "fe80::1", LINKS[0], LINKS[1]]);
-        client.wait_for("all", PATIENCE).unwrap();
+        client.wait_for("all", TIMEOUT).unwrap();
         client.stdout()
     });
     for how in ["TCP", "UDP", "connected"] {
@@ -113,10 +113,10 @@ fn a_server_sees_by_which_link_a_peer_came_and_answers_there() {
         let own = format!("fe80::a{number}");
         crossing(&net.service, 10, || {
             let mut client = start(peer, false, &[python(), "-c", CLIENT, &own, link]);
-            client.wait_for("all", PATIENCE).unwrap();
+            client.wait_for("all", TIMEOUT).unwrap();
         });
         for what in ["connection", "datagram"] {
-            server.wait_for(&format!("{what} by {link} True"), PATIENCE).unwrap();
+            server.wait_for(&format!("{what} by {link} True"), TIMEOUT).unwrap();
         }
     }
     let said = server.stdout();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, ECHO_SERVER, PATIENCE, bound, built, crossing, python, start};
+use common::{Both, ECHO_SERVER, TIMEOUT, built, crossing, python, start, wait_until_listening};
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Process, ServiceOptions, tools};
 
@@ -18,7 +18,7 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// Connections first, then datagram sockets; all of them are used.
+/// First connections, then datagram sockets; all of them are used.
 const CLIENT: &str = r#"
 import os, resource, select, socket, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
@@ -50,10 +50,10 @@ fn thousands_of_sockets_are_accelerated_up_to_the_lanes_limits_and_then_say_why_
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let client = crossing(&both.a_service, 9000, || {
         let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address]);
-        let opened = client.wait_for("open", PATIENCE + Duration::from_secs(60));
+        let opened = client.wait_for("open", TIMEOUT + Duration::from_secs(60));
         assert!(opened.is_ok(), "{}{}", client.stdout(), client.stderr());
         client
     });
@@ -63,27 +63,27 @@ fn thousands_of_sockets_are_accelerated_up_to_the_lanes_limits_and_then_say_why_
     let with = |text: &str| sockets.iter().filter(|s| s.to_string().contains(text)).count();
     assert_eq!(with("\"ESTAB\""), 3000);
     let full = with("the lane has no room");
-    // The default of a lane: 4096 datagram sockets.
+    // The default limit of a lane: 4096 datagram sockets.
     assert_eq!(full, 5000 - 4096, "{}", sockets.len());
     assert_eq!(sockets.len(), 8000);
 }
 
-/// The server is accelerated; its client is the kernel's, which opens connections much faster than
-/// a service that claims each.
+/// The server is accelerated; its client is on the kernel, and opens connections much faster than a
+/// service claims them.
 #[test]
 fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     let options = ServiceOptions { config: "[lane]\ntcp = 12288\n".into(), ..ServiceOptions::default() };
     let both = Both::with(&CableOptions::default(), &options);
     let address = format!("{}:9000", both.pair.b_v4());
     let mut server = start(both.b(), true, &[&built("connections"), "serve", &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let client = [&built("connections"), "hold", &address, "--connections", "11000", "--active", "1000"];
     let messages = ["--count", "10000", "--parallel", "100", "--everybody", "--stay"];
     let mut client = both.a().spawn(&[&client[..], &messages].concat()).unwrap();
-    // Each connection's handshake and a message on it, then those that were measured. What came
-    // together is acknowledged together.
+    // Each connection's handshake and a message on it, then the measured messages. Segments that
+    // arrive together are acknowledged together.
     crossing(&both.b_service, 11_000 * 3 + 10_000, || {
-        let answered = client.wait_for("per_second", PATIENCE);
+        let answered = client.wait_for("per_second", TIMEOUT);
         assert!(answered.is_ok(), "{answered:?}; server: {}", server.stderr());
     });
     let stat = both.b_service.stat().unwrap();
@@ -94,8 +94,8 @@ fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     assert_eq!(sockets.iter().filter(alive).count(), 11_000, "of {} sockets", sockets.len());
 }
 
-/// To wait, a thread needs a descriptor of its own; a program that is at its limit must not be told
-/// so by a call that needs none on Linux.
+/// A waiting thread needs a descriptor of its own. A program at its limit must not get an error for
+/// that from a call that needs none on Linux.
 #[test]
 fn a_program_without_a_descriptor_to_spare_waits_all_the_same() {
     const ECHO: &str = r"
@@ -131,7 +131,7 @@ for wait in lambda: None, poll.poll, epoll.poll, lambda: select.select([s], [], 
     thread.start()
     thread.join()
 assert went == [b'x'] * 4, went
-# As many places as there may be descriptors; the lane has its own beside them.
+# As many entries as descriptors are allowed; the lane has its own in addition.
 places = (PollFd * 40)(*[PollFd(silent, select.POLLIN, 0)] * 39, PollFd(s.fileno(), select.POLLIN, 0))
 s.sendall(b'x')
 before = time.process_time()
@@ -141,13 +141,14 @@ assert took < 0.1, took
 ";
     let both = Both::new();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     crossing(&both.a_service, 10, || {
-        start(both.a(), true, &[python(), "-c", FULL, &both.pair.b_v4()]).success(PATIENCE).unwrap();
+        start(both.a(), true, &[python(), "-c", FULL, &both.pair.b_v4()]).success(TIMEOUT).unwrap();
     });
 }
 
-/// Its connections work by the kernel, and the reason is the true one, however many are left.
+/// Its connections use the kernel, and the reported reason is the true one, however many
+/// descriptors are left.
 #[test]
 fn a_program_without_descriptors_for_a_lane_is_told_so() {
     const SHORT: &str = r"
@@ -166,7 +167,7 @@ assert s.recv(1) == b'x'
     const REASON: &str = "the program has as many descriptors as it may";
     let both = Both::new();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO_SERVER, &both.pair.b_v4()]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let short = |left: &str| {
         let tickwire = tools::tickwire().unwrap();
         let mut command = both.a().command(tickwire.to_str().unwrap());
@@ -175,15 +176,15 @@ assert s.recv(1) == b'x'
     };
     for left in ["1", "2", "3", "5"] {
         let mut program = short(left);
-        program.success(PATIENCE).unwrap();
+        program.success(TIMEOUT).unwrap();
         assert!(program.stderr().contains(REASON), "{left} left: {}", program.stderr());
     }
     let mut program = short("20");
-    crossing(&both.a_service, 2, || program.success(PATIENCE).unwrap());
+    crossing(&both.a_service, 2, || program.success(TIMEOUT).unwrap());
     assert!(!program.stderr().contains(REASON), "{}", program.stderr());
 }
 
-/// Says hello and closes at once, so that TIME-WAIT is the server's.
+/// Sends hello and closes at once, so that TIME-WAIT is on the server's side.
 const GREETER: &str = r#"
 import socket, sys
 listener = socket.create_server((sys.argv[1], 9000), backlog=128)
@@ -193,7 +194,7 @@ while True:
     connection.close()
 "#;
 
-/// One connection after the other; prints from which ports.
+/// Opens one connection after the other; prints their ports.
 const GUEST: &str = r#"
 import socket, sys
 ports = []
@@ -205,16 +206,16 @@ for _ in range(4000):
 print(*ports)
 "#;
 
-/// A peer of another make may refuse a port that was used a moment ago, and a lane must not bind
-/// ever more of them.
+/// A peer with another stack may refuse a port used a moment ago, and a lane must not bind an
+/// unlimited number of ports.
 #[test]
 fn many_connections_one_after_the_other_go_round_among_a_thousand_ports() {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", GREETER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let printed = crossing(&both.a_service, 9000, || {
-        start(both.a(), true, &[python(), "-c", GUEST, &address]).success(PATIENCE).unwrap()
+        start(both.a(), true, &[python(), "-c", GUEST, &address]).success(TIMEOUT).unwrap()
     });
     let ports: Vec<u16> = printed.split_whitespace().map(|port| port.parse().unwrap()).collect();
     let mut last = std::collections::HashMap::new();
@@ -223,6 +224,6 @@ fn many_connections_one_after_the_other_go_round_among_a_thousand_ports() {
     println!("{} ports, one again after {soonest:?} connections", last.len());
     assert_eq!(ports.len(), 4000);
     assert!(soonest.is_some_and(|connections| connections >= 1000), "{soonest:?} connections later");
-    // Those that have ended and not been found yet come on top.
+    // Ports of ended connections that were not collected yet come on top.
     assert!((1024..3000).contains(&last.len()), "{} ports", last.len());
 }

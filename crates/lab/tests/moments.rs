@@ -1,11 +1,10 @@
-//! Threads, children and signals of programs, at moments that are awkward for the library inside
-//! them.
+//! Threads, children and signals of programs, at awkward moments for the preloaded library.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
 
-/// Sends a datagram to each of some ports, until all have been answered.
+/// Sends a datagram to each of several ports, until all have answered.
 const ASKS: &str = r#"
 import socket, sys
 address, ports = sys.argv[1], int(sys.argv[2])
@@ -17,19 +16,19 @@ for port in range(9000, 9000 + ports):
 print('answered')
 "#;
 
-/// Runs a server on b, which has UDP ports 9000 and on, and asks each; at least so many packets
-/// must have crossed b's lanes.
+/// Runs a server on b with UDP ports 9000 and up, and sends to each; at least `packets` packets
+/// must cross b's lanes.
 fn asked(both: &Both, script: &str, ports: u16, packets: u64) {
     let mut server = start(both.b(), true, &[python(), "-c", script, &both.pair.b_v4()]);
     for port in 9000..9000 + ports {
-        bound(both.b(), &mut server, "udp", port);
+        wait_until_listening(both.b(), &mut server, "udp", port);
     }
     crossing(&both.b_service, packets, || {
         let ports = ports.to_string();
         let mut client = start(both.a(), false, &[python(), "-c", ASKS, &both.pair.b_v4(), &ports]);
-        assert_eq!(client.success(PATIENCE).unwrap(), "answered\n");
+        assert_eq!(client.success(TIMEOUT).unwrap(), "answered\n");
     });
-    server.success(PATIENCE).unwrap();
+    server.success(TIMEOUT).unwrap();
 }
 
 #[test]
@@ -53,7 +52,7 @@ for t in threads: t.join()
 #[test]
 fn children_of_a_program_whose_sockets_are_all_closed_have_lanes_of_their_own() {
     let both = Both::new();
-    // The first child ends before the second has answered: neither may touch what the other has.
+    // The first child ends before the second has answered: neither may affect the other's sockets.
     let script = r#"
 import os, socket, sys
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
@@ -78,8 +77,8 @@ for child in children: assert os.waitpid(child, 0)[1] == 0
 #[test]
 fn a_thread_that_sleeps_in_an_instance_serves_the_socket_that_another_adds_by_a_duplicate() {
     let both = Both::new();
-    // As tokio has it: a worker waits on the instance before there is any socket, and sockets are
-    // registered by a duplicate.
+    // Like tokio: a worker waits on the epoll instance before any socket exists, and sockets are
+    // registered through a duplicate.
     let script = r#"
 import os, select, socket, sys, threading, time
 ep = select.epoll()

@@ -1,19 +1,19 @@
-//! The clock and chronyd as a server that authenticates its answers (NTS, RFC 8915): two programs
-//! that have nothing in common but the wire.
+//! The clock, with chronyd as a server that authenticates its replies (NTS, RFC 8915): two programs
+//! that share only the wire protocol.
 
 mod common;
 
-use common::{PATIENCE, vouched};
+use common::{TIMEOUT, vouched};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::time::Duration;
 use tickwire_lab::{Pair, Process, Service, ServiceOptions, tools};
 
-/// Where chronyd tells the time; not the usual port, so that it must say so.
+/// chronyd's NTP port; not the default, so that NTS-KE must announce it.
 const NTP: u16 = 1123;
 const NTS_KE: u16 = 4460;
-/// Where chronyd is asked what it has done; in a directory that it makes itself, because it wants
-/// nobody else to see into it.
+/// chronyd's control socket; in a directory that chronyd makes itself, because no other user may
+/// have access to it.
 const CONTROL: &str = "chronyd/control.sock";
 
 /// Chronyd on host b.
@@ -35,14 +35,14 @@ impl<'a> Chronyd<'a> {
             path("pid"),
         );
         std::fs::write(path("chrony.conf"), lines).unwrap();
-        // -x: it leaves the system clock alone.
+        // -x: it does not adjust the system clock.
         let mut process = pair.b.spawn(&["chronyd", "-x", "-d", "-u", "root", "-f", &path("chrony.conf")]).unwrap();
-        tickwire_lab::bound(&pair.b, "tcp", NTS_KE, &mut process).unwrap();
-        tickwire_lab::bound(&pair.b, "udp", NTP, &mut process).unwrap();
+        tickwire_lab::wait_until_listening(&pair.b, "tcp", NTS_KE, &mut process).unwrap();
+        tickwire_lab::wait_until_listening(&pair.b, "udp", NTP, &mut process).unwrap();
         Self { pair, process }
     }
 
-    /// How many requests came, and how many of them were authenticated.
+    /// Requests received, and how many of them were authenticated.
     fn requests(&self) -> [u64; 2] {
         let socket = self.pair.b.directory().join(CONTROL);
         let told = self.pair.b.run(&["chronyc", "-h", socket.to_str().unwrap(), "serverstats"]).unwrap();
@@ -63,7 +63,7 @@ fn daemon(pair: &Pair, trusted: &str, poll: &str) -> Process {
     Process::spawn(command).unwrap()
 }
 
-/// What the daemon of host a tells of its server.
+/// What the daemon of host a reports about its server.
 fn source(pair: &Pair) -> Value {
     let tickwire = tools::tickwire().unwrap();
     let page = pair.a.directory().join("clock");
@@ -73,10 +73,10 @@ fn source(pair: &Pair) -> Value {
     report["sources"][0].clone()
 }
 
-/// Waits until the source is as it should be.
+/// Waits until the condition holds for the source.
 fn until(pair: &Pair, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
     let mut last = Value::Null;
-    tools::until(what, PATIENCE, || {
+    tools::until(what, TIMEOUT, || {
         last = source(pair);
         holds(&last)
     })
@@ -109,7 +109,7 @@ fn the_service_keeps_the_clock_by_authenticated_exchanges_only() {
     let [all, authenticated] = chronyd.requests();
     assert!(all == authenticated && all >= 20, "{authenticated} of {all}");
 
-    // What is lost costs a cookie each; with the next answer they are all there again.
+    // Each lost exchange costs a cookie; the next reply restores all of them.
     let chronyd = chronyd.process;
     chronyd.signal(Signal::SIGSTOP).unwrap();
     let few = until(&pair, "cookies are spent", |source| number(source, "/nts/cookies") <= 5);
@@ -125,10 +125,10 @@ fn a_server_that_comes_back_with_other_keys_is_asked_again() {
     let pair = Pair::new().unwrap();
     let trusted = vouched(&pair);
     let mut chronyd = Chronyd::start(&pair);
-    // Seldom enough that it still has cookies when chronyd is back, however busy the machine is.
+    // So rarely that it still has cookies when chronyd is back, however busy the machine is.
     let mut daemon = daemon(&pair, &trusted, "1");
     let before = until(&pair, "the server is followed", |source| number(source, "/used") > 10);
-    chronyd.process.stop(PATIENCE).unwrap();
+    chronyd.process.stop(TIMEOUT).unwrap();
     let chronyd = Chronyd::start(&pair);
     let after = until(&pair, "keys are agreed on anew", |source| {
         number(source, "/nts/agreed") == 2 && number(source, "/used") > number(&before, "/used") + 10
@@ -141,10 +141,10 @@ fn a_server_that_comes_back_with_other_keys_is_asked_again() {
 }
 
 #[test]
-fn a_server_that_nobody_vouches_for_is_not_asked() {
+fn a_server_with_an_untrusted_certificate_is_not_asked() {
     let pair = Pair::new().unwrap();
     let trusted = vouched(&pair);
-    // Another authority; the server's certificate is still the first one's.
+    // A new authority; the server keeps the certificate of the first one.
     let [key, certificate] = ["key.pem", "certificate.pem"].map(|name| pair.b.directory().join(name));
     let kept = [&key, &certificate].map(|file| std::fs::read(file).unwrap());
     vouched(&pair);
@@ -157,14 +157,14 @@ fn a_server_that_nobody_vouches_for_is_not_asked() {
         source["nts"]["failed"].as_object().is_some_and(|failed| !failed.is_empty())
     });
     let failed = source["nts"]["failed"].to_string();
-    let nobody = "nobody who is trusted vouches for the certificate";
-    assert!(failed.contains(nobody) && source["used"] == 0, "{source}");
+    let untrusted = "no trusted authority has signed the certificate";
+    assert!(failed.contains(untrusted) && source["used"] == 0, "{source}");
     assert_eq!(chronyd.requests(), [0, 0]);
     let mut sources = pair.a.command(tools::tickwire().unwrap().to_str().unwrap());
     let table = sources.args(["clock", "sources", "--page"]).arg(pair.a.directory().join("clock")).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.contains("no keys") && table.contains(&format!("{nobody}: 1")), "{table}");
+    assert!(table.contains("no keys") && table.contains(&format!("{untrusted}: 1")), "{table}");
     let log = daemon.stderr();
-    assert!(log.contains("no keys could be agreed on (NTS)") && log.contains(nobody), "{log}");
+    assert!(log.contains("no keys could be agreed on (NTS)") && log.contains(untrusted), "{log}");
     daemon.stop(Duration::from_secs(5)).unwrap();
 }

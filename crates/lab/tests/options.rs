@@ -1,11 +1,11 @@
-//! Sockets tell of their options what the kernel's own tell.
+//! Sockets report their options like the kernel's own.
 
 mod common;
 
-use common::{Both, PATIENCE, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start};
 
-/// Sets each option on a listener, all together and each by itself, and prints what an accepted
-/// connection tells of all of them.
+/// Sets each option on a listener, all together and each by itself, and prints the options of an
+/// accepted connection.
 const LISTENERS: &str = r#"
 import errno, socket, struct, sys
 I = lambda n: struct.pack("i", n)
@@ -26,7 +26,7 @@ def connection(family, address, options):
     for level, name, value in options:
         try: listener.setsockopt(level, name, value)
         except OSError as error: refused.append((level, name, errno.errorcode[error.errno]))
-    # Nobody has had the port before.
+    # The port has not been used before.
     global port
     port += 1
     listener.bind((address, port))
@@ -34,14 +34,14 @@ def connection(family, address, options):
     connection, _ = listener.accept()
     listener.close()
     return connection, refused
-# What they are if nothing was set is each stack's own affair.
+# The defaults of these differ between stacks.
 OWN = [(1, 7), (1, 8), (6, 13)]
 def tell(connection, options, given):
     told = []
     set = [(level, name) for level, name, _ in given]
     for level, name, _ in options:
         if (level, name) in OWN and (level, name) not in set: continue
-        # A processor, whichever.
+        # Any processor number.
         if (level, name) == (1, 49): told.append(connection.getsockopt(1, 49) >= 0)
         try: told.append((level, name, name != 49 and connection.getsockopt(level, name, 16).hex()))
         except OSError as error: told.append((level, name, errno.errorcode[error.errno]))
@@ -57,7 +57,7 @@ for family, address, own in [(2, sys.argv[1], V4), (10, sys.argv[2], V4 + V6)]:
 print("over", flush=True)
 "#;
 
-/// Connects to one port after the other as soon as one listens there, and waits for the end.
+/// Connects to one port after the other as soon as it is listened on, and waits for the end.
 const CLIENT: &str = r#"
 import itertools, socket, sys, time
 def connected(port):
@@ -78,7 +78,7 @@ fn a_connection_tells_the_options_of_its_listener_as_on_the_kernel() {
     let run = |accelerated| {
         let _client = start(both.a(), false, &[python(), "-c", CLIENT, &addresses[0], &addresses[1]]);
         start(both.b(), accelerated, &[python(), "-c", LISTENERS, &addresses[0], &addresses[1]])
-            .success(PATIENCE)
+            .success(TIMEOUT)
             .unwrap()
     };
     let kernel = run(false);

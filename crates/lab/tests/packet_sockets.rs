@@ -1,12 +1,12 @@
-//! Programs that read the wire (GigE Vision, by Aravis): the packets of their UDP ports come to
-//! their packet and raw sockets as they do on the kernel, and their connections stay on the lane.
+//! Programs that read the wire (GigE Vision, by Aravis): packets of their UDP ports reach their
+//! packet and raw sockets as on the kernel, and their connections stay on the lane.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, server, start};
+use common::{Both, TIMEOUT, crossing, python, server, start, wait_until_listening};
 
-/// Opens a stream, then a UDP socket and a socket that reads the wire, in this or the other order.
-/// Takes what comes to port 9100 by both, and tells how much it was. Goes on with the stream.
+/// Opens a stream, then a UDP socket and a socket that reads the wire, in either order. Counts what
+/// both receive at port 9100, and continues with the stream.
 const READER: &str = r#"
 import select, socket, sys, time
 order, kind, own, peer = sys.argv[1:]
@@ -15,7 +15,7 @@ def trips(n):
         stream.sendall(b'question')
         assert stream.recv(8, socket.MSG_WAITALL) == b'question'
 def answered(s):
-    # The packets of this end are no marker.
+    # The packets of this end contain no marker.
     s.sendto(b'question', (peer, 9000))
     assert s.recv(100) == b'question'
 def datagrams():
@@ -55,7 +55,7 @@ print('datagrams', seen[d], 'packets', seen[p], flush=True)
 time.sleep(60)
 "#;
 
-/// Sends what [`READER`] counts.
+/// Sends the datagrams that [`READER`] counts.
 const SENDER: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -63,14 +63,14 @@ for n in range(20):
     s.sendto(b'marker %d' % n, (sys.argv[1], 9100))
 ";
 
-/// What the program says, run in this way; on Tickwire also what `tickwire stat` says of its
-/// sockets: protocol, whether it is accelerated, and why not.
+/// The program's output, run in this way; on Tickwire also its sockets in `tickwire stat`:
+/// protocol, whether accelerated, and why not.
 fn read(both: &Both, accelerated: bool, order: &str, kind: &str) -> (String, Vec<(String, bool, String)>) {
     let (own, peer) = (both.pair.a_v4(), both.pair.b_v4());
     let mut reader = start(both.a(), accelerated, &[python(), "-c", READER, order, kind, &own, &peer]);
-    reader.wait_for("ready\n", PATIENCE).unwrap();
-    start(both.b(), false, &[python(), "-c", SENDER, &own]).success(PATIENCE).unwrap();
-    reader.wait_for("packets", PATIENCE).unwrap_or_else(|e| panic!("{order} {kind}: {e:#}"));
+    reader.wait_for("ready\n", TIMEOUT).unwrap();
+    start(both.b(), false, &[python(), "-c", SENDER, &own]).success(TIMEOUT).unwrap();
+    reader.wait_for("packets", TIMEOUT).unwrap_or_else(|e| panic!("{order} {kind}: {e:#}"));
     let stat = both.a_service.stat().unwrap();
     let lanes = stat.lanes_of_group(reader.id());
     let sockets = lanes.iter().flat_map(|lane| lane["sockets"].as_array().unwrap());
@@ -85,7 +85,7 @@ fn read(both: &Both, accelerated: bool, order: &str, kind: &str) -> (String, Vec
 fn a_program_that_reads_the_wire_sees_the_packets_of_its_udp_ports() {
     let both = Both::new();
     let mut server = server(&both);
-    bound(both.b(), &mut server, "udp", 9000);
+    wait_until_listening(both.b(), &mut server, "udp", 9000);
     for (order, kind) in [
         ("packets", "packet"),
         ("datagrams", "packet"),
@@ -95,7 +95,7 @@ fn a_program_that_reads_the_wire_sees_the_packets_of_its_udp_ports() {
     ] {
         let (kernel, _) = read(&both, false, order, kind);
         assert_eq!(kernel, "ready\ndatagrams 20 packets 20\n", "{order} {kind}");
-        // The stream's answers, and a datagram's that came before the program read the wire.
+        // The stream's answers, and that of a datagram from before the program read the wire.
         let (tickwire, sockets) = crossing(&both.a_service, 40, || read(&both, true, order, kind));
         assert_eq!(tickwire, kernel, "{order} {kind}");
         println!("{order} {kind}: {sockets:?}");

@@ -1,17 +1,17 @@
-//! Live connections that a program passes to another process over a Unix socket: the kernel goes on
-//! with them, and no byte is lost or doubled.
+//! Live connections that a program passes to another process over a Unix socket: the kernel takes
+//! them over, and no byte is lost or duplicated.
 
 mod common;
 
-use common::{Both, bound, crossing, python, start};
+use common::{Both, crossing, python, start, wait_until_listening};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tickwire_lab::{Pair, Service, ServiceOptions, tools};
 
-/// Long enough for streams with a hole in their middle.
+/// Long enough for streams with a pause in their middle.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Sends and receives a stream each way. Says what it received, and how long that was.
+/// Sends and receives a stream each way. Checks the received data, and prints its length.
 const PEER: &str = r#"
 import hashlib, socket, sys, threading
 host, port, total = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -27,8 +27,8 @@ assert got == stream(total, 2), ('wrong bytes', len(got))
 print('peer has', len(got), flush=True)
 "#;
 
-/// Accepts a connection, sends and receives a third of the streams, while both are under way passes
-/// it to a child that is another program, and that does the rest.
+/// Accepts a connection, and sends and receives a third of the streams. With both in flight it
+/// passes the connection to a child, another program, which does the rest.
 const PARENT: &str = r#"
 import hashlib, os, select, socket, subprocess, sys
 host, port, total = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -77,7 +77,7 @@ fn passed_on(both: &Both, v6: bool, peer_accelerated: bool, total: &str, port: u
     let address = if v6 { both.pair.b_v6() } else { both.pair.b_v4() };
     let number = port.to_string();
     let mut parent = start(both.b(), true, &[python(), "-c", PARENT, &address, &number, total]);
-    bound(both.b(), &mut parent, "tcp", port);
+    wait_until_listening(both.b(), &mut parent, "tcp", port);
     let log = crossing(&both.b_service, 20, || {
         let mut peer = start(both.a(), peer_accelerated, &[python(), "-c", PEER, &address, &number, total]);
         let told = peer.success(LONG);
@@ -107,7 +107,7 @@ fn a_connection_goes_on_whose_peer_is_on_a_lane() {
     passed(true, true, "614400");
 }
 
-/// The rights that the packaged unit leaves the service, as `setpriv` names them.
+/// The capabilities of the packaged unit, in the format of `setpriv`.
 fn rights_of_the_unit() -> String {
     let unit = include_str!("../../../packaging/tickwire.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
@@ -137,7 +137,7 @@ fn the_rights_of_the_packaged_unit_suffice_also_for_a_low_port() {
     passed_on(&Both { a_service, b_service, pair }, false, false, "614400", 80);
 }
 
-/// Does with each connection what its first line says.
+/// Handles each connection as its first line says.
 const ATTENDANT: &str = r#"
 import socket, sys, threading
 host = sys.argv[1]
@@ -169,8 +169,8 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
-/// Brings connections into all kinds of states, passes each to a child, and tells what the child
-/// and itself find.
+/// Brings connections into all kinds of states, passes each to a child, and prints what the child
+/// and the parent find.
 const STATES: &str = r#"
 import array, errno, os, select, signal, socket, struct, sys, threading, time
 host, own, free = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -192,7 +192,7 @@ def rest(c):
     while d := c.recv(65536): got += d
     return got
 def peer(c):
-    # One that is over at both sides has none any more, sooner or later.
+    # A connection closed by both sides eventually has no peer any more.
     try: return 'its' if c.getpeername()[1] == 9000 else 'another'
     except OSError as error: return 'its' if error.errno == errno.ENOTCONN else error
 def options(c):
@@ -239,7 +239,7 @@ def until(s, events):
     p = select.poll()
     p.register(s, events)
     p.poll(20000)
-# Not yet used: only its first line has gone.
+# Not yet used: only its first line was sent.
 s = connection('echo'); passed('fresh', s, 'echo')
 s.sendall(b'and the parent\n'); print(line(s)); s.close()
 s = connection('say 5000'); s.recv(5000, socket.MSG_PEEK | socket.MSG_WAITALL); passed('unread', s, '5000 echo echo'); s.close()
@@ -259,13 +259,13 @@ s = connection('echo', before=wants)
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5); s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12345)
 s.setblocking(False); os.set_inheritable(s.fileno(), True)
 passed('with options', s, 'echo'); print(options(s)); s.close()
-# Descriptors that epoll instances watch, one by the level and one by the edge.
+# Descriptors in epoll instances, one level-triggered and one edge-triggered.
 s = connection('echo'); other = s.dup(); e = select.epoll(); e.register(other, select.EPOLLIN); e.register(s, select.EPOLLIN | select.EPOLLET)
 print(e.poll(0)); passed('watched', s, 'echo'); s.sendall(b'more\n'); time.sleep(.2); got = []
 while len(got) < 2: got += e.poll(20)
 print(sorted(got) == sorted([(s.fileno(), select.EPOLLIN), (other.fileno(), select.EPOLLIN)]), line(other))
 e.modify(other, select.EPOLLOUT); print(e.poll(20) == [(other.fileno(), select.EPOLLOUT)]); e.unregister(s); s.close(); other.close(); e.close()
-# A thread that waits in a call, one that waits in an instance, and one that waits in poll.
+# A thread that waits in a call, one that waits in an epoll instance, and one that waits in poll.
 s, t, u = connection('echo'), connection('echo'), connection('echo'); e = select.epoll(); e.register(t, select.EPOLLIN); found = {}
 def waits(name, wait): found[name] = wait()
 threads = [threading.Thread(target=waits, args=a) for a in (('call', lambda: line(s)), ('instance', lambda: len(e.poll(20))), ('poll', lambda: until(u, select.POLLIN) or line(u)))]
@@ -274,7 +274,7 @@ time.sleep(.3)
 for c in s, t, u: passed('with a thread that waits', c, 'send'); c.sendall(b'!\n')
 for thread in threads: thread.join()
 print(sorted(found.items())); s.close()
-# Accepted ones; the listener goes on, and closes before its connections.
+# Accepted ones; the listener continues, and closes before its connections.
 listener = socket.create_server((own, 7000), family=family)
 calls = [connection('call 7000') for _ in range(3)]
 accepted = [listener.accept()[0] for _ in range(3)]
@@ -299,7 +299,7 @@ fn a_connection_can_be_passed_in_every_state_as_beside_the_kernel() {
     let both = Both::new();
     for (own, peer, port) in [(both.pair.b_v4(), both.pair.a_v4(), 9000), (both.pair.b_v6(), both.pair.a_v6(), 9000)] {
         let mut attendant = start(both.a(), false, &[python(), "-c", ATTENDANT, &peer, &own]);
-        bound(both.a(), &mut attendant, "tcp", port);
+        wait_until_listening(both.a(), &mut attendant, "tcp", port);
         let run = |accelerated, free: &str| {
             let mut program = start(both.b(), accelerated, &[python(), "-c", STATES, &peer, &own, free]);
             let told = program.success(LONG);
@@ -317,8 +317,8 @@ fn a_connection_can_be_passed_in_every_state_as_beside_the_kernel() {
     }
 }
 
-/// Asks a server as often as is said, with connections that it keeps and others that it closes.
-/// Says which processes answered.
+/// Asks a server the given number of times, with connections that it keeps and others that it
+/// closes. Prints how many processes answered.
 const ASKS: &str = r#"
 import socket, sys
 def line(c):
@@ -344,7 +344,7 @@ for c in kept:
 print('answered by', len(who), flush=True)
 "#;
 
-/// Its parent accepts, and passes each connection to one of its workers.
+/// The parent accepts, and passes each connection to one of its workers.
 const NODE: &str = r#"
 const cluster = require('cluster'), net = require('net');
 cluster.schedulingPolicy = cluster.SCHED_RR;
@@ -366,15 +366,16 @@ fn nodes_cluster_gives_its_connections_to_its_workers() {
     let file = both.b().directory().join("cluster.js");
     std::fs::write(&file, NODE).unwrap();
     let mut server = start(both.b(), true, &["node", file.to_str().unwrap()]);
-    bound(both.b(), &mut server, "tcp", 7100);
+    wait_until_listening(both.b(), &mut server, "tcp", 7100);
     let told = crossing(&both.b_service, 60, || {
         start(both.a(), false, &[python(), "-c", ASKS, &address, "7100", "30"]).success(LONG).unwrap()
     });
     assert_eq!(told, "answered by 3\n", "{}{}", server.stdout(), server.stderr());
 }
 
-/// Its parent accepts, and sends each connection to a worker by a pipe: `multiprocessing`
-/// duplicates it into that. The workers are forked before, or begin as programs of their own.
+/// The parent accepts, and sends each connection to a worker over a pipe, for which
+/// `multiprocessing` duplicates it. The workers are forked earlier, or start as programs of their
+/// own.
 const MULTIPROCESSING: &str = r#"
 import multiprocessing, os, socket, sys, threading
 def serve(c):
@@ -404,7 +405,7 @@ fn pythons_multiprocessing_gives_connections_to_its_workers() {
     std::fs::write(&file, MULTIPROCESSING).unwrap();
     for (method, port) in [("fork", "7101"), ("spawn", "7102"), ("forkserver", "7103")] {
         let mut server = start(both.b(), true, &[python(), file.to_str().unwrap(), method, port]);
-        bound(both.b(), &mut server, "tcp", port.parse().unwrap());
+        wait_until_listening(both.b(), &mut server, "tcp", port.parse().unwrap());
         let told = crossing(&both.b_service, 60, || {
             start(both.a(), false, &[python(), "-c", ASKS, &address, port, "30"]).success(LONG)
         });
@@ -414,7 +415,7 @@ fn pythons_multiprocessing_gives_connections_to_its_workers() {
     }
 }
 
-/// Confines itself in the midst of a connection (to what it may do already), and goes on with it.
+/// Confines itself while it has a connection (to what it may do already), and continues with it.
 const CONFINES: &str = r#"
 import ctypes, socket, struct, sys
 def line(c):
@@ -437,7 +438,7 @@ fn a_program_that_confines_itself_keeps_its_connections() {
     let both = Both::new();
     let (own, peer) = (both.pair.b_v4(), both.pair.a_v4());
     let mut attendant = start(both.a(), false, &[python(), "-c", ATTENDANT, &peer, &own]);
-    bound(both.a(), &mut attendant, "tcp", 9000);
+    wait_until_listening(both.a(), &mut attendant, "tcp", 9000);
     let told = crossing(&both.b_service, 2, || start(both.b(), true, &[python(), "-c", CONFINES, &peer]).success(LONG));
     assert_eq!(told.unwrap(), "b'BEFORE\\n'\nb'AFTER\\n'\n");
 }

@@ -1,15 +1,15 @@
-//! A connection is handed over to the kernel while one system call after the other fails, first of
-//! the service and then of the program. Whatever fails, the connection goes on in one of the two
-//! stacks, byte for byte, or both ends are told that it is over: never does it end as if all had
-//! come.
+//! A connection is handed over to the kernel while system calls fail one after the other, first
+//! those of the service and then those of the program. In each case the connection continues in one
+//! of the two stacks, byte for byte, or both ends get an error. It never ends as if all data had
+//! arrived.
 
 mod common;
 
-use common::{Both, bound, crossing, python, start};
+use common::{Both, crossing, python, start, wait_until_listening};
 use std::time::Duration;
 use tickwire_lab::tools;
 
-/// Sends what it is asked for, then has each line back in capitals.
+/// Sends the requested data, then echoes each line in capitals.
 const PEER: &str = r#"
 import socket, sys, threading
 def serve(c):
@@ -29,8 +29,8 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// For each line that it reads, passes a connection with bytes in all its queues to itself, and
-/// says what has become of it.
+/// For each line that it reads, passes a connection with data in all its queues to itself, and
+/// prints the outcome.
 const PASSES: &str = r#"
 import errno, socket, sys, threading
 TOLD, LINES = 200000, b''.join(b'%07d' % n + b'x' * 992 + b'\n' for n in range(300))
@@ -51,10 +51,10 @@ def whole():
         how, c = 'passed', socket.socket(fileno=fds[0])
         s.close()
     except OSError as error:
-        # EOPNOTSUPP, or what the test has failed of Python's own calls.
+        # EOPNOTSUPP, or one of Python's own calls that the test made fail.
         how, c = 'stayed', s
     c.settimeout(10)
-    # The first call that it concerns is told of a reset, as on Linux; after that the stream has just ended.
+    # The first affected call reports a reset, as on Linux; after that the stream has simply ended.
     over, errors = (errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ENOTCONN), []
     def told(call):
         try:
@@ -81,13 +81,13 @@ for _ in sys.stdin:
     try:
         told = whole()
     except OSError as error:
-        # Before there is a connection: a call of the program has failed.
+        # Before the connection exists: a call of the program has failed.
         told = 'never: %s' % error
     print(told, flush=True)
 "#;
 
-/// Makes the n-th call of each kind fail, for all n that there are, of the service or of the
-/// program, and tells what has become of the connection each time.
+/// Makes the n-th call of each kind fail, for every n, in the service or in the program, and prints
+/// the outcome for the connection each time.
 const FAULTS: &str = r#"
 import os, re, signal, subprocess, sys, time
 whose, service, tickwire, address, socket_name, directory = sys.argv[1:7]
@@ -117,7 +117,7 @@ for call in calls:
         if told == 'passed' and not failed: break
         assert n < 99, 'the calls do not end'
         if told not in ('passed', 'stayed'):
-            # With its lane, perhaps.
+            # Its lane may be gone, too.
             program.stdin.close()
             program.wait(10)
             program = begin()
@@ -126,12 +126,12 @@ program.stdin.close()
 print('done', flush=True)
 "#;
 
-/// Runs it, and says what it printed.
+/// Runs it, and returns its output.
 fn with_faults(whose: &str, calls: &[&str]) -> String {
     let mut both = Both::new();
     let address = both.pair.a_v4();
     let mut peer = start(both.a(), false, &[python(), "-c", PEER, &address]);
-    bound(both.a(), &mut peer, "tcp", 9000);
+    wait_until_listening(both.a(), &mut peer, "tcp", 9000);
     let script = format!("PASSES = r'''{PASSES}'''\n{FAULTS}");
     let (service, tickwire) = (both.b_service.process().id().to_string(), tools::tickwire().unwrap());
     let (socket, directory) = (both.b().socket(), both.b().directory().to_path_buf());
@@ -144,7 +144,7 @@ fn with_faults(whose: &str, calls: &[&str]) -> String {
     });
     println!("{log}");
     assert!(both.b_service.process().is_running().unwrap(), "the service lives on");
-    // To the peer no stream ends like a whole one that is none. (A peer that is not told waits.)
+    // To the peer no truncated stream ends like a complete one. (A peer without an error waits.)
     let whole = peer.stdout().lines().filter(|line| *line == "end after 300").count();
     let ends = peer.stdout().lines().filter(|line| line.starts_with("end after")).count();
     let kept = log.lines().filter(|line| matches!(line.split(' ').nth(2), Some("passed" | "stayed"))).count();
@@ -153,7 +153,7 @@ fn with_faults(whose: &str, calls: &[&str]) -> String {
     log
 }
 
-/// How often a connection that was passed while a call failed had this outcome.
+/// Number of connections with this outcome that were passed while a call failed.
 fn count(log: &str, outcome: &str) -> usize {
     log.lines()
         .filter(|line| line.split(' ').nth(2).is_some_and(|told| told == outcome) && line.contains("INJECTED"))
@@ -167,8 +167,8 @@ fn whatever_call_of_the_service_fails_no_byte_is_lost_or_doubled() {
     assert!(log.ends_with("done\n"), "{log}");
     assert!(!log.contains("odd") && !log.contains("wrong bytes") && !log.contains("never"), "{log}");
     assert!(count(&log, "stayed") > 15, "what fails before the kernel has it leaves it where it is: {log}");
-    // When repair mode does not end, and when what had not been sent is refused, if there was any:
-    // how much there is depends on how far the peer was.
+    // When leaving repair mode fails, and when unsent data, if any, is refused: how much there is
+    // depends on the peer's progress.
     let resets: Vec<_> = log.lines().filter(|line| line.split(' ').nth(2) == Some("reset")).collect();
     assert!(resets.iter().any(|line| line.contains("TCP_REPAIR, [0]")), "{log}");
     let writes = resets.iter().filter(|line| line.starts_with("sendto")).count();
@@ -182,6 +182,6 @@ fn whatever_call_of_the_program_fails_no_byte_is_lost_or_doubled() {
     assert!(log.ends_with("done\n"), "{log}");
     assert!(!log.contains("odd") && !log.contains("wrong bytes"), "{log}");
     assert!(count(&log, "stayed") > 2, "{log}");
-    // When the descriptor is not replaced, and when no answer of the service is read.
+    // When the descriptor is not replaced, and when the service's answer is not read.
     assert!((2..=6).contains(&count(&log, "reset")), "{log}");
 }

@@ -1,10 +1,10 @@
-//! A port can be bound again as soon as what was on it has ended, as on Linux.
+//! A port can be bound again as soon as the sockets on it have ended, as on Linux.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
 
-/// Connects to one port after the other, says something, and ends as it is told there.
+/// Connects to one port after the other, sends something, and ends as the server requests.
 const PEER: &str = r#"
 import socket, struct, sys, time
 def end(address, port):
@@ -13,7 +13,7 @@ def end(address, port):
             s = socket.create_connection((address, port), timeout=10)
             break
         except ConnectionRefusedError:
-            # Seldom, so that most connections begin when the lane has the port.
+            # Rarely, so that most connections begin when the lane has the port.
             time.sleep(0.03)
     try:
         s.sendall(b'said')
@@ -41,7 +41,7 @@ for _ in range(2):
     s.close()
 "#;
 
-/// Says of each way in which a connection ends whether the port of its listener, or its own, can be
+/// For each way in which a connection ends: prints whether its listener's port, or its own, can be
 /// bound as soon as both are closed.
 const SERVER: &str = r#"
 import errno, socket, struct, sys, time
@@ -69,7 +69,7 @@ def ends(s, how):
         except OSError:
             pass
         s.close()
-        # A moment, for the last acknowledgement.
+        # A moment for the last acknowledgement.
         time.sleep(0.05)
     if how == 'closes':
         s.recv(4)
@@ -84,7 +84,7 @@ for how in ('aborts', 'unread', 'peer resets', 'peer closes', 'closes'):
             listener.bind((own, port))
             listener.listen()
             s, _ = listener.accept()
-            # What it has said is there.
+            # The peer's data has arrived.
             while len(s.recv(4, socket.MSG_PEEK)) < 4: pass
             if first == 'listener': listener.close()
             ends(s, how)
@@ -104,13 +104,13 @@ for how in ('aborts', 'unread'):
 #[test]
 fn a_port_is_free_again_as_soon_as_its_connections_have_ended_as_beside_the_kernel() {
     let both = Both::new();
-    // The kernel keeps a port for a minute where it has closed first.
+    // The kernel keeps a port for a minute if it has closed first.
     let run = |accelerated: bool, first: &str| {
         let (own, other) = (both.pair.b_v4(), both.pair.a_v4());
         let mut peer = start(both.a(), false, &[python(), "-c", PEER, &other, &own, first]);
-        bound(both.a(), &mut peer, "tcp", 9000);
+        wait_until_listening(both.a(), &mut peer, "tcp", 9000);
         let mut server = start(both.b(), accelerated, &[python(), "-c", SERVER, &own, &other, first]);
-        let told = server.success(PATIENCE);
+        let told = server.success(TIMEOUT);
         told.unwrap_or_else(|error| panic!("{error}\n{}{}{}", server.stdout(), server.stderr(), peer.stderr()))
     };
     let kernel = run(false, "9100");

@@ -1,13 +1,12 @@
-//! What becomes of sockets when a program starts others: who has a share in a connection, and who
-//! has not.
+//! Sockets of a program that starts others: which processes share a connection, and which do not.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
+use common::{Both, TIMEOUT, compiled, crossing, python, start, wait_until_listening};
 use std::time::Duration;
 use tickwire_lab::tools;
 
-/// Tells the time at which each of its connections ended, in words.
+/// Prints when each of its connections has ended.
 const WATCHER: &str = r#"
 import socket, sys, threading
 def watch(c, name):
@@ -53,28 +52,28 @@ step('killed')
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut watcher = start(both.b(), true, &[python(), "-c", WATCHER, &address]);
-    bound(both.b(), &mut watcher, "tcp", 9000);
+    wait_until_listening(both.b(), &mut watcher, "tcp", 9000);
     let fifo = both.a().directory().join("fifo");
     both.a().run(&["mkfifo", fifo.to_str().unwrap()]).unwrap();
     let script = format!("exec 7<>{}; exec \"$@\"", fifo.display());
     let mut spawner = start(both.a(), true, &["bash", "-c", &script, "bash", python(), "-c", SPAWNER, &address]);
     let go_on = || std::fs::write(&fifo, "x").unwrap();
 
-    spawner.wait_for("not started", PATIENCE).unwrap();
-    watcher.wait_for("0 ended", PATIENCE).unwrap();
+    spawner.wait_for("not started", TIMEOUT).unwrap();
+    watcher.wait_for("0 ended", TIMEOUT).unwrap();
     go_on();
-    spawner.wait_for("not given", PATIENCE).unwrap();
-    watcher.wait_for("1 ended", PATIENCE).unwrap();
+    spawner.wait_for("not given", TIMEOUT).unwrap();
+    watcher.wait_for("1 ended", TIMEOUT).unwrap();
     go_on();
-    spawner.wait_for("\ngiven", PATIENCE).unwrap();
+    spawner.wait_for("\ngiven", TIMEOUT).unwrap();
     std::thread::sleep(Duration::from_millis(700));
     assert!(!watcher.stdout().contains("2 ended"), "the spawned program has it still");
     go_on();
-    watcher.wait_for("2 ended", PATIENCE).unwrap();
+    watcher.wait_for("2 ended", TIMEOUT).unwrap();
     assert!(both.b_service.stat().unwrap().diverted() > 10);
 }
 
-/// Echoes with a thread for each connection.
+/// Echoes, with a thread per connection.
 const ECHO: &str = r#"
 import socket, sys, threading
 def serve(c):
@@ -89,7 +88,7 @@ fn against_echo(client: &[&str], packets: u64) -> String {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let program;
     let mut command = client.to_vec();
     if let [source, rest @ ..] = client
@@ -100,7 +99,7 @@ fn against_echo(client: &[&str], packets: u64) -> String {
     }
     command.push(&address);
     crossing(&both.a_service, packets, || {
-        let ended = start(both.a(), true, &command).wait(PATIENCE).unwrap();
+        let ended = start(both.a(), true, &command).wait(TIMEOUT).unwrap();
         assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
         ended.stdout + &ended.stderr
     })
@@ -211,7 +210,7 @@ int main(int count, char **arguments) {
         connection = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(connection, (struct sockaddr *)&name, sizeof name) || talk(connection))
             return 1;
-        // A fork by a direct call passes the library by.
+        // A fork by a direct system call bypasses the library.
         foreign = n >= 2;
         char *stack = (char *)malloc(65536) + 65536;
         pid_t pid = n == 0   ? clone(child, stack, CLONE_NEWUTS | SIGCHLD, NULL)
@@ -234,8 +233,7 @@ int main(int count, char **arguments) {
     assert!(said.starts_with("ok\n") && !said.contains("do not work"), "{said}");
 }
 
-/// What a client does that begins so: connects to the echo server, and sees that a connection
-/// lives.
+/// The beginning of a client: connects to the echo server, and checks that a connection works.
 const TALK: &str = r#"
 import os, socket, sys
 def connection():
@@ -249,8 +247,8 @@ def talk(s):
 
 #[test]
 fn children_in_another_process_namespace_share_the_kernels_sockets_with_their_parent() {
-    // They live side by side for as long as each needs to look for dead processes of its lane,
-    // several times.
+    // They run side by side for long enough that each looks for dead processes of its lane several
+    // times.
     const CLIENT: &str = r#"
 import ctypes, errno, subprocess, time
 CLONE_NEWPID = 0x20000000
@@ -280,7 +278,7 @@ os.close(reader)
 assert ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID) == 0
 time.sleep(0.2)
 children = []
-# With the first of them the namespace ends.
+# The namespace ends with the first of them.
 for steps in (20, 10):
     pid = os.fork()
     if pid == 0:
@@ -292,7 +290,7 @@ for steps in (20, 10):
             os._exit(1)
         os._exit(0)
     children.append(pid)
-# A program that is started by the C library.
+# A program started by the C library.
 two, three = connection(), connection()
 two.set_inheritable(True)
 two.setblocking(True)
@@ -370,20 +368,20 @@ print('ok')
     let (path, go) = (directory.join("passing"), directory.join("go"));
     let path = path.to_str().unwrap();
     let mut receiver = start(both.b(), false, &[python(), "-c", RECEIVER, path]);
-    receiver.wait_for("waiting", PATIENCE).unwrap();
+    receiver.wait_for("waiting", TIMEOUT).unwrap();
     let mut sender = start(both.b(), true, &[python(), "-c", SENDER, &address, path]);
-    bound(both.b(), &mut sender, "tcp", 9000);
+    wait_until_listening(both.b(), &mut sender, "tcp", 9000);
     let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address, go.to_str().unwrap()]);
-    sender.wait_for("passed", PATIENCE).unwrap();
-    receiver.wait_for("received", PATIENCE).unwrap();
+    sender.wait_for("passed", TIMEOUT).unwrap();
+    receiver.wait_for("received", TIMEOUT).unwrap();
     std::fs::write(&go, "").unwrap();
-    let said = client.success(PATIENCE);
+    let said = client.success(TIMEOUT);
     let said = said.unwrap_or_else(|e| panic!("{e:#}\nsender: {}\nreceiver: {}", sender.stderr(), receiver.stderr()));
     assert_eq!(said, "connected\nok\n");
     assert!(!sender.stderr().contains("EOPNOTSUPP"), "{}", sender.stderr());
-    tools::until("the programs end", PATIENCE, || !sender.is_running().unwrap() && !receiver.is_running().unwrap())
+    tools::until("the programs end", TIMEOUT, || !sender.is_running().unwrap() && !receiver.is_running().unwrap())
         .unwrap();
-    assert!(sender.success(PATIENCE).is_ok() && receiver.success(PATIENCE).is_ok());
+    assert!(sender.success(TIMEOUT).is_ok() && receiver.success(TIMEOUT).is_ok());
 }
 
 #[test]
@@ -454,22 +452,22 @@ os.execv(sys.executable, [sys.executable, '-c', then, sys.argv[2], str(stays.fil
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", WATCH, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let fifo = both.a().directory().join("fifo").to_str().unwrap().to_owned();
     both.a().run(&["mkfifo", &fifo]).unwrap();
     let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address, &fifo]);
-    server.wait_for("c 50000 ended\n", PATIENCE).unwrap();
+    server.wait_for("c 50000 ended\n", TIMEOUT).unwrap();
     std::fs::write(&fifo, "x").unwrap();
-    server.wait_for("s 1000 ended\n", PATIENCE).unwrap();
-    client.success(PATIENCE).unwrap();
-    // Two handshakes, what was acknowledged of 51,000 bytes, and two ends: where the program there
-    // is late, one acknowledgement covers much.
+    server.wait_for("s 1000 ended\n", TIMEOUT).unwrap();
+    client.success(TIMEOUT).unwrap();
+    // Two handshakes, acknowledgements of 51,000 bytes, and two ends: if the program there is late,
+    // one acknowledgement covers much.
     assert!(both.a_service.stat().unwrap().diverted() >= 6);
 }
 
 #[test]
 fn sockets_on_the_kernel_are_shown_for_as_long_as_a_process_has_them() {
-    // Connections to the host's own address are the kernel's.
+    // Connections to the host's own address stay on the kernel.
     const PROGRAM: &str = r#"
 import os, socket, subprocess, sys
 def say(word):
@@ -515,15 +513,15 @@ os.execv(sys.executable, ['python', '-c', "import sys; print('another', flush=Tr
         on_kernel
     };
     let socket = |state: &str, waits| (state.to_owned(), Some(waits));
-    program.wait_for("both", PATIENCE).unwrap();
+    program.wait_for("both", TIMEOUT).unwrap();
     assert_eq!(shown(), [socket("ESTAB", 0), socket("ESTAB", 3)], "a child of its has closed all that it inherited");
     go_on();
-    program.wait_for("parted", PATIENCE).unwrap();
+    program.wait_for("parted", TIMEOUT).unwrap();
     assert_eq!(shown().len(), 2, "one is the parent's, one the child's");
     go_on();
-    program.wait_for("alone", PATIENCE).unwrap();
-    tools::until("the child's is gone", PATIENCE, || shown().len() == 1).unwrap();
+    program.wait_for("alone", TIMEOUT).unwrap();
+    tools::until("the child's is gone", TIMEOUT, || shown().len() == 1).unwrap();
     go_on();
-    program.wait_for("another", PATIENCE).unwrap();
+    program.wait_for("another", TIMEOUT).unwrap();
     assert_eq!(shown().len(), 1, "another program has it now");
 }

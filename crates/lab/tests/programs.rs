@@ -1,9 +1,8 @@
-//! Programs that we did not write, accelerated, with what they carried checked byte by byte where
-//! they carry bytes of ours.
+//! Third-party programs, accelerated; data of ours that they carry is checked byte by byte.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, either_side, pattern, python, start};
+use common::{Both, TIMEOUT, either_side, pattern, python, start, wait_until_listening};
 use std::fmt::Write;
 use std::path::Path;
 use tickwire_lab::{Host, Process, tools};
@@ -27,31 +26,32 @@ fn nginx_serves_files_to_curl_without_a_wrong_byte() {
     std::fs::write(directory.join("file"), &content).unwrap();
     let config = directory.join("nginx.conf");
     let address = both.pair.b_v4();
-    // A kernel that merges segments acknowledges as seldom as once in 64 KiB.
+    // A kernel that merges segments may acknowledge only once per 64 KiB.
     either_side(&both, 60, |server, client, port| {
         std::fs::write(&config, nginx_configuration(&directory, &address, port)).unwrap();
         let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
         let mut nginx = start(both.b(), server, &nginx);
-        bound(both.b(), &mut nginx, "tcp", port);
+        wait_until_listening(both.b(), &mut nginx, "tcp", port);
         let copy = both.a().directory().join("copy");
         let url = format!("http://{address}:{port}/file");
         let curl = ["curl", "-sSf", "--max-time", "30", "-o", copy.to_str().unwrap(), &url];
-        start(both.a(), client, &curl).success(PATIENCE).unwrap();
+        start(both.a(), client, &curl).success(TIMEOUT).unwrap();
         assert!(std::fs::read(&copy).unwrap() == content, "the file differs");
         std::fs::remove_file(copy).unwrap();
-        nginx.stop(PATIENCE).unwrap();
+        nginx.stop(TIMEOUT).unwrap();
     });
 }
 
-/// With `reuseport` nginx opens a listener for each worker, and a connection's addresses choose
-/// among them: both serve, at both ends of the lab.
+/// With `reuseport` nginx opens a listener per worker, and a hash of a connection's addresses
+/// selects one: both serve, at both ends of the lab.
 #[test]
 fn either_worker_of_nginx_serves_its_part_of_many_connections() {
     let both = Both::new();
     let directory = both.b().directory();
     std::fs::write(directory.join("file"), pattern(100)).unwrap();
     let address = both.pair.b_v4();
-    // Each connection chooses by itself: all 64 at one worker would be a chance of one in 2^63.
+    // Each connection selects independently: all 64 at one worker have a probability of one in
+    // 2^63.
     let ask = "import http.client, sys
 connections = [http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=20) for _ in range(64)]
 workers = set()
@@ -69,16 +69,16 @@ print(len(workers))";
             .unwrap();
         let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
         let mut nginx = start(both.b(), server, &nginx);
-        bound(both.b(), &mut nginx, "tcp", port);
+        wait_until_listening(both.b(), &mut nginx, "tcp", port);
         let port = port.to_string();
         let mut client = start(both.a(), client, &["python3", "-c", ask, &address, &port]);
-        assert_eq!(client.success(PATIENCE).unwrap().trim(), "2", "workers that served");
-        nginx.stop(PATIENCE).unwrap();
+        assert_eq!(client.success(TIMEOUT).unwrap().trim(), "2", "workers that served");
+        nginx.stop(TIMEOUT).unwrap();
     });
 }
 
-/// Many files over one connection that is kept, some of them empty, and the rest of one that was
-/// half there.
+/// Many files over one persistent connection, some of them empty, and the rest of one that was half
+/// present.
 #[test]
 fn wget_fetches_many_files_from_nginx() {
     let both = Both::new();
@@ -92,7 +92,7 @@ fn wget_fetches_many_files_from_nginx() {
         std::fs::write(&config, nginx_configuration(&directory, &address, port)).unwrap();
         let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
         let mut nginx = start(both.b(), server, &nginx);
-        bound(both.b(), &mut nginx, "tcp", port);
+        wait_until_listening(both.b(), &mut nginx, "tcp", port);
         let copies = both.a().directory().join("copies");
         std::fs::create_dir(&copies).unwrap();
         let whole = copies.join("3");
@@ -100,22 +100,22 @@ fn wget_fetches_many_files_from_nginx() {
         let urls: Vec<_> = (0..40).map(|number| format!("http://{address}:{port}/{number}")).collect();
         let wget = ["wget", "-nv", "--continue", "--tries=1", "--timeout=20", "-P", copies.to_str().unwrap()];
         let wget: Vec<_> = wget.into_iter().chain(urls.iter().map(String::as_str)).collect();
-        start(both.a(), client, &wget).success(PATIENCE).unwrap();
+        start(both.a(), client, &wget).success(TIMEOUT).unwrap();
         for number in 0..40 {
             let copy = std::fs::read(copies.join(number.to_string())).unwrap();
             assert!(copy == content[..length(number)], "file {number} differs");
         }
         std::fs::remove_dir_all(copies).unwrap();
-        nginx.stop(PATIENCE).unwrap();
+        nginx.stop(TIMEOUT).unwrap();
     });
 }
 
-/// redis, with nothing kept on disk.
+/// redis, without persistence.
 fn redis(host: &Host, accelerated: bool, address: &str, port: u16) -> Process {
     let number = port.to_string();
     let command = ["redis-server", "--port", &number, "--bind", address, "--save", "", "--appendonly", "no"];
     let mut server = start(host, accelerated, &[&command[..], &["--protected-mode", "no"]].concat());
-    bound(host, &mut server, "tcp", port);
+    wait_until_listening(host, &mut server, "tcp", port);
     server
 }
 
@@ -129,12 +129,12 @@ fn redis_gives_back_what_it_was_given() {
         let number = port.to_string();
         let ask = |words: &[&str]| {
             let command = [&["redis-cli", "-h", &address, "-p", &number][..], words].concat();
-            start(both.a(), client, &command).success(PATIENCE).unwrap()
+            start(both.a(), client, &command).success(TIMEOUT).unwrap()
         };
         assert_eq!(ask(&["set", "key", &value]), "OK\n");
         assert!(ask(&["get", "key"]).trim_end() == value, "the value differs");
         assert_eq!(ask(&["get", "another"]), "\n");
-        redis.stop(PATIENCE).unwrap();
+        redis.stop(TIMEOUT).unwrap();
     });
 }
 
@@ -143,34 +143,34 @@ fn redis_answers_its_benchmark() {
     let both = Both::new();
     let address = both.pair.b_v4();
     let tests = ["-t", "set,get,lrange_100", "-c", "20", "-n", "2000", "-d", "1000", "-q"];
-    // Three times two thousand questions, with an answer each.
+    // Three times two thousand requests, each with a response.
     either_side(&both, 6000, |server, client, port| {
         let mut redis = redis(both.b(), server, &address, port);
         let port = port.to_string();
         let benchmark = [&["redis-benchmark", "-h", &address, "-p", &port][..], &tests].concat();
-        let printed = start(both.a(), client, &benchmark).success(PATIENCE).unwrap();
+        let printed = start(both.a(), client, &benchmark).success(TIMEOUT).unwrap();
         assert!(printed.contains("GET") && !printed.contains("rror"), "{printed}");
-        redis.stop(PATIENCE).unwrap();
+        redis.stop(TIMEOUT).unwrap();
     });
 }
 
-/// A server of iperf3 on host b.
+/// An iperf3 server on host b.
 fn iperf3(host: &Host, accelerated: bool, port: u16) -> Process {
     let mut server = start(host, accelerated, &["iperf3", "-s", "-p", &port.to_string()]);
-    bound(host, &mut server, "tcp", port);
+    wait_until_listening(host, &mut server, "tcp", port);
     server
 }
 
-/// What a client of it reports of its run for a second; `-R`: in which the server sends.
+/// The report of an iperf3 client's run of one second; with `-R` the server sends.
 fn report(host: &Host, accelerated: bool, address: &str, port: u16, options: &[&str]) -> serde_json::Value {
     let port = port.to_string();
     let client = [&["iperf3", "-c", address, "-p", &port, "-t", "1", "-J"], options].concat();
     let mut report = serde_json::Value::Null;
-    // The server may still be at the end of the last one when its client has gone, or have closed
-    // its listener to open another, as it does after each.
+    // The server may still be finishing the last run, or have closed its listener to open another,
+    // as it does after each run.
     let again = ["server is busy", "Connection refused"];
-    tools::until("the server has time", PATIENCE, || {
-        report = serde_json::from_str(&start(host, accelerated, &client).success(PATIENCE).unwrap()).unwrap();
+    tools::until("the server has time", TIMEOUT, || {
+        report = serde_json::from_str(&start(host, accelerated, &client).success(TIMEOUT).unwrap()).unwrap();
         !report["error"].as_str().is_some_and(|error| again.iter().any(|reason| error.contains(reason)))
     })
     .unwrap();
@@ -195,7 +195,7 @@ fn iperf3_sends_and_receives_over_several_streams() {
 fn iperf3_sends_udp_without_loss_at_a_modest_rate() {
     let both = Both::new();
     let address = both.pair.b_v4();
-    // 446 datagrams a second: who receives has most of them, whichever end that is.
+    // 446 datagrams a second: the receiver counts most of them, at whichever end it is.
     either_side(&both, 300, |server, client, port| {
         let _server = iperf3(both.b(), server, port);
         for options in [&["-u", "-b", "5M", "-l", "1400"][..], &["-u", "-b", "5M", "-l", "1400", "-R"]] {
@@ -215,9 +215,9 @@ fn sockperf_plays_ping_pong_over_both_protocols() {
             let number = port.to_string();
             let serve = [&["sockperf", "server", "-i", &address, "-p", &number][..], more].concat();
             let mut server = start(both.b(), server, &serve);
-            bound(both.b(), &mut server, protocol, port);
+            wait_until_listening(both.b(), &mut server, protocol, port);
             let ask = ["sockperf", "ping-pong", "-i", &address, "-p", &number, "-t", "1", "--data-integrity"];
-            let printed = start(both.a(), client, &[&ask[..], more].concat()).success(PATIENCE).unwrap();
+            let printed = start(both.a(), client, &[&ask[..], more].concat()).success(TIMEOUT).unwrap();
             assert!(printed.contains("percentile 99.900"), "{printed}");
         });
     }
@@ -235,11 +235,11 @@ fn pythons_web_server_serves_concurrent_clients() {
         let number = port.to_string();
         let serve = ["-m", "http.server", &number, "--bind", &address, "--directory", directory.to_str().unwrap()];
         let mut server = start(both.b(), server, &[&[python()], &serve[..]].concat());
-        bound(both.b(), &mut server, "tcp", port);
+        wait_until_listening(both.b(), &mut server, "tcp", port);
         let url = format!("http://{address}:{port}/file");
         let one = format!("curl -sSf --max-time 20 -o {}/$i {url} || echo failed", copies.display());
         let script = format!("for i in 1 2 3 4 5 6; do ({one}) & done; wait");
-        let ended = start(both.a(), client, &["sh", "-c", &script]).wait(PATIENCE).unwrap();
+        let ended = start(both.a(), client, &["sh", "-c", &script]).wait(TIMEOUT).unwrap();
         assert!(ended.stdout.is_empty(), "{ended:?}\nserver: {}", server.stderr());
         for copy in 1..=6 {
             let copy = copies.join(copy.to_string());

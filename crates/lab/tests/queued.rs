@@ -1,5 +1,5 @@
-//! A clock's request that waits in a queue of its own host: the driver stamps it later, and until
-//! then nobody must wait for the socket.
+//! A request of the clock that waits in a queue of its own host: the driver timestamps it late, and
+//! until then no caller has to wait for the socket.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tickwire_lab::{Host, Pair};
 use tickwire_ntp::socket::{Quality, Received, Socket};
 use tickwire_ntp::{Packet, Stamp};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const MS: Duration = Duration::from_millis(1);
 
 struct Exchange {
@@ -21,7 +21,7 @@ struct Exchange {
 impl Exchange {
     fn new(pair: &Pair) -> Self {
         let server = pair.b.within(|| UdpSocket::bind((pair.b_v4(), 123)).unwrap()).unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        server.set_read_timeout(Some(TIMEOUT)).unwrap();
         let address = server.local_addr().unwrap();
         let (socket, junk) = pair
             .a
@@ -33,7 +33,7 @@ impl Exchange {
         Self { server, socket, junk }
     }
 
-    /// Two frames of junk, of which the second waits, and a request behind them.
+    /// Sends two frames of junk, of which the second waits, and a request behind them.
     fn ask_behind_others(&mut self, number: u64) {
         let discard = format!("{}:9", self.server.local_addr().unwrap().ip());
         for _ in 0..2 {
@@ -48,7 +48,7 @@ impl Exchange {
         all.pop()
     }
 
-    /// Sends the request back.
+    /// Echoes the request.
     fn answer(&mut self) -> Received {
         let mut bytes = [0; 100];
         let (length, client) = self.server.recv_from(&mut bytes).unwrap();
@@ -57,14 +57,14 @@ impl Exchange {
         loop {
             match self.receive() {
                 Some(received) => return received,
-                None => assert!(begin.elapsed() < PATIENCE, "no answer came"),
+                None => assert!(begin.elapsed() < TIMEOUT, "no answer came"),
             }
             std::thread::sleep(MS);
         }
     }
 }
 
-/// Its interface carries so much, a frame at once.
+/// Limits the rate of the host's interface, one frame at a time.
 fn limit(host: &Host, what: &str, rate: &str) {
     let command = format!("tc qdisc {what} dev eth0 root tbf rate {rate} burst 1600 latency 10s");
     host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
@@ -75,7 +75,8 @@ fn a_request_in_a_queue_is_leaving_until_the_driver_has_it() {
     let pair = Pair::new().unwrap();
     pair.a.run(&["ping", "-c1", &pair.b_v4()]).unwrap();
     let mut exchange = Exchange::new(&pair);
-    // The kernel begins to stamp what comes some time after the first socket has asked for it.
+    // The kernel begins to timestamp received packets some time after the first socket has
+    // requested it.
     let begin = Instant::now();
     for number in 1.. {
         exchange.socket.send(&Packet::request(Stamp(number)).to_bytes()).unwrap();
@@ -83,10 +84,10 @@ fn a_request_in_a_queue_is_leaving_until_the_driver_has_it() {
         if exchange.answer().quality == Quality::Kernel {
             break;
         }
-        assert!(begin.elapsed() < PATIENCE, "the kernel does not stamp");
+        assert!(begin.elapsed() < TIMEOUT, "the kernel does not stamp");
     }
 
-    // 50 ms for what is before it.
+    // 50 ms for the frames before it.
     limit(&pair.a, "add", "200kbit");
     let sent = counter::read(CounterKind::MonotonicRaw);
     exchange.ask_behind_others(1 << 32);
@@ -97,13 +98,14 @@ fn a_request_in_a_queue_is_leaving_until_the_driver_has_it() {
     let waited = received.sent.since(sent);
     assert!(waited > 20_000_000, "stamped after {waited} ns, which is before it left");
 
-    // For ever: what does not leave is not waited for, but its socket is.
+    // The frame practically never leaves: the socket waits for its timestamp for a limited time
+    // only.
     std::thread::sleep(100 * MS);
     limit(&pair.a, "change", "1kbit");
     exchange.ask_behind_others(2 << 32);
     let begin = Instant::now();
     while exchange.socket.is_leaving() {
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < TIMEOUT);
         std::thread::sleep(MS);
     }
     assert!(begin.elapsed() > 150 * MS && exchange.receive().is_none(), "{:?}", begin.elapsed());

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{Both, ECHO_SERVER, PATIENCE, bound, crossing, python, start};
+use common::{Both, ECHO_SERVER, TIMEOUT, crossing, python, start, wait_until_listening};
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Process, ServiceOptions};
 
-/// Talks with the server, so that it waits; the parent, then a child with a connection of its own,
-/// and a thread that has chosen a policy.
+/// Exchanges messages with the server, so that threads wait: the parent, then a child with a
+/// connection of its own, and a thread with a scheduling policy of its own.
 const CLIENT: &str = r#"
 import os, socket, sys, threading, time
 def talk():
@@ -54,7 +54,7 @@ fn children(process: u32) -> Vec<u32> {
 }
 
 fn reaches(process: u32, expected: &[(u32, u32)]) {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while policies(process) != expected {
         assert!(std::time::Instant::now() < until, "{:?}, not {expected:?}", policies(process));
         std::thread::sleep(Duration::from_millis(20));
@@ -67,24 +67,24 @@ fn threads_that_wait_get_the_priority_of_their_group_and_no_others() {
     let both = Both::with(&CableOptions::default(), &ServiceOptions { config, ..ServiceOptions::default() });
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO_SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let talking = |options: &[&str], then: &[&str]| {
         crossing(&both.a_service, 300, || {
             let mut command = both.a().command(tickwire_lab::tools::tickwire().unwrap().to_str().unwrap());
             command.arg("run").args(options).args(["--require", "--", python(), "-c", CLIENT, &address]).args(then);
             let mut client = Process::spawn(command).unwrap();
-            client.wait_for("parent", PATIENCE).unwrap();
-            client.wait_for("child", PATIENCE).unwrap();
+            client.wait_for("parent", TIMEOUT).unwrap();
+            client.wait_for("child", TIMEOUT).unwrap();
             client
         })
     };
     let client = talking(&[], &[]);
     let child = children(client.id())[0];
-    // The thread that waits, and the helper.
+    // The waiting thread, and the helper.
     reaches(client.id(), &[(FIFO, 30), (FIFO, 30), (BATCH, 0)]);
     reaches(child, &[(0, 0), (FIFO, 30), (FIFO, 30)]);
     drop(client);
-    // What it becomes has the ordinary policy, and one thread.
+    // After exec it has the default policy, and one thread.
     let client = talking(&[], &["exec"]);
     reaches(client.id(), &[(0, 0)]);
     drop(client);

@@ -1,9 +1,9 @@
-//! The lossy cable: what it says it did is what the hosts see, and transfers get through it whole,
-//! on both stacks.
+//! The lossy cable: its reported faults match those that the hosts see, and transfers through it
+//! arrive intact, on both stacks.
 
 mod common;
 
-use common::{PATIENCE, bound, built, crossing, start};
+use common::{TIMEOUT, built, crossing, start, wait_until_listening};
 use serde_json::Value;
 use std::time::Duration;
 use tickwire_lab::{Host, Process, Relayed, Service, tools};
@@ -16,8 +16,8 @@ fn frames(host: &Host) -> [u64; 2] {
     })
 }
 
-/// From here on a host sends what it is asked to and no more: IPv6 speaks when it likes (MLD,
-/// router solicitations), also while no relay counts it.
+/// Afterwards a host sends only what a test requests: IPv6 sends packets at any time (MLD, router
+/// solicitations), even while no relay counts them.
 fn silence(host: &Host) {
     host.run(&["sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]).unwrap();
 }
@@ -31,8 +31,8 @@ for n in range(2000):
     if n % 20 == 19: time.sleep(0.005)
 "#;
 
-/// Prints how many different datagrams came, how many twice, and how many after a later one, when
-/// half a second brought none.
+/// Prints the number of different datagrams, of duplicates, and of those after a later one, once
+/// half a second brings none.
 const HEAR: &str = r#"
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -60,9 +60,9 @@ fn the_relay_counts_what_the_hosts_see() {
     let before = [frames(a), frames(b)];
     let relay = relayed.start(&wanted).unwrap();
     let mut hears = start(b, false, &[common::python(), "-c", HEAR]);
-    bound(b, &mut hears, "udp", 7000);
+    wait_until_listening(b, &mut hears, "udp", 7000);
     a.run(&[common::python(), "-c", TELL, &relayed.pair.b_v4()]).unwrap();
-    let heard = hears.success(PATIENCE).unwrap();
+    let heard = hears.success(TIMEOUT).unwrap();
     let passed = relay.finish().unwrap();
     let after = [frames(a), frames(b)];
     let grown = |host: usize, direction: usize| after[host][direction] - before[host][direction];
@@ -71,23 +71,23 @@ fn the_relay_counts_what_the_hosts_see() {
     assert_eq!((passed.back.sent, passed.back.delivered), (grown(1, 0), grown(0, 1)), "{passed:?}");
     assert_eq!(forth.delivered, forth.sent - forth.dropped() + forth.duplicated, "{passed:?}");
     assert_eq!((forth.unasked(), passed.back.unasked()), (0, 0), "{passed:?}");
-    // The hosts resolve addresses (ARP), which the relay treats as all others.
+    // The hosts resolve addresses (ARP), and the relay treats these frames like all others.
     let heard: Vec<u64> = heard.split_whitespace().map(|number| number.parse().unwrap()).collect();
     let near = |seen: u64, told: u64| told.abs_diff(seen) <= 5;
     assert!(near(2000 - heard[0], forth.dropped()) && near(heard[1], forth.duplicated), "{heard:?} {forth:?}");
-    // Most that are held back are overtaken; a doubled one may be, without being seen.
+    // Most reordered datagrams are overtaken; for a duplicated one that may remain invisible.
     assert!(heard[2] * 2 > forth.reordered && heard[2] <= forth.reordered, "{heard:?} {forth:?}");
     assert!((60..=140).contains(&forth.lost) && (30..=95).contains(&forth.duplicated), "{forth:?}");
 }
 
-/// Messages over a connection; the receiver checks each byte of them.
+/// Messages over a connection; the receiver checks each byte.
 fn messages(relayed: &Relayed, ours: bool, count: &str) -> Value {
     let (program, address) = (built("messages"), format!("{}:5201", relayed.pair.b_v4()));
     let mut receiver = start(&relayed.pair.b, ours, &[&program, "receive", &address, "--size", "200000"]);
-    bound(&relayed.pair.b, &mut receiver, "tcp", 5201);
+    wait_until_listening(&relayed.pair.b, &mut receiver, "tcp", 5201);
     let send = [&program, "send", &address, "--size", "200000", "--count", count, "--seconds", "10"];
-    start(&relayed.pair.a, ours, &send).success(PATIENCE).unwrap();
-    serde_json::from_str(receiver.success(PATIENCE).unwrap().trim()).unwrap()
+    start(&relayed.pair.a, ours, &send).success(TIMEOUT).unwrap();
+    serde_json::from_str(receiver.success(TIMEOUT).unwrap().trim()).unwrap()
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn kernel(host: &Host, name: &str) -> u64 {
     lines.chunks(2).find_map(of).unwrap_or_else(|| panic!("the kernel counts no {name}"))
 }
 
-/// RFC 3168: each stack marks what may be marked, and tells the other of it.
+/// RFC 3168: each stack sends ECN-capable packets, and echoes marks to the other.
 #[test]
 fn marks_of_routers_are_understood_between_the_kernel_and_ours() {
     let relayed = Relayed::new().unwrap();
@@ -130,10 +130,10 @@ fn marks_of_routers_are_understood_between_the_kernel_and_ours() {
         let relay = relayed.start(&["--mark", "50000"]).unwrap();
         let (program, address) = (built("messages"), format!("{}:5201", relayed.pair.b_v4()));
         let mut receiver = start(b, !sends, &[&program, "receive", &address, "--size", "200000"]);
-        bound(b, &mut receiver, "tcp", 5201);
+        wait_until_listening(b, &mut receiver, "tcp", 5201);
         let send = [&program, "send", &address, "--size", "200000", "--count", "15", "--seconds", "10"];
-        crossing(service, 500, || start(a, sends, &send).success(PATIENCE)).unwrap();
-        receiver.success(PATIENCE).unwrap();
+        crossing(service, 500, || start(a, sends, &send).success(TIMEOUT)).unwrap();
+        receiver.success(TIMEOUT).unwrap();
         let marked = relay.finish().unwrap().forth.marked;
         assert!(marked > 20, "{marked}");
         if sends {
@@ -144,7 +144,7 @@ fn marks_of_routers_are_understood_between_the_kernel_and_ours() {
     }
 }
 
-/// The sender's end of it is what the benchmark promises most about.
+/// The benchmark's main promise concerns the sending end.
 #[test]
 fn the_lost_end_of_each_message_is_repaired_long_before_the_kernels_timeout() {
     let relayed = Relayed::new().unwrap();
@@ -152,19 +152,18 @@ fn the_lost_end_of_each_message_is_repaired_long_before_the_kernels_timeout() {
     let relay = relayed.start(&["--tail", "20000"]).unwrap();
     let (program, address) = (built("messages"), format!("{}:5201", relayed.pair.b_v4()));
     let mut receiver = start(&relayed.pair.b, false, &[&program, "receive", &address]);
-    bound(&relayed.pair.b, &mut receiver, "tcp", 5201);
+    wait_until_listening(&relayed.pair.b, &mut receiver, "tcp", 5201);
     let send = [&program, "send", &address, "--count", "20"];
-    crossing(&service, 20, || start(&relayed.pair.a, true, &send).success(PATIENCE)).unwrap();
-    let told: Value = serde_json::from_str(receiver.success(PATIENCE).unwrap().trim()).unwrap();
+    crossing(&service, 20, || start(&relayed.pair.a, true, &send).success(TIMEOUT)).unwrap();
+    let told: Value = serde_json::from_str(receiver.success(TIMEOUT).unwrap().trim()).unwrap();
     let passed = relay.finish().unwrap();
-    // The warm-up of five, too.
+    // Including the warm-up of five.
     assert_eq!((passed.forth.tails, told["completion"]["count"].as_u64()), (25, Some(20)), "{passed:?}");
     let median = Duration::from_nanos(told["completion"]["p50_ns"].as_u64().unwrap());
     assert!(median < Duration::from_millis(100), "{told}");
 }
 
-/// Sends, is away for as long as it likes, sends, and is away for good: in neither time does it do
-/// anything with its socket.
+/// Sends, waits for a signal, sends, and waits again: meanwhile it makes no call on its socket.
 const AWAY: &str = r#"
 import signal, socket, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -190,20 +189,20 @@ fn what_was_lost_is_sent_again_while_the_program_is_away() {
     let service = Service::start(&relayed.pair.a).unwrap();
     let address = relayed.pair.b_v4();
     let mut reader = start(&relayed.pair.b, false, &[common::python(), "-c", READER, &address]);
-    bound(&relayed.pair.b, &mut reader, "tcp", 9000);
+    wait_until_listening(&relayed.pair.b, &mut reader, "tcp", 9000);
     let relay = relayed.start(&[]).unwrap();
     let mut away = crossing(&service, 1, || {
         let away = start(&relayed.pair.a, true, &[common::python(), "-c", AWAY, &address]);
-        reader.wait_for("first", PATIENCE).unwrap();
+        reader.wait_for("first", TIMEOUT).unwrap();
         away
     });
-    // By then nothing in the program looks at the lane any more, for all it knows.
+    // By then no thread of the program watches the lane any more, as far as the program knows.
     std::thread::sleep(Duration::from_millis(300));
     relay.finish().unwrap();
     away.signal(nix::sys::signal::Signal::SIGUSR1).unwrap();
-    away.wait_for("second sent", PATIENCE).unwrap();
+    away.wait_for("second sent", TIMEOUT).unwrap();
     let _relay = relayed.start(&[]).unwrap();
-    reader.wait_for("second", PATIENCE).unwrap();
+    reader.wait_for("second", TIMEOUT).unwrap();
 }
 
 #[test]
@@ -217,17 +216,17 @@ fn a_relay_that_cannot_work_says_why_and_one_that_runs_goes_with_its_lab() {
         command
     })
     .unwrap();
-    let ended = process.wait(PATIENCE).unwrap();
+    let ended = process.wait(TIMEOUT).unwrap();
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(1), "relay: there is no device eth1\n"));
-    // At its limit it ends by itself, with its figures.
+    // At its limit it ends by itself, with its statistics.
     let relay = relayed.start(&["--limit", "0"]).unwrap();
     assert_eq!(relay.finish().unwrap().forth.sent, 0);
-    // What still runs when the lab goes, goes with it.
+    // A relay that still runs when the lab is dropped ends with it.
     let relay = relayed.start(&[]).unwrap();
     let running = format!("{}-relay", relayed.pair.lab.name());
     let pids = tickwire_lab::run(&["ip", "netns", "pids", &running]).unwrap();
     drop(relayed);
-    tools::until("the relay is gone", PATIENCE, || {
+    tools::until("the relay is gone", TIMEOUT, || {
         pids.split_whitespace().all(|pid| !std::path::Path::new(&format!("/proc/{pid}/exe")).exists())
     })
     .unwrap();

@@ -1,13 +1,13 @@
-//! What a route sets (`ip route ... advmss`, `initcwnd`, `initrwnd`, `hoplimit`, `rto_min`) holds
-//! for connections and datagrams on it, as on the kernel.
+//! Metrics of a route (`ip route ... advmss`, `initcwnd`, `initrwnd`, `hoplimit`, `rto_min`) apply
+//! to its connections and datagrams, as on the kernel.
 
 mod common;
 
-use common::{PATIENCE, python, start};
+use common::{TIMEOUT, python, start};
 use tickwire_lab::{Host, Pair, Service};
 
-/// A peer that has no kernel: it answers a SYN, acknowledges nothing, and prints what it has seen
-/// when nothing new has come for a while.
+/// A peer without a kernel stack: it answers a SYN, acknowledges nothing, and prints the packets it
+/// has seen after a while without new ones.
 const PEER: &str = r#"
 import json, select, socket, struct, sys, time
 own = sys.argv[1]
@@ -89,13 +89,13 @@ print('sent', flush=True)
 time.sleep(60)
 "#;
 
-/// What the peer has seen of a client, and after how many milliseconds something came again.
+/// What the peer has seen of a client, and the milliseconds until the first retransmission.
 fn seen(pair: &Pair, accelerated: bool, to: &str) -> (String, u64) {
     let mut peer = start(&pair.b, false, &[python(), "-c", PEER, to]);
-    peer.wait_for("ready", PATIENCE).unwrap();
+    peer.wait_for("ready", TIMEOUT).unwrap();
     let mut client = start(&pair.a, accelerated, &[python(), "-c", CLIENT, to]);
-    client.wait_for("sent", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", client.stderr()));
-    peer.wait_for(" ms", PATIENCE).unwrap();
+    client.wait_for("sent", TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}", client.stderr()));
+    peer.wait_for(" ms", TIMEOUT).unwrap();
     let said = peer.stdout();
     let line = |begin: &str| said.lines().find_map(|line| line.strip_prefix(begin)).unwrap().to_owned();
     let again = line("again after ").trim_end_matches(" ms").parse().unwrap();
@@ -125,7 +125,7 @@ fn metrics_of_routes_are_those_of_the_kernel() {
             let (by_lane, again) = seen(&pair, true, to);
             let diverted = service.stat().unwrap().diverted() - before.diverted();
             println!("{to}{set}: {by_lane}, again after {again} ms, {diverted} diverted");
-            // What is usual is not the same window.
+            // The two stacks have different default windows.
             if set.contains("initrwnd") {
                 assert_eq!(by_lane, by_kernel, "{to}{set}");
                 assert!(by_lane.contains(r#""window": 2700"#) && again >= 500, "{by_lane}, again after {again} ms");

@@ -1,25 +1,25 @@
-//! A router between Tickwire and the kernel, through which smaller packets fit than over either
-//! link: it says so (RFC 1191, RFC 8201), or drops what is too large without a word (RFC 8899).
+//! A router between Tickwire and the kernel that forwards smaller packets than either link carries:
+//! it reports that (RFC 1191, RFC 8201), or drops larger packets silently (RFC 8899).
 
 mod common;
 
-use common::{PATIENCE, bound, crossing, python, start};
+use common::{TIMEOUT, crossing, python, start, wait_until_listening};
 use tickwire_lab::{CableOptions, Host, Lab, Service, ServiceOptions};
 
-/// What the router forwards at most; the links carry 1500.
+/// The router's path MTU; the links carry 1500.
 const MTU: u32 = 1400;
 
-/// The hosts' interfaces, of which the router has both.
+/// The hosts' interfaces; the router has both.
 const INTERFACES: [&str; 2] = ["eth0", "eth1"];
 
-/// A host on either side of the router, with a service each. The first sends.
+/// A host on each side of the router, with a service each. The first sends.
 struct Routed {
     services: [Service; 2],
     hosts: [Host; 2],
     router: Host,
 }
 
-/// An address of either host, and its subnet with it.
+/// The address of a host, and its subnet.
 fn subnet(v6: bool, host: usize) -> (String, String) {
     let side = host + 1;
     if v6 {
@@ -44,7 +44,7 @@ impl Routed {
                 host.address(interface, &format!("{own}/{length}")).unwrap();
                 router.address(interface, &format!("{gateway}/{length}")).unwrap();
                 host.run(&["ip", "route", "add", "default", "via", &gateway]).unwrap();
-                // In place of the route that came with the address, or before it.
+                // Replaces the route that came with the address, or precedes it.
                 let metric = u8::from(v6);
                 let narrow = format!("ip route replace {subnet} dev {interface} metric {metric} mtu lock {MTU}");
                 router.run(&narrow.split(' ').collect::<Vec<_>>()).unwrap();
@@ -57,15 +57,16 @@ impl Routed {
         Self { services, hosts, router }
     }
 
-    /// From now on the router sends nothing of its own: a rule takes all that no interface brought.
+    /// From now on the router sends no packets of its own: a rule drops all that were not received
+    /// by an interface.
     fn hush(&self) {
         for family in ["-4", "-6"] {
             self.router.run(&["ip", family, "rule", "add", "pref", "1", "iif", "lo", "blackhole"]).unwrap();
         }
     }
 
-    /// Packets that were too large for the router's narrow side, and what it said of them, as the
-    /// kernel counts both.
+    /// Packets that exceeded the router's MTU, and the ICMP errors about them, from the kernel's
+    /// counters.
     fn too_big(&self, v6: bool) -> [u64; 2] {
         let counters = if v6 { ["Ip6FragFails", "Icmp6OutPktTooBigs"] } else { ["IpFragFails", "IcmpOutDestUnreachs"] };
         let told = self.router.run(&["nstat", "-asz", "--json"]).unwrap();
@@ -74,37 +75,37 @@ impl Routed {
     }
 
     /// Data from the first host to the second, one of which is accelerated, checked by the sender.
-    /// Gives what the sender then knows (path MTU, largest segment), and how many packets were too
-    /// large, of how many of which the router told.
+    /// Returns what the sender then knows (path MTU, MSS), the number of packets that were too
+    /// large, and the number of those that the router reported.
     fn send(&self, v6: bool, ours: bool) -> ([u32; 2], [u64; 2]) {
         println!("IPv6: {v6}, Tickwire sends: {ours}");
-        // What the kernel has learned before.
+        // Forgets what the kernel has learnt earlier.
         for family in ["-4", "-6"] {
             self.hosts[0].run(&["ip", family, "route", "flush", "cache"]).unwrap();
         }
         let before = self.too_big(v6);
         let address = subnet(v6, 1).0;
         let mut takes = start(&self.hosts[1], !ours, &[python(), "-c", TAKE, &address]);
-        bound(&self.hosts[1], &mut takes, "tcp", 9000);
+        wait_until_listening(&self.hosts[1], &mut takes, "tcp", 9000);
         let service = &self.services[usize::from(!ours)];
         // Segments, or the acknowledgements of a kernel that merges them.
         let known = crossing(service, if ours { 8 } else { 200 }, || {
             let mut sends = start(&self.hosts[0], ours, &[python(), "-c", SEND, &address]);
-            sends.success(PATIENCE).unwrap_or_else(|error| panic!("{error:#}\nreceiver: {}", takes.stderr()))
+            sends.success(TIMEOUT).unwrap_or_else(|error| panic!("{error:#}\nreceiver: {}", takes.stderr()))
         });
-        takes.success(PATIENCE).unwrap();
+        takes.success(TIMEOUT).unwrap();
         let known: Vec<u32> = known.split_whitespace().map(|number| number.parse().unwrap()).collect();
         let after = self.too_big(v6);
         ([known[0], known[1]], [after[0] - before[0], after[1] - before[1]])
     }
 }
 
-/// What is left of a packet for its segment's data, beside both headers and timestamps.
+/// The payload of a packet, without both headers and timestamps.
 fn payload(v6: bool, mtu: u32) -> u32 {
     mtu - if v6 { 40 } else { 20 } - 20 - 12
 }
 
-/// Sends, has the receiver's digest of it, prints the path MTU and the largest segment of `struct
+/// Sends data, checks the receiver's digest of it, and prints the path MTU and the MSS of `struct
 /// tcp_info`.
 const SEND: &str = r#"
 import hashlib, os, socket, struct, sys
@@ -116,7 +117,7 @@ with socket.create_connection((sys.argv[1], 9000), timeout=25) as s:
     print(*(struct.unpack_from('=I', info, at)[0] for at in (60, 16)))
 "#;
 
-/// Takes it, answers with its digest.
+/// Receives it, and answers with its digest.
 const TAKE: &str = r#"
 import hashlib, socket, sys
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
@@ -142,7 +143,7 @@ fn what_a_router_says_fits_is_what_is_sent_between_the_kernel_and_ours() {
     }
 }
 
-/// The kernel looks for black holes if it is told to.
+/// The kernel detects black holes only if configured to.
 #[test]
 fn data_gets_past_a_router_that_drops_large_packets_silently_between_the_kernel_and_ours() {
     let routed = Routed::new();

@@ -1,22 +1,21 @@
-//! Languages that bring an event loop of their own: what they make of sockets is not what a C
-//! program would. Each is accelerated against a peer on the kernel, the other way round, and at
-//! both ends.
+//! Languages with an event loop of their own, which use sockets differently from a C program. Each
+//! is accelerated against a peer on the kernel, the other way round, and at both ends.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, either_side, python, start, vouched};
+use common::{Both, TIMEOUT, compiled, either_side, python, start, vouched, wait_until_listening};
 use std::path::Path;
 
-/// The same program is the server (`serve`) and the client (`ask`); it gets address and port. The
-/// client says when everything came back as it should.
+/// The same program is the server (`serve`) and the client (`ask`); its arguments are address and
+/// port. The client reports when all data was echoed correctly.
 fn talks(both: &Both, command: &[&str], server_more: &[&str], client_more: &[&str]) {
     let address = both.pair.b_v4();
     either_side(both, 150, |server, client, port| {
         let port_text = port.to_string();
         let role = |role| [command, &[role, &address, &port_text]].concat();
         let mut serving = start(both.b(), server, &[&role("serve")[..], server_more].concat());
-        bound(both.b(), &mut serving, "tcp", port);
-        let printed = start(both.a(), client, &[&role("ask")[..], client_more].concat()).success(PATIENCE);
+        wait_until_listening(both.b(), &mut serving, "tcp", port);
+        let printed = start(both.a(), client, &[&role("ask")[..], client_more].concat()).success(TIMEOUT);
         let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}{}", serving.stdout(), serving.stderr()));
         assert_eq!(printed, "all came back\n");
         assert!(serving.is_running().unwrap(), "{}", serving.stderr());
@@ -24,16 +23,16 @@ fn talks(both: &Both, command: &[&str], server_more: &[&str], client_more: &[&st
     });
 }
 
-/// A client in C says that it has closed what it should, and lives on. The server in Python on the
-/// kernel has seen that when it has printed this.
+/// A C client reports that it has closed its sockets, and stays alive. The Python server on the
+/// kernel has seen the closes once it prints `seen`.
 fn closes(client: &str, server: &str, seen: &str) {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", server, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let mut client = start(both.a(), true, &[&compiled(both.a(), client), &address]);
-    client.wait_for("closed", PATIENCE).unwrap();
-    assert_eq!(server.success(PATIENCE).unwrap(), seen);
+    client.wait_for("closed", TIMEOUT).unwrap();
+    assert_eq!(server.success(TIMEOUT).unwrap(), seen);
     assert!(client.is_running().unwrap());
 }
 
@@ -54,7 +53,7 @@ fn pythons_asyncio_speaks_tls() {
 #[test]
 fn javas_selectors_and_blocking_sockets_work() {
     let both = Both::new();
-    // Small and quick to start: what it compiles is run for seconds.
+    // Small and quick to start, because the program runs only for seconds.
     let java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"];
     talks(&both, &[&java[..], &[&source("Echo.java")]].concat(), &[], &[]);
 }
@@ -65,7 +64,7 @@ fn nodes_event_loop_keeps_many_connections_busy() {
     talks(&both, &["node", &source("many.js")], &[], &[]);
 }
 
-/// libuv may hand what epoll is to watch to the kernel by a ring, past all functions of the C
+/// libuv may pass epoll registrations to the kernel by io_uring, bypassing all functions of the C
 /// library.
 #[test]
 fn nodes_event_loop_does_without_rings() {
@@ -73,7 +72,7 @@ fn nodes_event_loop_does_without_rings() {
     talks(&both, &["env", "UV_USE_IO_URING=1", "node", &source("many.js")], &[], &[]);
 }
 
-/// Older filters of system calls, those of containers among them, do not know `close_range`.
+/// Older filters of system calls, including those of containers, do not know `close_range`.
 #[test]
 fn closefrom_closes_sockets_where_close_range_is_refused() {
     const CLIENT: &str = r#"#define _GNU_SOURCE
@@ -126,7 +125,7 @@ print(first.recv(1), first.recv(1), flush=True)
     closes(CLIENT, SERVER, "b'x' b'y'\n");
 }
 
-/// What runtimes do past the C library's functions, by its `syscall`.
+/// System calls that runtimes make without the C library's wrappers, by its `syscall`.
 #[test]
 fn direct_system_calls_close_sockets_and_open_no_rings() {
     const CLIENT: &str = r#"#include <arpa/inet.h>

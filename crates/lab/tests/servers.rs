@@ -1,11 +1,11 @@
-//! How real servers are built: pre-forked, forking for each connection, threaded, on epoll, started
-//! by exec.
+//! Common server designs: pre-forked, forking for each connection, threaded, on epoll, started by
+//! exec.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing_ends, python, start};
+use common::{Both, TIMEOUT, crossing_ends, python, start, wait_until_listening};
 
-/// Serves `handle(connection)`; the frame around it is what differs.
+/// Serves with `handle(connection)`; the servers differ in the code around it.
 const PREFORK: &str = r#"
 import os, socket, sys
 listener = socket.create_server((sys.argv[1], 9000))
@@ -51,7 +51,7 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// The connection is inherited over exec, as inetd does it.
+/// The connection is inherited across exec, as with inetd.
 const EXEC_EACH: &str = r#"
 import os, signal, socket, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -77,8 +77,8 @@ while True:
     connection.close()
 "#;
 
-/// As a program is started that inherits descriptors: by vfork and exec, and by `posix_spawn`
-/// without file actions.
+/// The usual ways of starting a program that inherits descriptors: by vfork and exec, and by
+/// `posix_spawn` without file actions.
 const SUBPROCESS_EACH: &str = r#"
 import os, signal, socket, subprocess, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -108,7 +108,7 @@ fn echoes(server: &str) {
     common::echoes(&both, &[python(), "-c", &script, &both.pair.b_v4()]);
 }
 
-/// Says who it is as often as it is asked.
+/// Answers each request with its process number.
 const NAMED: &str = r"
 def handle(connection):
     while connection.recv(100):
@@ -116,8 +116,8 @@ def handle(connection):
     connection.close()
 ";
 
-/// As many connections at a time as there are children. A child has one at a time, so that each
-/// must have been accepted by another child.
+/// As many concurrent connections as children. A child serves one at a time, so each must have been
+/// accepted by another child.
 const ASK_ALL: &str = r"
 import socket, sys
 for _ in range(3):
@@ -135,11 +135,11 @@ fn a_pre_forking_server_accepts_in_all_its_children() {
     let both = Both::new();
     let (script, address) = (format!("{NAMED}{PREFORK}"), both.pair.b_v4());
     let mut server = start(both.b(), true, &[python(), "-c", &script, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let ask = |accelerated| {
         // Nine connections, each opened, asked and closed.
         crossing_ends(&both, true, accelerated, 9 * 3, || {
-            let printed = start(both.a(), accelerated, &[python(), "-c", ASK_ALL, &address]).success(PATIENCE);
+            let printed = start(both.a(), accelerated, &[python(), "-c", ASK_ALL, &address]).success(TIMEOUT);
             printed.unwrap_or_else(|error| panic!("{error:#}\nserver: {}", server.stderr()))
         })
     };

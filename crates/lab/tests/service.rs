@@ -1,9 +1,10 @@
-//! Services that are not there, hang, stop, die or come back, and what their programs do then.
+//! Services that are absent, hang, stop, die or come back, and how their programs react.
 
 mod common;
 
 use common::{
-    Both, ECHO_SERVER, GROUP, HEAR, PATIENCE, TELL, WAITING_CLIENT, bound, crossing, python, server, start, willing,
+    Both, ECHO_SERVER, GROUP, HEAR, TELL, TIMEOUT, WAITING_CLIENT, crossing, python, server, start,
+    wait_until_listening, willing,
 };
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -19,7 +20,7 @@ fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
     );
     let run = |more: &[&str]| {
         let command = [&[tickwire.to_str().unwrap(), "run"], more, &["--", python(), "-c", &script]].concat();
-        pair.a.spawn(&command).unwrap().wait(PATIENCE).unwrap()
+        pair.a.spawn(&command).unwrap().wait(TIMEOUT).unwrap()
     };
     let ended = run(&[]);
     assert_eq!(ended.stdout, "listening\n");
@@ -36,9 +37,9 @@ fn a_program_that_requires_a_lane_and_is_refused_one_is_ended_and_one_line_names
     let _service = Service::start_with(&pair.a, &options).unwrap();
     let holds = "import socket, time; s = socket.socket(); print('made', flush=True); time.sleep(100)";
     let mut holder = start(&pair.a, true, &[python(), "-c", holds]);
-    holder.wait_for("made", PATIENCE).unwrap();
+    holder.wait_for("made", TIMEOUT).unwrap();
     let mut refused = start(&pair.a, true, &[python(), "-c", "import socket; socket.socket(); print('made')"]);
-    let ended = refused.wait(PATIENCE).unwrap();
+    let ended = refused.wait(TIMEOUT).unwrap();
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(69), ""));
     let said = "tickwire: python3 was ended at its first socket, because --require was given: all lanes are taken";
     assert!(ended.stderr.starts_with(said), "{}", ended.stderr);
@@ -52,10 +53,10 @@ fn a_service_that_is_stuck_is_called_so_and_a_program_goes_on_without_it() {
     let pair = Pair::new().unwrap();
     let (tickwire, socket) = (tools::tickwire().unwrap(), pair.a.socket());
     let mut stuck = start(&pair.a, false, &[python(), "-c", STUCK, socket.to_str().unwrap()]);
-    stuck.wait_for("listening", PATIENCE).unwrap();
+    stuck.wait_for("listening", TIMEOUT).unwrap();
     let script = "import socket; socket.socket(); socket.socket(); print('made')";
     let command = [tickwire.to_str().unwrap(), "run", "--", python(), "-c", script];
-    let ended = pair.a.spawn(&command).unwrap().wait(PATIENCE).unwrap();
+    let ended = pair.a.spawn(&command).unwrap().wait(TIMEOUT).unwrap();
     assert_eq!(ended.stdout, "made\n");
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("the service does not answer"), "{}", ended.stderr);
@@ -78,25 +79,25 @@ fn without_the_service_a_program_goes_on_and_when_it_is_back_new_sockets_take_th
     let script = WAITING_CLIENT.replace("print('connected', flush=True)", "s.shutdown(socket.SHUT_WR)");
     let talk = |port: u16| {
         let script = script.replace("9000", &port.to_string());
-        start(&client_host, false, &[python(), "-c", &script, &address]).success(PATIENCE).unwrap()
+        start(&client_host, false, &[python(), "-c", &script, &address]).success(TIMEOUT).unwrap()
     };
     // Not with --require, which would end the program at its first socket without a service.
     let tickwire = tools::tickwire().unwrap();
     let mut server =
         start(both.b(), false, &[tickwire.to_str().unwrap(), "run", python(), "-c", NEW_SOCKETS, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     assert_eq!(crossing(&both.b_service, 3, || talk(9000)), "end\n");
 
     assert!(both.b_service.stop().unwrap().status.success());
     for port in 9001..9004 {
-        bound(both.b(), &mut server, "tcp", port);
+        wait_until_listening(both.b(), &mut server, "tcp", port);
         assert_eq!(talk(port), "end\n");
     }
 
     both.b_service = Service::start(&both.pair.b).unwrap();
     let mut port = 9004;
-    tools::until("new sockets are on the fast path again", PATIENCE, || {
-        bound(both.b(), &mut server, "tcp", port);
+    tools::until("new sockets are on the fast path again", TIMEOUT, || {
+        wait_until_listening(both.b(), &mut server, "tcp", port);
         let before = both.b_service.stat().unwrap().diverted();
         assert_eq!(talk(port), "end\n");
         port += 1;
@@ -121,7 +122,7 @@ fn a_stopped_service_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_after_
     both.b_service = Service::start(&both.pair.b).unwrap();
     let mut second = server(&both);
     both.b_service.process().signal(Signal::SIGKILL).unwrap();
-    let _ = both.b_service.process().wait(PATIENCE).unwrap();
+    let _ = both.b_service.process().wait(TIMEOUT).unwrap();
     let lanes = || {
         let links = both.pair.b.run(&["ip", "-o", "link"]).unwrap();
         let names = links.lines().filter_map(|line| Some(line.split(": ").nth(1)?.to_owned()));
@@ -131,8 +132,8 @@ fn a_stopped_service_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_after_
     assert!(!left.is_empty(), "the program still has its lane's device");
     both.b_service = Service::start(&both.pair.b).unwrap();
     second.kill();
-    // The next service keeps lanes of its own ready.
-    tools::until("the leftovers are gone", PATIENCE, || !lanes().iter().any(|name| left.contains(name))).unwrap();
+    // The next service keeps ready lanes of its own.
+    tools::until("the leftovers are gone", TIMEOUT, || !lanes().iter().any(|name| left.contains(name))).unwrap();
 }
 
 #[test]
@@ -140,25 +141,24 @@ fn a_member_of_a_group_goes_on_hearing_it_when_the_service_is_killed() {
     let mut both = Both::new();
     let (own, other) = (both.pair.a_v4(), both.pair.b_v4());
     let mut hearer = willing(both.a(), &[python(), "-c", HEAR, GROUP, &own, "any"]);
-    hearer.wait_for("joined", PATIENCE).unwrap();
+    hearer.wait_for("joined", TIMEOUT).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let teller = both.pair.b.clone();
-    let tell = |name: &str| {
-        start(&teller, false, &[python(), "-c", TELL, GROUP, &other, name, "0"]).success(PATIENCE).unwrap()
-    };
+    let tell =
+        |name: &str| start(&teller, false, &[python(), "-c", TELL, GROUP, &other, name, "0"]).success(TIMEOUT).unwrap();
     tell("by the lane");
-    hearer.wait_for("by the lane 4;", PATIENCE).unwrap();
+    hearer.wait_for("by the lane 4;", TIMEOUT).unwrap();
     assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 5);
     both.a_service.process().signal(Signal::SIGKILL).unwrap();
-    let _ = both.a_service.process().wait(PATIENCE).unwrap();
-    tools::until("the program has noticed", PATIENCE, || hearer.stderr().contains("the lane has ended")).unwrap();
+    let _ = both.a_service.process().wait(TIMEOUT).unwrap();
+    tools::until("the program has noticed", TIMEOUT, || hearer.stderr().contains("the lane has ended")).unwrap();
     assert!(hearer.stderr().contains("the connection to the service was lost"), "{}", hearer.stderr());
     tell("by the kernel");
-    hearer.wait_for("by the kernel 4;", PATIENCE).unwrap();
+    hearer.wait_for("by the kernel 4;", TIMEOUT).unwrap();
     assert_eq!(hearer.stdout().lines().count(), 11, "each once: {}", hearer.stdout());
 }
 
-/// Makes a socket now and then, and says when the outcome changes.
+/// Makes a socket now and then, and prints when the outcome changes.
 const TRY: &str = r#"
 import errno, socket, time
 before = None
@@ -178,12 +178,12 @@ while True:
 fn a_program_that_requires_acceleration_gets_errors_without_the_service_and_lives_on() {
     let mut both = Both::new();
     let mut program = start(both.a(), true, &[python(), "-c", TRY]);
-    program.wait_for("made", PATIENCE).unwrap();
+    program.wait_for("made", TIMEOUT).unwrap();
     assert!(both.a_service.stop().unwrap().status.success());
-    program.wait_for("ENETDOWN", PATIENCE).unwrap();
+    program.wait_for("ENETDOWN", TIMEOUT).unwrap();
     assert!(program.stderr().contains("new sockets fail (--require)"), "{}", program.stderr());
     both.a_service = Service::start(&both.pair.a).unwrap();
-    tools::until("sockets can be made again", PATIENCE, || program.stdout() == "made\nENETDOWN\nmade\n").unwrap();
+    tools::until("sockets can be made again", TIMEOUT, || program.stdout() == "made\nENETDOWN\nmade\n").unwrap();
     assert_eq!(both.a_service.stat().unwrap().lanes_of(program.id()).len(), 1);
 }
 
@@ -192,7 +192,7 @@ fn established_connections_end_with_an_error_when_the_service_is_killed() {
     let mut both = Both::new();
     let mut server = server(&both);
     let mut client = willing(both.a(), &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
-    client.wait_for("connected", PATIENCE).unwrap();
+    client.wait_for("connected", TIMEOUT).unwrap();
     let stat = both.a_service.stat().unwrap();
     assert!(stat.diverted() > 1, "it crossed the stack");
     both.a_service.process().signal(Signal::SIGKILL).unwrap();
@@ -200,7 +200,7 @@ fn established_connections_end_with_an_error_when_the_service_is_killed() {
     assert!(server.is_running().unwrap());
 }
 
-/// Answers on one listener; makes another socket when it is told to.
+/// Answers on one listener; makes another socket on request.
 const OLD_LISTENER: &str = r#"
 import socket, sys
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
@@ -220,26 +220,26 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     let mut both = Both::new();
     let (host, address) = (both.pair.a.clone(), both.pair.b_v4());
     let mut server = willing(both.b(), &[python(), "-c", OLD_LISTENER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     assert!(both.b_service.stop().unwrap().status.success());
     both.b_service = Service::start(&both.pair.b).unwrap();
 
     let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
-    tools::until("the program is listed", PATIENCE, || program().is_some()).unwrap();
+    tools::until("the program is listed", TIMEOUT, || program().is_some()).unwrap();
     let listed = program().unwrap();
     assert_eq!(listed["accelerated"], false);
     assert!(listed["reason"].as_str().unwrap().contains("older than the service"), "{listed}");
 
-    // The same once more, by kill -9: the helper hears that the service by which the program was
-    // listed has gone.
+    // The same again with SIGKILL: the helper notices the end of the service by which the program
+    // was listed.
     both.b_service.process().signal(Signal::SIGKILL).unwrap();
-    let _ = both.b_service.process().wait(PATIENCE).unwrap();
+    let _ = both.b_service.process().wait(TIMEOUT).unwrap();
     both.b_service = Service::start(&both.pair.b).unwrap();
     let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
-    tools::until("the program is listed again", PATIENCE, || program().is_some()).unwrap();
+    tools::until("the program is listed again", TIMEOUT, || program().is_some()).unwrap();
 
     let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
-    start(&host, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
+    start(&host, false, &[python(), "-c", script, &address]).success(TIMEOUT).unwrap();
     let listed = program().unwrap();
     assert_eq!(listed["accelerated"], true, "its new socket took the fast path: {listed}");
     let on = |port: u16, accelerated: bool| {
@@ -267,7 +267,7 @@ fn a_program_that_was_started_before_the_service_is_listed_with_the_reason() {
     let pair = Pair::new().unwrap();
     let address = pair.b_v4();
     let mut server = willing(&pair.b, &[python(), "-c", OLD_LISTENER, &address]);
-    bound(&pair.b, &mut server, "tcp", 9000);
+    wait_until_listening(&pair.b, &mut server, "tcp", 9000);
     let service = Service::start(&pair.b).unwrap();
     let stat = service.stat().unwrap();
     let listed = stat.lanes_of(server.id());
@@ -282,19 +282,19 @@ fn a_program_that_was_started_before_the_service_is_listed_with_the_reason() {
     let line = format!("python3 (process {}, user 0): on the kernel: its sockets were opened while", server.id());
     assert!(page.contains(&line) && !page.contains("no program"), "{page}");
 
-    // It asks for a lane once a second at most.
+    // It requests a lane at most once per second.
     std::thread::sleep(Duration::from_millis(1100));
     let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
-    start(&pair.a, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
+    start(&pair.a, false, &[python(), "-c", script, &address]).success(TIMEOUT).unwrap();
     let stat = service.stat().unwrap();
     let listed = stat.lanes_of(server.id());
     assert_eq!(listed.len(), 1, "{}", stat.json);
     assert_eq!(listed[0]["accelerated"], true, "its new socket took the fast path: {}", stat.json);
     server.kill();
-    tools::until("it is gone", PATIENCE, || service.stat().unwrap().lanes_of(server.id()).is_empty()).unwrap();
+    tools::until("it is gone", TIMEOUT, || service.stat().unwrap().lanes_of(server.id()).is_empty()).unwrap();
 }
 
-/// Has a child while its connection lasts, and connects anew when that has ended.
+/// Has a child while its connection lasts, and reconnects when that has ended.
 const RECONNECTING_CLIENT: &str = r#"
 import os, signal, socket, sys, time
 def connect():
@@ -322,16 +322,16 @@ fn a_client_that_connected_anew_while_the_service_was_away_is_listed_with_the_re
     let pair = Pair::new().unwrap();
     let address = pair.b_v4();
     let mut server = start(&pair.b, false, &[python(), "-c", ECHO_SERVER, &address]);
-    bound(&pair.b, &mut server, "tcp", 9000);
+    wait_until_listening(&pair.b, &mut server, "tcp", 9000);
     let mut service = Service::start(&pair.a).unwrap();
     let mut client = willing(&pair.a, &[python(), "-c", RECONNECTING_CLIENT, &address]);
-    client.wait_for("connected", PATIENCE).unwrap();
+    client.wait_for("connected", TIMEOUT).unwrap();
     let stat = service.stat().unwrap();
     let all = stat.json["lanes"].as_array().unwrap();
     assert_eq!((all.len(), &all[0]["accelerated"]), (1, &true.into()), "the child is in its parent's lane: {all:?}");
 
     assert!(service.stop().unwrap().status.success());
-    client.wait_for("again", PATIENCE).unwrap();
+    client.wait_for("again", TIMEOUT).unwrap();
     let service = Service::start(&pair.a).unwrap();
     let stat = service.stat().unwrap();
     let listed = stat.lanes_of(client.id());
@@ -349,7 +349,7 @@ fn a_program_for_which_there_is_no_lane_is_listed_with_the_reason() {
     let both = Both::with(&CableOptions::default(), &options);
     let listen = |address: String| {
         let mut server = willing(both.b(), &[python(), "-c", OLD_LISTENER, &address]);
-        bound(both.b(), &mut server, "tcp", 9000);
+        wait_until_listening(both.b(), &mut server, "tcp", 9000);
         server
     };
     let first = listen(both.pair.b_v4());
@@ -360,7 +360,7 @@ fn a_program_for_which_there_is_no_lane_is_listed_with_the_reason() {
     assert_eq!(listed.len(), 1, "{}", stat.json);
     assert!(listed[0]["reason"].as_str().unwrap().starts_with("all lanes are taken"), "{}", listed[0]);
     second.kill();
-    tools::until("it is gone", PATIENCE, || both.b_service.stat().unwrap().lanes_of(second.id()).is_empty()).unwrap();
+    tools::until("it is gone", TIMEOUT, || both.b_service.stat().unwrap().lanes_of(second.id()).is_empty()).unwrap();
 }
 
 /// Listens, and passes the listener to a program that it starts.
@@ -375,7 +375,7 @@ print('worker', worker.pid, flush=True)
 worker.wait()
 "#;
 
-/// Accepts from a listener that comes over a Unix socket.
+/// Accepts from a listener received over a Unix socket.
 const WORKER: &str = r#"
 import socket, sys, time
 _, passed, _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 10, 1)
@@ -390,12 +390,12 @@ fn a_program_that_got_its_listener_from_another_process_is_listed_with_the_reaso
     let service = Service::start(&pair.b).unwrap();
     let address = pair.b_v4();
     let mut program = start(&pair.b, true, &[python(), "-c", PASSING, &address, WORKER]);
-    program.wait_for("worker", PATIENCE).unwrap();
-    bound(&pair.b, &mut program, "tcp", 9000);
+    program.wait_for("worker", TIMEOUT).unwrap();
+    wait_until_listening(&pair.b, &mut program, "tcp", 9000);
     let script =
         "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'hello'); c.recv(3)";
     let _client = start(&pair.a, false, &[python(), "-c", script, &address]);
-    program.wait_for("accepted hello", PATIENCE).unwrap();
+    program.wait_for("accepted hello", TIMEOUT).unwrap();
     let said = program.stdout();
     let worker = said.lines().find_map(|line| line.strip_prefix("worker ")).unwrap().parse().unwrap();
     let stat = service.stat().unwrap();
@@ -404,7 +404,7 @@ fn a_program_that_got_its_listener_from_another_process_is_listed_with_the_reaso
     let sockets = lanes[0]["sockets"].as_array().unwrap();
     let told =
         |what: &serde_json::Value| what["reason"].as_str().is_some_and(|why| why.contains("came from another process"));
-    // It may have a lane for something else; else it is listed as a whole.
+    // It may have a lane for another socket; otherwise it is listed as a whole.
     let shown = !sockets.is_empty() && sockets.iter().all(told);
     assert!(told(lanes[0]) || lanes[0]["accelerated"] == true && shown, "{}", lanes[0]);
 }

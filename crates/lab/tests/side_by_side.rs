@@ -1,20 +1,20 @@
-//! Several of what there is mostly one of: two programs' lanes, and a network interface with two
-//! queues.
+//! Several instances of what is usually single: two programs' lanes, and a network interface with
+//! two queues.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built, crossing, start};
+use common::{Both, TIMEOUT, built, crossing, start, wait_until_listening};
 use serde_json::Value;
 use tickwire_lab::{CableOptions, Process, Service, ServiceOptions};
 
 const PORTS: [u16; 2] = [9000, 9001];
 
-/// An echo server of its own for each port on host b.
+/// A separate echo server for each port on host b.
 fn servers(both: &Both) -> [Process; 2] {
     PORTS.map(|port| {
         let address = format!("{}:{port}", both.pair.b_v4());
         let mut server = start(both.b(), true, &[&built("connections"), "serve", &address]);
-        bound(both.b(), &mut server, "tcp", port);
+        wait_until_listening(both.b(), &mut server, "tcp", port);
         server
     })
 }
@@ -27,11 +27,11 @@ fn talk(both: &Both, port: u16, count: &str) -> Process {
 }
 
 fn answered(client: &mut Process) -> u64 {
-    let told: Value = serde_json::from_str(&client.success(PATIENCE).unwrap()).unwrap();
+    let told: Value = serde_json::from_str(&client.success(TIMEOUT).unwrap()).unwrap();
     told["latency"]["count"].as_u64().unwrap()
 }
 
-/// Packets that came in by the lane of a program.
+/// Packets received by the lane of a program.
 fn came_in(service: &Service, process: &Process) -> u64 {
     let stat = service.stat().unwrap();
     let lanes = stat.lanes_of(process.id());
@@ -48,18 +48,18 @@ fn two_programs_have_a_lane_each_and_the_end_of_one_does_not_touch_the_other() {
     for server in [&first, &second] {
         assert!(came_in(&both.b_service, server) >= 3000);
     }
-    // One ends in the middle of its traffic; the other's goes on.
+    // One program ends in the middle of its traffic; the other one's continues.
     let mut cut = talk(&both, PORTS[0], "1000000");
     let mut whole = talk(&both, PORTS[1], "5000");
     let before = came_in(&both.b_service, &first);
-    tickwire_lab::tools::until("traffic", PATIENCE, || came_in(&both.b_service, &first) > before + 100).unwrap();
+    tickwire_lab::tools::until("traffic", TIMEOUT, || came_in(&both.b_service, &first) > before + 100).unwrap();
     first.kill();
-    assert!(!cut.wait(PATIENCE).unwrap().status.success());
+    assert!(!cut.wait(TIMEOUT).unwrap().status.success());
     assert_eq!(answered(&mut whole), 5000);
     assert!(second.is_running().unwrap());
 }
 
-/// Frames that each receive queue of host b's interface has taken, as its driver counts them.
+/// Frames received by each receive queue of host b's interface, as counted by its driver.
 fn by_queue(both: &Both) -> Vec<u64> {
     let counted = both.b().run(&["ethtool", "-S", "eth0"]).unwrap();
     let number = |queue: usize| {
@@ -72,7 +72,7 @@ fn by_queue(both: &Both) -> Vec<u64> {
 #[test]
 fn what_comes_by_any_queue_of_an_interface_reaches_the_lane() {
     let cable = CableOptions { queues: 2, ..CableOptions::default() };
-    // The driver counts by queue what XDP was asked about.
+    // The driver counts the packets given to XDP per queue.
     let options = ServiceOptions { arguments: vec!["--attach".into(), "native".into()], ..ServiceOptions::default() };
     let both = Both::with(&cable, &options);
     let [first, _second] = servers(&both);

@@ -1,8 +1,8 @@
-//! Signal handlers that do what POSIX lets them do, wherever in the library they meet their thread.
+//! Signal handlers that make async-signal-safe calls, wherever they interrupt the library.
 
 mod common;
 
-use common::{Both, ECHO_SERVER, PATIENCE, bound, compiled, crossing, python, start};
+use common::{Both, ECHO_SERVER, TIMEOUT, compiled, crossing, python, start, wait_until_listening};
 
 const START: &str = r#"
 #include <arpa/inet.h>
@@ -43,7 +43,7 @@ static void install(void (*handler)(int), int flags) {
 }
 "#;
 
-/// A program that does what `run` of this source does, with the server's address as its argument.
+/// A program that runs `run` of this source, with the server's address as its argument.
 fn program(both: &Both, run: &str) -> String {
     let main = "int main(int count, char **arguments) {\n name.sin_port = htons(9000);\n \
                 inet_pton(AF_INET, arguments[1], &name.sin_addr);\n return run();\n}\n";
@@ -54,10 +54,10 @@ fn against_echo(run: &str, packets: u64) -> String {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
-    bound(both.b(), &mut server, "udp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "udp", 9000);
     let program = program(&both, run);
-    crossing(&both.a_service, packets, || start(both.a(), true, &[&program, &address]).success(PATIENCE).unwrap())
+    crossing(&both.a_service, packets, || start(both.a(), true, &[&program, &address]).success(TIMEOUT).unwrap())
 }
 
 #[test]
@@ -87,7 +87,7 @@ static void handler(int number) {
     send(datagrams, "tick", 4, MSG_DONTWAIT);
     while (recv(datagrams, back, sizeof back, MSG_DONTWAIT) > 0)
         ;
-    // Every one of these asks the service.
+    // Each of these requests something from the service.
     if (ran % 20 == 0) {
         used = socket(AF_INET, SOCK_DGRAM, 0);
         if (connect(used, (struct sockaddr *)&name, sizeof name) || write(used, "once", 4) != 4)
@@ -152,7 +152,7 @@ static int run(void) {
     int own = opened(SOCK_STREAM);
     char back[1000];
     install(handler, 0);
-    // There must be a place to jump to before the first signal.
+    // The jump target must exist before the first signal.
     if (!sigsetjmp(out, 1))
         every(1000);
     while (jumps < 100)
@@ -161,7 +161,7 @@ static int run(void) {
     every(0);
     if (write(own, "now", 3) != 3)
         return 1;
-    // Busy without a call that the library could see.
+    // Busy without any call that the library could see.
     while (access("GO", F_OK))
         ;
     if (recv(own, back, sizeof back, MSG_WAITALL) != sizeof back)
@@ -170,7 +170,7 @@ static int run(void) {
     return 0;
 }
 "#;
-    // On the kernel, which knows what has been acknowledged.
+    // On the kernel, which knows what was acknowledged.
     const PEER: &str = r#"
 import array, fcntl, socket, sys, termios
 listener = socket.create_server((sys.argv[1], 9000))
@@ -186,16 +186,16 @@ c.recv(1)
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut peer = start(both.b(), false, &[python(), "-c", PEER, &address]);
-    bound(both.b(), &mut peer, "tcp", 9000);
+    wait_until_listening(both.b(), &mut peer, "tcp", 9000);
     let go = both.a().directory().join("go");
     let program = program(&both, &PROGRAM.replace("GO", go.to_str().unwrap()));
     let mut jumper = crossing(&both.a_service, 2, || {
         let jumper = start(both.a(), true, &[&program, &address]);
-        peer.wait_for("acknowledged", PATIENCE).unwrap();
+        peer.wait_for("acknowledged", TIMEOUT).unwrap();
         jumper
     });
     std::fs::write(&go, "").unwrap();
-    assert_eq!(jumper.success(PATIENCE).unwrap(), "ok\n");
+    assert_eq!(jumper.success(TIMEOUT).unwrap(), "ok\n");
 }
 
 #[test]
@@ -210,7 +210,7 @@ static void *sleeps(void *none) {
 
 static void *waits(void *failed) {
     char back[4];
-    // Nothing comes until the other has sent.
+    // No data arrives until the other thread has sent.
     return recv(own, back, 4, MSG_WAITALL) == 4 && !memcmp(back, "back", 4) ? NULL : failed;
 }
 

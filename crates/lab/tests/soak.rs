@@ -1,4 +1,4 @@
-//! The endurance test in the lab, for a few seconds: that it works, not that everything lasts.
+//! The endurance test in the lab, for a few seconds: a check that it works.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tickwire_lab::{Process, tools};
 fn a_short_round_of_the_endurance_test_in_the_lab_finds_nothing() {
     let xtask = tools::built("xtask").unwrap();
     let mut soak = Command::new(&xtask);
-    // One of the seeds of which five events are five kinds.
+    // A seed whose five events are of five kinds.
     soak.args(["soak", "lab", "--seconds", "0", "--seed", "427", "--events", "5", "--json"]);
     soak.env(tools::DIRECTORY_VARIABLE, xtask.parent().unwrap());
     let mut soak = Process::spawn(soak).unwrap();

@@ -1,14 +1,14 @@
 //! A host with two accelerated interfaces, whose routes depend on the source address or on the type
-//! of service: what is sent goes the way that the host's rules say, or it does not arrive.
+//! of service: packets that do not follow the host's rules do not arrive.
 
 mod common;
 
-use common::{PATIENCE, crossing, python, start};
+use common::{TIMEOUT, crossing, python, start};
 use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions};
 
 /// Sends from each of these addresses to a server, over TCP, UDP and a connected UDP socket, and
-/// over UDP from a socket that is bound to none and names the address in `IP_PKTINFO`. Says how
-/// often the answer came.
+/// over UDP from an unbound socket that gives the address in `IP_PKTINFO`. Prints how often the
+/// answer arrived.
 const CLIENT: &str = r#"
 import socket, struct, sys
 server, *own = sys.argv[1:]
@@ -39,7 +39,7 @@ print('all', flush=True)
 sys.stdin.read()
 "#;
 
-/// Answers what comes for any of the host's addresses, from the address for which it came.
+/// Answers requests to any of the host's addresses, from the destination address of the request.
 const SERVER: &str = r#"
 import socket, struct, sys, threading
 family = socket.AF_INET6 if sys.argv[1] == 'v6' else socket.AF_INET
@@ -65,12 +65,12 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// The network of an interface, to the number of which addresses are appended.
+/// The prefix of an interface's network, to which host numbers are appended.
 fn network(v6: bool, interface: usize) -> String {
     if v6 { format!("fd7{}::", 7 + interface) } else { format!("10.{}.0.", 77 + interface) }
 }
 
-/// Where the other host is reached by both interfaces, whatever the router lets through.
+/// The other host's address that both interfaces reach.
 fn far(v6: bool) -> &'static str {
     if v6 { "fd99::9" } else { "10.99.0.9" }
 }
@@ -82,8 +82,8 @@ struct Forked {
     service: Service,
 }
 
-/// The default route leaves by the first interface, that of the second's address by the second. The
-/// other host drops what comes from the second's address by the first.
+/// The default route uses the first interface, and packets from the second one's address use the
+/// second. The other host drops packets from the second one's address on the first.
 fn forked() -> Forked {
     let lab = Lab::new().unwrap();
     let (host, other) = (lab.host("a").unwrap(), lab.host("b").unwrap());
@@ -111,10 +111,10 @@ fn forked() -> Forked {
     Forked { host, other, service }
 }
 
-/// Runs the client to its end, and stops there.
+/// Runs the client until its work is done; it stays alive.
 fn ask(host: &Host, accelerated: bool, server: &str, own: &[&str]) -> Process {
     let mut client = start(host, accelerated, &[&[python(), "-c", CLIENT, server][..], own].concat());
-    client.wait_for("all", PATIENCE).unwrap();
+    client.wait_for("all", TIMEOUT).unwrap();
     client
 }
 
@@ -123,10 +123,10 @@ fn what_a_client_sends_from_an_address_goes_that_addresses_way() {
     let net = forked();
     for v6 in [false, true] {
         let mut server = start(&net.other, false, &[python(), "-c", SERVER, if v6 { "v6" } else { "v4" }]);
-        server.wait_for("ready", PATIENCE).unwrap();
+        server.wait_for("ready", TIMEOUT).unwrap();
         let own = [0, 1].map(|number| format!("{}1", network(v6, number)));
         let own = own.each_ref().map(String::as_str);
-        // Of each connection three at least, and each answer to a datagram.
+        // At least three packets per connection, and each answer to a datagram.
         let client = crossing(&net.service, 34, || ask(&net.host, true, far(v6), &own));
         let said = client.stdout();
         assert_eq!(said.matches(own[1]).count(), 6, "{said}");
@@ -138,7 +138,7 @@ fn what_a_server_answers_from_an_address_goes_that_addresses_way() {
     let net = forked();
     for v6 in [false, true] {
         let mut server = start(&net.host, true, &[python(), "-c", SERVER, if v6 { "v6" } else { "v4" }]);
-        server.wait_for("ready", PATIENCE).unwrap();
+        server.wait_for("ready", TIMEOUT).unwrap();
         crossing(&net.service, 66, || {
             for number in [1, 0, 1] {
                 ask(&net.other, false, &format!("{}1", network(v6, number)), &[far(v6)]);
@@ -147,7 +147,7 @@ fn what_a_server_answers_from_an_address_goes_that_addresses_way() {
     }
 }
 
-/// Takes one connection, and says how it ended.
+/// Accepts one connection, and prints how it ended.
 const ENDING: &str = r#"
 import socket, sys
 listener = socket.socket()
@@ -175,20 +175,20 @@ time.sleep(60)
 #[test]
 fn what_ends_a_dead_programs_connection_goes_the_way_of_the_connection() {
     let net = forked();
-    // Of the second interface; no rule sends what comes from it by that.
+    // An address of the second interface; no rule directs its packets there.
     net.host.address("eth1", "10.78.0.3/24").unwrap();
     let mut server = start(&net.other, false, &[python(), "-c", ENDING]);
-    server.wait_for("ready", PATIENCE).unwrap();
+    server.wait_for("ready", TIMEOUT).unwrap();
     crossing(&net.service, 2, || {
         let mut client = start(&net.host, true, &[python(), "-c", STAYING, far(false), "10.78.0.3"]);
-        server.wait_for("connected", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", client.stderr()));
+        server.wait_for("connected", TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}", client.stderr()));
         client.kill();
-        server.wait_for("reset", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", net.service.log()));
+        server.wait_for("reset", TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}", net.service.log()));
     });
 }
 
-/// Sends with several types of service, which are set before, meanwhile, or for one datagram, and
-/// says from which address it went and which answer came.
+/// Sends with several types of service, set before connecting, meanwhile, or for one datagram.
+/// Prints the source address and the answer of each.
 const SERVICES: &str = r#"
 import socket, struct, sys
 server = sys.argv[1]
@@ -223,7 +223,7 @@ s.settimeout(10)
 print('passed', echoed(s, 3), s.getsockopt(level, option), flush=True)
 "#;
 
-/// Echoes what comes, and says from where.
+/// Echoes received data, and prints its source.
 const SAYS_FROM_WHERE: &str = r#"
 import socket, sys, threading
 family = socket.AF_INET6 if sys.argv[1] == 'v6' else socket.AF_INET
@@ -250,10 +250,10 @@ fn what_is_sent_goes_the_way_of_its_type_of_service_as_beside_the_kernel() {
         net.host.run(&["ip", family, "rule", "add", "tos", "0x10", "table", "100"]).unwrap();
         let mut server =
             start(&net.other, false, &[python(), "-c", SAYS_FROM_WHERE, if v6 { "v6" } else { "v4" }, far(v6)]);
-        server.wait_for("ready", PATIENCE).unwrap();
+        server.wait_for("ready", TIMEOUT).unwrap();
         let run = |accelerated| {
             let mut client = start(&net.host, accelerated, &[python(), "-c", SERVICES, far(v6)]);
-            client.success(PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}{}", client.stdout(), client.stderr()))
+            client.success(TIMEOUT).unwrap_or_else(|e| panic!("{e:#}\n{}{}", client.stdout(), client.stderr()))
         };
         let kernels = run(false);
         assert!(kernels.contains(&format!("{}1", network(v6, 1))), "{kernels}");

@@ -1,12 +1,11 @@
-//! What the C library does by itself with a socket: streams over it, `dprintf`, and programs that
-//! inherit it as standard input and output.
+//! The C library's own use of a socket: stdio streams, `dprintf`, and programs that inherit it as
+//! standard input and output.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, crossing, echoes, python, start};
+use common::{Both, TIMEOUT, compiled, crossing, echoes, python, start, wait_until_listening};
 
-/// A server with a process for each connection; what that process does is named on the command
-/// line.
+/// A server with a process per connection; the command line selects what that process does.
 const SERVER: &str = r#"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -146,9 +145,9 @@ with socket.create_connection((sys.argv[1], 9000), timeout=20) as s:
     let both = Both::new();
     let (program, address) = (compiled(both.b(), SERVER), both.pair.b_v4());
     let mut server = start(both.b(), true, &[&program, "lines", &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let printed = crossing(&both.b_service, 50, || {
-        start(both.a(), true, &[python(), "-c", CLIENT, &address]).success(PATIENCE).unwrap()
+        start(both.a(), true, &[python(), "-c", CLIENT, &address]).success(TIMEOUT).unwrap()
     });
     assert_eq!(printed, "49 lines, 0.5 each\n");
 }
@@ -170,9 +169,9 @@ cat <&3
     let both = Both::new();
     let (program, address) = (compiled(both.b(), SERVER), both.pair.b_v4());
     let mut server = start(both.b(), true, &[&program, "lines", &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let printed = crossing(&both.b_service, 8, || {
-        start(both.a(), true, &["bash", "-c", script, &address]).success(PATIENCE).unwrap()
+        start(both.a(), true, &["bash", "-c", script, &address]).success(TIMEOUT).unwrap()
     });
     let lines: String = (0..3).map(|n| format!("{}: line {} {}: and more\n", 2 * n + 1, n + 1, 2 * n + 2)).collect();
     assert_eq!(printed, lines + "6 lines, 0.5 each\n");

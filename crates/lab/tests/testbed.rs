@@ -1,9 +1,9 @@
-//! The testbed as a person runs it: in its own lab, and over `ssh`. What is asserted is what came,
-//! not how fast.
+//! The testbed as a user runs it: in its own lab, and over `ssh`. The tests check which messages
+//! arrive, not how fast.
 
 mod common;
 
-use common::{PATIENCE, built};
+use common::{TIMEOUT, built};
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn testbed(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it printed, and its exit status.
+/// The printed report, and the exit status.
 fn report(output: &Output) -> (Value, Option<i32>) {
     let printed = String::from_utf8_lossy(&output.stdout);
     let report = serde_json::from_str(&printed)
@@ -22,7 +22,7 @@ fn report(output: &Output) -> (Value, Option<i32>) {
     (report, output.status.code())
 }
 
-/// Every message that was sent came, once, whole and in order, on this stack.
+/// Every message sent arrived once, intact and in order, on this stack.
 fn all_came(report: &Value, carrier: &str) {
     for stream in report["streams"].as_array().unwrap() {
         let figures = &stream[carrier];
@@ -44,14 +44,14 @@ fn the_pattern_of_2015_comes_whole_on_both_stacks_and_tickwires_run_took_the_lan
     all_came(&report, "tickwire");
     let runs = report["runs"].as_array().unwrap();
     let ours = runs.iter().find(|run| run["carrier"] == "tickwire").unwrap();
-    // Each message of TCP is at least one packet, also where the interface joins what came together
-    // (GRO).
+    // Each TCP message is at least one diverted packet, even if the interface merges received
+    // packets (GRO).
     let streams = report["streams"].as_array().unwrap().iter();
     let by_tcp = streams.filter(|stream| stream["transport"].as_str().unwrap().ends_with("tcp"));
     let messages: u64 = by_tcp.map(|stream| stream["tickwire"]["received"].as_u64().unwrap()).sum();
     assert!(messages > 500 && ours["diverted"].as_u64().unwrap() >= messages, "{messages}: {ours}");
     assert_eq!(ours["faults"], serde_json::json!([]));
-    // It says what it found, whatever that was.
+    // The exit status reflects the verdict, whatever that is.
     assert_eq!(status, Some(if report["verdict"]["met"] == true { 0 } else { 1 }), "{}", report["verdict"]);
 }
 
@@ -110,13 +110,15 @@ fn tempfile_directory() -> std::path::PathBuf {
     path
 }
 
-/// Several machines over ssh: sshd on each host, keys and configuration as a person has them, and a
-/// clock that each host keeps.
+/// Several machines over ssh: sshd on each host, keys and configuration as a user has them, and a
+/// clock on each host.
 mod site {
     use super::*;
     use std::fs;
     use std::path::Path;
-    use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions, Switch, bound, run, tools};
+    use tickwire_lab::{
+        CableOptions, Host, Lab, Process, Service, ServiceOptions, Switch, run, tools, wait_until_listening,
+    };
 
     const SSH: u16 = 22;
     const NTP: u16 = 123;
@@ -125,7 +127,7 @@ mod site {
         controller: Host,
         daq: Host,
         nodes: String,
-        // In the order in which they end.
+        // In the order in which they are stopped.
         sshd: Vec<Process>,
         _services: Vec<Service>,
         _clock: Process,
@@ -157,10 +159,10 @@ mod site {
             path(host, "clock"),
         );
         fs::write(&config, settings).unwrap();
-        // It wants the directory for privilege separation, which Debian's unit makes.
+        // It needs its privilege separation directory, which Debian's unit creates.
         fs::create_dir_all("/run/sshd").unwrap();
         let mut process = host.spawn(&["/usr/sbin/sshd", "-D", "-e", "-f", &config]).unwrap();
-        bound(host, "tcp", SSH, &mut process).unwrap();
+        wait_until_listening(host, "tcp", SSH, &mut process).unwrap();
         process
     }
 
@@ -241,7 +243,7 @@ mod site {
         fs::write(&recipe, "").unwrap();
         host.run(&[&built("truth"), "begin", &recipe, &file]).unwrap();
         let mut server = host.spawn(&[&built("truth"), "serve", &file, &format!("10.79.0.9:{NTP}")]).unwrap();
-        bound(host, "udp", NTP, &mut server).unwrap();
+        wait_until_listening(host, "udp", NTP, &mut server).unwrap();
         server
     }
 
@@ -254,12 +256,12 @@ mod site {
         all_came(&both, "tickwire");
         assert_eq!(status, Some(0), "{}", both["verdict"]);
 
-        // Somebody ends the producers' node in the middle.
+        // The producers' node is killed in the middle.
         let mut command = site.testbed(&["--duration", "20", "--on", "tickwire"]);
         let under_way = std::thread::scope(|scope| {
             let run = scope.spawn(|| command.output().unwrap());
             let pids = || nodes(&site.lab.directory().join("sensors"), &site.lab);
-            tools::until("the producer sends", PATIENCE, || !pids().is_empty()).unwrap();
+            tools::until("the producer sends", TIMEOUT, || !pids().is_empty()).unwrap();
             std::thread::sleep(Duration::from_secs(5));
             for pid in pids() {
                 run_kill(pid);
@@ -271,7 +273,7 @@ mod site {
         let faults = broken["runs"][0]["faults"].to_string();
         assert!(faults.contains("sensors"), "{faults}");
 
-        // A host whose sshd is gone is told before anything is sent.
+        // An unreachable sshd is reported before anything is sent.
         drop(site.sshd.pop());
         let output = site.testbed(&["--duration", "2"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

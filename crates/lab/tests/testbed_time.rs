@@ -1,4 +1,4 @@
-//! `tickwire testbed time`: a real clock in a lab of the program's own, compared with the truth.
+//! `tickwire testbed time`: a real clock in the program's own lab, compared with the true time.
 
 use serde_json::Value;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn truth_is_within_the_bound_while_the_server_answers_and_when_it_has_fallen_sil
     }
     assert_eq!((&usual["interval_s"], &usual["silent_after_s"]), (&0.5.into(), &Value::Null));
     assert_eq!(silent["silent_after_s"], 1.0);
-    // That the server was asked is no matter of the clock's word.
+    // The server counts the exchanges, not the clock.
     let exchanges = |row: &Value| row["exchanges"].as_u64().unwrap();
     assert!(exchanges(usual) >= 4, "{usual}");
     assert!(exchanges(silent) < exchanges(usual), "{silent}");

@@ -1,11 +1,11 @@
-//! Many threads and processes that wait on one lane: each is woken for its own packets, and for few
-//! others'.
+//! Many threads and processes that wait on one lane: each is woken for its own packets, and rarely
+//! for those of others.
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
 
-/// Echoes. For a "!" every connection gets one.
+/// Echoes. A "!" is sent to every connection.
 const SERVER: &str = r#"
 import asyncio, socket, sys
 writers = set()
@@ -29,7 +29,7 @@ def connect():
     s = socket.create_connection((sys.argv[1], 9000), timeout=20)
     s.settimeout(None)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A server whose queue is full has accepted it a second later only.
+    # A server with a full queue accepts only a second later.
     s.sendall(b'x')
     assert s.recv(1) == b'x'
     return s
@@ -81,7 +81,7 @@ print('all woke up')
 "#;
 
 const PROCESSES: &str = r#"
-# A lane from the beginning, so that all of them are on it.
+# A lane from the beginning, so that all of them use it.
 first = connect()
 children = []
 for _ in range(int(sys.argv[2])):
@@ -97,15 +97,15 @@ assert first.recv(1) == b'!'
 print('all woke up')
 "#;
 
-/// Runs a program on host a whose connections a server on host b, on the kernel, answers.
+/// Runs a program on host a against a server on host b's kernel.
 fn all_wake_up(program: &str, arguments: &[&str], packets: u64) {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     let program = format!("{COMMON}{program}");
     let command = [&[python(), "-c", &program, &address], arguments].concat();
-    let ended = crossing(&both.a_service, packets, || start(both.a(), true, &command).wait(PATIENCE).unwrap());
+    let ended = crossing(&both.a_service, packets, || start(both.a(), true, &command).wait(TIMEOUT).unwrap());
     println!("{}", ended.stdout);
     assert!(ended.status.success() && ended.stdout.ends_with("all woke up\n"), "{}{}", ended.stdout, ended.stderr);
 }

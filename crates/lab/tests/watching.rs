@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built, crossing, start};
+use common::{Both, TIMEOUT, built, crossing, start, wait_until_listening};
 use nix::sys::signal::Signal;
 use tickwire_lab::{Process, tools};
 
 fn server(both: &Both) -> Process {
     let mut server =
         start(both.b(), true, &[&built("pingpong"), "server", "tcp", &format!("{}:7000", both.pair.b_v4())]);
-    bound(both.b(), &mut server, "tcp", 7000);
+    wait_until_listening(both.b(), &mut server, "tcp", 7000);
     server
 }
 
@@ -30,7 +30,7 @@ fn stat_shows_a_connection_with_its_figures_while_it_lives() {
         let found = sockets.into_iter().find(|s| s["state"] == "ESTAB" && s["rx_packets"].as_u64() > Some(100))?;
         Some((lane, found))
     };
-    tools::until("the connection shows", PATIENCE, || connection().is_some()).unwrap();
+    tools::until("the connection shows", TIMEOUT, || connection().is_some()).unwrap();
     let (lane, socket) = connection().unwrap();
     assert_eq!((lane["program"].as_str(), lane["uid"].as_u64()), (Some("pingpong"), Some(0)));
     assert_eq!(socket["local"].as_str().unwrap(), format!("{}:7000", both.pair.b_v4()));
@@ -54,11 +54,11 @@ fn a_capture_holds_both_directions_with_stamps_in_order_and_tcpdump_would_read_i
     let file = both.b().directory().join("capture.pcapng");
     let capture = [tickwire.to_str().unwrap(), "capture", "-w", file.to_str().unwrap(), "--program", "pingpong"];
     let mut capture = both.b().spawn(&capture).unwrap();
-    capture.wait_for("capturing", PATIENCE).unwrap();
-    crossing(&both.b_service, 50, || client(&both, "50").success(PATIENCE).unwrap());
+    capture.wait_for("capturing", TIMEOUT).unwrap();
+    crossing(&both.b_service, 50, || client(&both, "50").success(TIMEOUT).unwrap());
     std::thread::sleep(std::time::Duration::from_millis(300));
     capture.signal(Signal::SIGINT).unwrap();
-    let ended = capture.wait(PATIENCE).unwrap();
+    let ended = capture.wait(TIMEOUT).unwrap();
     assert!(ended.status.success() && ended.stderr.contains("packets recorded, 0 lost"), "{ended:?}");
 
     let mut reader = PcapNgReader::new(std::fs::File::open(&file).unwrap()).unwrap();
@@ -82,10 +82,10 @@ fn the_doctor_finds_the_service_and_says_when_it_is_missing() {
     let tickwire = tools::tickwire().unwrap();
     let doctor = || {
         let ended =
-            both.pair.a.spawn(&[tickwire.to_str().unwrap(), "doctor", "--json"]).unwrap().wait(PATIENCE).unwrap();
+            both.pair.a.spawn(&[tickwire.to_str().unwrap(), "doctor", "--json"]).unwrap().wait(TIMEOUT).unwrap();
         let findings: Vec<serde_json::Value> = serde_json::from_str(&ended.stdout).unwrap();
         let service = findings.iter().find(|f| f["check"] == "service").unwrap()["verdict"].clone();
-        // No interface of the lab looks physical: it is the service that names it.
+        // No interface of the lab looks physical: only the service names it.
         (ended.status.success(), service, findings.iter().any(|f| f["check"] == "eth0 link"))
     };
     assert_eq!(doctor(), (true, "good".into(), true));

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Stand-ins for the classifiers, for kernels before 6.6. There they are legacy filters, which outlive the service if it is killed: divert
- * would go on to send the host's packets to lanes, and a guard would let out what a program owned when nobody looks after it any more.
- * So what is attached calls the real program through a table that the kernel empties as soon as no process has it open, and lets the
- * packet pass to whoever is next after that: the kernel's stack, or drop_all. */
+/* Stand-ins for the classifiers, for kernels before 6.6. There classifiers are legacy filters,
+ * which outlive the service if it is killed: divert would continue to send the host's packets to
+ * lanes, and a guard would let out what a program owned when no service looks after it any more. So
+ * a stand-in is attached, which calls the real program through a table that the kernel empties as
+ * soon as no process has it open. After that it passes the packet to what is next: the kernel's
+ * stack, or drop_all. */
 #pragma once
 #include "helpers.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Copies of packets for `tickwire capture`: tcpdump cannot see packets that never reach the kernel's stack. Costs one array lookup
- * while no capture runs. */
+/* Copies of packets for `tickwire capture`: tcpdump cannot see packets that never reach the
+ * kernel's stack. Costs one array lookup while no capture runs. */
 #pragma once
 
 #include "maps.h"
@@ -15,7 +15,8 @@ struct capture_record {
 	__u32 pad;
 };
 
-/* A ring buffer reservation has a constant size: three sizes, so that small packets do not fill the buffer. */
+/* A ring buffer reservation has a constant size: three sizes, so that small packets do not fill the
+ * buffer. */
 #define CAPTURE_SMALL 256
 #define CAPTURE_MEDIUM 2048
 #define CAPTURE_LARGE 9216
@@ -55,7 +56,8 @@ static __always_inline int capturing(void)
 		bpf_ringbuf_submit(r, 0);                                                                              \
 	} while (0)
 
-/* Global functions: the verifier checks them once, and not with every program and every way to them. */
+/* Global functions: the verifier checks them once, and not with every program and every path to
+ * them. */
 #define DEFINE_CAPTURE(name, context, load)                                                                            \
 	__attribute__((noinline)) int name(context *ctx, __u32 length, __u32 lane, __u32 nic)                  \
 	{                                                                                                              \

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* divert: on the NIC. What an accelerated socket has claimed goes to its lane, everything else to the kernel untouched.
- *
- * Unicast: exact flow, then bound port; later fragments follow their first one; ICMP errors follow the packet that they quote. A UDP datagram of which
- * a fragment came before the first one is the kernel's: nobody knew whose it was, and the kernel's socket is the program's, too.
- * Multicast (tc only, beside the XDP program where there is one): each member lane gets a copy, the kernel keeps the original. Later fragments that come
- * before their first one go to all lanes that joined the group, at whichever port: the stack drops what turns out not to be for it. */
+/* divert: on the NIC. Packets for what an accelerated socket has claimed go to its lane, all others
+ * to the kernel untouched.
+ * Unicast: exact flow, then bound port; later fragments follow their first one; ICMP errors follow
+ * the packet that they quote. A UDP datagram of which a fragment arrived before the first one goes
+ * to the kernel: its owner was not known then, and the program has the kernel's socket, too.
+ * Multicast (tc only, beside the XDP program where there is one): each member lane gets a copy, the
+ * kernel keeps the original. Later fragments that arrive before their first one go to all lanes
+ * that joined the group, at whichever port: the stack drops those that turn out not to be for it.
+ */
 #pragma once
 
 #include "capture.h"
@@ -13,7 +16,8 @@
 #include "ring.h"
 #include "wake.h"
 
-/* Whether `destination` and `mac` are this NIC's own: an any-bound port claims no packet that is only passing through. */
+/* Whether `destination` and `mac` are this NIC's own: a port bound to any address claims no packet
+ * that is only forwarded. */
 static __always_inline int addressed_to_us(const struct address *destination, const __u8 *mac, __u32 nic)
 {
 	struct address_key key = {.address = *destination, .nic = nic};
@@ -24,8 +28,9 @@ static __always_inline int addressed_to_us(const struct address *destination, co
 	return !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]));
 }
 
-/* One of the lanes that share a port: the one that weighs most for this flow (rendezvous hashing). A lane that joins or leaves moves the flows
- * that become or were its own, and no others. `chosen` of src/bpf.rs is the same. A global function for the verifier's sake. */
+/* One of the lanes that share a port: the one with the highest weight for this flow (rendezvous
+ * hashing). A lane that joins or leaves moves the flows that become or were its own, and no others.
+ * `chosen` of src/bpf.rs computes the same. A global function for the verifier's sake. */
 __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 flow, __u32 count)
 {
 	__u32 lane = 0, most = 0;
@@ -48,7 +53,7 @@ __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 fl
 	return lane;
 }
 
-/* What a packet is to its connection (RFC 9293 section 3.1). */
+/* The role of a packet in its connection (RFC 9293 section 3.1). */
 enum kind {
 	KIND_NONE,    /* no TCP */
 	KIND_QUOTED,  /* one of ours, in an ICMP error */
@@ -78,13 +83,13 @@ static __always_inline struct segment segment_of(const struct packet *p, const s
 	return segment;
 }
 
-/* While a lane is joining: new connections go where they will belong, all others stay where they began. Those that are established already
- * are in `flows`. */
+/* While a lane is joining: new connections go to the lane that they will belong to, all others stay
+ * where they began. Established ones are in `flows`. */
 __attribute__((noinline)) __u32 choose_joining(struct port_value *value, const struct flow_key *flow, __u32 hash, __u32 kind)
 {
 	if (!value || !flow)
 		return 0;
-	/* Of our own: older verifiers take no other as a key. */
+	/* A copy on the stack: older verifiers accept no other key. */
 	struct flow_key key = *flow;
 	if (kind == KIND_OPENS) {
 		__u32 lane = choose_shared(value, hash, value->count);
@@ -92,7 +97,7 @@ __attribute__((noinline)) __u32 choose_joining(struct port_value *value, const s
 		return lane;
 	}
 	__u32 *begun = bpf_map_lookup_elem(&handshakes, &key);
-	/* That of an earlier joining, perhaps of a lane that is gone, counts no more than none. */
+	/* One of an earlier joining, perhaps of a lane that is gone, counts as none. */
 	for (__u32 i = 0; begun && i < MAX_SHARED; i++)
 		if (i < value->count && value->lanes[i] == *begun)
 			return *begun;
@@ -111,8 +116,9 @@ static __always_inline __u32 choose(struct port_value *value, const struct flow_
 	return choose_shared(value, hash, value->count);
 }
 
-/* The state of what the kernel has between these ends: a connection, or else a listener for one. 0: neither. One that it opens itself is none: with
- * a flow of ours between the same ends it will come to nothing. */
+/* The state of the kernel's connection between these ends, or else of its listener for one. 0:
+ * neither. A connection that the kernel opens itself counts as none: with a flow of ours between
+ * the same ends it cannot be established. */
 static __always_inline __u32 kernels_state(const struct flow_key *flow, __u8 family, const struct frame *f)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -137,18 +143,20 @@ static __always_inline __u32 kernels_state(const struct flow_key *flow, __u8 fam
 	return state == BPF_TCP_SYN_SENT ? 0 : state;
 }
 
-/* What a peer sends before there can be an answer to it is no further behind his SYN. */
+/* What a peer sends before an answer can reach it is at most this far after its SYN. */
 #define EARLY (1u << 20)
 
-/* Whether a segment between the ends of a lane's flow is of a connection that the peer opens, or has opened, to whoever listens at the port:
- * `listener`, another lane, or the kernel (0). When he has, the flow is gone. */
+/* Whether a segment between the ends of a lane's flow is of a connection that the peer opens, or
+ * has opened, to the port's listener: `listener`, another lane, or the kernel (0). Once the peer
+ * has opened it, the flow is removed. */
 static __always_inline int is_listeners(struct flow_value *value, const struct flow_key *flow, const struct segment *segment, __u32 listener,
 					__u8 family, const struct frame *f)
 {
 	__u32 state = listener ? BPF_TCP_LISTEN : kernels_state(flow, family, f);
 	if (!state)
 		return 0;
-	/* It knows whom it has answered. A connection in TIME-WAIT is no more than a memory; one in SYN-RECEIVED may be made of a SYN alone (RFC 7413). */
+	/* The kernel knows which peers it has answered. But a connection in TIME-WAIT is over, and
+	 * one in SYN-RECEIVED may be made of a SYN alone (RFC 7413). */
 	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
 		bpf_map_delete_elem(&flows, flow);
 		return 1;
@@ -156,7 +164,8 @@ static __always_inline int is_listeners(struct flow_value *value, const struct f
 	__u64 progress = progress_of(value);
 	__u32 handshake = progress, answer = progress >> 32;
 	if (segment->kind == KIND_OPENS) {
-		/* A lane's answer is seen by the guard. A SYN behind the one that the kernel answers is not heard. */
+		/* The guard sees a lane's answer. A SYN after the one that the kernel answers
+		 * changes nothing. */
 		if (!listener && (state != BPF_TCP_NEW_SYN_RECV || !handshake)) {
 			value->next = segment->sequence + 1;
 			set_progress(value, HANDSHAKE_ASKED, 0);
@@ -176,7 +185,8 @@ static __always_inline int is_listeners(struct flow_value *value, const struct f
 	return fits || !ahead;
 }
 
-/* The lane that claimed the packets of a flow, 0 if none. What is not addressed to this NIC changes nothing. */
+/* The lane that claimed the packets of a flow, 0 if none. A packet that is not addressed to this
+ * NIC changes nothing. */
 static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, const struct segment *segment, const struct frame *f, __u32 nic)
 {
 	const struct ethernet *eth = f->data;
@@ -206,7 +216,8 @@ static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family,
 	return listener;
 }
 
-/* The flow of the packet that an ICMP error quotes, seen from our side, and which segment it was (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
+/* The flow of the packet that an ICMP error quotes, seen from our side, and which segment it was
+ * (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
 static __always_inline int quoted_flow(struct flow_key *flow, struct segment *segment, const struct packet *outer, const struct frame *f)
 {
 	__u8 *icmp = header_at(f->data, f->end, outer->l4, 8);
@@ -238,8 +249,8 @@ static __always_inline int quoted_flow(struct flow_key *flow, struct segment *se
 	return 1;
 }
 
-/* The lane that the first fragment of a later one's datagram went to; 0, the kernel, also if that has not come. A global function for the verifier's
- * sake, as the next one; rare. */
+/* The lane that received the first fragment of a later fragment's datagram; 0, the kernel, also if
+ * that has not arrived. Global functions, this and the next, for the verifier's sake; rare. */
 __attribute__((noinline)) __u32 follow_first(struct packet *p)
 {
 	if (!p)
@@ -257,9 +268,11 @@ __attribute__((noinline)) __u32 follow_first(struct packet *p)
 	return 0;
 }
 
-/* Notes where a first fragment goes, and so the later ones of its datagram: to the lane that claimed it or the kernel (0). If some came before, the kernel
- * has these. Only it can put a datagram together then, and the lane's program hears it by the kernel's socket. That of a TCP connection knows nothing of it,
- * so what is the lane's stays so, and is sent again. */
+/* Notes where a first fragment goes, and so the later ones of its datagram: to the lane that
+ * claimed it or the kernel (0). If some arrived before it, the kernel has these. Then only the
+ * kernel can reassemble the datagram, and the lane's program receives it by the kernel's socket.
+ * For TCP the kernel's socket knows nothing of the connection, so a segment for the lane stays the
+ * lane's, and is retransmitted. */
 __attribute__((noinline)) __u32 lead(struct packet *p, __u32 lane)
 {
 	if (!p)
@@ -304,7 +317,8 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 		} else if (!quoted_flow(&flow, &segment, p, f)) {
 			return 0;
 		}
-		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */
+		/* Later fragments of such a datagram name another protocol: its fragments cannot be
+		 * matched. */
 		lane = p->behind ? 0 : find_lane(&flow, p->family, &segment, f, nic);
 	}
 	if (p->first_fragment && (lane || addressed_to_us(&p->destination, eth->destination, nic)))
@@ -324,7 +338,8 @@ static __always_inline int divert_frame(struct xdp_md *ctx, int by_frame)
 	}
 	__u32 length = bpf_xdp_get_buff_len(ctx);
 	int put = rx_put_xdp(ctx, lane, length, by_frame ? RX_BY_FRAME : 0);
-	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
+	/* A lane that has just gone: the kernel gets a packet that it does not know, as without
+	 * divert. */
 	if (put == RX_NO_LANE)
 		return XDP_PASS;
 	rx_count(lane, put, 1, length);
@@ -340,15 +355,16 @@ int divert(struct xdp_md *ctx)
 	return divert_frame(ctx, wakes_by_frame());
 }
 
-/* For generic XDP: for a program that takes packets in pieces, the kernel copies them there without their mac_len, and every tc filter
- * behind it (ours for groups, and those of others) would look for the Ethernet header 14 bytes too late. */
+/* For generic XDP. For a program that takes packets in fragments the kernel copies them without
+ * their mac_len: every tc filter behind it (ours for groups, and others) would look for the
+ * Ethernet header 14 bytes too late. */
 SEC("xdp")
 int divert_generic(struct xdp_md *ctx)
 {
 	return divert_frame(ctx, 1);
 }
 
-/* Headers that the parser may want to see: Ethernet, IPv6, four extensions, and a quoted packet. */
+/* Headers that the parser may read: Ethernet, IPv6, four extensions, and a quoted packet. */
 #define HEADERS 192
 
 static __always_inline void pull_headers(struct __sk_buff *skb)
@@ -358,7 +374,8 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, skb->len < HEADERS ? skb->len : HEADERS);
 }
 
-/* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
+/* Copies a group's datagram to one lane. Global functions, this and the next, for the verifier's
+ * sake, as `walk_skb` is. */
 __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, struct merged *m)
 {
 	if (!m)
@@ -374,7 +391,8 @@ __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, 
 	return 0;
 }
 
-/* Books an early fragment of a group's datagram: 0 if that would be too many. A global function for the verifier's sake; rare. */
+/* Counts an early fragment of a group's datagram: 0 if there are too many. A global function for
+ * the verifier's sake; rare. */
 __attribute__((noinline)) int may_be_early(struct group_value *any, struct packet *p)
 {
 	if (!any || !p)
@@ -393,7 +411,8 @@ __attribute__((noinline)) int may_be_early(struct group_value *any, struct packe
 		known->early += 1;
 	} else {
 		struct fragment_value value = {.seen_ns = now, .early = 1};
-		/* Not over a first one that another processor has just seen: it has nothing to vouch for. */
+		/* Not over a first one that another processor has just noted: it has none to
+		 * confirm. */
 		if (bpf_map_update_elem(&fragments, &key, &value, known ? BPF_ANY : BPF_NOEXIST))
 			return 1;
 	}
@@ -401,8 +420,9 @@ __attribute__((noinline)) int may_be_early(struct group_value *any, struct packe
 	return 1;
 }
 
-/* Notes the first fragment of a group's datagram, also when no lane has `joined` at its port: its later ones are then not taken for early ones. If lanes
- * have, it vouches for those that came before. What several processors count at a time may be wrong by a few, for a second. */
+/* Notes the first fragment of a group's datagram, also when no lane has `joined` at its port: its
+ * later ones are then not taken for early ones. If lanes have, it confirms those that arrived
+ * before. Concurrent counts of several processors may be wrong by a few, for a second. */
 __attribute__((noinline)) int note_first(struct packet *p, __u32 nic, __u32 joined)
 {
 	if (!p)
@@ -421,7 +441,8 @@ __attribute__((noinline)) int note_first(struct packet *p, __u32 nic, __u32 join
 	return 0;
 }
 
-/* To which port of a group a later fragment goes, in network order; 0: its first one has not come. A global function for the verifier's sake; rare. */
+/* The port of a group to which a later fragment goes, in network order; 0: its first one has not
+ * arrived. A global function for the verifier's sake; rare. */
 __attribute__((noinline)) __u32 group_port_of(struct packet *p)
 {
 	if (!p)
@@ -463,13 +484,15 @@ __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct pack
 	return 0;
 }
 
-/* Whether a packet is of another VLAN. A tag with the number 0 carries only a priority: to Linux, such a packet is untagged. */
+/* Whether a packet is of another VLAN. A tag with the number 0 carries only a priority: to Linux,
+ * such a packet is untagged. */
 static __always_inline int of_other_vlan(struct __sk_buff *skb)
 {
 	return skb->vlan_present && (skb->vlan_tci & VLAN_NUMBER);
 }
 
-/* Unicast and multicast. A function, so that the programs have nothing of their own on the stack, of which there are 512 bytes. */
+/* Unicast and multicast. A function, so that the programs use nothing of the stack themselves, of
+ * which there are 512 bytes. */
 __attribute__((noinline)) int divert_skb(struct __sk_buff *skb)
 {
 	struct packet p = {};
@@ -505,7 +528,8 @@ __attribute__((noinline)) int divert_multicast(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* Beside the XDP program: multicast, and what had a tag when XDP saw it and needs none. Other tagged packets are another (VLAN) device's business. */
+/* Beside the XDP program: multicast, and packets with a priority tag, which XDP has passed. Other
+ * tagged packets are for another (VLAN) device. */
 SEC("classifier")
 int divert_groups(struct __sk_buff *skb)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* guard: on the TAP device of a lane, behind the program's write. Lets out TCP and UDP over IPv4 and IPv6 whose source address and
- * Ethernet address are the host's and whose source port the lane owns. Everything else is dropped and counted by reason. */
+/* guard: on the TAP device of a lane, behind the program's write. Lets out TCP and UDP over IPv4
+ * and IPv6 whose source address and Ethernet address are the host's and whose source port the lane
+ * owns. Everything else is dropped and counted by reason. */
 #pragma once
 
 #include "capture.h"
@@ -18,7 +19,8 @@ static __always_inline struct flow_key flow_out(const struct packet *p)
 	};
 }
 
-/* Whether the packet belongs to one of the lane's flows. A global function for the verifier's sake; rare. */
+/* Whether the packet belongs to one of the lane's flows. A global function for the verifier's
+ * sake; rare. */
 __attribute__((noinline)) int is_of_flow(struct packet *p, __u32 lane)
 {
 	if (!p)
@@ -54,8 +56,9 @@ static __always_inline int owns(struct packet *p, __u32 lane)
 	return value && covers(value, p, lane);
 }
 
-/* A lane answers a SYN. It may have come between the ends of another lane's flow, which then is that lane's until the peer has seen this answer
- * (RFC 9293 section 3.5). A global function for the verifier's sake; rare. */
+/* A lane answers a SYN. The SYN may be between the ends of another lane's flow, which stays that
+ * lane's until the peer has seen this answer (RFC 9293 section 3.5). A global function for the
+ * verifier's sake; rare. */
 __attribute__((noinline)) int note_answer(struct packet *p, __u32 lane, __u32 sequence, __u32 acknowledged)
 {
 	if (!p)
@@ -69,8 +72,9 @@ __attribute__((noinline)) int note_answer(struct packet *p, __u32 lane, __u32 se
 	return 1;
 }
 
-/* Sees whether a frame answers a SYN, and says by which NIC it leaves. The lane may know no more of the way to the peer than what the SYN said, and that
- * may be anybody's: an answer that can end another lane's flow goes by the host's way to the peer, which is the one that the flow goes. */
+/* Notes a frame that answers a SYN, and returns the NIC by which it leaves. The lane may know the
+ * path to the peer only from the SYN, which may be forged. So an answer that can end another lane's
+ * flow takes the host's path to the peer, as the flow does. */
 static __always_inline __u32 see_answer(struct packet *p, const struct frame *f, __u32 lane, __u32 nic)
 {
 	if (p->protocol != PROTOCOL_TCP)
@@ -84,7 +88,8 @@ static __always_inline __u32 see_answer(struct packet *p, const struct frame *f,
 	struct hop_value *hop = bpf_map_lookup_elem(&hops, (struct hop_key *)&p->source);
 	if (!hop || (void *)(eth + 1) > f->end)
 		return nic;
-	/* What the host said may be of a NIC that has been given up, or has another address now. */
+	/* The noted path may name a NIC that is no longer accelerated, or has another address now.
+	 */
 	struct source_key source = {.address = p->source};
 	memcpy(source.mac, hop->source, 6);
 	__u32 *owner = bpf_map_lookup_elem(&sources, &source);
@@ -103,11 +108,11 @@ static __always_inline __u32 check(struct packet *p, const struct frame *f, __u3
 	if ((void *)(eth + 1) > f->end)
 		return 0;
 	enum verdict verdict = parse(p, f);
-	/* The stack always says where its packets end. */
+	/* The stack always states where its packets end. */
 	if (verdict == MALFORMED || p->limit == NO_LIMIT)
 		return 0;
-	/* Ports behind further extension headers could be overwritten by a later fragment, which need not name the same protocol. Our stack
-	 * makes no such fragments. */
+	/* Ports behind further extension headers could be overwritten by a later fragment, which
+	 * need not name the same protocol. Our stack makes no such fragments. */
 	*reason = REFUSED_FRAGMENT;
 	if (p->behind)
 		return 0;
@@ -152,7 +157,8 @@ static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason
 	}
 }
 
-/* The shortest frame on an Ethernet, without its checksum (IEEE 802.3). Drivers pad socket buffers, but not all of them pad what XDP redirects. */
+/* The shortest frame on an Ethernet, without its checksum (IEEE 802.3). Drivers pad socket buffers,
+ * but not all of them pad frames that XDP redirects. */
 #define LEAST_FRAME 60
 
 /* No link has an MTU for which a frame of this length is too long (RFC 791). */
@@ -217,15 +223,16 @@ int guard_tc(struct __sk_buff *skb)
 	return let_out(skb, lane, nic, reason, (struct merged){.packets = 1, .bytes = skb->len});
 }
 
-/* The bit by which the index of a lane's device for trains differs from the lane. */
+/* The bit by which the index of a lane's bulk device, for trains, differs from the lane. */
 #define BULK_DEVICE (1u << 30)
 
 /* The longest frame, and the least data of a segment: one write makes 256 packets at most. */
 #define MOST_BYTES (14 + 65535)
 #define LEAST_SEGMENT 256
 
-/* Whether the checksum is left to the device (CHECKSUM_PARTIAL). The program would say where it is to be written: over its source port, for instance, behind this
- * guard. No helper tells; but one that changes checksums leaves such a one alone. */
+/* Whether the checksum is left to the device (CHECKSUM_PARTIAL). The program would then choose
+ * where it is written, behind this guard: over its source port, for instance. No helper reports
+ * this; but one that changes checksums leaves such a one alone. */
 static __always_inline int checksum_is_left(struct __sk_buff *skb, __u32 at)
 {
 	__be16 before = 0, after = 0;
@@ -235,8 +242,9 @@ static __always_inline int checksum_is_left(struct __sk_buff *skb, __u32 at)
 	return before == after || bpf_skb_store_bytes(skb, at, &before, sizeof(before), 0);
 }
 
-/* The guard of a lane's device for trains: TCP segments that the program has put together (virtio_net_hdr), and that the kernel takes apart on their
- * way to the NIC, making their checksums. */
+/* The guard of a lane's bulk device, for trains: TCP segments that the program has put together
+ * (virtio_net_hdr), and that the kernel segments on their way to the NIC, computing their
+ * checksums. */
 SEC("classifier")
 int guard_bulk(struct __sk_buff *skb)
 {
@@ -265,7 +273,8 @@ int guard_bulk(struct __sk_buff *skb)
 	return let_out(skb, lane, nic, reason, m);
 }
 
-/* Behind the guard, attached so that it outlives the service: a lane without a guard lets nothing into the host. */
+/* Behind the guard, attached so that it outlives the service: a lane without a guard lets nothing
+ * into the host. */
 SEC("classifier")
 int drop_all(struct __sk_buff *skb)
 {

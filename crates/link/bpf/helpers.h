@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* The kernel helpers that our programs call, and the attributes that the loader reads. Declared here so that a build needs
- * nothing but clang and the kernel's own user headers. Numbers: enum bpf_func_id of linux/bpf.h. */
+/* The kernel helpers that our programs call, and the attributes that the loader reads. Declared
+ * here so that a build needs nothing but clang and the kernel's own user headers. Numbers: enum
+ * bpf_func_id of linux/bpf.h. */
 #pragma once
 
 #include <linux/bpf.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Keys, values and maps that the service fills and the programs read. src/bpf.rs mirrors every struct here.
- *
- * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d; ports are in network byte order; a lane is named by the interface index of its
- * TAP device. All padding is explicit and zero, since a key is compared as bytes. */
+/* Keys, values and maps that the service fills and the programs read. src/bpf.rs mirrors every
+ * struct here.
+ * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d; ports are in network byte order; a lane is named
+ * by the interface index of its TAP device. All padding is explicit and zero, since a key is
+ * compared as bytes. */
 #pragma once
 
 #include "helpers.h"
@@ -32,15 +33,17 @@ struct port_key {
 
 #define MAX_SHARED 8
 
-/* The lanes that share a port (SO_REUSEPORT); one is chosen by the flow's hash. The last of them may have joined a moment ago: the handshakes
- * that were under way then are those of the `settled` first ones. */
+/* The lanes that share a port (SO_REUSEPORT); one is chosen by the flow's hash. The last of them
+ * may have joined recently: handshakes that were under way then are those of the `settled` first
+ * ones. */
 struct port_value {
 	__u32 count;
 	__u32 settled;
 	__u32 lanes[MAX_SHARED];
 };
 
-/* One multicast group and port on one NIC; port 0: any, for fragments whose port is not known yet. Source filters are the stack's. */
+/* One multicast group and port on one NIC; port 0: any, for fragments whose port is not known yet.
+ * The stack filters sources. */
 struct group_key {
 	struct address group;
 	__u32 nic;
@@ -53,18 +56,20 @@ struct group_key {
 struct group_value {
 	__u32 count; /* of any port it may be more than there is room for: those beyond get no early fragments */
 	__u32 lanes[MAX_MEMBERS];
-	/* Of any port: how many early fragments were copied since then for which no first one has vouched. The service enters zero. */
+	/* Of any port: early fragments copied since `since_ns` that no first one has confirmed. The
+	 * service enters zero. */
 	__u32 early;
 	__u64 since_ns;
 };
 
-/* More early fragments of one group than this in FRAGMENT_LIFE_NS are copied only after first ones have shown that earlier ones were for a lane: a
- * flood of fragments that belong to nothing takes a quarter of the frames that a lane can receive into, at most. It is eleven datagrams of 64 KB
- * whose pieces come in reverse. */
+/* More early fragments of one group than this in FRAGMENT_LIFE_NS are copied only after first ones
+ * have shown that earlier ones were for a lane. A flood of fragments that belong to no datagram
+ * takes at most a quarter of the frames that a lane can receive into. It is eleven datagrams of 64
+ * KB whose fragments arrive in reverse order. */
 #define MOST_EARLY 512
 
-/* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); on their way out also the lane, whose
- * identifications are its own. */
+/* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); on their way
+ * out also the lane, whose identifications are its own. */
 struct fragment_key {
 	struct address source;
 	struct address destination;
@@ -74,16 +79,18 @@ struct fragment_key {
 	__u8 pad[3];
 };
 
-/* An identification is used again after a while, for a datagram that may be somebody else's: fragments follow the first one of their
- * datagram for so long, far longer than one sender takes for a datagram. */
+/* An identification is reused after a while, perhaps for another socket's datagram. Fragments
+ * follow the first one of their datagram for this time, far longer than one sender takes for a
+ * datagram. */
 #define FRAGMENT_LIFE_NS 1000000000ull
 
-/* Where the later fragments of a datagram go: to the lane or the kernel, or, for a group's datagram, to the members at this port, or at any. */
+/* Where the later fragments of a datagram go: to the lane or the kernel, or, for a group's
+ * datagram, to the members at this port, or at any. */
 struct fragment_value {
-	__u64 seen_ns; /* when the first one came; of early ones, when the earliest came */
+	__u64 seen_ns; /* when the first one arrived; of early ones, when the earliest arrived */
 	__u32 lane;    /* 0: the kernel's */
-	__be16 group_port; /* 0: the first one has not come */
-	__u16 early;       /* how many fragments of the group's datagram came before; to one host: whether any, and the first one has not come */
+	__be16 group_port; /* 0: the first one has not arrived */
+	__u16 early;       /* early fragments of the group's datagram; to one host: whether any arrived before the first one */
 };
 
 /* An address of ours on a NIC: packets to it may be diverted. */
@@ -97,13 +104,13 @@ struct address_value {
 	__u8 pad[2];
 };
 
-/* From which of the host's addresses to which: the first fields of `struct packet`. */
+/* A source address of the host's and a destination: the first fields of `struct packet`. */
 struct hop_key {
 	struct address source;
 	struct address destination;
 };
 
-/* How the host has said that a peer is reached: the Ethernet addresses, and the NIC to leave by. */
+/* How the host reaches a peer: the Ethernet addresses, and the NIC to leave by. */
 struct hop_value {
 	__u8 destination[6];
 	__u8 source[6];
@@ -117,7 +124,7 @@ struct source_key {
 	__u8 pad[2];
 };
 
-/* A port that a lane may send from, at least to some. */
+/* A port that a lane may send from, at least to some remote ends. */
 struct owned_key {
 	struct address local;
 	__u32 lane;
@@ -126,8 +133,8 @@ struct owned_key {
 	__u8 pad;
 };
 
-/* How much of the port: all of it, connections to one remote end, or those that are in `flows`. A port may have connections of several
- * programs, and of the kernel. */
+/* How much of the port: all of it, connections to one remote end, or those that are in `flows`. A
+ * port may have connections of several programs, and of the kernel. */
 enum owned_share {
 	OWNED_WHOLE = 1,
 	OWNED_ONE = 2,
@@ -164,7 +171,7 @@ struct lane_counters {
 
 /* What became of packets that arrived on the NICs. */
 enum host_counter {
-	HOST_PASSED,            /* to the kernel: nobody claimed them */
+	HOST_PASSED,            /* to the kernel: no lane claimed them */
 	HOST_DIVERTED,          /* to a lane */
 	HOST_GROUP_COPIES,      /* copies of multicast datagrams to lanes */
 	HOST_VLAN,              /* VLAN-tagged, to the kernel */
@@ -177,19 +184,21 @@ enum host_counter {
 #define SETTING_CAPTURE 1
 #define SETTING_WAKE_FRAMES 2 /* see wake.h */
 
-/* How far a connection has come that a peer opens between the ends of a lane's flow, to whoever listens at the port. */
+/* The progress of a connection that a peer opens, between the ends of a lane's flow, to the port's
+ * listener. */
 enum handshake {
 	HANDSHAKE_NONE,
-	HANDSHAKE_ASKED,    /* the kernel was given a SYN, behind which the peer goes on at `next` */
+	HANDSHAKE_ASKED,    /* the kernel was given a SYN, after which the peer continues at `next` */
 	HANDSHAKE_FOLLOWED, /* and it did, acknowledging the answer: the kernel knows whether that is right */
-	HANDSHAKE_ANSWERED, /* a lane has sent a SYN and an ACK of `next`: who received these acknowledges the answer */
+	HANDSHAKE_ANSWERED, /* a lane has sent a SYN and an ACK of `next`: a peer that received these acknowledges the answer */
 };
 
-/* Whose a flow is. A lane's entry goes when a handshake between the same ends is complete that is not its own: to complete it a peer must have
- * seen the answer to his SYN, so that nobody takes a connection from its lane by what he forges (as RFC 9293 section 3.5, RFC 5961).
- *
- * Several processors may write at a time what they see of several handshakes. Which answer, and who gave it, are one word for that: the proof is never
- * a mixture. `next` may be another handshake's, but proves nothing. */
+/* The owner of a flow. A lane's entry is removed when a handshake between the same ends completes
+ * that is not its own. To complete it a peer must have seen the answer to its SYN, so that forged
+ * segments take no connection from its lane (as RFC 9293 section 3.5, RFC 5961).
+ * Several processors may concurrently write what they see of several handshakes. The answer and its
+ * sender are one word for that: the proof is never a mixture. `next` may be another handshake's,
+ * but proves nothing. */
 struct flow_value {
 	__u32 lane; /* 0: the kernel's, for good */
 	__u32 next;
@@ -206,11 +215,14 @@ static __always_inline void set_progress(struct flow_value *value, enum handshak
 	*(volatile __u64 *)&value->progress = (__u64)answer << 32 | handshake;
 }
 
-/* The kernel waits for nobody: what is taken out may be somebody else's entry by the time that another processor, which has just found it, reads or
- * writes it (with BPF_F_NO_PREALLOC, too). That is harmless. Who reads sends one packet, which came as its claim went, where the new entry says;
- * nobody can bring that about for a claim that is not his. Who writes notes an answer with a flow to which it does not belong: that flow's own segments
- * do not acknowledge it, and nobody who might forge one that does can know that it happened. So is taking out by key what has been
- * entered anew since it was looked at: between these ends somebody else has a connection. The service learns of it as of any flow that is given away. */
+/* The kernel does not wait for readers: a removed entry may be another flow's by the time that
+ * another processor, which has just found it, reads or writes it (with BPF_F_NO_PREALLOC, too).
+ * That is harmless. A reader sends one packet, which arrived as its claim ended, where the new
+ * entry says; no program can cause that for a claim that is not its own. A writer notes an answer
+ * with a flow to which it does not belong: that flow's own segments do not acknowledge it, and an
+ * attacker that might forge one that does cannot know that it happened. Removing by key an entry
+ * that has been made anew since it was read is harmless, too: between these ends there is another
+ * connection. The service learns of it as of any flow that is given away. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -218,7 +230,8 @@ struct {
 	__type(value, struct flow_value);
 } flows SEC(".maps");
 
-/* Handshakes that began while a lane was joining a shared port, and the lanes that they went to. As many as flows. */
+/* Handshakes that began while a lane was joining a shared port, and the lanes that received them.
+ * As many as flows. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -233,8 +246,9 @@ struct {
 	__type(value, struct port_value);
 } ports SEC(".maps");
 
-/* What there is of a local port in the maps: eight bits for each, eight ports in a word, those of TCP in the first 8192 words, those of UDP in
- * the others. Spares the traffic of everybody else the hash lookups, and ours those that find nothing. */
+/* The kinds of entries that a local port has in the maps: eight bits for each, eight ports in a
+ * word, those of TCP in the first 8192 words, those of UDP in the others. Saves the hash lookups
+ * for the kernel's traffic, and for ours those that find nothing. */
 enum port_kind {
 	PORT_FLOWS = 1,
 	PORT_BOUND = 2,
@@ -266,18 +280,18 @@ struct {
 	__type(value, struct group_value);
 } groups SEC(".maps");
 
-/* Twice what the configuration allows at most: those that are being taken down count, too. The loader sets this number and the mask to what
- * its configuration needs. */
+/* Twice what the configuration allows at most: lanes that are being removed count, too. The loader
+ * sets this number and the mask to what its configuration needs. */
 #define MAX_LANES 8192
 volatile const __u32 lane_mask = MAX_LANES - 1;
 
-/* Where a lane is in an array: no two that exist at a time have the same place. */
+/* The slot of a lane in an array: no two lanes that exist at the same time have the same slot. */
 static __always_inline __u32 place_of(__u32 lane)
 {
 	return lane & lane_mask;
 }
 
-/* The receive ring of each lane, by its place (see ring.h). The lane's program maps it. */
+/* The receive ring of each lane, by its slot (see ring.h). The lane's program maps it. */
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -290,7 +304,7 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/* By the same places: a small ring of each lane, which wakes the thread that stands by (wake.h). */
+/* By the same slots: a small ring of each lane, which wakes the standby thread (wake.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, MAX_LANES);
@@ -336,7 +350,7 @@ struct {
 	__type(value, __u32);
 } sources SEC(".maps");
 
-/* What the host has said of the ways that connections of lanes go. */
+/* How the host reaches the peers of lanes' connections. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);

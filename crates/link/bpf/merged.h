@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Packets that the kernel (GRO), the network card (LRO) or a hypervisor has merged into one. They are taken apart again on their way into a lane, so they are counted
- * as those that they were. */
+/* Packets that the kernel (GRO), the network card (LRO) or a hypervisor has merged into one. They
+ * are split again on their way into a lane, so they are counted as the packets that they were. */
 #pragma once
 
 #include "packet.h"
@@ -12,7 +12,8 @@ struct merged {
 };
 
 #define UDP_HEADER 8
-/* Without options; and where the byte stands whose upper half says how many words there are with them. */
+/* Without options; and the offset of the byte whose upper half is the header's length with them, in
+ * words. */
 #define TCP_HEADER 20
 #define TCP_DATA_OFFSET 12
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Finds addresses, ports and fragment identity in an Ethernet frame, with every access bounded by the end of the data. */
+/* Finds addresses, ports and fragment identity in an Ethernet frame, with every access bounded
+ * by the end of the data. */
 #pragma once
 
 #include "maps.h"
@@ -26,7 +27,8 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
-/* More extension headers than this before TCP or UDP nobody needs; such packets go to the kernel. */
+/* Packets with more extension headers than this before TCP or UDP go to the kernel: no program
+ * needs them. */
 #define MAX_EXTENSIONS 4
 
 struct ethernet {
@@ -91,7 +93,8 @@ struct packet {
 	__u32 limit;         /* where the packet ends, as its header says: what follows in the frame is padding */
 };
 
-/* The header does not say where the packet ends: one that the kernel has merged beyond 64 KB, or a malformed one. */
+/* The header does not say where the packet ends: one that the kernel has merged beyond 64 KB, or
+ * a malformed one. */
 #define NO_LIMIT 0xffffffff
 
 /* Where a packet comes from: the program's context, of one of two kinds. */
@@ -102,13 +105,14 @@ struct frame {
 	int xdp;
 };
 
-/* No header that we want to see starts further on. */
+/* No header that the parser reads starts further on. */
 #define MAX_OFFSET 0x3ff
 
 /* The header of `size` bytes at an offset, or null. */
 static __always_inline void *header_at(void *data, void *end, __u32 at, __u32 size)
 {
-	/* The compiler must not conclude that the mask is needless, nor take the pointer apart: the verifier needs both as they are. */
+	/* The compiler must not conclude that the mask is needless, nor take the pointer apart: the
+	 * verifier needs both as they are. */
 	asm volatile("" : "+r"(at));
 	void *header = data + (at & MAX_OFFSET);
 	asm volatile("" : "+r"(header));
@@ -156,7 +160,8 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 	return FOUND;
 }
 
-/* What a walk over extension headers found, as one number. 0: the packet ends too early, or there are too many. */
+/* What a walk over extension headers found, as one number. 0: the packet ends too early, or there
+ * are too many. */
 #define WALKED(at, next, first, later, behind, id)                                                                     \
 	((__u64)(id) << 32 | 1u << 31 | (__u32)(first) << 30 | (__u32)(later) << 29 | (__u32)(behind) << 28 |          \
 	 (__u32)(next) << 16 | (at))
@@ -166,8 +171,9 @@ static __always_inline int is_extension(__u8 next)
 	return next == PROTOCOL_FRAGMENT || next == PROTOCOL_HOPOPTS || next == PROTOCOL_DSTOPTS || next == PROTOCOL_ROUTING;
 }
 
-/* Walks over IPv6 extension headers from an offset on. Rare, so it may cost: a global function, which the verifier checks once and by itself;
- * as part of the programs each of its ways would multiply theirs. */
+/* Walks over IPv6 extension headers from an offset on. Rare, so it may cost more: a global
+ * function, which the verifier checks once and by itself. As part of the programs each of its paths
+ * would multiply theirs. */
 #define DEFINE_WALK(name, context, load)                                                                               \
 	__attribute__((noinline)) __u64 name(context *ctx, __u32 at, __u32 next)                                       \
 	{                                                                                                              \
@@ -242,14 +248,15 @@ static __always_inline enum verdict parse_ports(struct packet *p, const struct f
 	return FOUND;
 }
 
-/* Describes the packet whose IP header, of the family that the caller knows, is at an offset. `p` must be all zero. */
+/* Describes the packet whose IP header, of the family that the caller knows, is at an offset. `p`
+ * must be all zero. */
 static __always_inline enum verdict parse_ip(struct packet *p, const struct frame *f, __u32 at, __u8 family)
 {
 	enum verdict verdict = family == 4 ? parse_ipv4(p, f, at) : parse_ipv6(p, f, at);
 	return verdict == FOUND ? parse_ports(p, f) : verdict;
 }
 
-/* Describes the frame. `p` must be all zero. OTHER with a family: an IP packet of another protocol. */
+/* Describes the frame. `p` must be all zero. OTHER with a family: IP with another protocol. */
 static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
 {
 	struct ethernet *eth = f->data;
@@ -290,7 +297,7 @@ static __always_inline void fragment_key(struct fragment_key *key, const struct 
 	key->protocol = p->protocol;
 }
 
-/* What is known of the first fragment of a later fragment's datagram, if that has come lately. */
+/* The entry of the first fragment of a later fragment's datagram, if that has arrived recently. */
 static __always_inline struct fragment_value *first_of(void *map, const struct fragment_key *key)
 {
 	struct fragment_value *first = bpf_map_lookup_elem(map, key);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Whether this kernel's ring buffer holds against a consumer that writes what it likes into its position (CVE-2024-41009, mended in 6.10, 6.6.37,
- * 6.1.97, 5.15.162, 5.10.221). Before, two reservations could overlap, and the program that maps a lane's ring could have the kernel write where it likes.
- * The loader sets the consumer position to three quarters of the ring. Run once, by hand; attached to nothing. Nothing is written into what is
- * reserved. */
+/* Whether this kernel's ring buffer withstands a consumer that writes any value into its position
+ * (CVE-2024-41009, fixed in 6.10, 6.6.37, 6.1.97, 5.15.162, 5.10.221). Before the fix two
+ * reservations could overlap, and the program that maps a lane's ring could make the kernel write
+ * where it likes. The loader sets the consumer position to three quarters of the ring. Run by
+ * BPF_PROG_TEST_RUN; attached to nothing. Nothing is written into what is reserved. */
 #include "helpers.h"
 
 #define RING_BYTES 16384

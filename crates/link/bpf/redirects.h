@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Frames of lanes that the guard in XDP has let out, and that their NIC has not taken. Only two tracepoints of the kernel tell: redirecting answers before the
- * driver has seen the frame. */
+/* Frames of lanes that the guard in XDP has let out, and that their NIC has not taken. Only two
+ * tracepoints of the kernel report them: bpf_redirect_map returns before the driver has seen the
+ * frame. */
 #pragma once
 #include "helpers.h"
 
-/* What became of frames on their way to a NIC. */
+/* The frames that a NIC has not taken. */
 struct redirect_losses {
 	__u64 lost;    /* all */
-	__u64 refused; /* those that it will go on to refuse: for instance, on a processor that has no queue for it */
+	__u64 refused; /* those that it will continue to refuse: for instance, on a processor that has no queue for it */
 };
 
-/* Those of each NIC. Its entry is there as long as it is accelerated. */
+/* Those of each NIC. Its entry exists as long as the NIC is accelerated. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -18,7 +19,7 @@ struct {
 	__type(value, struct redirect_losses);
 } redirects SEC(".maps");
 
-/* What we read of the kernel's structure; the loader finds where it is. */
+/* The fields of the kernel's structure that are read; the loader finds their offsets. */
 struct net_device {
 	int ifindex;
 	char name[16];
@@ -43,7 +44,8 @@ static __always_inline void note_loss(__u32 nic, __u32 frames, int error)
 		__sync_fetch_and_add(&losses->refused, frames);
 }
 
-/* The driver has not taken frames: from, to, sent, dropped, error. Without an error its queue was full. */
+/* The driver has not taken frames: from, to, sent, dropped, error. Without an error its queue was
+ * full. */
 SEC("tp_btf/xdp_devmap_xmit")
 int redirect_lost(__u64 *args)
 {
@@ -54,7 +56,8 @@ int redirect_lost(__u64 *args)
 	return 0;
 }
 
-/* The kernel has not even asked the driver: from, program, target, error, kind of map, map, index. */
+/* The kernel has not even called the driver: from, program, target, error, kind of map, map, index.
+ */
 SEC("tp_btf/xdp_redirect_err")
 int redirect_refused(__u64 *args)
 {

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Delivery to a lane: one copy of the frame into the lane's BPF ring buffer, which the program has mapped read-only. src/rx_ring.rs
- * reads what is written here.
- *
- * A reservation has a constant size, so frames go into size classes. What lies behind a frame in its record is what an earlier
- * record of the same lane left there.
- *
+/* Delivery to a lane: one copy of the frame into the lane's BPF ring buffer, which the program has
+ * mapped read-only. src/rx_ring.rs reads what is written here.
+ * A reservation has a constant size, so frames go into size classes. After a frame its record holds
+ * what an earlier record of the same lane left there.
  * A sleeping consumer is woken only if it had caught up with the record. A polling one never has
  * (see src/rx_ring.rs), so it costs no wakeup. The lowest bits of the consumer position, which
- * counts in eights, say which thread is to be woken. The ring buffer itself wakes by an interrupt to
- * its own processor, which took 4 us in a virtual machine: longer than all else that is done for a
- * packet. So, where it is possible, the packet goes on to the lane's TAP device as a *wake frame*,
- * which wakes threads that poll the device's descriptor. Its contents are not used. */
+ * counts in eights, say which thread is to be woken. The ring buffer itself wakes by an interrupt
+ * to its own processor, which took 4 us in a virtual machine: longer than all else that is done for
+ * a packet. So, where it is possible, the packet continues to the lane's TAP device as a *wake
+ * frame*, which wakes threads that poll the device's descriptor. Its contents are not used. */
 #pragma once
 
 #include "wake.h"
@@ -25,16 +23,17 @@ struct rx_record {
 	__u32 unused;
 };
 
-/* The checksum of the packet was verified by the network card or the kernel, or never computed because the packet did not cross
- * a wire. */
+/* The checksum of the packet was verified by the network card or the kernel, or never computed
+ * because the packet did not cross a wire. */
 #define RX_CHECKSUM_GOOD 1
-/* The frame comes from a socket buffer: its transport checksum may have been left to a device (CHECKSUM_PARTIAL). */
+/* The frame comes from a socket buffer: its transport checksum may have been left to a device
+ * (CHECKSUM_PARTIAL). */
 #define RX_CHECKSUM_MAYBE_PARTIAL 2
 
 /* Not for the reader: the caller wakes the lane, if it is to be woken; else the ring does. */
 #define RX_BY_FRAME (1u << 31)
 
-/* In the consumer position: the thread that stands by is woken, or none is, because one polls. */
+/* In the consumer position: the standby thread is woken, or none is, because one polls. */
 #define RX_STANDBY 1
 #define RX_POLLED 2
 
@@ -49,7 +48,7 @@ struct rx_record {
 
 #define RX_WAKES_OTHERWISE (RX_STANDBY | RX_POLLED)
 
-/* The consumer position, if a record that begins at `before`, or behind it, wakes a thread; else
+/* The consumer position, if a record that begins at `before`, or after it, wakes a thread; else
  * RX_POLLED. */
 static __always_inline __u64 waking_position(void *ring, __u64 before)
 {
@@ -57,14 +56,12 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
 	return (__s64)((position & ~7ull) - before) < 0 ? RX_POLLED : position;
 }
 
-/* The consumer position is looked at twice. Behind the record: a thread that has armed the ring
- * then either is seen here, or sees the record before it sleeps. And before it: another thread may
- * take the record in, and write that none is to be woken, before this processor comes to look
- * again.
- *
- * Another processor may reserve a record between the first look at the producer position and the
+/* The consumer position is read twice. After the record is submitted: a thread that has armed the
+ * ring by then either is seen here, or sees the record before it sleeps. And before: another thread
+ * may take the record in, and write that none is to be woken, before this processor reads again.
+ * Another processor may reserve a record between the read of the producer position and the
  * reservation. Then the lane may be woken once too often, but it is never left asleep: the consumer
- * has caught up with no later place than this record's. Submitting is a full memory barrier. */
+ * has caught up with no later position than this record's. Submitting is a full memory barrier. */
 #define RX_PUT_SIZED(load, ctx, from, size)                                                                                  \
 	do {                                                                                                           \
 		__u64 before = bpf_ringbuf_query(ring, BPF_RB_PROD_POS);                                               \
@@ -105,8 +102,9 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
 		return info & RX_BY_FRAME ? RX_WAKE : RX_PUT;                                                               \
 	} while (0)
 
-/* Puts a frame into a lane's ring, and says what became of it. `info`: segment in the lower half, flags in the upper. Global functions: the verifier checks them once. The classes leave room for the record's
- * header and the ring buffer's, so that each record is a power of two, or half as much again. */
+/* Puts a frame into a lane's ring, and returns what became of it. `info`: segment in the lower
+ * half, flags in the upper. Global functions: the verifier checks them once. The classes leave room
+ * for the record's header and the ring buffer's, 32 bytes together. */
 #define DEFINE_RX_PUT(name, context, load, from)                                                                             \
 	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info)                         \
 	{                                                                                                              \
@@ -136,7 +134,7 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
 DEFINE_RX_PUT(rx_put_xdp, struct xdp_md, bpf_xdp_load_bytes, ctx->ingress_ifindex)
 DEFINE_RX_PUT(rx_put_skb, struct __sk_buff, bpf_skb_load_bytes, ctx->ifindex)
 
-/* Counts what was for a lane, and what of it was lost. */
+/* Counts the packets for a lane, and those of them that were lost. */
 static __always_inline void rx_count(__u32 lane, int put, __u64 packets, __u64 bytes)
 {
 	__u32 place = place_of(lane);
@@ -149,8 +147,9 @@ static __always_inline void rx_count(__u32 lane, int put, __u64 packets, __u64 b
 		c->lost_packets += packets;
 }
 
-/* What divert knows of a socket buffer's checksum and segments, as `info`. Merged packets were verified when they were merged, or come
- * from a sender of this host that has left segmentation to the device. */
+/* What divert knows of a socket buffer's checksum and segments, as `info`. Merged packets were
+ * verified when they were merged, or come from a sender of this host that has left segmentation to
+ * the device. */
 static __always_inline __u32 rx_info(struct __sk_buff *skb)
 {
 	__u32 segment = skb->gso_size;

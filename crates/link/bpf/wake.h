@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* Waking a lane by a wake frame (see ring.h): the packet itself, of which a copy is in the ring,
- * goes on to the lane's TAP device. */
+ * continues to the lane's TAP device. */
 #pragma once
 
 #include "maps.h"
 
 /* A packet is cut to this length first, so that none is too long for the device, and none is
- * divided for it. */
+ * segmented for it. */
 #define WAKE_LENGTH 128
 
 /* The longest datagram of a group that is copied for waking. */
@@ -30,9 +30,9 @@ __attribute__((noinline)) int wake_by_ring(__u32 lane)
 	return 0;
 }
 
-/* Wakes the thread of a lane that stands by: by the interrupt of a ring of its own, once until it
- * has drained that. No thread sleeps on the lane's device then, and none polls: that is rare. A
- * global function. */
+/* Wakes the standby thread of a lane: by the interrupt of a ring of its own, once until it has
+ * drained that. No thread sleeps on the lane's device then, and none polls: that is rare. A global
+ * function. */
 __attribute__((noinline)) int wake_standby(__u32 lane)
 {
 	__u32 place = place_of(lane);
@@ -43,7 +43,7 @@ __attribute__((noinline)) int wake_standby(__u32 lane)
 	return 0;
 }
 
-/* What an XDP program is to return for a packet that wakes. */
+/* The action that an XDP program returns for a packet that wakes. */
 static __always_inline int wake_xdp(struct xdp_md *ctx, __u32 lane, __u32 length)
 {
 	if (length > WAKE_LENGTH && bpf_xdp_adjust_tail(ctx, WAKE_LENGTH - (int)length)) {
@@ -53,7 +53,7 @@ static __always_inline int wake_xdp(struct xdp_md *ctx, __u32 lane, __u32 length
 	return bpf_redirect(lane, 0);
 }
 
-/* What a tc program is to return for a packet that wakes. */
+/* The action that a tc program returns for a packet that wakes. */
 static __always_inline int wake_skb(struct __sk_buff *skb, __u32 lane)
 {
 	if (skb->len > WAKE_LENGTH && bpf_skb_change_tail(skb, WAKE_LENGTH, 0)) {

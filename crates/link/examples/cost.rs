@@ -3,19 +3,19 @@
 
 #![allow(unreachable_pub, dead_code, reason = "modules that are shared with the benchmark")]
 
-#[path = "floor/bed.rs"]
-mod bed;
 #[path = "floor/raw.rs"]
 mod raw;
 #[path = "floor/test_run.rs"]
 mod test_run;
+#[path = "floor/topology.rs"]
+mod topology;
 
 use anyhow::{Result, ensure};
-use bed::{Divert, Guard, PORT};
 use std::os::fd::BorrowedFd;
 use test_run::Ran;
 use tickwire_link::bpf::program;
 use tickwire_stack::addr::Address;
+use topology::{Divert, Guard, PORT};
 
 const REPEAT: u32 = 1_000_000;
 const ROUNDS: usize = 5;
@@ -29,7 +29,7 @@ fn run(program: BorrowedFd<'_>, device: u32, frame: &[u8]) -> Result<Ran> {
 }
 
 fn main() -> Result<()> {
-    let [mut a, b] = bed::cable(1500, false)?;
+    let [mut a, b] = topology::cable(1500, false)?;
     a.divert(Divert::Native)?;
     let lane = a.lane(Guard::Xdp)?;
     a.claim(&lane, PORT)?;
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     for (what, name, port, verdict) in [
         ("divert, port of an address", program::DIVERT, PORT, DROP),
         ("divert, port of any address", program::DIVERT, ANY, DROP),
-        ("divert, nobody's port", program::DIVERT, NOBODYS, PASS),
+        ("divert, unclaimed port", program::DIVERT, NOBODYS, PASS),
         ("guard, port of an address", program::GUARD, PORT, REDIRECT),
         ("guard, port of any address", program::GUARD, ANY, REDIRECT),
     ] {

@@ -17,7 +17,7 @@ use tickwire_link::control::{Channel, Reason, Reply, Request};
 use tickwire_link::region::Region;
 use tickwire_stack::Stack;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,13 +28,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Looks through all lanes; their numbers.
+/// Audits all lanes. Returns their numbers.
 fn audit(socket: &Path) -> Result<Vec<u32>> {
     let channel = Channel::connect(socket).context("no service")?;
     let (mut audited, mut after) = (Vec::new(), 0);
     for number in 1.. {
         channel.send(&Request::ListLanes { after }, number, &[])?;
-        let mut answer = channel.receive(PATIENCE)?;
+        let mut answer = channel.receive(TIMEOUT)?;
         let (cursor, info) = match answer.decode::<Reply>()?.1 {
             Reply::LaneInfo { cursor, info } => (cursor, info),
             _ => break,

@@ -6,7 +6,7 @@
 
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 
-/// An object file with the alignment that an ELF reader wants.
+/// An object file with the alignment that an ELF reader needs.
 #[repr(C, align(8))]
 struct Aligned<const N: usize>([u8; N]);
 
@@ -21,16 +21,15 @@ macro_rules! object {
 /// divert and guard with their shared maps. Programs: [`program`]; maps: [`map`].
 pub static HOST: &[u8] = object!("host");
 
-/// Program `probe` over the ring buffer `probe_ring` of [`PROBE_RING_BYTES`]: answers 0 if the
-/// kernel's ring buffers hold against a hostile consumer position of three quarters of that, 1 if
-/// not.
+/// Program `probe` over the ring buffer `probe_ring` of [`PROBE_RING_BYTES`]: returns 0 if the
+/// kernel's ring buffers withstand a hostile consumer position of three quarters of that, 1 if not.
 pub static PROBE: &[u8] = object!("probe");
 
 /// Bytes of the ring of [`PROBE`].
 pub const PROBE_RING_BYTES: u32 = 16384;
 
-/// The constant in [`HOST`] by which a lane's place in the arrays is found: the bits of its number
-/// that count. A power of two less one, which is the size of [`map::LANE_COUNTERS`].
+/// The constant in [`HOST`] that selects a lane's slot in the arrays: the bits of its number that
+/// count. It is one less than a power of two, the size of [`map::LANE_COUNTERS`].
 pub const LANE_MASK: &str = "lane_mask";
 
 /// [`LANE_MASK`], unless the loader sets it.
@@ -52,12 +51,12 @@ pub mod program {
     pub const GUARD: &str = "guard";
     /// tc ingress on a lane's TAP device, for NICs that cannot transmit redirected XDP frames.
     pub const GUARD_TC: &str = "guard_tc";
-    /// tc ingress on a lane's device for trains.
+    /// tc ingress on a lane's bulk device (for trains).
     pub const GUARD_BULK: &str = "guard_bulk";
-    /// tc ingress on a lane's TAP device, behind the guard: lets nothing through.
+    /// tc ingress on a lane's TAP device, behind the guard: drops everything.
     pub const DROP_ALL: &str = "drop_all";
-    /// Stand-in for [`DIVERT_TC`] where classifiers outlive who attached them (before Linux 6.6):
-    /// does nothing once [`super::map::STAND_INS`] is closed.
+    /// Stand-in for [`DIVERT_TC`] where classifiers outlive the process that attached them (before
+    /// Linux 6.6): does nothing once [`super::map::STAND_INS`] is closed.
     pub const ALIVE_DIVERT: &str = "alive_divert";
     /// The same for [`DIVERT_GROUPS`].
     pub const ALIVE_GROUPS: &str = "alive_groups";
@@ -68,7 +67,7 @@ pub mod program {
     /// Counts frames that [`GUARD`] let out and a NIC's driver did not take: at the tracepoint
     /// `xdp_devmap_xmit`.
     pub const REDIRECT_LOST: &str = "redirect_lost";
-    /// The same for those that the kernel did not even hand to the driver: at the tracepoint
+    /// The same for those that the kernel did not even pass to the driver: at the tracepoint
     /// `xdp_redirect_err`.
     pub const REDIRECT_REFUSED: &str = "redirect_refused";
 }
@@ -88,9 +87,9 @@ pub mod map {
     pub const PORT_KINDS_LEN: u32 = 16_384;
     /// [`super::GroupKey`] -> [`super::GroupValue`].
     pub const GROUPS: &str = "groups";
-    /// Place of a lane ([`super::LANE_MASK`]) -> its receive ring ([`crate::rx_ring`]).
+    /// Slot of a lane ([`super::LANE_MASK`]) -> its receive ring ([`crate::rx_ring`]).
     pub const RINGS: &str = "rings";
-    /// Place of a lane -> the ring that wakes the thread which stands by ([`crate::standby_ring`]).
+    /// Slot of a lane -> the ring that wakes the standby thread ([`crate::standby_ring`]).
     pub const STANDBY_RINGS: &str = "standby_rings";
     /// Device map: NIC -> NIC.
     pub const NICS: &str = "nics";
@@ -104,14 +103,14 @@ pub mod map {
     pub const HOPS: &str = "hops";
     /// [`super::OwnedKey`] -> [`super::OwnedValue`].
     pub const OWNED: &str = "owned";
-    /// Place of a lane ([`super::LANE_MASK`]) -> [`super::LaneCounters`], per CPU.
+    /// Slot of a lane ([`super::LANE_MASK`]) -> [`super::LaneCounters`], per CPU.
     pub const LANE_COUNTERS: &str = "lane_counters";
     /// [`super::HostCounter`] -> u64, per CPU.
     pub const HOST_COUNTERS: &str = "host_counters";
     /// 0 -> bits of [`super::setting`].
     pub const SETTINGS: &str = "settings";
-    /// The programs for which others stand in, in the order of [`super::program::ALIVE_DIVERT`] and
-    /// what follows it.
+    /// The classifiers that have stand-ins, in the order of [`super::program::ALIVE_DIVERT`] and
+    /// those that follow it.
     pub const STAND_INS: &str = "stand_ins";
     /// The ring of [`super::PROBE`].
     pub const PROBE_RING: &str = "probe_ring";
@@ -182,7 +181,7 @@ impl FlowKey {
     }
 }
 
-/// Whose a flow is, and how far the handshake of another connection between its ends has come.
+/// The owner of a flow, and the progress of another connection's handshake between its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FlowValue {
@@ -242,8 +241,8 @@ impl PortValue {
         Some(Self { count, settled: count, lanes })
     }
 
-    /// As [`PortValue::new`], while all but the first so many lanes are joining: handshakes under
-    /// way are those of the first.
+    /// As [`PortValue::new`], while all but the first so many lanes are joining: handshakes that
+    /// are under way belong to the first.
     #[must_use]
     pub fn joining(lanes: &[u32], settled: usize) -> Option<Self> {
         let value = Self::new(lanes)?;
@@ -252,7 +251,7 @@ impl PortValue {
     }
 }
 
-/// The lane that gets what comes from a remote end to a port that lanes share; `None` if there are
+/// The lane that receives packets from a remote end to a port that lanes share; `None` if there are
 /// none.
 ///
 /// A lane that joins or leaves moves those remote ends that become or were its own, and no others.
@@ -272,7 +271,7 @@ pub fn chosen(lanes: &[u32], remote: Endpoint) -> Option<u32> {
     lanes.iter().copied().rev().max_by_key(|&lane| mix(flow, lane))
 }
 
-/// One multicast group and port on one NIC. Port 0 is any: for fragments that come before their
+/// One multicast group and port on one NIC. Port 0 is any: for fragments that arrive before their
 /// first one, which alone names the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -294,7 +293,7 @@ impl GroupKey {
 /// At most so many lanes are members of one group at one port on one NIC.
 pub const MAX_MEMBERS: usize = 16;
 
-/// The lanes that get a copy.
+/// The lanes that receive a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct GroupValue {
@@ -313,8 +312,8 @@ impl GroupValue {
     }
 
     /// The value for the group at any port, which these lanes have joined at one or another; `None`
-    /// if there are none. Those beyond [`MAX_MEMBERS`] get no fragments that come before their
-    /// first one; each such fragment is counted as a stray.
+    /// if there are none. Lanes beyond [`MAX_MEMBERS`] receive no fragments that arrive before
+    /// their first one; each such fragment is counted as a stray.
     #[must_use]
     pub fn any_port(lanes: &[u32]) -> Option<Self> {
         let count = u32::try_from(lanes.len()).ok()?;
@@ -363,7 +362,7 @@ impl AddressValue {
     }
 }
 
-/// From which of the host's addresses to which.
+/// A source address of the host's and a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct HopKey {
@@ -372,7 +371,7 @@ pub struct HopKey {
 }
 
 impl HopKey {
-    /// The key of the way between two addresses.
+    /// The key of the path between two addresses.
     #[must_use]
     pub const fn new(source: Address, destination: Address) -> Self {
         Self { source: source.0, destination: destination.0 }
@@ -444,7 +443,7 @@ pub struct OwnedValue {
 }
 
 impl OwnedValue {
-    /// All of it: the lane may send to everybody.
+    /// All of it: the lane may send to any remote end.
     pub const WHOLE: Self = Self { remote: [0; 16], remote_port: [0; 2], share: 1, pad: 0 };
     /// The lane may send to the remote ends of its entries in [`map::FLOWS`].
     pub const FLOWS: Self = Self { share: 3, ..Self::WHOLE };
@@ -520,15 +519,15 @@ impl core::ops::AddAssign for LaneCounters {
     }
 }
 
-/// How many addresses of the host there is room for, each once for every interface (`addresses` and
-/// `sources` in `maps.h`).
+/// How many addresses of the host the maps have room for, each once for every interface
+/// (`addresses` and `sources` in `maps.h`).
 pub const MOST_ADDRESSES: u32 = 65_536;
 
 /// What became of packets that arrived on the NICs: index into [`map::HOST_COUNTERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum HostCounter {
-    /// To the kernel: nobody claimed them.
+    /// To the kernel: no lane claimed them.
     Passed = 0,
     /// To a lane.
     Diverted = 1,
@@ -554,7 +553,7 @@ pub struct RedirectLosses {
     pub refused: u64,
 }
 
-/// What there is of a local port: bits of an entry of [`map::PORT_KINDS`].
+/// The kinds of entries that a local port has in the maps: bits of an entry of [`map::PORT_KINDS`].
 pub mod port_kind {
     /// In [`super::map::FLOWS`].
     pub const FLOWS: u8 = 1;
@@ -585,7 +584,7 @@ pub struct CaptureRecord {
     pub monotonic_ns: u64,
     /// The lane.
     pub lane: u32,
-    /// The NIC that it came by; 0 for packets on their way out.
+    /// The NIC by which it arrived; 0 for packets on their way out.
     pub nic: u32,
     /// Length of the packet in bytes.
     pub length: u32,

@@ -3,17 +3,17 @@
 //! Threads that poll or sleep on a lane share one duty, so that a packet wakes one thread and not
 //! all. A thread *covers* the lane while it polls, or sleeps in the kernel's wait for the rings
 //! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on a ring
-//! of its own ([`crate::standby_ring`]), which wakes it when a packet comes while the lane is not
-//! covered. The lane's processes say in memory when that is, without a system call. So a thread
-//! that answers message after message keeps the duty, and any number of idle ones beside it cost
-//! nothing.
+//! of its own ([`crate::standby_ring`]), which wakes it when a packet arrives while the lane is not
+//! covered. The lane's processes write in shared memory when that is so, without a system call. So
+//! a thread that answers message after message keeps the duty, and any number of idle ones beside
+//! it cost nothing.
 //!
-//! A thread that had the duty and was woken for others' packets sleeps on as the one that stands
+//! A thread that had the duty and was woken for others' packets sleeps again as the one that stands
 //! by: the thread whose packets they are takes the duty when it sleeps next. A real-time thread is
-//! covered by a thread of its own priority or above only.
+//! covered only by a thread of its own priority or above.
 //!
-//! All of this is advice: a wrong word costs time, and a helper thread looks after the lane every
-//! 32 ms at most.
+//! All of this is a hint: a wrong word costs time, and a helper thread checks the lane every 32 ms
+//! at most.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -36,7 +36,7 @@ pub struct PollDuty {
     standby_priority: AtomicU32,
 }
 
-/// What a thread that falls asleep has to do for the lane.
+/// The role of a thread that falls asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It sleeps in the kernel's wait for the rings.
@@ -83,11 +83,11 @@ impl PollDuty {
     /// A thread falls asleep. `again`: it was woken without anything for it. `may_stand_by`: its
     /// process has the standby ring. The caller has the lane's lock.
     pub fn falls_asleep(&self, waiter: u32, priority: u32, again: bool, may_stand_by: bool) -> Role {
-        // Before the cover is looked at: a thread that stops polling now sees it, or is not seen
-        // polling any more.
+        // Before the cover is read: a thread that stops polling now sees this one, or is no longer
+        // seen polling.
         let others = self.asleep.fetch_add(1, SeqCst);
         let covered = self.covers(priority);
-        // There is no other to take the duty over.
+        // There is no other thread to take the duty over.
         let again = again && others > 0;
         let stands_by = self.standby.load(SeqCst) != 0 && self.standby_priority.load(SeqCst) >= priority;
         if may_stand_by && !stands_by && (covered || again) {
@@ -110,7 +110,7 @@ impl PollDuty {
         self.is_woken(waiter);
     }
 
-    /// It is about to wake up, and may not come back to its duty. The caller has the lane's lock.
+    /// It is about to wake up, and may not return to its duty. The caller has the lane's lock.
     pub fn is_woken(&self, waiter: u32) {
         let _ = self.watcher.compare_exchange(waiter, 0, SeqCst, Relaxed);
         let _ = self.standby.compare_exchange(waiter, 0, SeqCst, Relaxed);
@@ -120,8 +120,8 @@ impl PollDuty {
         let _ = self.asleep.fetch_update(SeqCst, Relaxed, |asleep| Some(asleep.saturating_sub(count)));
     }
 
-    /// Whether threads sleep, and none polls or is there to be woken by packets: one is to be woken
-    /// for the duty, see [`PollDuty::appoint`].
+    /// Whether threads sleep, but none polls or would be woken by packets: one must be woken for
+    /// the duty, see [`PollDuty::appoint`].
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.asleep.load(SeqCst) > 0 && self.standby.load(SeqCst) == 0 && !self.covers(0)
@@ -149,8 +149,8 @@ impl PollDuty {
         self.watcher.store(waiter, SeqCst);
     }
 
-    /// The threads that were to poll did not: they are gone, it seems. Says which of them sleep.
-    /// The caller has the lane's lock.
+    /// The threads that were to poll did not: presumably they are gone. Returns the watcher and the
+    /// standby thread. The caller has the lane's lock.
     pub fn depose(&self) -> [u32; 2] {
         self.polling.store(0, SeqCst);
         self.poll_priority.store(0, SeqCst);
@@ -171,8 +171,8 @@ impl PollDuty {
         }
     }
 
-    /// When a thread of this role is to look at the stack's timers, of which the next is due at
-    /// `deadline` (`u64::MAX` for never): not at all, if the one that has the duty does in time.
+    /// When a thread of this role must handle the stack's timers, of which the next is due at
+    /// `deadline` (`u64::MAX` for never): not at all, if the thread with the duty does so in time.
     #[must_use]
     pub fn timer_of(&self, role: Role, deadline: u64) -> Option<u64> {
         if role == Role::Sleeps {

@@ -1,7 +1,7 @@
-//! What a socket wants of a multicast group on an interface, as the kernel tells it:
+//! A socket's source filter for a multicast group on an interface, as the kernel reports it:
 //! `MCAST_MSFILTER` of RFC 3678 section 5.2, for both families.
 //!
-//! The kernel's own socket is where memberships are: service and program read them from it.
+//! The kernel's own socket holds the memberships: service and program read them from it.
 
 use crate::sys::answer;
 use std::ffi::c_int;
@@ -33,7 +33,7 @@ const MODE_EXCLUDE: u32 = 0;
 /// A socket's filter for a group on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFilter {
-    /// Everything but what comes from these sources; otherwise only that.
+    /// All datagrams but those from these sources; otherwise only those.
     pub exclude: bool,
     /// The sources.
     pub sources: Vec<Address>,
@@ -48,8 +48,8 @@ pub fn level(group: Address) -> c_int {
     }
 }
 
-/// What to ask the kernel with. It answers in the same place. Not on the stack, of which a program
-/// may have little.
+/// The buffer of a query to the kernel, which answers in the same buffer. Not on the stack, of
+/// which a program may have little.
 #[must_use]
 pub fn question(group: Address, interface: u32) -> Vec<u8> {
     let mut value = vec![0; VALUE_BYTES];
@@ -65,7 +65,7 @@ pub fn group(value: &[u8]) -> Option<Address> {
     take_address(value.get(GROUP..)?)
 }
 
-/// What the kernel has answered; `None` if it names more sources than there is room for.
+/// The kernel's answer; `None` if it names more sources than there is room for.
 #[must_use]
 pub fn parse(value: &[u8]) -> Option<SourceFilter> {
     let number = |at: usize| value.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
@@ -79,7 +79,7 @@ pub fn parse(value: &[u8]) -> Option<SourceFilter> {
 /// Whether a socket has joined a group on an interface.
 ///
 /// # Errors
-/// The kernel's, but for its answer that the socket has not.
+/// The kernel's, except for the one that says that the socket has not.
 pub fn has_joined(socket: BorrowedFd<'_>, group: Address, interface: u32) -> io::Result<bool> {
     let mut value = question(group, interface);
     value[COUNT..][..4].fill(0);

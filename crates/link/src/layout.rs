@@ -4,7 +4,7 @@
 //! frames (UMEM) | header page | counters | rows | the stack's pools
 //!                 \______ readable by others ___/
 //! ```
-//! The offsets follow from the limits alone, so both sides compute them and neither has to believe
+//! The offsets follow from the limits alone, so both sides compute them and neither has to trust
 //! the other.
 
 use crate::duty::PollDuty;
@@ -20,7 +20,7 @@ pub const REGION_VERSION: u32 = 4;
 /// First bytes of a header.
 pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
 
-/// Places in the order of [`Memory::sections`]: frames, counters, rows, then what only the lane's
+/// Indices in the order of [`Memory::sections`]: frames, counters, rows, then what only the lane's
 /// processes know.
 const FRAMES: usize = 0;
 const COUNTERS: usize = 1;
@@ -107,16 +107,15 @@ impl Layout {
     }
 }
 
-/// What the lane's processes tell each other about waiting. All of it is advice: nothing breaks if
-/// a word is wrong.
+/// The shared state about waiting threads. All of it is a hint: nothing breaks if a word is wrong.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Waiting {
     /// When the rings were last polled, in nanoseconds of `CLOCK_MONOTONIC`.
     pub polled_at: AtomicU64,
-    /// Not 0 after a call went wrong inside: nobody may use the stack any more.
+    /// Not 0 after a call failed inside: no thread may use the stack any more.
     pub lost: AtomicU64,
-    /// What processes show each other when they wake each other's threads, 0 at first.
+    /// The secret that processes show each other when they wake each other's threads, 0 at first.
     pub wake_secret: [AtomicU64; 2],
     /// Which thread polls.
     pub duty: PollDuty,
@@ -148,7 +147,7 @@ impl Waiting {
             one_more(&self.changes[left.trailing_zeros() as usize]);
             left &= left - 1;
         }
-        // At last: a thread that sees this sees the others.
+        // Last: a thread that sees this sees the others.
         one_more(&self.change);
     }
 
@@ -167,8 +166,8 @@ impl Waiting {
     }
 }
 
-/// The header page. The service writes it once, before anybody else has the region; afterwards only
-/// the lock and the waiting state change.
+/// The header page. The service writes it once, before any other process has the region; afterwards
+/// only the lock and the waiting state change.
 #[repr(C)]
 pub(crate) struct Header {
     pub(crate) magic: u64,
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_by_those_whom_it_may_concern() {
+    fn a_change_is_seen_by_those_that_it_may_concern() {
         let waiting = Waiting::default();
         let sums = || [1, 1 << 63, 0b11, u64::MAX].map(|bits| waiting.change_of(bits));
         let before = sums();

@@ -3,8 +3,8 @@
 //! packets into lanes and let them out.
 //!
 //! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system
-//! (Linux). It makes no policy: who may have a lane, and which flows, is decided by the service;
-//! what a program does with them, by the preload library.
+//! (Linux). It makes no policy: the service decides which programs may have a lane, and which
+//! flows; the preload library decides what a program does with them.
 //!
 //! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every
 //! block says why it is sound. Nothing that another process can write (rings, region, messages) is

@@ -1,26 +1,25 @@
-//! The lock of a lane: shared by its processes, and aware of death.
+//! The lock of a lane: shared by its processes, and robust against the death of its holder.
 //!
 //! A robust process-shared mutex. When its holder dies in the midst of a change
-//! ([`LaneGuard::begin`]), no bookkeeping could tell what is left: the lock stays closed for good,
-//! and everybody who wants it is told that the lane is lost ([`LockError::Lost`]). The program then
-//! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that
+//! ([`LaneGuard::begin`]), the state cannot be repaired. The lock stays closed for good, and every
+//! thread that takes it gets the error that the lane is lost ([`LockError::Lost`]). The program
+//! then starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that
 //! interrupts a holder) is an error instead of a deadlock.
 //!
 //! It is held for about a microsecond at a time: threads send when they have released it. So a
 //! thread that finds it taken spins for some microseconds, and then sleeps until it is released, to
-//! try again. A waiter that was woken has no claim to the lock. If it had, the lock would stand
-//! still until that thread has a processor, others would queue meanwhile, and from then on each
-//! hold would cost a context switch (a lock convoy: of 16 threads on two processors it took two
-//! thirds of the rate). A thread for which that takes long goes to the kernel, which hands the lock
-//! over to it.
+//! try again. A woken waiter does not own the lock. If it did, the lock would stand still until
+//! that thread has a processor, others would queue meanwhile, and from then on each hold would cost
+//! a context switch (a lock convoy: of 16 threads on two processors it took two thirds of the
+//! rate). A thread that waits too long goes to the kernel, which hands the lock over to it.
 //!
 //! Only one thread spins at a time, and only one sleeper is woken before it runs: more would keep
 //! the processors from the holder.
 //!
 //! The mutex inherits priority (`PTHREAD_PRIO_INHERIT`): while a real-time thread waits, the holder
-//! runs at its priority. A real-time thread neither spins, because on the holder's processor it
-//! would spin against the holder, nor competes: it goes to the kernel at once, which boosts the
-//! holder and hands the lock over directly.
+//! runs at its priority. After its first tries a real-time thread neither spins, because on the
+//! holder's processor it would spin against the holder, nor competes: it goes to the kernel, which
+//! boosts the holder and hands the lock over directly.
 
 use crate::robust_mutex::RobustMutex;
 use std::fmt;
@@ -29,22 +28,22 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// How often any thread tries before all else: about a microsecond.
+/// How often any thread tries first: about a microsecond.
 const TRIES: u32 = 32;
 
 /// For how long a waiter spins before it sleeps: longer than nearly all holds.
 const SPIN: Duration = Duration::from_micros(10);
 
-/// After how many sleeps in vain a waiter has the kernel hand the lock over.
+/// After so many futile sleeps a waiter goes to the kernel, which hands the lock over.
 const MOST_SLEEPS: u32 = 8;
 
-/// After how many wakeups that woke nothing the waiters are forgotten: some were killed, it seems.
-/// One that was not says so again after its nap.
+/// After so many wakeups that woke nothing the waiters are no longer counted: presumably some were
+/// killed. A live one counts itself again after its nap.
 const MOST_VAIN_WAKEUPS: u32 = 200;
 
-/// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be
-/// killed before it runs (exec and exit kill threads anywhere), and so may one that spins, and the
-/// holder: no other thread would be woken then.
+/// For how long a waiter sleeps before it tries again by itself. A woken waiter may be killed
+/// before it runs (exec and exit kill threads anywhere), and so may one that spins, and the holder:
+/// no other thread would be woken then.
 const NAP_NS: libc::c_long = 10_000_000;
 
 unsafe extern "C" {
@@ -56,7 +55,7 @@ unsafe extern "C" {
     ) -> libc::c_int;
 }
 
-/// Whether the calling thread is of a real-time policy (`sched(7)`). Asked on the contended path
+/// Whether the calling thread is of a real-time policy (`sched(7)`). Queried on the contended path
 /// only.
 fn is_real_time() -> bool {
     // SAFETY: a plain number.
@@ -69,26 +68,26 @@ fn is_real_time() -> bool {
 #[repr(C, align(64))]
 pub(crate) struct RawLock {
     mutex: RobustMutex,
-    /// Not 0 while a waiter spins. Advice, as all that waiters say: one that is killed does not
-    /// take it back.
+    /// Not 0 while a waiter spins. A hint, as all that waiters write: one that is killed does not
+    /// reset it.
     spinning: AtomicU32,
     /// How many sleep until it is released.
     waiters: AtomicU32,
     /// Not 0 while one of them has been woken and has not run yet.
     woken: AtomicU32,
-    /// On what they sleep (`futex(2)`). Wraps.
+    /// The futex on which they sleep (`futex(2)`). Wraps.
     releases: AtomicU32,
-    /// Wakeups one after the other that woke nothing.
+    /// Consecutive wakeups that woke nothing.
     vain: AtomicU32,
-    /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being
-    /// made consistent, but glibc's `trylock` then leaves it locked.)
+    /// Not 0 after a holder died inside. (The mutex could record this itself, by not being made
+    /// consistent, but glibc's `trylock` then leaves it locked.)
     lost: AtomicU32,
     /// Not 0 while the holder changes what the lock protects. One that dies before or after leaves
     /// everything in order.
     changing: AtomicU32,
 }
 
-/// Why the lock was not had.
+/// Why the lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// This thread holds it already: a signal handler interrupted it inside.
@@ -115,7 +114,7 @@ impl RawLock {
     /// Prepares the lock in place.
     ///
     /// # Safety
-    /// `at` must be valid for writing, and nobody may use the lock yet.
+    /// `at` must be valid for writing, and no other thread may use the lock yet.
     pub(crate) unsafe fn init(at: *mut Self) {
         // SAFETY: `at` is writable by the caller's promise.
         unsafe {
@@ -140,7 +139,7 @@ impl<'r> LaneLock<'r> {
         Self(raw)
     }
 
-    /// What the C library answered to an attempt.
+    /// The outcome of an attempt, from the C library's return value.
     fn answer(self, code: libc::c_int) -> Option<Result<LaneGuard<'r>, LockError>> {
         match code {
             libc::EOWNERDEAD if self.0.changing.load(Relaxed) == 0 && self.0.lost.load(Relaxed) == 0 => {
@@ -150,7 +149,7 @@ impl<'r> LaneLock<'r> {
             0 if self.0.lost.load(Relaxed) == 0 => Some(Ok(LaneGuard { lock: self, here: PhantomData })),
             0 | libc::EOWNERDEAD => {
                 self.0.lost.store(1, Relaxed);
-                // Consistent, it can be taken again, so that all others find out, too.
+                // Once consistent, it can be taken again, so that all others get the error, too.
                 if code == libc::EOWNERDEAD {
                     self.0.mutex.make_consistent();
                 }
@@ -159,7 +158,7 @@ impl<'r> LaneLock<'r> {
             }
             libc::EBUSY => None,
             libc::EDEADLK => Some(Err(LockError::Recursive)),
-            // What a region that its own program has overwritten may bring.
+            // A region that its own program has overwritten may cause this.
             _ => Some(Err(LockError::Lost)),
         }
     }
@@ -214,14 +213,14 @@ impl<'r> LaneLock<'r> {
         Ok(None)
     }
 
-    /// Tries for a while, unless another thread does.
+    /// Tries for a while, unless another thread is doing so.
     fn spin(self) -> Result<Option<LaneGuard<'r>>, LockError> {
         if self.0.spinning.swap(1, SeqCst) != 0 {
             return Ok(None);
         }
         let begin = Instant::now();
         let mut answer = Ok(None);
-        // Without an offer of the processor: the thread that takes it may keep it for milliseconds.
+        // Without yielding: the thread that gets the processor may keep it for milliseconds.
         while matches!(answer, Ok(None)) && begin.elapsed() < SPIN {
             answer = self.try_often();
         }
@@ -229,12 +228,12 @@ impl<'r> LaneLock<'r> {
         answer
     }
 
-    /// Sleeps until it is released, or for a nap, and tries once.
+    /// Sleeps until the lock is released, or for a nap, and tries once.
     fn sleep(self) -> Result<Option<LaneGuard<'r>>, LockError> {
         self.0.waiters.fetch_add(1, SeqCst);
         let releases = self.0.releases.load(SeqCst);
-        // Released since, it may be free for good. One that holds it now sees this sleeper when it
-        // releases it.
+        // If it was released since, no later release may wake this thread. A thread that holds it
+        // now sees this sleeper when it releases it.
         let mut answer = self.try_lock();
         if matches!(answer, Ok(None)) {
             let napped = self.nap(releases);
@@ -248,7 +247,7 @@ impl<'r> LaneLock<'r> {
         answer
     }
 
-    /// Sleeps while there are so many releases. Whether it was for the whole nap.
+    /// Sleeps while `releases` has this value. Returns whether the whole nap has passed.
     fn nap(self, releases: u32) -> bool {
         let time = libc::timespec { tv_sec: 0, tv_nsec: NAP_NS };
         // SAFETY: the word lives as long as the region is mapped, and the time for the call. Not
@@ -259,7 +258,7 @@ impl<'r> LaneLock<'r> {
         crate::sys::answer(slept).is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }
 
-    /// It has been released: a sleeper is to try, unless another waiter is about to.
+    /// The lock was released: wakes a sleeper to try, unless another waiter is about to try.
     #[cold]
     fn wake(self) {
         if self.0.spinning.load(SeqCst) == 0 && self.0.woken.swap(1, SeqCst) == 0 {
@@ -307,12 +306,13 @@ impl LaneGuard<'_> {
     #[inline]
     pub fn begin(&self) {
         self.lock.0.changing.store(1, Relaxed);
-        // Whoever learns of a death does so from the kernel, after all that the dead one has
-        // written; only the compiler could mix it up.
+        // The kernel reports a death, after all that the dead holder has written; only the compiler
+        // could reorder this.
         compiler_fence(SeqCst);
     }
 
-    /// For now it changes nothing: if it dies, all is in order. [`LaneGuard::begin`] ends this.
+    /// The holder changes nothing for now: if it dies, all is in order. [`LaneGuard::begin`] ends
+    /// this.
     #[inline]
     pub fn pause(&self) {
         compiler_fence(SeqCst);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_died_in_its_change_is_told_to_everybody_after_it() {
+    fn a_holder_that_died_in_its_change_is_told_to_every_thread_after_it() {
         let lock = LaneLock::new(shared());
         in_a_child(|| {
             let guard = lock.lock();
@@ -438,8 +438,8 @@ mod tests {
         assert_eq!(lock.try_lock().err(), Some(LockError::Lost));
     }
 
-    /// What a thread does that sends a stream: it takes the lock as soon as it has released it, and
-    /// holds it for a while each time.
+    /// The loop of a thread that sends a stream: it takes the lock as soon as it has released it,
+    /// and holds it for a while each time.
     fn stream(lock: LaneLock<'_>, stop: &AtomicU32) -> u64 {
         let mut turns = 0;
         while stop.load(Relaxed) == 0 {
@@ -467,8 +467,8 @@ mod tests {
             stop.store(1, Relaxed);
             streaming.join().unwrap()
         });
-        // Hundreds without the courtesy. (More than one or two when a waiter does not get a
-        // processor.)
+        // Hundreds if the holder kept waiters out. (More than one or two when a waiter does not get
+        // a processor.)
         assert!(turns < 30 * WANTED, "{turns} turns of a stream while {WANTED} were wanted");
         assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }

@@ -19,7 +19,7 @@ impl MappedArray {
     /// Maps an array of so many 64-bit words.
     ///
     /// # Errors
-    /// If it is none, or shorter; what the kernel says.
+    /// If it is none, or shorter; the kernel's error.
     pub fn map(array: BorrowedFd<'_>, len: u32) -> io::Result<Self> {
         let bytes = (len as usize * size_of::<u64>()).next_multiple_of(PAGE);
         let mapping = Mapping::new(array, 0, bytes, libc::PROT_READ | libc::PROT_WRITE, 0)?;

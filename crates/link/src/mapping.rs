@@ -12,8 +12,8 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is a range of addresses; what may be done with it from which thread is decided
-// by who uses it.
+// SAFETY: a mapping is a range of addresses; its owner decides what may be done with it from which
+// thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}

@@ -1,9 +1,9 @@
 //! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out
 //! into the TAP device.
 //!
-//! Everything but [`Port::quiet`], [`Port::send`] and the taking of wake frames is to be called
+//! Everything but [`Port::quiet`], [`Port::send`] and the taking of wake frames must be called
 //! under the lane's lock. A port keeps no state of its own but the batches of threads that are
-//! sending (the ring and the stack have it), so a forked child goes on with its copy.
+//! sending (the ring and the stack have it), so a forked child continues with its copy.
 
 use crate::bulk::{self, Bulk};
 use crate::rx_ring::RxRing;
@@ -20,7 +20,7 @@ const RX_BATCH: u32 = 64;
 /// More than the device has room for by default.
 const MOST_WAKE_FRAMES: u32 = 512;
 
-/// From how many frames on packets of streams go as trains. None of a train's packets arrives
+/// From so many frames on, packets of streams go as trains. None of a train's packets arrives
 /// before all have been made, but each write of a packet takes as long as a peer on the same host
 /// takes to receive it: 4 segments take 43 us in a train, and 50 one by one.
 const BULK_FROM: usize = 3;
@@ -42,12 +42,12 @@ impl Port {
         Self { rx, tap, bulk: OnceLock::new(), batches: TxBatches::new() }
     }
 
-    /// Sends trains of segments by this device from now on. Only the first counts.
+    /// Sends trains of segments by this device from now on. Only the first call counts.
     pub fn set_bulk(&self, bulk: Bulk) {
         let _ = self.bulk.set(bulk);
     }
 
-    /// Whether there is a use for a device for trains of segments, and none yet.
+    /// Whether a bulk device (for trains of segments) would be of use, and there is none yet.
     #[must_use]
     pub fn wants_bulk(&self, stack: &Stack<'_>) -> bool {
         stack.stream_len() >= BULK_FROM && self.bulk.get().is_none()
@@ -62,8 +62,8 @@ impl Port {
     /// Takes a wake frame off the TAP device: that of the last sleep, before the next one. Needs no
     /// lock.
     ///
-    /// More may wait there. They show when the device is polled, and are no reason to wake up: the
-    /// ring shows nothing then ([`Port::take_wake_frames`]).
+    /// More may wait there. They make the device readable when it is polled, but are no reason to
+    /// wake up: the ring is empty then ([`Port::take_wake_frames`]).
     pub fn take_wake_frame(&self) {
         bulk::discard(self.tap.as_fd());
     }
@@ -73,14 +73,14 @@ impl Port {
         let _ = (0..MOST_WAKE_FRAMES).find(|_| !bulk::discard(self.tap.as_fd()));
     }
 
-    /// Whether nothing has been received. A guess without the lock, for polling threads.
+    /// Whether nothing has been received. A hint without the lock, for polling threads.
     #[must_use]
     #[inline]
     pub fn quiet(&self) -> bool {
         self.rx.is_empty()
     }
 
-    /// Takes in what has come. Says how many packets that was.
+    /// Receives the packets in the ring. Returns how many there were.
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> u32 {
         if self.rx.is_empty() {
             return 0;
@@ -98,8 +98,8 @@ impl Port {
         self.batches.take()
     }
 
-    /// Copies what is not of streams out of the stack into a batch. Says whether that is all: if
-    /// not, there is no room for more.
+    /// Copies packets that are not of streams out of the stack into a batch. Returns whether that
+    /// is all: if not, there is no room for more.
     #[must_use]
     pub fn take_prompt(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) -> bool {
         self.batches.count_failed(stack);
@@ -107,8 +107,8 @@ impl Port {
             let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
             let mut len = 0;
             stack.prompt_next(|piece| {
-                // More pieces than a packet may have are what a region brings that its own program
-                // has overwritten.
+                // Only a region that its own program has overwritten has more pieces than a packet
+                // may have.
                 let takes = len < MOST_PIECES && (len > 0 || batch.has_room(&piece));
                 if takes {
                     pieces[len] = piece;
@@ -141,7 +141,7 @@ impl Port {
         batch.send(self.tap.as_fd(), self.bulk.get().map(Bulk::as_fd));
     }
 
-    /// Tells the stack that the packets of streams have gone which were taken into this batch.
+    /// Tells the stack that the packets of streams in this batch have been sent.
     pub fn streams_gone(&self, stack: &mut Stack<'_>, batch: &TxBatch<'_>) {
         self.batches.count_failed(stack);
         stack.stream_end(batch.frames().iter().copied());

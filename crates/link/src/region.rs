@@ -57,7 +57,7 @@ fn check_file(fd: BorrowedFd<'_>, size: usize) -> Result<(), RegionError> {
     if sealed && size_fits { Ok(()) } else { Err(RegionError::File { expected: size }) }
 }
 
-/// Makes a new region, all zero but for its header, and answers its descriptor.
+/// Makes a new region, all zero but for its header, and returns its descriptor.
 ///
 /// # Errors
 /// [`RegionError::Limits`], or that there is no memory.
@@ -70,13 +70,13 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     };
     // Kernels before 6.3 do not know that a file is not for execution.
     let fd = make(flags | libc::MFD_NOEXEC_SEAL).or_else(|_| make(flags))?;
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
     // SAFETY: no memory is passed.
     answer(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }.into())?;
-    // Only its owner may open it again by way of /proc: a reader who was given a read-only
-    // descriptor stays one.
+    // Only its owner may open it again by way of /proc: a reader with a read-only descriptor stays
+    // one.
     // SAFETY: no memory is passed.
     answer(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }.into())?;
     // SAFETY: no memory is passed.
@@ -84,7 +84,8 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
 
     let page = Mapping::new(fd.as_fd(), layout.header(), PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
     let header = page.at::<Header>(0, 1).as_ptr();
-    // SAFETY: a writable page of our own that nobody else has yet; each field is written in place.
+    // SAFETY: a writable page of our own that no other process has yet; each field is written in
+    // place.
     unsafe {
         (&raw mut (*header).magic).write(MAGIC);
         (&raw mut (*header).version).write(REGION_VERSION);
@@ -100,11 +101,11 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     Ok(fd)
 }
 
-/// Gives back a region's memory, for a lane that nobody will use: who has it mapped, and may never
-/// unmap it, has zeros there then, which take no memory.
+/// Frees a region's memory, for a lane that is not used any more. A process that has it mapped, and
+/// may never unmap it, reads zeros there, which take no memory.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn empty(region: BorrowedFd<'_>, limits: &Limits) -> Result<(), RegionError> {
     let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
     let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
@@ -115,7 +116,7 @@ pub fn empty(region: BorrowedFd<'_>, limits: &Limits) -> Result<(), RegionError>
     Ok(())
 }
 
-/// The same file, to be read only: what a tool gets to see.
+/// The same file, to be read only: for tools.
 ///
 /// # Errors
 /// If `/proc` is not there, or there are no descriptors left.
@@ -133,9 +134,9 @@ pub struct Region {
 }
 
 impl Region {
-    /// Maps a region. Its memory comes as it is used, so that a program pays for no more than that,
-    /// and at once for nothing; a program that locks its memory (`mlockall`) has all of it present
-    /// from the start. `lane` and `limits` are what the service said.
+    /// Maps a region. Its memory is allocated as it is used, so that a program pays for no more
+    /// than that, and for nothing at first. A program that locks its memory (`mlockall`) has all of
+    /// it present from the start. `lane` and `limits` are what the service said.
     ///
     /// # Errors
     /// [`RegionError`]: if the file or its header is not what the limits ask for.
@@ -143,7 +144,7 @@ impl Region {
         let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
         check_file(fd, layout.size())?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // Page faults later would be jitter on the data path.
+        // Not populated: a page is allocated when it is first used.
         let mapping = Mapping::new(fd, 0, layout.size(), protection, 0)?;
         let header = mapping.at::<Header>(layout.header(), 1).as_ptr();
         // SAFETY: the header page is inside the mapping. These fields do not change after the
@@ -207,7 +208,7 @@ impl Region {
         StreamTurn::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).stream_turn })
     }
 
-    /// What the lane's processes tell each other about waiting.
+    /// The shared state about waiting threads.
     #[must_use]
     pub fn waiting(&self) -> &Waiting {
         // SAFETY: as for the lock; all atomics.
@@ -242,12 +243,12 @@ impl<'a> Place<'a> for Placer<'_, 'a> {
         // SAFETY: the range is inside the mapping and aligned (checked by `at`); the sections of a
         // layout do not overlap (tested), and each is handed out once per placer; the bytes are
         // zero or what an earlier holder of the lock left, of the same type, as the layout hash
-        // says. That nobody else uses them meanwhile is promised by the caller of `Region::memory`.
+        // says. The caller of `Region::memory` promises that nothing else uses them meanwhile.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }
     }
 }
 
-/// The public part of somebody else's region, to be read only, and not to be believed.
+/// The public part of another process's region, read-only and untrusted.
 #[derive(Debug)]
 pub struct View {
     mapping: Mapping,
@@ -323,7 +324,7 @@ mod tests {
         let region = Region::map(fd.as_fd(), 1, &small()).unwrap();
         let reader = read_only(fd.as_fd()).unwrap();
         let view = View::map(reader.as_fd(), &small()).unwrap();
-        // SAFETY: nobody else uses this region.
+        // SAFETY: nothing else uses this region.
         let memory: Memory<'_> = unsafe { region.memory() };
         memory.rows[2].pid.set(1234);
         memory.counters.tx_packets.add(3);
@@ -351,7 +352,7 @@ mod tests {
         assert!(all * 512 >= 128 * 2048, "{all} blocks");
         empty(fd.as_fd(), &small()).unwrap();
         assert_eq!(pages(), 0);
-        // SAFETY: nobody else uses this region.
+        // SAFETY: nothing else uses this region.
         assert_eq!(Stack::new(unsafe { region.memory() }).user()[3], 0);
         assert!(Region::map(fd.as_fd(), 7, &small()).is_err(), "no lane's any more");
     }

@@ -1,5 +1,5 @@
-//! A process-shared mutex of the C library that tells of its holder's death: what a lane's lock and
-//! its stream turn are made of.
+//! A process-shared mutex of the C library that reports its holder's death: a lane's lock and its
+//! stream turn consist of one each.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -31,19 +31,19 @@ impl RobustMutex {
         }
     }
 
-    /// The mutex as the C library has it.
+    /// The mutex for the C library's functions.
     pub(crate) fn as_ptr(&self) -> *mut libc::pthread_mutex_t {
         self.0.get()
     }
 
-    /// `pthread_mutex_trylock`: its answer.
+    /// `pthread_mutex_trylock`: its return value.
     pub(crate) fn try_lock(&self) -> libc::c_int {
         // SAFETY: the mutex was initialised when the region was made.
         unsafe { libc::pthread_mutex_trylock(self.as_ptr()) }
     }
 
-    /// The calling thread, which was told that the holder died and holds the mutex now, has mended
-    /// what it protects.
+    /// The calling thread, which was told that the holder died and holds the mutex now, has
+    /// repaired what it protects.
     pub(crate) fn make_consistent(&self) {
         // SAFETY: the mutex is initialised; if the calling thread does not hold it so, the call
         // does nothing.

@@ -9,12 +9,12 @@
 //! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had
 //! reached that record: by a frame that divert sends to the lane's TAP device, or by the ring's own
 //! descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and records cost no
-//! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once
-//! more. It sleeps on both descriptors. The ring's is readable while there is something to read,
-//! the device's while wake frames wait there; those that a sleep leaves behind end the next one, in
-//! vain, unless they are taken off before. So one is sent to those that sleep, and no more until
-//! one of them arms the ring again. While no thread sleeps so and none polls, the position's lowest
-//! bits have the thread woken that stands by ([`crate::standby_ring`]).
+//! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and checks the
+//! ring once more. It sleeps on both descriptors. The ring's is readable while there is something
+//! to read, the device's while wake frames wait there. Wake frames that a sleep leaves behind make
+//! the next wakeup spurious, unless they are removed before. So one is sent to sleepers, and no
+//! more until one of them arms the ring again. While no thread sleeps so and none polls, the
+//! position's lowest bits have the standby thread woken ([`crate::standby_ring`]).
 //!
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an
 //! empty ring or a skipped record, never an access outside.
@@ -43,11 +43,11 @@ const RECORD: usize = 24;
 const CHECKSUM_GOOD: u16 = 1;
 const CHECKSUM_MAYBE_PARTIAL: u16 = 2;
 
-/// Set among the sleepers while a thread that stands by is to hear of the next record.
+/// Set among the sleepers while the next record is to wake the standby thread.
 const STANDBY: u32 = 1 << 31;
 
-/// In the consumer position (`RX_STANDBY`, `RX_POLLED` of `bpf/ring.h`): a record wakes the thread
-/// that stands by, or none.
+/// In the consumer position (`RX_STANDBY`, `RX_POLLED` of `bpf/ring.h`): a record wakes the standby
+/// thread, or none.
 const WAKES_STANDBY: u64 = 1;
 const WAKES_NONE: u64 = 2;
 
@@ -61,12 +61,12 @@ struct ConsumerPage {
     read: AtomicU64,
     /// How many threads sleep on the ring, or are about to; and [`STANDBY`].
     sleepers: AtomicU32,
-    /// How many of them are of each process of the lane, by its place: they are to be counted no
-    /// more when it has been killed in its sleep.
+    /// How many of them are of each process of the lane, by its slot: they no longer count when it
+    /// has been killed in its sleep.
     sleepers_of: [AtomicU32; PROCESSES],
 }
 
-/// Places for the processes of a lane.
+/// Slots for the processes of a lane.
 const PROCESSES: usize = 64;
 
 /// The page that the kernel writes.
@@ -105,7 +105,7 @@ impl RxRing {
     /// Maps the ring buffer `map`, of `size` bytes, a power of two.
     ///
     /// # Errors
-    /// If it is none, or of another size; what the kernel says.
+    /// If it is none, or of another size; the kernel's error.
     pub fn map(map: OwnedFd, size: u32) -> io::Result<Self> {
         if !size.is_power_of_two() || (size as usize) < PAGE {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -127,7 +127,7 @@ impl RxRing {
         unsafe { self.kernels.at::<ProducerPage>(0, 1).as_ref() }
     }
 
-    /// Whether nothing waits to be read. A guess without the lock, for polling threads.
+    /// Whether nothing waits to be read. A hint without the lock, for polling threads.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -138,15 +138,15 @@ impl RxRing {
     fn waiting(&self) -> u64 {
         let waiting = self.kernels().producer.load(Acquire).wrapping_sub(self.own().read.load(Relaxed));
         if waiting > self.size {
-            // Not a position that any reader was at.
+            // No reader has been at this position.
             self.own().read.store(self.kernels().producer.load(Acquire), Relaxed);
             return 0;
         }
         waiting
     }
 
-    /// Sets the consumer position, as a hostile program might: for finding out whether the kernel
-    /// holds against that.
+    /// Sets the consumer position, as a hostile program might: to test whether the kernel
+    /// withstands that.
     pub fn forge_consumer(&self, position: u64) {
         self.own().consumer.store(position, SeqCst);
     }
@@ -169,8 +169,8 @@ impl RxRing {
         };
     }
 
-    /// The record at a position before which `waiting` bytes wait, and how long it is. `None`: it
-    /// is not complete yet.
+    /// The record at a position where `waiting` bytes wait, and its length. `None`: it is not
+    /// complete yet.
     fn record(&self, position: u64, waiting: u64) -> Option<(Option<Record>, u64)> {
         let at = (position & (self.size - 1)) as usize & !7;
         // SAFETY: in the data, as the mask says, and aligned.
@@ -208,7 +208,7 @@ impl RxRing {
         Some((fits.then_some(Record { packet, at: at + RECORD }), whole))
     }
 
-    /// Reads so many records at most, each with a function that copies bytes out of it. Says how
+    /// Reads so many records at most, each with a function that copies bytes out of it. Returns how
     /// many frames they held. The caller has the lane's lock.
     pub fn read(&self, most: u32, mut take: impl FnMut(Received, &mut dyn FnMut(usize, &mut [u8]))) -> u32 {
         let mut frames = 0;
@@ -240,17 +240,18 @@ impl RxRing {
         frames
     }
 
-    /// Gives the kernel the room of what has been read up to `position`; the last record began at
-    /// `last`.
+    /// Returns the room of what has been read up to `position` to the kernel; the last record began
+    /// at `last`.
     fn publish(&self, last: u64, position: u64) {
         let own = self.own();
         let sleepers = own.sleepers.load(Relaxed);
         if sleepers == STANDBY {
             own.consumer.store(position | WAKES_STANDBY, Release);
         } else if sleepers != 0 {
-            // The first of what was read has woken those that sleep for packets, or was there when
-            // they looked after they had armed the ring. Until one of them arms it again no packet
-            // need wake them: each would leave a wake frame, which is to be taken off.
+            // The first of the records that were read has woken the threads that sleep for packets,
+            // or was there when they checked after they had armed the ring. Until one of them arms
+            // it again no packet need wake them: each would leave a wake frame, which must be
+            // removed.
             own.consumer.store(position | WAKES_NONE, Release);
         } else if last.wrapping_sub(own.consumer.load(Relaxed)) >= self.size / 8 {
             // Never all of it, so that no record finds a consumer that has caught up.
@@ -258,8 +259,8 @@ impl RxRing {
         }
     }
 
-    /// A thread of the process with this place is about to sleep on the ring's descriptor, which
-    /// becomes readable with the next record. The caller has the lane's lock, and is to look at
+    /// A thread of the process with this slot is about to sleep on the ring's descriptor, which
+    /// becomes readable with the next record. The caller has the lane's lock, and must check
     /// [`RxRing::is_empty`] after this. Until [`RxRing::disarm`].
     pub fn arm(&self, process: usize) {
         let own = &self.own().sleepers_of[process % PROCESSES];
@@ -268,12 +269,12 @@ impl RxRing {
         self.catch_up();
     }
 
-    /// Records that no thread sleeps for wake the thread that stands by, of which there is one.
-    /// The caller has the lane's lock. Until [`RxRing::disarm_standby`]; each may be called again.
+    /// Records for which no thread sleeps wake the standby thread, of which there is one. The
+    /// caller has the lane's lock. Until [`RxRing::disarm_standby`]; each may be called again.
     ///
-    /// False, and it is not armed, if something waits to be read. Only a record that finds the
-    /// ring read to its end wakes, so those would go unheard, and so would each that follows them
-    /// before they are read.
+    /// False, and it is not armed, if something waits to be read. Only a record that finds the ring
+    /// read to its end wakes, so those records would wake no thread, nor would each that follows
+    /// them before they are read.
     #[must_use]
     pub fn arm_standby(&self) -> bool {
         self.own().sleepers.fetch_or(STANDBY, SeqCst);
@@ -285,13 +286,14 @@ impl RxRing {
         armed
     }
 
-    /// It is to hear nothing now, because a thread polls. Needs no lock: a thread that has it may
-    /// arm the ring meanwhile, so the caller is to look whether it has to be armed again.
+    /// The standby thread is not to be woken now, because a thread polls. Needs no lock: a thread
+    /// that has it may arm the ring meanwhile, so the caller must check whether it has to be armed
+    /// again.
     pub fn disarm_standby(&self) {
         let own = self.own();
         loop {
             own.sleepers.fetch_and(!STANDBY, SeqCst);
-            // Not only with the next record that is read, which would wake it first.
+            // At once, not with the next record that is read, which would wake the thread first.
             let position = own.consumer.load(SeqCst);
             if position & WAKES_STANDBY == 0 {
                 return;
@@ -301,11 +303,11 @@ impl RxRing {
             if !self.standby_is_armed() {
                 return;
             }
-            // It was armed between the two, and the position does not say so any more.
+            // It was armed in between, and the position no longer says so.
         }
     }
 
-    /// Whether the thread that stands by is to hear of records.
+    /// Whether records are to wake the standby thread.
     #[must_use]
     #[inline]
     pub fn standby_is_armed(&self) -> bool {
@@ -326,8 +328,8 @@ impl RxRing {
         fence(SeqCst);
     }
 
-    /// It does not sleep any more. The caller has the lane's lock. What was armed for the thread
-    /// that stands by is so no more if something waits to be read ([`RxRing::arm_standby`]).
+    /// The thread no longer sleeps. The caller has the lane's lock. The standby thread is disarmed
+    /// if something waits to be read ([`RxRing::arm_standby`]).
     pub fn disarm(&self, process: usize) {
         let own = &self.own().sleepers_of[process % PROCESSES];
         if let Some(fewer) = own.load(Relaxed).checked_sub(1) {
@@ -336,8 +338,7 @@ impl RxRing {
         }
     }
 
-    /// The process with this place is gone, and its threads with it. The caller has the lane's
-    /// lock.
+    /// The process with this slot is gone, and its threads with it. The caller has the lane's lock.
     pub fn forget_process(&self, process: usize) {
         match self.own().sleepers_of[process % PROCESSES].swap(0, Relaxed) {
             0 => (),

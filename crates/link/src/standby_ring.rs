@@ -1,9 +1,9 @@
-//! What wakes the thread of a lane that stands by: a small BPF ring buffer, whose descriptor
-//! becomes readable when a packet comes while no thread polls, and none sleeps for packets
-//! (`bpf/wake.h`). It carries nothing.
+//! Wakes the standby thread of a lane: a small BPF ring buffer, whose descriptor becomes readable
+//! when a packet arrives while no thread polls, and none sleeps for packets (`bpf/wake.h`). It
+//! carries no data.
 //!
-//! The lane's processes say by the receive ring's consumer position when that is
-//! ([`crate::rx_ring`]), without a system call.
+//! The receive ring's consumer position tells when that is so ([`crate::rx_ring`]), without a
+//! system call.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use tickwire_stack::memory::PAGE;
 
-/// Bytes of the ring: the least that there can be.
+/// Bytes of the ring: the smallest possible.
 pub const STANDBY_RING_BYTES: u32 = PAGE as u32;
 
 /// A lane's standby ring in one process.
@@ -29,15 +29,15 @@ impl StandbyRing {
     /// Maps the ring buffer `map`.
     ///
     /// # Errors
-    /// If it is none; what the kernel says.
+    /// If it is none; the kernel's error.
     pub fn map(map: OwnedFd) -> io::Result<Self> {
         let own = Mapping::new(map.as_fd(), 0, PAGE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)?;
         let kernels = Mapping::new(map.as_fd(), PAGE, PAGE, libc::PROT_READ, libc::MAP_POPULATE)?;
         Ok(Self { map, own, kernels })
     }
 
-    /// The thread that stands by is awake, and about to look for packets: the next one that comes
-    /// while a thread stands by wakes again.
+    /// The standby thread is awake, and about to read packets: the next one that arrives while a
+    /// thread stands by wakes again.
     pub fn drain(&self) {
         // SAFETY: pages that stay mapped for as long as `self` lives; atomics, valid for any bytes.
         let (consumer, producer) =

@@ -1,10 +1,10 @@
 //! Which thread of a lane sends packets of streams: one at a time, which keeps them in order
 //! without the lane's lock.
 //!
-//! The turn is taken and given back with the lane's lock in hand, and kept while that is released.
-//! A thread that finds it taken leaves its packets to the one that has it: that one looks for more,
-//! with the lock, before it gives the turn back. If the thread that has it dies, the turn is free,
-//! and what it had begun is to be ended in its place (`Stack::stream_recover`).
+//! The turn is taken and returned under the lane's lock, and kept while that is released. A thread
+//! that finds it taken leaves its packets to the owner, which checks for more, under the lock,
+//! before it returns the turn. If the owner dies, the turn is free, and another thread must
+//! complete what it had begun (`Stack::stream_recover`).
 
 use crate::robust_mutex::RobustMutex;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy)]
 pub struct StreamTurn<'r>(&'r RobustMutex);
 
-/// The turn, taken. Given back when dropped, by the thread that took it.
+/// The turn, taken. Returned when dropped, by the thread that took it.
 #[must_use]
 pub struct StreamTurnGuard<'r> {
     turn: StreamTurn<'r>,

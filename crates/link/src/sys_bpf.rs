@@ -1,5 +1,5 @@
-//! What of `bpf(2)` the service needs for the rings and guards of lanes and its loader does not
-//! offer, or not to a second thread.
+//! The commands of `bpf(2)` that the service needs for the rings and guards of lanes, and that its
+//! loader does not offer, or not to a second thread.
 
 use crate::sys::answer;
 use std::io;
@@ -84,19 +84,19 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
 /// returned.
 ///
 /// # Errors
-/// What the kernel says: no privilege, no such device, another program is attached there, the
-/// driver has no XDP.
+/// The kernel's: no privilege, no such device, another program is attached there, the driver has no
+/// XDP.
 pub fn attach_xdp(program: BorrowedFd<'_>, device: u32) -> io::Result<OwnedFd> {
     let program = program.as_raw_fd().cast_unsigned();
     let link = bpf(BPF_LINK_CREATE, &LinkCreate { program, device, kind: BPF_XDP, flags: XDP_FLAGS_DRV_MODE })?;
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(link as RawFd) })
 }
 
 /// Makes a ring buffer of so many bytes, a power of two and a multiple of the page size.
 ///
 /// # Errors
-/// What the kernel says: no privilege, no memory.
+/// The kernel's: no privilege, no memory.
 pub fn create_ring(bytes: u32) -> io::Result<OwnedFd> {
     let create = Create {
         map_type: BPF_MAP_TYPE_RINGBUF,
@@ -109,11 +109,11 @@ pub fn create_ring(bytes: u32) -> io::Result<OwnedFd> {
         map_name: *b"tickwire_rx\0\0\0\0\0",
     };
     let fd = bpf(BPF_MAP_CREATE, &create)?;
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// The kernel's number of a map.
+/// The kernel's id of a map.
 ///
 /// # Errors
 /// If the descriptor is of no map.
@@ -125,12 +125,12 @@ pub fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info.id)
 }
 
-/// Whether the map with this number is held: by a descriptor, by memory that is mapped, or in
-/// another map. False where the kernel does not let the caller ask (`CAP_SYS_ADMIN`).
+/// Whether the map with this id is held: by a descriptor, by memory that is mapped, or in another
+/// map. False where the kernel does not let the caller query that (`CAP_SYS_ADMIN`).
 #[must_use]
 pub fn map_exists(id: u32) -> bool {
     let Ok(map) = bpf(BPF_MAP_GET_FD_BY_ID, &GetById { id, next_id: 0, open_flags: 0 }) else { return false };
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(map as RawFd) });
     true
 }
@@ -146,7 +146,7 @@ pub fn set_inner(map: BorrowedFd<'_>, index: u32, inner: BorrowedFd<'_>) -> io::
     bpf(BPF_MAP_UPDATE_ELEM, &element).map(drop)
 }
 
-/// Takes an entry out of an array of maps, so that it names none.
+/// Removes an entry from an array of maps, so that it names none.
 ///
 /// # Errors
 /// If there is none, or `map` is no such array.

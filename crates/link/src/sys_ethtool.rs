@@ -6,7 +6,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
-/// `ETHTOOL_STXCSUM`: transmit checksums made by the device or not.
+/// `ETHTOOL_STXCSUM`: whether the device computes transmit checksums.
 const SET_TRANSMIT_CHECKSUMS: u32 = 0x17;
 
 /// `struct ethtool_value`.
@@ -16,7 +16,7 @@ struct Value {
     data: u32,
 }
 
-/// Makes the kernel compute transport checksums itself before it hands packets to a device, in the
+/// Makes the kernel compute transport checksums itself before it passes packets to a device, in the
 /// network namespace of the calling thread.
 ///
 /// Virtual devices "offload" checksums by leaving them out, which a reader of bare frames (AF_XDP)

@@ -1,5 +1,4 @@
-//! Sending whole Ethernet frames by one device: the service's way to speak on behalf of a program
-//! that died.
+//! Sends whole Ethernet frames by one device: the service does so on behalf of a program that died.
 
 use crate::sys::answer;
 use std::io;
@@ -40,7 +39,7 @@ impl PacketSender {
         answer(done.into()).map(|_| Self { socket })
     }
 
-    /// Sends one frame, Ethernet header first, without waiting.
+    /// Sends one frame, Ethernet header first, without blocking.
     ///
     /// # Errors
     /// If the device is down or its queue is full.

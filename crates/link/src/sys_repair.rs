@@ -1,7 +1,7 @@
 //! A TCP connection that another stack has had, as a socket of the kernel's (`TCP_REPAIR`).
 //!
 //! In repair mode a socket is put into the state of a connection without a packet, and closing it
-//! says nothing to the peer. So until [`Repair::finish`] nothing has happened, whatever fails.
+//! tells the peer nothing. So until [`Repair::finish`] nothing has happened, whatever fails.
 
 use crate::sys::answer;
 use crate::sys_socket::{option_of, set_option as set, tcp_state};
@@ -51,14 +51,14 @@ struct RepairWindow {
     receive_from: u32,
 }
 
-/// What `TCP_MAXSEG` takes.
+/// The values that `TCP_MAXSEG` accepts.
 const LEAST_MSS: u16 = 88;
 const MOST_MSS: u16 = 32_767;
 
 /// So much of a queue is written at a time: each write is one buffer of the kernel's.
 const CHUNK: usize = 32 << 10;
 
-/// The kernel counts its buffers with what they take, a multiple of what they hold.
+/// The kernel charges a buffer with the memory that it takes, a multiple of the data that it holds.
 const OVERHEAD: u64 = 4;
 const LEAST_BUFFER: u64 = 256 << 10;
 
@@ -66,24 +66,24 @@ const LEAST_BUFFER: u64 = 256 << 10;
 #[derive(Debug)]
 pub struct Repair {
     socket: OwnedFd,
-    /// The size of its send buffer as the kernel has it by default.
+    /// The default size of its send buffer.
     send_buffer: libc::c_int,
 }
 
 impl Repair {
-    /// Makes a connection of what another stack says of one: its numbers, the bytes that the
-    /// program has not read, and those that were sent and are not acknowledged. `v6`: the socket is
-    /// one of IPv6, also if the connection is of IPv4.
+    /// Makes a connection from the state that another stack reports: its numbers, the bytes that
+    /// the program has not read, and those that were sent and are not acknowledged. `v6`: the
+    /// socket is one of IPv6, also if the connection is of IPv4.
     ///
     /// # Errors
-    /// If this process has not the right (`CAP_NET_ADMIN`), there is such a connection, or the
-    /// kernel refuses a number.
+    /// If this process lacks the right (`CAP_NET_ADMIN`), there is such a connection, or the kernel
+    /// refuses a number.
     pub fn new(state: &Leaving, v6: bool, unread: &[u8], in_flight: &[u8]) -> io::Result<Self> {
         let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the call takes numbers only.
         let fd = answer(unsafe { libc::socket(domain, kind, 0) }.into())?;
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let fd = socket.as_fd();
         set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_ON)?;
@@ -110,12 +110,12 @@ impl Repair {
             set(fd, libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ, &first)?;
         }
         if v6 {
-            // Whatever new sockets have by default (`net.ipv6.bindv6only`).
+            // Whatever the default of new sockets is (`net.ipv6.bindv6only`).
             let only = i32::from(state.local.address.to_v4().is_none());
             set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &only)?;
         }
-        // As long as the peer takes: the kernel computes the length of its segments when it
-        // connects, and takes the least one of all hosts without this.
+        // The length that the peer accepts: the kernel computes the length of its segments when it
+        // connects, and without this takes the minimum for all hosts.
         set(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, &libc::c_int::from(state.peer_mss.clamp(LEAST_MSS, MOST_MSS)))?;
         let (local, len) = name(state.local, v6, state.interface);
         // SAFETY: `local` is alive and has `len` bytes.
@@ -138,17 +138,17 @@ impl Repair {
         Ok(Self { socket, send_buffer })
     }
 
-    /// The connection goes on, and the peer is asked to acknowledge what it has, unless it has shut
-    /// its side. Then what was never sent is written to it. If there is no room for all of that,
+    /// Continues the connection. The peer is asked to acknowledge what it has, unless it has shut
+    /// its side. Then the data that was never sent is written. If there is no room for all of it,
     /// the connection is reset, because a stream with a hole must not end like a whole one, and the
     /// inner error says why.
     ///
-    /// If the socket is not taken up, closing it resets the connection, too (`SO_LINGER`): what
-    /// takes it up sets that as it should be.
+    /// If no process takes the socket over, closing it resets the connection, too (`SO_LINGER`):
+    /// the process that does sets that option as it should be.
     ///
     /// # Errors
-    /// If repair mode does not end. Then there is no connection any more, and the peer does not
-    /// know.
+    /// If repair mode does not end. Then there is no connection any more, and the peer is not
+    /// notified.
     pub fn finish(self, unsent: &[u8]) -> io::Result<(OwnedFd, io::Result<()>)> {
         let fd = self.socket.as_fd();
         set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_OFF)?;
@@ -156,7 +156,7 @@ impl Repair {
         if written.is_err() {
             disconnect(fd);
         }
-        // What was forced was for the queues; from here on the kernel chooses. The receive buffer
+        // The forced sizes were for the queues; from here on the kernel chooses. The receive buffer
         // has to hold what was promised.
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.send_buffer / 2));
         let _ = set(fd, libc::SOL_SOCKET, SO_BUF_LOCK, &0_i32);
@@ -180,7 +180,7 @@ impl AsFd for Repair {
     }
 }
 
-/// What a buffer that holds so much is set to, before the kernel doubles it.
+/// The size to set for a buffer that holds so much; the kernel doubles it.
 fn room(bytes: u64) -> libc::c_int {
     libc::c_int::try_from((bytes * OVERHEAD / 2).max(LEAST_BUFFER)).unwrap_or(libc::c_int::MAX / 2)
 }
@@ -190,9 +190,10 @@ fn earlier(a: u32, b: u32) -> u32 {
     if (a.wrapping_sub(b) as i32) < 0 { a } else { b }
 }
 
-/// What both sides agreed on when the connection was opened, and the clock of its timestamps.
+/// The options that both sides negotiated when the connection was opened, and the clock of its
+/// timestamps.
 fn options(fd: BorrowedFd<'_>, state: &Leaving) -> io::Result<()> {
-    // Also if windows are not scaled: the kernel has chosen a scale for its own when it connected.
+    // Also if windows are not scaled: the kernel chose a scale for its own when it connected.
     let (send, receive) = state.shifts.unwrap_or((0, 0));
     let all = [
         Some((MSS, state.peer_mss.into())),
@@ -212,13 +213,13 @@ fn options(fd: BorrowedFd<'_>, state: &Leaving) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts bytes into a queue as if they had come, or been sent.
+/// Puts bytes into a queue as if they had been received, or sent.
 fn put(fd: BorrowedFd<'_>, queue: Queue, bytes: &[u8]) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, &(queue as i32))?;
     bytes.chunks(CHUNK).try_for_each(|chunk| write(fd, chunk))
 }
 
-/// Writes all of it, without waiting.
+/// Writes all bytes, without blocking.
 fn write(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -275,14 +276,14 @@ const CLOSE_WAIT: u8 = 8;
 const FIN_ACK: u8 = 0x11;
 const ACK: u8 = 0x10;
 
-/// How long a packet may take by the loopback interface.
+/// The longest that a packet may take by the loopback interface.
 const LOOPBACK: Duration = Duration::from_millis(50);
 
 impl Repair {
     /// Shuts the sides that are shut: repair mode knows no half-closed connection. So the peer's
-    /// FIN comes once more, and so does its acknowledgement of the FIN of this side, which repair
-    /// mode does not send. They come by the loopback interface, where the kernel does not ask from
-    /// where a packet comes.
+    /// FIN is injected once more, and so is its acknowledgement of the FIN of this side, which
+    /// repair mode does not send. They are sent by the loopback interface, where the kernel does
+    /// not check a packet's source.
     ///
     /// # Errors
     /// If this process may not send packets that it has made itself (`CAP_NET_RAW`), or they do not
@@ -315,7 +316,7 @@ impl Repair {
     }
 }
 
-/// Gives the kernel a segment as if it came from the peer.
+/// Injects a segment as if it came from the peer.
 fn from_peer(state: &Leaving, bits: u8, seq: u32, ack: u32) -> io::Result<()> {
     let (local, remote) = (state.local, state.remote);
     let segment = segment(state, bits, seq, ack);
@@ -326,12 +327,12 @@ fn from_peer(state: &Leaving, bits: u8, seq: u32, ack: u32) -> io::Result<()> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: the call takes numbers only.
     let fd = answer(unsafe { libc::socket(domain, kind, libc::IPPROTO_RAW) }.into())?;
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     if domain == libc::AF_INET6 {
         set(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_HDRINCL, &1_i32)?;
     }
-    // Of a raw socket the port is none.
+    // A raw socket has no port.
     let (to, len) = name(Endpoint::new(local.address, 0), domain == libc::AF_INET6, state.interface);
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: `packet` and `to` are alive and as long as said.
@@ -394,8 +395,8 @@ mod tests {
 
     const ESTABLISHED: u8 = 1;
 
-    /// What another stack would say of a connection of the kernel's, which is forgotten by that.
-    /// All that was sent has been acknowledged.
+    /// The state of a connection of the kernel's as another stack would report it; the kernel
+    /// forgets the connection. All that was sent has been acknowledged.
     fn left_by_kernel(stream: TcpStream, unread: u32) -> Leaving {
         let fd = stream.as_fd();
         let number = |option| option_of::<u32>(fd, libc::IPPROTO_TCP, option).unwrap();
@@ -510,7 +511,7 @@ mod tests {
         answer(done.into()).unwrap();
         const SCALES: usize = 6;
         assert_eq!(info[SCALES], 0, "of both sides");
-        // Nobody has taken it up.
+        // No process has taken it over.
         drop(socket);
         let error = server.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);

@@ -1,4 +1,4 @@
-//! Socket options that the service needs for judging a program's socket and that the usual safe
+//! Socket options that the service needs to verify a program's socket and that the usual safe
 //! wrappers lack.
 
 use crate::sys::answer;
@@ -75,7 +75,7 @@ const SO_PEERGROUPS: libc::c_int = 59;
 const MAX_GROUPS: usize = 65_536;
 
 /// The groups of the process that has connected to a Unix socket, as they were then, without its
-/// own one (which `SO_PEERCRED` tells).
+/// own one (which `SO_PEERCRED` reports).
 ///
 /// # Errors
 /// If the descriptor is no connected Unix socket.
@@ -105,8 +105,8 @@ pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Says whether descriptors may be passed to a Unix socket, and to those that connect to it from
-/// now on; whoever tries in vain is told (`EPERM`).
+/// Sets whether descriptors may be passed to a Unix socket, and to those that connect to it from
+/// now on. If not, sending them fails with `EPERM`.
 ///
 /// # Errors
 /// If the descriptor is no Unix socket, or the kernel is older than 6.16, where they may always.
@@ -131,8 +131,8 @@ pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<u8> {
     option_of(socket, libc::IPPROTO_TCP, libc::TCP_INFO)
 }
 
-/// A number that names the network namespace the socket was made in. Equal numbers mean the same
-/// namespace.
+/// A number that identifies the network namespace in which the socket was made. Equal numbers mean
+/// the same namespace.
 ///
 /// # Errors
 /// If the descriptor is no socket, or the kernel is older than 5.14.
@@ -230,12 +230,12 @@ pub fn attach_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Res
     answer(done.into()).map(drop)
 }
 
-/// Removes a filter; that there was none is no error.
+/// Removes a filter; a missing one is no error.
 ///
 /// # Errors
 /// If the descriptor is no socket, or its filter is locked.
 pub fn detach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // Its value is not looked at.
+    // Its value is ignored.
     match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &libc::c_int::default()) {
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(()),

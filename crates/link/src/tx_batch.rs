@@ -1,9 +1,9 @@
-//! What a thread takes out of the stack to send once it has released the lane's lock: the system
-//! calls that send take longer than all else that a call does.
+//! Packets that a thread takes out of the stack to send once it has released the lane's lock: the
+//! system calls that send take longer than all else that a call does.
 //!
-//! Packets that are not of streams are copied into the batch, so the stack has done with them at
-//! once. Packets of streams stay in their frames, which the stack leaves as they are until it is
-//! told that they have gone.
+//! Packets that are not of streams are copied into the batch, so the stack is done with them at
+//! once. Packets of streams stay in their frames, which the stack leaves unchanged until it is told
+//! that they have been sent.
 
 use crate::bulk::{self, HEADER, VIRTIO};
 use std::cell::UnsafeCell;
@@ -19,9 +19,9 @@ const ROOM: usize = MOST_PIECES * FRAME_SIZE;
 /// The most packets that are copied into a batch.
 const COPIES: usize = 64;
 
-/// The most frames of streams in a batch: some trains. With fewer, acknowledgements are taken in
-/// between, each sends its two segments, and trains get short: with 64 a message of 640 KB took a
-/// sixth longer.
+/// The most frames of streams in a batch: some trains. With fewer, acknowledgements are received in
+/// between, each releases its two segments, and trains get short: with 64 a message of 640 KB took
+/// a sixth longer.
 const FRAMES: usize = 128;
 
 /// A train has two frames at least.
@@ -31,18 +31,17 @@ const TRAINS: usize = FRAMES / 2;
 /// header.
 const PARTS: usize = COPIES + 2 * FRAMES;
 
-/// Batches of a process: more than threads are likely to be in the midst of sending at a time.
+/// Batches of a process: more than the threads that are likely to send at the same time.
 const BATCHES: usize = u64::BITS as usize;
 
 /// The last one is for the thread that has the lane's lock, which finds no other free. It sends
 /// before it releases the lock.
 const RESERVED: usize = BATCHES - 1;
 
-/// Stands before a packet that goes through the bulk device as it is: nothing is left to the
-/// device.
+/// Precedes a packet that goes through the bulk device as it is: nothing is left to the device.
 static PLAIN: [u8; VIRTIO] = [0; VIRTIO];
 
-/// One system call: to which device, how many parts, and how many packets they are.
+/// One system call: to which device, with how many parts, and for how many packets.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Write {
@@ -65,7 +64,7 @@ struct Memory {
 pub(crate) struct TxBatches {
     /// A bit for each that is in use.
     used: AtomicU64,
-    /// Packets that a device did not take, and that the stack has not been told of.
+    /// Packets that a device did not take, and that are not reported to the stack yet.
     failed: AtomicU64,
     memory: Box<[UnsafeCell<Memory>]>,
 }
@@ -122,7 +121,7 @@ impl TxBatches {
         }
     }
 
-    /// Tells the stack of packets that a device did not take.
+    /// Reports packets to the stack that a device did not take.
     pub(crate) fn count_failed(&self, stack: &Stack<'_>) {
         if self.failed.load(Ordering::Relaxed) > 0 {
             stack.counters().tx_failed.add(self.failed.swap(0, Ordering::Relaxed));
@@ -263,8 +262,8 @@ impl TxBatch<'_> {
         self.writes += 1;
     }
 
-    /// Makes the system calls, in order; the batch has nothing to send then. What the guard or a
-    /// device refuses has gone, as on a wire; what a device refuses is counted.
+    /// Makes the system calls, in order; then the batch has nothing to send. What the guard or a
+    /// device refuses is lost, as on a wire; what a device refuses is counted.
     pub(crate) fn send(&mut self, tap: BorrowedFd<'_>, bulk: Option<BorrowedFd<'_>>) {
         let mut parts = &self.memory.parts[..self.parts];
         for write in &self.memory.writes[..self.writes] {

@@ -1,5 +1,5 @@
-//! Hostile bytes on the control socket: whatever comes, decoding answers an error or a message that
-//! is encoded as just these bytes.
+//! Hostile bytes on the control socket: decoding returns an error, or a message that is encoded as
+//! just these bytes.
 
 mod canonical;
 

@@ -4,14 +4,13 @@
 // Modules that are shared with the benchmark; not every test uses all of them.
 #![allow(unreachable_pub, dead_code)]
 
-#[path = "../examples/floor/bed.rs"]
-mod bed;
 #[path = "../examples/floor/raw.rs"]
 mod raw;
 #[path = "../examples/floor/test_run.rs"]
 mod test_run;
+#[path = "../examples/floor/topology.rs"]
+mod topology;
 
-use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::{HEADERS, Raw, packet};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
@@ -23,6 +22,7 @@ use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::UdpOptions;
 use tickwire_stack::{Config, Limits, OwnedMemory};
+use topology::{Divert, Guard, Host, Lane, PORT};
 
 fn have_root() -> bool {
     // SAFETY: no memory is passed.
@@ -74,7 +74,7 @@ impl End {
 }
 
 fn pair(divert: Divert, guard: Guard) -> [End; 2] {
-    bed::cable(1500, false).unwrap().map(|host| End::new(host, divert, guard))
+    topology::cable(1500, false).unwrap().map(|host| End::new(host, divert, guard))
 }
 
 fn udp(from: &End, to: &End, payload: usize) -> Vec<u8> {
@@ -278,7 +278,7 @@ fn a_lane_whose_guard_has_gone_leaks_nothing() {
 }
 
 #[test]
-fn what_nobody_claimed_goes_to_the_kernel() {
+fn what_no_lane_claimed_goes_to_the_kernel() {
     if !have_root() {
         return;
     }
@@ -396,7 +396,7 @@ fn an_identification_that_is_used_again_does_not_take_the_kernels_fragments() {
         wire.send(&kernels[1]).unwrap();
         let mut buffer = [0; 64];
         assert_eq!(receiver.recv(&mut buffer).unwrap(), 16, "{divert:?}");
-        // What is left of a datagram long after its first piece is nobody's.
+        // A later fragment goes to no lane long after its first one.
         wire.send(&ours[0]).unwrap();
         assert_eq!(b.receive(1), [&ours[0][..]]);
         std::thread::sleep(Duration::from_millis(1100));
@@ -410,9 +410,9 @@ fn an_icmp_error_finds_the_lane_whose_packet_it_quotes() {
     if !have_root() {
         return;
     }
-    let [a, b] = bed::cable(1500, false).unwrap();
+    let [a, b] = topology::cable(1500, false).unwrap();
     let mut a = End::new(a, Divert::Tc, Guard::Tc);
-    // B is a host without Tickwire, and nobody listens there.
+    // B is a host without Tickwire, and no socket listens there.
     let frame = packet(a.identity(), (b.mac.0, b.address.octets()), PORT, 64);
     a.send(&frame);
     let got = a.receive(1);
@@ -426,7 +426,7 @@ fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_whole() {
     }
     // Segmentation and checksums stay "offloaded" on this cable, as a real interface's receive path
     // merges packets.
-    let [a, b] = bed::cable(1500, true).unwrap();
+    let [a, b] = topology::cable(1500, true).unwrap();
     let mut b = End::new(b, Divert::Tc, Guard::Tc);
     let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
     let segment: libc::c_int = 1000;
@@ -463,7 +463,7 @@ fn a_checksum_that_never_met_a_wire_is_taken_at_its_word_and_a_wrong_one_is_not(
     if !have_root() {
         return;
     }
-    let [a, b] = bed::cable(1500, true).unwrap();
+    let [a, b] = topology::cable(1500, true).unwrap();
     let mut b = End::new(b, Divert::Tc, Guard::Tc);
     let mut memory = OwnedMemory::new(&Limits { frames: 64, ..Limits::DEFAULT });
     let mut stack = memory.stack();
@@ -534,7 +534,7 @@ fn a_jumbo_frame_comes_whole() {
         return;
     }
     for divert in [Divert::Native, Divert::Tc] {
-        let [a, b] = bed::cable(9000, false).unwrap();
+        let [a, b] = topology::cable(9000, false).unwrap();
         let mut b = End::new(b, divert, Guard::Tc);
         let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
         sender.send_to(&[7; 8000], (b.host.address, PORT)).unwrap();
@@ -550,7 +550,7 @@ fn frames_of_every_size_come_as_they_were() {
     }
     for divert in [Divert::Native, Divert::Tc] {
         let [mut a, mut b] = {
-            let hosts = bed::cable(9000, false).unwrap();
+            let hosts = topology::cable(9000, false).unwrap();
             hosts.map(|host| End::new(host, divert, Guard::Tc))
         };
         for size in [0, 1, 61, 62, 63, 189, 190, 191, 700, 702, 703, 1472, 1534, 1535, 3005, 3006, 3007, 8958] {
@@ -562,7 +562,7 @@ fn frames_of_every_size_come_as_they_were() {
     }
 }
 
-/// Not every driver fills what XDP redirects to the least length of a frame.
+/// Not every driver pads what XDP redirects to the least length of a frame.
 #[test]
 fn the_guard_in_xdp_fills_short_frames() {
     if !have_root() {
@@ -580,7 +580,7 @@ fn the_guard_in_xdp_fills_short_frames() {
 
 /// More than the ring holds is lost, and counted; what comes after there is room again is not.
 #[test]
-fn a_ring_that_nobody_reads_loses_what_is_new_and_counts_it() {
+fn an_unread_ring_loses_new_packets_and_counts_them() {
     if !have_root() {
         return;
     }
@@ -604,7 +604,7 @@ fn a_ring_that_nobody_reads_loses_what_is_new_and_counts_it() {
     assert_eq!(b.receive(1), [frame]);
 }
 
-/// Whatever a program writes into the page of the ring that it may write concerns its own packets
+/// Whatever a program writes into the page of the ring that it may write affects its own packets
 /// only.
 #[test]
 fn a_hostile_consumer_position_loses_its_own_packets_only() {
@@ -671,7 +671,7 @@ fn what_is_read_while_armed_wakes_a_sleeper_and_what_is_polled_does_not() {
 }
 
 #[test]
-fn a_frame_to_the_device_wakes_who_sleeps_on_device_and_ring() {
+fn a_frame_to_the_device_wakes_a_thread_that_sleeps_on_device_and_ring() {
     if !have_root() {
         return;
     }

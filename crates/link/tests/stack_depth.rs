@@ -22,7 +22,7 @@ const STORES: [u8; 2] = [2, 3];
 /// The register that points to the end of the function's stack.
 const FRAME: u8 = 10;
 
-/// What a function needs by itself, and whom it calls.
+/// The stack that a function needs by itself, and the functions that it calls.
 #[derive(Debug, Default)]
 struct Function {
     stack: u32,

@@ -1,19 +1,19 @@
-//! Which descriptor becomes readable when a packet comes for a lane, on the real kernel. Needs
+//! Which descriptor becomes readable when a packet arrives for a lane, on the real kernel. Needs
 //! root; without it the tests say so and pass.
 
 // Modules that are shared with the benchmark; not every test uses all of them.
 #![allow(unreachable_pub, dead_code)]
 
-#[path = "../examples/floor/bed.rs"]
-mod bed;
 #[path = "../examples/floor/raw.rs"]
 mod raw;
+#[path = "../examples/floor/topology.rs"]
+mod topology;
 
-use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::{Raw, packet};
 use std::os::fd::{AsFd, AsRawFd};
 use tickwire_link::rx_ring::RxRing;
 use tickwire_link::standby_ring::StandbyRing;
+use topology::{Divert, Guard, Host, Lane, PORT};
 
 fn have_root() -> bool {
     // SAFETY: no memory is passed.
@@ -39,7 +39,7 @@ fn readable<const N: usize>(fds: [&dyn AsFd; N], timeout: libc::c_int) -> [bool;
     fds.map(|fd| fd.revents != 0)
 }
 
-/// Waits until so many packets have come, which are taken out of the ring.
+/// Waits until so many packets have arrived, which are taken out of the ring.
 fn take(ring: &RxRing, wanted: u32) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(3);
     let mut got = 0;
@@ -49,7 +49,7 @@ fn take(ring: &RxRing, wanted: u32) {
     }
 }
 
-/// A packet wakes the thread that stands by, which takes it in.
+/// A packet wakes the standby thread, which takes it in.
 fn wakes(ring: &RxRing, standby: &StandbyRing, send: &mut dyn FnMut()) {
     send();
     assert_eq!(readable([standby], 3000), [true]);
@@ -77,7 +77,7 @@ fn take_wake_frames(tap: &dyn AsFd) {
 /// A lane and what sends to it, in each of the ways in which packets come.
 fn each_way(test: impl Fn(&RxRing, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
     for (divert, frames) in [(Divert::Tc, true), (Divert::Native, true), (Divert::Native, false)] {
-        let [(a, from), (mut b, to)] = bed::cable(1500, false).unwrap().map(|host| with_lane(host, divert));
+        let [(a, from), (mut b, to)] = topology::cable(1500, false).unwrap().map(|host| with_lane(host, divert));
         if frames {
             b.set_wake_frames().unwrap();
         }
@@ -141,7 +141,7 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
 }
 
 #[test]
-fn who_was_killed_in_its_sleep_is_not_woken_in_the_place_of_others() {
+fn a_thread_killed_in_its_sleep_is_not_woken_in_the_place_of_others() {
     if !have_root() {
         return;
     }

@@ -1,17 +1,17 @@
-//! The client's side of an exchange with one server: when to ask, what to send, which answers to
-//! believe. No I/O, no clock, no randomness of its own.
+//! The client's side of an exchange with one server: when to send a request, its contents, and
+//! which replies to accept. No I/O, no clock, no randomness of its own.
 //!
-//! A request carries two numbers that nobody can guess, one as its transmit stamp and one as its
-//! receive stamp. An answer must give one of them back as its origin: the transmit stamp in basic
-//! mode (RFC 5905), the receive stamp in interleaved mode (RFC 9769 §2), where the answer's own
-//! transmit stamp tells when the answer *before* really left. So a forged answer is believed with
-//! probability 2^-63, and a replayed one never.
+//! A request carries two unpredictable numbers, one as its transmit timestamp and one as its
+//! receive timestamp. A reply must return one of them as its origin: the transmit timestamp in
+//! basic mode (RFC 5905), the receive timestamp in interleaved mode (RFC 9769 §2). In interleaved
+//! mode the reply's own transmit timestamp is the true departure of the *previous* reply. So a
+//! blind forgery is accepted with probability 2^-63, and a replayed reply never.
 //!
-//! A kiss must give a number back, too, and is obeyed for a bounded time. But who sees the request
-//! can forge it, without being able to keep the server's answer back. A server sends one or the
-//! other: if an answer to the same request comes as well, the kiss was none.
+//! A kiss must return a number, too, and is obeyed for a bounded time. But an on-path attacker that
+//! sees the request can forge a kiss without suppressing the server's reply. A server sends one or
+//! the other: if a reply to the same request also arrives, the kiss is void.
 
-mod restraint;
+mod kod_backoff;
 mod schedule;
 
 pub use schedule::Poll;
@@ -23,54 +23,53 @@ use schedule::Schedule;
 use thiserror::Error;
 use tickwire_clock::{Count, Exchange, Nanos, ServerState};
 
-/// What the user wants of an association.
+/// The configuration of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How often to ask.
+    /// The poll intervals.
     pub poll: Poll,
-    /// What stands in a request's transmit stamp.
+    /// The contents of a request's transmit timestamp.
     pub transmit: Transmit,
-    /// Whether to ask for the true stamps of answers (RFC 9769). A server that does not offer them
-    /// answers as usual.
+    /// Whether to request interleaved mode (RFC 9769). A server without it replies in basic mode.
     pub interleaved: bool,
 }
 
-/// What stands in a request's transmit stamp.
+/// The contents of a request's transmit timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transmit {
-    /// A number that nobody can guess.
+    /// An unpredictable number.
     #[default]
     Nonce,
-    /// The counter, as in the paper of 2015: readable in a capture, but an attacker who has seen
+    /// The counter, as in the paper of 2015: readable in a capture, but an attacker that has seen
     /// one can guess the next.
     Counter,
 }
 
-/// Why bytes that came are not the answer waited for.
+/// Why a received message is not the expected reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Rejection {
-    /// No message of ours.
+    /// Not an NTP message of version 3 or 4.
     #[error("garbage: {0}")]
     Malformed(#[from] Malformed),
-    /// No answer of a server.
+    /// Not a server's reply.
     #[error("not from a server")]
     Mode,
-    /// Nothing was asked, or something else: late, doubled, replayed or forged.
+    /// No request is pending, or another one: the message is late, duplicated, replayed or forged.
     #[error("answers nothing that was asked")]
     Unasked,
-    /// The server does not want to serve.
+    /// The server refuses service (Kiss-o'-Death).
     #[error("{0}")]
     Kiss(Kiss),
-    /// A stamp is missing.
+    /// A timestamp is missing.
     #[error("stamps are missing")]
     Empty,
 }
 
-/// An answer that is one.
+/// A valid reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// The exchange that is complete now, its server stamps in Unix time: this one in basic mode,
-    /// the one before in interleaved mode. None if that one was told already.
+    /// The exchange that is now complete, its server timestamps in Unix time: this one in basic
+    /// mode, the previous one in interleaved mode. None if the previous one was already reported.
     pub exchange: Option<Exchange>,
     /// What the server announces for the end of the day.
     pub leap: LeapIndicator,
@@ -80,22 +79,22 @@ pub struct Answer {
     pub interleaved: bool,
 }
 
-/// A request that waits for its answer.
+/// A pending request.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     transmit: Stamp,
     receive: Stamp,
 }
 
-/// An answered request, whose answer's true transmit stamp may come with the next answer.
+/// An answered request; the next reply may carry the true transmit timestamp of its reply.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     sent: Count,
     received: Count,
-    /// The server's receive stamp, which names the exchange to the server.
+    /// The server's receive timestamp, which identifies the exchange to the server.
     arrived: Stamp,
     server: ServerState,
-    /// Whether it was handed out, with the transmit stamp that its own answer had.
+    /// Whether the exchange was already reported with its own reply's transmit timestamp.
     told: bool,
 }
 
@@ -105,20 +104,20 @@ pub struct Client {
     config: Config,
     schedule: Schedule,
     asked: Option<Asked>,
-    /// A kiss has come for what is asked; the schedule was this before.
+    /// The pending request received a kiss; this is the schedule before it.
     kissed: Option<Schedule>,
     before: Option<Before>,
 }
 
 impl Client {
-    /// Asks for the first time at `now`, in ns of any clock that only runs forward.
+    /// The first request is due at `now`, in ns of any monotonic clock.
     #[must_use]
     pub const fn new(config: Config, now: i64) -> Self {
         Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
     }
 
-    /// The same, but after its burst it asks as seldom as another one has come to, until it is
-    /// answered: that of an address of the same server, which is silent.
+    /// The same, but after its burst it polls as slowly as `other` until it receives a reply.
+    /// `other` is the association with another address of the same server, which is silent.
     #[must_use]
     pub fn as_seldom_as(mut self, other: &Self) -> Self {
         self.schedule.slow_down(other.interval());
@@ -137,35 +136,33 @@ impl Client {
         self.schedule.interval()
     }
 
-    /// The interval between requests that the server allows, in ns: the usual one, or longer if it
-    /// has said that it is asked too often. Its silence does not change that.
+    /// The poll interval that the server permits, in ns: the usual one, or longer after RATE
+    /// kisses. Its silence does not change this.
     #[must_use]
     pub const fn allowed(&self) -> i64 {
         self.schedule.allowed()
     }
 
-    /// Until when the server is left alone because it denies service (DENY, RSTR), if it does.
+    /// Until when no request is sent because the server denies service (DENY, RSTR), if it does.
     #[must_use]
     pub fn denied(&self) -> Option<i64> {
         self.schedule.denied()
     }
 
-    /// When the server may be asked twice as often, if it has said that it is asked too often
-    /// (RATE) and does not say so again.
+    /// After a RATE kiss: when the poll rate may double again, if no further RATE arrives.
     #[must_use]
     pub fn slowed(&self) -> Option<i64> {
         self.schedule.slowed()
     }
 
-    /// Of the last eight requests those that were answered, the last in the lowest bit (as ntpq's
-    /// reach).
+    /// The reachability register: of the last eight requests those that were answered, the latest
+    /// in the lowest bit (as ntpq's reach).
     #[must_use]
     pub const fn reach(&self) -> u8 {
         self.schedule.reach()
     }
 
-    /// The request to send at `now`, if one is due. `random` is from a source that nobody can
-    /// guess.
+    /// The request to send at `now`, if one is due. `random` must be unpredictable.
     pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<Packet> {
         if now < self.due() {
             return None;
@@ -175,7 +172,8 @@ impl Client {
             Transmit::Nonce => Stamp(random[0] | 1),
             Transmit::Counter => Stamp(counter.0.max(1)),
         };
-        // Never equal to the other one, and never 0: RFC 9769 §2 tells the modes apart by that.
+        // Never equal to the transmit timestamp, and never 0: RFC 9769 §2 distinguishes the modes
+        // by that.
         let receive = Stamp((random[1] | 1) ^ u64::from(random[1] | 1 == transmit.0) << 1);
         let mut packet = Packet::request(transmit);
         if let Some(before) = self.before.filter(|_| self.config.interleaved) {
@@ -185,22 +183,20 @@ impl Client {
         Some(packet)
     }
 
-    /// The counter has broken: no exchange may have one end before that and one after. Nothing from
-    /// before is waited for or told any more, and the server is asked anew, at once if it allows
-    /// that.
+    /// The counter is discontinuous: no exchange may span the break. Drops all pending and recorded
+    /// exchanges, and sends a new request, at once if the server permits that.
     pub fn disrupt(&mut self, now: i64) {
         (self.asked, self.kissed, self.before) = (None, None, None);
         self.schedule.begin_again(now);
     }
 
-    /// Whether these bytes begin as the answer to what is asked does; cheap, for finding the one
-    /// among many.
+    /// Whether this header matches the pending request; a cheap filter for many messages.
     #[must_use]
     pub fn is_asked(&self, packet: &Packet) -> bool {
         self.mode_of(packet).is_some()
     }
 
-    /// Whether it answers, and in interleaved mode.
+    /// Whether it answers the pending request, and whether in interleaved mode.
     fn mode_of(&self, packet: &Packet) -> Option<bool> {
         // One kiss is enough.
         let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
@@ -211,12 +207,12 @@ impl Client {
         }
     }
 
-    /// Takes in what came at `now`: the request had left at `sent`, and this came at `received`;
-    /// the server's clock is near `near`.
+    /// Processes a message received at `now`. The request left at `sent`, the message arrived at
+    /// `received`; the server's clock is near `near`.
     ///
     /// # Errors
-    /// Why it is not believed. Only a kiss changes anything, and only one that gives the request's
-    /// number back, until the answer comes all the same.
+    /// Why it is rejected. Only a kiss changes state, and only one that returns the request's
+    /// number; a reply that still arrives undoes it.
     pub fn answer(
         &mut self,
         bytes: &[u8],
@@ -256,8 +252,8 @@ impl Client {
             server: of.server,
             stamp_error: 0,
         };
-        // The first answer of interleaved mode is about an exchange of basic mode (RFC 9769 §2).
-        // That one is not taken twice: a better stamp does not make two exchanges of one.
+        // The first reply in interleaved mode completes an exchange of basic mode (RFC 9769 §2).
+        // That one is not reported again: a better timestamp does not make two exchanges of one.
         Ok(Answer {
             exchange: if interleaved {
                 before.filter(|before| !before.told).map(exchange)
@@ -271,7 +267,7 @@ impl Client {
     }
 }
 
-/// What a server says of itself.
+/// What a server announces about itself.
 const fn state(packet: &Packet) -> ServerState {
     ServerState {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,

@@ -1,14 +1,14 @@
-//! Extension fields: what may follow the header (RFC 7822).
+//! Extension fields after the header (RFC 7822).
 //!
-//! Each is a type, its whole length, and a body padded to words. The last 4, 20 or 24 bytes of a
-//! message may be a MAC instead; nobody here asks for one.
+//! Each is a type, its total length, and a body padded to words. The last 4, 20 or 24 bytes of a
+//! message may be a MAC instead; this crate requests none.
 
 use thiserror::Error;
 
 /// The fixed part: type and length.
 const FIXED: usize = 4;
-/// The least length of a field by RFC 7822 §7.5 is 16, and 28 for the last one; what NTS carries
-/// obeys (RFC 8915 §5.7 lifts the latter).
+/// RFC 7822 §7.5: the least length of a field is 16, and 28 for the last one. NTS's fields obey the
+/// former (RFC 8915 §5.7 lifts the latter).
 const LEAST: usize = 16;
 
 /// One field.
@@ -16,17 +16,16 @@ const LEAST: usize = 16;
 pub struct Extension<'a> {
     /// Its type.
     pub kind: u16,
-    /// What it says, with its padding.
+    /// Its body, with padding.
     pub body: &'a [u8],
-    /// Where it begins, counted from the beginning of the fields: what a signature covers ends
-    /// here.
+    /// Its offset from the beginning of the fields: the data covered by an authenticator ends here.
     pub at: usize,
 }
 
-/// Why bytes after a header are no fields.
+/// Why bytes after a header are not valid fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadExtension {
-    /// The length is none: too short, no number of words, or beyond the end.
+    /// The length is invalid: too short, not a multiple of a word, or beyond the end.
     #[error("an extension field of {0} bytes")]
     Length(usize),
     /// Bytes are left over that are neither a field nor a MAC.
@@ -34,7 +33,7 @@ pub enum BadExtension {
     Rest(usize),
 }
 
-/// The fields after a header; ends after the first that is none.
+/// Iterator over the fields after a header; ends after the first invalid one.
 #[derive(Clone, Debug)]
 pub struct Extensions<'a> {
     rest: &'a [u8],
@@ -43,13 +42,13 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads what follows a header.
+    /// Parses the bytes after a header.
     #[must_use]
     pub const fn new(rest: &'a [u8]) -> Self {
         Self { rest, at: 0, mac: true }
     }
 
-    /// The same where no MAC can follow: a field of such a length is a field.
+    /// The same where no MAC can follow: a field of a MAC's length is a field.
     #[must_use]
     pub const fn without_mac(rest: &'a [u8]) -> Self {
         Self { rest, at: 0, mac: false }
@@ -80,7 +79,7 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// The length of a field with a body of so many bytes.
+/// The total length of a field with a body of `body` bytes.
 #[must_use]
 pub const fn length(body: usize) -> usize {
     let length = (FIXED + body).next_multiple_of(4);
@@ -90,7 +89,8 @@ pub const fn length(body: usize) -> usize {
 /// Appends a field, padded with zeros.
 ///
 /// # Panics
-/// If the body is longer than a field can be (65,532 bytes): bodies are of our own making.
+/// If the body is longer than a field can be (65,532 bytes): all bodies are built by this crate's
+/// users, not received.
 pub fn append(message: &mut Vec<u8>, kind: u16, body: &[u8]) {
     let length = length(body.len());
     message.extend(kind.to_be_bytes());

@@ -1,86 +1,87 @@
-//! From a network card's stamps to the counter. Arithmetic only: no I/O, and no clock.
+//! Conversion of a network card's timestamps to counts of the counter. Arithmetic only: no I/O, and
+//! no clock.
 //!
 //! ```text
 //! card's clock --readings of both--> CLOCK_REALTIME --sandwiches--> counter
 //! ```
 //!
-//! A card stamps by a clock of its own, which may be off by hundreds of ppm, count from any epoch,
-//! and be steered by others (ptp4l, phc2sys). It is read beside CLOCK_REALTIME just before a
-//! request and just after its answer. Between these two readings a stamp is interpolated, so
-//! neither epoch nor rate matter; a step does, and shows as a rate that the clock cannot have.
+//! A card stamps by its own clock. That clock may be off by hundreds of ppm, have any epoch, and be
+//! steered by other daemons (ptp4l, phc2sys). It is read together with CLOCK_REALTIME just before a
+//! request and just after its reply. A timestamp between these two readings is interpolated, so
+//! neither epoch nor rate matter. A step does: it shows as an impossible rate.
 //!
-//! Two rules keep the clock from becoming worse than with the kernel's stamps:
+//! Two rules keep the result at least as good as with the kernel's timestamps:
 //!
-//! * Both ends of an exchange are of one kind. The way between card and kernel, interrupts and
-//!   queues, takes microseconds; if it were part of one direction only, half of it would be an
-//!   error of the time that no round trip shows.
-//! * What is on the wire is on its way between the kernel's stamps. Ends that lie outside of these
-//!   are not of this exchange's wire. And what the readings of the card's clock leave open, half of
-//!   their width, is put into the round trip, up to the kernel's stamps: there it is part of the
-//!   bound, and a slow reading weighs as a queue does.
+//! * Both ends of an exchange use the same kind of timestamp. The path between card and kernel,
+//!   interrupts and queues, takes microseconds. If it were part of one direction only, half of it
+//!   would be an error of the time that no round trip shows.
+//! * A packet is on the wire between the kernel's timestamps. Ends outside of these belong to
+//!   another exchange. The uncertainty of the readings of the card's clock, half of their width, is
+//!   added to the round trip, up to the kernel's timestamps: there it is part of the bound, and a
+//!   slow reading weighs like a queue.
 
 use tickwire_clock::Count;
 use tickwire_osclock::phc::Triple;
 
-/// A card's clock that differs from the system's by more than this much, relative, was set:
-/// oscillators are good to 100 ppm, and servos add some hundreds.
+/// Greatest relative rate difference between the card's clock and the system's; more means that a
+/// clock was set. Oscillators are good to 100 ppm, and servos add some hundreds.
 const MOST_RATE: f64 = 1e-3;
-/// By how much, relative, its rate may change from one exchange to the next.
+/// Greatest relative change of its rate from one exchange to the next.
 const MOST_CHANGE: f64 = 50e-6;
-/// A step smaller than this many ns is not looked for, and readings that are said to be exact
-/// (cross stamps) may be off by it.
+/// Steps below this many ns are not detected, and readings that claim to be exact (cross
+/// timestamps) may be off by it.
 const STEP: i64 = 1_000;
-/// By how much, in ns, kernel and card may seem to disagree: the error of the sandwiches.
+/// How much, in ns, kernel and card may seem to disagree: the error of the sandwiches.
 pub(crate) const SLACK: i64 = 500;
 
-/// Why an exchange has no stamps of the card.
+/// Why an exchange has no timestamps of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Lack {
-    /// It can stamp few packets at a time, or only those that its filter finds.
+    /// The card can stamp few packets at a time, or only those that its filter matches.
     #[error("the card has not stamped the request")]
     Departure,
     /// See [`Self::Departure`].
     #[error("the card has not stamped the answer")]
     Arrival,
-    /// It is gone, or being reset.
+    /// The card is gone, or being reset.
     #[error("the card's clock could not be read")]
     Unread,
-    /// By ptp4l, phc2sys or a person; or somebody set the system's.
+    /// Set by ptp4l, phc2sys or an administrator; or the system's clock was set.
     #[error("the card's clock was set during the exchange")]
     Set,
-    /// Another card has stamped: that of another route, or of another port of a bond.
+    /// Another card has stamped: the one of another route, or of another port of a bond.
     #[error("the stamps are of another clock than the card's")]
     Foreign,
-    /// They are outside of the time in which the packets were on their way.
+    /// The timestamps lie outside of the time in which the packets were on their way.
     #[error("the card's stamps contradict the kernel's")]
     Contradiction,
 }
 
-/// A card's clock and the system's at one moment, in ns.
+/// Simultaneous readings of a card's clock and the system's, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// CLOCK_REALTIME, in the middle of the reading.
     pub realtime: i64,
     /// The card's clock.
     pub card: i64,
-    /// Half of what the reading took: how far the two may be apart.
+    /// Half of the reading's duration: the greatest time between the two.
     pub doubt: i64,
 }
 
 impl Reading {
-    /// The quickest of some; `None` if there is none that is one.
+    /// The quickest valid reading; `None` if there is none.
     #[must_use]
     pub fn quickest(triples: &[Triple]) -> Option<Self> {
         let reading = |one: &Triple| {
-            // Negative if the system's clock was set within.
+            // Negative if the system's clock was set during the reading.
             let width = one.after.checked_sub(one.before).filter(|&width| width >= 0)?;
             Some(Self { realtime: one.before + width / 2, card: one.card, doubt: width / 2 + width % 2 })
         };
         triples.iter().filter_map(reading).min_by_key(|one| one.doubt)
     }
 
-    /// By how much the card's clock has gone, and the system's, since an earlier reading; and how
-    /// far this may be off.
+    /// Progress of the card's clock and of the system's since an earlier reading, and the
+    /// uncertainty of both.
     fn since(&self, before: &Self) -> (f64, f64, f64) {
         let went = |now: i64, then: i64| (i128::from(now) - i128::from(then)) as f64;
         let doubt = self.doubt as f64 + before.doubt as f64 + STEP as f64;
@@ -88,25 +89,24 @@ impl Reading {
     }
 }
 
-/// What is remembered of a card's clock from one exchange to the next.
+/// State of a card's clock, kept from one exchange to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Track {
     last: Option<Reading>,
 }
 
 impl Track {
-    /// The card's stamps of what left and what came, as CLOCK_REALTIME, by readings before and
-    /// after.
+    /// The card's transmit and receive timestamps as CLOCK_REALTIME, by readings before and after.
     ///
     /// # Errors
-    /// The clock was set between the readings, or the stamps are not its.
+    /// The clock was set between the readings, or the timestamps are of another clock.
     pub fn realtime(&mut self, before: &Reading, after: &Reading, stamps: [i64; 2]) -> Result<[i64; 2], Lack> {
         let last = self.last.replace(*after);
         let (card, system, doubt) = after.since(before);
         if system <= 0.0 || card <= 0.0 {
             return Err(Lack::Set);
         }
-        // The rate before, if that is one: not if either clock was set since.
+        // The previous rate, if valid: it is not if either clock was set since.
         let rate = last.and_then(|last| {
             let (card, system, doubt) = before.since(&last);
             let rate = card / system - 1.0;
@@ -125,8 +125,8 @@ impl Track {
             let into = i128::from(stamp) - i128::from(before.card);
             let may = |one: &Reading| i128::from(one.doubt) + i128::from(STEP);
             let within = (-may(before)..=of + may(after)).contains(&into);
-            // Readings far apart may have doubts that no clock has: what then is no time is no
-            // stamp either.
+            // Readings far apart may have uncertainties beyond any real clock: a result that is no
+            // valid time is no timestamp.
             let at = into.checked_mul(span).map(|product| i128::from(before.realtime) + product / of);
             at.filter(|_| within).and_then(|at| i64::try_from(at).ok()).ok_or(Lack::Foreign)
         };
@@ -134,11 +134,11 @@ impl Track {
     }
 }
 
-/// The ends of an exchange: those that the card has stamped, with `doubt` counts put into the round
-/// trip, inside of the kernel's, which may be off by `slack`.
+/// The ends of an exchange by the card's timestamps, widened by `doubt` counts but kept inside the
+/// kernel's, which may be off by `slack`.
 ///
 /// # Errors
-/// They are not inside.
+/// The card's ends are not inside the kernel's.
 pub fn inside(kernel: [Count; 2], card: [Count; 2], doubt: i64, slack: i64) -> Result<[Count; 2], Lack> {
     let may = doubt.saturating_add(slack);
     // Positive: inside.
@@ -151,13 +151,13 @@ pub fn inside(kernel: [Count; 2], card: [Count; 2], doubt: i64, slack: i64) -> R
     if ends[1].since(ends[0]) > 0 { Ok(ends) } else { Err(Lack::Contradiction) }
 }
 
-/// How long a message takes on the wire, in ns. A card stamps the beginning of a frame, also of one
-/// that comes; a kernel, as the server's, can only stamp its end. Without this, answers would seem
-/// quicker than requests by a frame's time. (chronyd counts so, too.) `None`: the speed is not
-/// known.
+/// Transmission time of a message on the wire, in ns; 0 if the speed is not known. A card stamps
+/// the beginning of a frame, also of a received one; a kernel, as the server's, can only stamp its
+/// end. Without this correction, replies would seem faster than requests by a frame's transmission
+/// time. (chronyd does the same.)
 #[must_use]
 pub fn on_the_wire(bytes: usize, v6: bool, mbits: Option<u32>) -> i64 {
-    // Ethernet's header and check sequence, IP's header, UDP's.
+    // Ethernet header and FCS, IP header, UDP header.
     let frame = 14 + 4 + if v6 { 40 } else { 20 } + 8 + bytes as i64;
     mbits.filter(|&mbits| mbits != 0).map_or(0, |mbits| frame * 8 * 1000 / i64::from(mbits))
 }
@@ -169,12 +169,12 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// A card's clock over the system's time.
+    /// A simulated card's clock, as a function of the system's time.
     #[derive(Clone, Copy)]
     struct Virtual {
         epoch: i64,
         ppm: f64,
-        /// Set forward at this time by so much.
+        /// Steps forward at the first value's time by the second value.
         step: Option<(i64, i64)>,
     }
 
@@ -184,8 +184,8 @@ mod tests {
             self.epoch + time + (time as f64 * self.ppm * 1e-6) as i64 + stepped
         }
 
-        /// A reading that takes `width`, of which the part `where_` is before the card's clock is
-        /// really read.
+        /// A reading that takes `width`; the card's clock is actually read after the fraction
+        /// `part` of it.
         fn read(&self, time: i64, width: i64, part: f64) -> Reading {
             let card = self.at(time + (width as f64 * part) as i64);
             Reading::quickest(&[Triple { before: time, card, after: time + width }]).unwrap()
@@ -208,7 +208,7 @@ mod tests {
             for ppm in [0.0, 700.0, -999.0] {
                 let card = Virtual { epoch, ppm, step: None };
                 let mut track = Track::default();
-                // From a LAN's round trip to a satellite's, one exchange a second.
+                // Round trips from a LAN's to a satellite's, one exchange a second.
                 for (number, took) in [100_000, 1_000_000, SECOND / 2, 50_000].into_iter().enumerate() {
                     let errors = card.exchange(&mut track, now + number as i64 * SECOND, took, 1000).unwrap();
                     assert!(errors.iter().all(|error| error.abs() <= 2), "{epoch} {ppm} {took}: {errors:?}");
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_small_step_shows_in_a_long_exchange_because_the_rate_is_known() {
         let now = 1_790_000_000 * SECOND;
-        // 50 us in 0.1 s is 500 ppm: an oscillator may have that, but not all of a sudden.
+        // 50 us in 0.1 s is 500 ppm: possible for an oscillator, but not as a sudden change.
         let card = Virtual { epoch: 0, ppm: 100.0, step: Some((now + SECOND + 60_000, 50_000)) };
         let mut track = Track::default();
         card.exchange(&mut track, now, 100_000_000, 1000).unwrap();
@@ -262,7 +262,7 @@ mod tests {
         let mut track = Track::default();
         let stamps = [card.at(now + 20_000), other.at(now + 80_000)];
         assert_eq!(track.realtime(&before, &after, stamps), Err(Lack::Foreign));
-        // A stamp of the exchange before, which came late.
+        // A late timestamp of the previous exchange.
         let stamps = [card.at(now - SECOND), card.at(now + 80_000)];
         assert_eq!(track.realtime(&before, &after, stamps), Err(Lack::Foreign));
     }
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(inside(kernel, card, 600, 500), Ok([Count(8_400), Count(41_600)]));
         assert_eq!(inside(kernel, card, 9_000, 500), Ok([Count(1_000), Count(50_000)]));
         assert_eq!(inside(kernel, card, i64::MAX, 500), Ok(kernel));
-        // Outside, but for the error of both.
+        // Outside, but within the error of both.
         assert_eq!(inside(kernel, [Count(600), card[1]], 0, 500), Ok([Count(1_000), card[1]]));
         assert_eq!(inside(kernel, [Count(400), card[1]], 0, 500), Err(Lack::Contradiction));
         assert_eq!(inside(kernel, [card[0], Count(51_600)], 0, 500), Err(Lack::Contradiction));
@@ -309,8 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the readings' noise: the true ends are inside of what is found, and that inside
-        /// of the kernel's stamps.
+        /// For any noise of the readings, the true ends are inside the result, and the result is
+        /// inside the kernel's timestamps.
         #[test]
         fn the_truth_is_inside(
             ppm in -900.0..900.0f64, epoch in -1_000_000_000_000i64..1_000_000_000_000,
@@ -322,7 +322,7 @@ mod tests {
             let before = card.read(begin, widths[0], parts[0]);
             let after = card.read(ends[1] + 10_000, widths[1], parts[1]);
             let found = Track::default().realtime(&before, &after, ends.map(|end| card.at(end))).unwrap();
-            // The kernel stamps before the request is on the wire, and after the answer was. A
+            // The kernel stamps the request before it is on the wire, and the reply after it was. A
             // count is a ns.
             let kernel = [Count((ends[0] - 3_000) as u64), Count((ends[1] + 8_000) as u64)];
             let doubt = before.doubt.max(after.doubt);

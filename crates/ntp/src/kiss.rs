@@ -1,25 +1,24 @@
-//! Kiss-o'-death: what a server says that does not want to serve (RFC 5905 §7.4; NTSN: RFC 8915
-//! §5.7).
+//! Kiss-o'-Death: a server's refusal (RFC 5905 §7.4; NTSN: RFC 8915 §5.7).
 
 use core::fmt;
 
-/// The four letters of an answer of stratum 0.
+/// The kiss code: four letters in a reply of stratum 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kiss {
-    /// `DENY`: go away.
+    /// `DENY`: access denied; stop.
     Deny,
-    /// `RSTR`: you are not allowed here; go away.
+    /// `RSTR`: access denied by local policy; stop.
     Restricted,
-    /// `RATE`: ask less often.
+    /// `RATE`: reduce the poll rate.
     Rate,
-    /// `NTSN`: the cookie or its key is not known; agree on keys anew.
+    /// `NTSN`: the cookie or its key is unknown; establish new keys.
     NtsNak,
-    /// Anything else tells nothing that a client must do.
+    /// Any other code; requires no action of the client.
     Other([u8; 4]),
 }
 
 impl Kiss {
-    /// From the field for the reference.
+    /// From the reference ID field.
     #[must_use]
     pub const fn from_reference(reference: u32) -> Self {
         match &reference.to_be_bytes() {
@@ -31,7 +30,7 @@ impl Kiss {
         }
     }
 
-    /// The field for the reference.
+    /// The reference ID field.
     #[must_use]
     pub const fn to_reference(self) -> u32 {
         u32::from_be_bytes(match self {

@@ -1,25 +1,25 @@
-//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. It knows the clock's algorithm,
-//! and of the operating system only sockets (feature `os`).
+//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. The crate knows the clock's
+//! algorithm. Of the operating system it uses only sockets and clocks (feature `os`).
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `stamp` | NTP's formats of time, and their eras |
-//! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
-//! | `extension` | what may follow them (RFC 7822) |
-//! | `nts` | keys, cookies and authenticators (RFC 8915), so that nobody on the way can forge an answer; no I/O |
-//! | `client` | when to ask, what, and which answers to believe; no I/O |
-//! | `server` | what to answer, to whom, and how often; no I/O |
-//! | `socket`, `stamping`, `sandwich` | a client's socket with the kernel's stamps, and from these to the counter |
-//! | `nic`, `hardware` | a network card's clock, and from the card's stamps to the counter |
-//! | `flight` | one request under way, and the stamps of its ends |
+//! | `stamp` | NTP's time formats and eras |
+//! | `packet` | the 48-byte header of every message; the parser accepts or rejects any input |
+//! | `extension` | the extension fields after the header (RFC 7822) |
+//! | `nts` | keys, cookies and authenticators (RFC 8915), so that no host on the path can forge a reply; no I/O |
+//! | `client` | when to send a request, its contents, and which replies to accept; no I/O |
+//! | `server` | what to reply, to which clients, and how often; no I/O |
+//! | `socket`, `stamping`, `cross_timestamp` | a client's socket with the kernel's timestamps, and their conversion to counts of the counter |
+//! | `nic`, `hardware` | a network card's clock, and the conversion of the card's timestamps to counts |
+//! | `pending_request` | one pending request, and the timestamps of both ends of its exchange |
 //! | `listener` | a server's socket: many messages with each system call |
-//! | `kiss` | what a server says that does not want to serve |
+//! | `kiss` | Kiss-o'-Death codes: a server's refusals |
 #![forbid(unsafe_code)]
 
 pub mod client;
-pub mod extension;
 #[cfg(feature = "os")]
-mod flight;
+pub mod cross_timestamp;
+pub mod extension;
 #[cfg(feature = "os")]
 pub mod hardware;
 pub mod kiss;
@@ -30,9 +30,9 @@ pub mod nic;
 pub mod nts;
 pub mod packet;
 #[cfg(feature = "os")]
-mod quality;
+mod pending_request;
 #[cfg(feature = "os")]
-pub mod sandwich;
+mod quality;
 pub mod server;
 #[cfg(feature = "os")]
 pub mod socket;

@@ -1,5 +1,5 @@
-//! A server's socket: many messages with each system call, with the kernel's stamps, and answers
-//! from the address that was asked.
+//! A server's socket: many messages per system call, with the kernel's timestamps, and replies from
+//! the address that received the request.
 
 use crate::packet::HEADER;
 use crate::socket::address;
@@ -14,47 +14,46 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// How many messages one system call takes.
+/// Messages per system call.
 pub const BATCH: usize = 64;
-/// Room for what comes while answers are made, in bytes of the kernel's reckoning: a thousand
-/// messages.
+/// Receive buffer for requests that arrive while replies are made, in bytes as the kernel accounts
+/// them: a thousand messages.
 const ROOM: usize = 1 << 20;
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     bytes: [u8; HEADER],
     length: usize,
     from: SockaddrStorage,
     local: Local,
-    /// The kernel's stamp, in ns of CLOCK_REALTIME.
+    /// The kernel's receive timestamp, in ns of CLOCK_REALTIME.
     pub stamp: Option<i64>,
 }
 
-/// The address of this host that a request was sent to, and by which interface it came if that
-/// matters.
+/// The local address that received a request, and the interface if it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Local {
-    /// An address of IPv4.
+    /// An IPv4 address.
     V4(Ipv4Addr),
-    /// An address of IPv6, and its interface's index; 0: any.
+    /// An IPv6 address, and its interface's index; 0: any.
     V6(Ipv6Addr, u32),
 }
 
 impl Arrival {
-    /// Its header; what follows it is not looked at.
+    /// Its header; bytes beyond it are ignored.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Who sent it.
+    /// The sender's address and port.
     #[must_use]
     pub fn from(&self) -> Option<SocketAddr> {
         address(&self.from)
     }
 
-    /// To which address.
+    /// The local address that received it.
     #[must_use]
     pub const fn local(&self) -> Local {
         self.local
@@ -65,17 +64,17 @@ impl Arrival {
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// Whether departures are stamped now.
+    /// Whether the kernel timestamps departures now.
     stamped: bool,
-    /// The number by which the kernel will name the next departure that it stamps.
+    /// The number that the kernel gives the next timestamped departure.
     next: u32,
 }
 
 impl Listener {
-    /// Binds a socket. An IPv6 socket hears IPv6 only, so that both can have one port.
+    /// Binds a socket. An IPv6 socket receives IPv6 only, so that both families can share one port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn bind(to: SocketAddr) -> nix::Result<Self> {
         let v4 = to.is_ipv4();
         let family = if v4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -86,28 +85,28 @@ impl Listener {
             setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
         }
-        // As much as the system allows.
+        // Capped by the system's limit (rmem_max).
         let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
         let mut listener = Self { socket, stamped: false, next: 0 };
-        // A kernel without stamps serves, too, a little less well.
+        // A kernel without timestamps still serves, with less accuracy.
         let _ = listener.renumber();
         bind(listener.socket.as_raw_fd(), &SockaddrStorage::from(to))?;
         Ok(listener)
     }
 
-    /// Where it is bound.
+    /// The bound address.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         getsockname::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
     }
 
-    /// Takes in what has come, at most a [`BATCH`]; `true`: there may be more. What was sent to
-    /// many (broadcast, multicast) is dropped: all of them would answer.
+    /// Receives at most a [`BATCH`] of requests; `true`: there may be more. Broadcast and multicast
+    /// requests are dropped: all their receivers would reply.
     pub fn receive(&self, arrivals: &mut Vec<Arrival>) -> bool {
         arrivals.clear();
         let mut bytes = [[0; HEADER]; BATCH];
         let mut slices: Vec<_> = bytes.iter_mut().map(|bytes| [IoSliceMut::new(bytes)]).collect();
-        // Made anew each time: the kernel writes into the headers how much of them it has used.
+        // Allocated for each call: the kernel overwrites the headers' lengths.
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(
             BATCH,
             Some(cmsg_space!(Timestamps, libc::in6_pktinfo, libc::in_pktinfo)),
@@ -132,9 +131,9 @@ impl Listener {
         all == BATCH
     }
 
-    /// Sends answers to those arrivals, which came to one address; `stamped`: the kernel is to say
-    /// when each leaves. Returns how many were sent, and the number by which [`Self::departures`]
-    /// names the first of them.
+    /// Sends replies to requests that arrived at one local address; `stamped`: the kernel
+    /// timestamps each departure. Returns how many were sent, and the number that
+    /// [`Self::departures`] gives the first of them.
     ///
     /// # Errors
     /// Why the first was not sent.
@@ -174,7 +173,7 @@ impl Listener {
         Ok((sent, number))
     }
 
-    /// Takes from the error queue what has left: number, and ns of CLOCK_REALTIME. At most a
+    /// Takes transmit timestamps from the error queue: number, and ns of CLOCK_REALTIME. At most a
     /// [`BATCH`]; `true`: there may be more.
     pub fn departures(&self, mut left: impl FnMut(u32, i64)) -> bool {
         let mut none = [[0; 4]; BATCH];
@@ -194,14 +193,14 @@ impl Listener {
         all == BATCH
     }
 
-    /// Begins to number departures anew: after an error nobody knows whether the kernel has counted
-    /// the message.
+    /// Restarts the numbering of departures: after an error it is unknown whether the kernel has
+    /// counted the message.
     ///
     /// # Errors
-    /// This kernel has no stamps.
+    /// This kernel has no timestamps.
     pub fn renumber(&mut self) -> nix::Result<()> {
         while self.departures(|_, _| ()) {}
-        // The kernel begins at 0 when numbers are asked for that were not before.
+        // The kernel starts at 0 when OPT_ID changes from off to on.
         setsockopt(&self.socket, sockopt::Timestamping, &arrivals_only())?;
         self.next = 0;
         self.stamp(false)
@@ -227,12 +226,12 @@ fn arrivals_only() -> TimestampingFlag {
     TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
 }
 
-/// The address that a message was sent to, if it is one host's.
+/// The address that a message was sent to, if it is a unicast address.
 fn local(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Local> {
     message.cmsgs().ok()?.find_map(|control| match control {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
-            // The address to answer from; another one than that in the header, if this is no
-            // host's.
+            // `ipi_spec_dst` is the address to reply from; it differs from the header's destination
+            // if that is not unicast.
             let [ours, meant] = [info.ipi_spec_dst, info.ipi_addr].map(|address| address.s_addr);
             (ours == meant).then(|| Local::V4(Ipv4Addr::from(ours.to_ne_bytes())))
         }

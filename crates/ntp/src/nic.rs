@@ -1,10 +1,10 @@
-//! A network card that stamps the packets of NTP: its clock, and how fast its link is.
+//! A network card that timestamps NTP packets: its clock and its link speed.
 
 use crate::hardware::{Lack, Reading};
 use std::io;
 use tickwire_osclock::phc::Phc;
 
-/// A card whose stamps can be used.
+/// A card with usable timestamps.
 #[derive(Debug)]
 pub struct Nic {
     clock: Phc,
@@ -13,28 +13,27 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A card by the number of its clock (`/dev/ptpN`), and the Mbit/s that its link carries, if
-    /// that is known.
+    /// Opens the clock `/dev/ptpN` of a card. `mbits` is the link speed in Mbit/s, if known.
     ///
     /// # Errors
-    /// The clock is not there, or not ours to read.
+    /// The clock does not exist, or the process may not read it.
     pub fn open(number: u32, mbits: Option<u32>) -> io::Result<Self> {
         Ok(Self { clock: Phc::open(number)?, number, mbits })
     }
 
-    /// Whether it is the card that these describe.
+    /// Whether the card has this clock number and link speed.
     #[must_use]
     pub fn is(&self, number: u32, mbits: Option<u32>) -> bool {
         (self.number, self.mbits) == (number, mbits)
     }
 
-    /// See [`Self::open`].
+    /// The link speed: see [`Self::open`].
     #[must_use]
     pub const fn mbits(&self) -> Option<u32> {
         self.mbits
     }
 
-    /// Reads its clock beside the system's.
+    /// Reads its clock together with the system's.
     ///
     /// # Errors
     /// It cannot be read now.

@@ -1,4 +1,4 @@
-//! The 48 bytes that every NTP message begins with (RFC 5905 §7.3).
+//! The 48-byte header of every NTP message (RFC 5905 §7.3).
 
 use crate::stamp::{Short, Stamp};
 use thiserror::Error;
@@ -6,37 +6,37 @@ use thiserror::Error;
 /// The header's length.
 pub const HEADER: usize = 48;
 
-/// What is announced for the end of the day.
+/// The leap indicator: what happens at the end of the day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LeapIndicator {
-    /// Nothing.
+    /// No leap second.
     #[default]
     None = 0,
     /// The day's last minute has 61 seconds.
     Insert = 1,
-    /// It has 59.
+    /// The day's last minute has 59 seconds.
     Delete = 2,
     /// The sender is not synchronised.
     Unknown = 3,
 }
 
-/// Who speaks to whom.
+/// The mode of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// A client asks.
+    /// A client's request.
     Client = 3,
-    /// A server answers.
+    /// A server's reply.
     Server = 4,
 }
 
-/// A message without what may follow it.
+/// A message's header, without extension fields and MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Leap second announced, or not synchronised.
     pub leap: LeapIndicator,
     /// 3 or 4.
     pub version: u8,
-    /// Who speaks.
+    /// Client or server.
     pub mode: Mode,
     /// Distance from the reference; 0: see [`crate::Kiss`]; 16: not synchronised.
     pub stratum: u8,
@@ -46,13 +46,14 @@ pub struct Packet {
     pub precision: i8,
     /// Round trip to the reference.
     pub root_delay: Short,
-    /// The most that the sender's clock may be off, without half the `root_delay`.
+    /// Greatest possible error of the sender's clock, without half the `root_delay`.
     pub root_dispersion: Short,
-    /// Four letters (stratum 0 and 1), or a hash of an address.
+    /// The reference ID: four letters (stratum 0 and 1), or an IPv4 address or a hash of an IPv6
+    /// one.
     pub reference: u32,
     /// When the sender's clock was last set.
     pub set: Stamp,
-    /// The request's transmit stamp, given back.
+    /// The request's transmit timestamp, returned.
     pub origin: Stamp,
     /// When the request arrived.
     pub received: Stamp,
@@ -60,22 +61,22 @@ pub struct Packet {
     pub transmitted: Stamp,
 }
 
-/// Why bytes are no message of ours.
+/// Why bytes are not a supported NTP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// Shorter than a header.
     #[error("shorter than {HEADER} bytes")]
     Short,
-    /// Another version than 3 or 4.
+    /// A version other than 3 and 4.
     #[error("NTP version {0}")]
     Version(u8),
-    /// Neither client nor server.
+    /// A mode other than client and server.
     #[error("NTP mode {0}")]
     Mode(u8),
 }
 
 impl Packet {
-    /// A request with this transmit stamp, and nothing else in it that tells who asks (data
+    /// A request with this transmit timestamp, and no other information about the client (data
     /// minimisation).
     #[must_use]
     pub const fn request(transmitted: Stamp) -> Self {
@@ -85,7 +86,7 @@ impl Packet {
             mode: Mode::Client,
             stratum: 0,
             poll: 0,
-            // What everybody says who does not say.
+            // The value of clients that do not reveal their precision.
             precision: 32,
             root_delay: Short(0),
             root_dispersion: Short(0),
@@ -97,17 +98,17 @@ impl Packet {
         }
     }
 
-    /// Makes a request one for interleaved mode (RFC 9769 §2): `receive` is the number that the
-    /// answer gives back if the server does it, `before` is the receive stamp of its last answer.
+    /// Makes this a request of interleaved mode (RFC 9769 §2). A server with that mode returns
+    /// `receive` as origin; `before` is the receive timestamp of its previous reply.
     pub const fn interleave(&mut self, receive: Stamp, before: Stamp) {
         self.received = receive;
         self.origin = before;
     }
 
-    /// The message at the beginning of these bytes, and what follows its header.
+    /// Parses the header, and returns it with the bytes that follow.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why the bytes are not a message.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(Malformed::Short)?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_understood() {
-        // A server that is its own reference at stratum 10; laid out by RFC 5905 figure 8.
+        // A server at stratum 10 with its local clock as reference; layout by RFC 5905 figure 8.
         let bytes = [
             0x24, 0x0a, 0x00, 0xe7, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 0x7f, 0x01, 0x01, 0xec, 0, 0, 0, 0, 0, 0, 0, //
             1, 2, 3, 4, 5, 6, 7, 8, 0xec, 0, 0, 1, 0, 0, 0, 9, 0xec, 0, 0, 1, 0, 0, 1, 0, 0xaa,

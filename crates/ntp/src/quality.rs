@@ -1,9 +1,9 @@
-//! Whose stamps an exchange has.
+//! The source of an exchange's timestamps.
 
-/// How good a pair of stamps is.
+/// The source of a pair of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quality {
-    /// Taken in the program, beside the system calls: microseconds of scheduling are in them.
+    /// Taken in the program, next to the system calls: they include microseconds of scheduling.
     Program,
     /// The kernel's, in the driver.
     Kernel,
@@ -12,17 +12,17 @@ pub enum Quality {
 }
 
 impl Quality {
-    /// How far such stamps are off at random, in ns, beyond what shows in the round trip.
+    /// Random error of such timestamps, in ns, beyond what shows in the round trip.
     #[must_use]
     pub const fn stamp_error(self) -> u32 {
         match self {
             Self::Program => 5_000,
-            // How far a card's may be off is in the round trip already: see `hardware`.
+            // The card's uncertainty is already in the round trip: see `hardware`.
             Self::Kernel | Self::Hardware => 0,
         }
     }
 
-    /// As reports name it.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,46 +1,45 @@
-//! The server's side of an exchange: a request in, an answer out, or the reason why there is none.
-//! No I/O, no clock, no randomness of its own.
+//! The server's side of an exchange: a request in, a reply or the reason for silence out. No I/O,
+//! no clock, no randomness of its own.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `network` | who may ask |
-//! | `limit` | how often |
-//! | `host` | what this host says of its own clock |
-//! | `pairs` | when answers really left, for interleaved mode (RFC 9769) |
-//! | `pace` | when an answer will leave, for basic mode |
+//! | `network` | which clients are allowed |
+//! | `limit` | how often a client may send requests |
+//! | `host` | what this host announces about its own clock |
+//! | `interleaved_cache` | true transmit timestamps of replies, for interleaved mode (RFC 9769) |
+//! | `tx_latency` | predicted transmit time of a reply, for basic mode |
 //!
-//! An answer is as long as a header, so never longer than what was asked: nobody can use this
-//! server to make more of his traffic. Only requests of mode 3 are answered: there is no control
-//! mode, no broadcast and no peer.
+//! A reply is one header long, so never longer than its request: the server is no amplifier. Only
+//! requests of mode 3 are answered: there is no control mode, no broadcast and no peer.
 
 mod host;
+mod interleaved_cache;
 mod limit;
 mod network;
-mod pace;
-mod pairs;
+mod tx_latency;
 
 pub use host::Host;
 pub use limit::Rate;
 pub use network::{BadNetwork, Network};
-pub use pace::Pace;
+pub use tx_latency::TxLatency;
 
 use crate::kiss::Kiss;
 use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
 use crate::stamp::{Short, Stamp};
 use core::net::IpAddr;
+use interleaved_cache::InterleavedCache;
 use limit::{Limit, Verdict};
-use pairs::Pairs;
 
-/// What the user wants of the server.
+/// The server's configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Who may ask; nobody named: everybody.
+    /// Networks whose clients are allowed; empty: all.
     pub allow: Vec<Network>,
-    /// How often each may ask; `None`: as often as he likes.
+    /// Rate limit of each client; `None`: no limit.
     pub rate: Option<Rate>,
 }
 
-/// What is to be sent.
+/// A reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     packet: Packet,
@@ -49,48 +48,47 @@ pub struct Answer {
     dispersion: u64,
 }
 
-/// What an answer says.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The time, and when this answer leaves as far as one can tell beforehand. `asks`: the request
-    /// looks like one of interleaved mode, so it is worth to find out when the answer really
-    /// leaves.
+    /// The time, and a predicted transmit timestamp of this reply. `asks`: the request looks like
+    /// one of interleaved mode, so the true transmit timestamp is worth recording.
     Basic {
         /// See above.
         asks: bool,
     },
-    /// The time, and when the answer before really left.
+    /// The time, and the true transmit timestamp of the previous reply.
     Interleaved,
-    /// That there is none.
+    /// No time: a Kiss-o'-Death code.
     Kiss(Kiss),
 }
 
 impl Answer {
-    /// What it says.
+    /// What the reply says.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether to tell [`Server::departed`] when it has left.
+    /// Whether to call [`Server::departed`] when it has left.
     #[must_use]
     pub const fn asks(&self) -> bool {
         matches!(self.kind, Kind::Basic { asks: true } | Kind::Interleaved)
     }
 
-    /// The stamp by which [`Server::departed`] knows it.
+    /// The receive timestamp by which [`Server::departed`] identifies it.
     #[must_use]
     pub const fn received(&self) -> Stamp {
         self.packet.received
     }
 
-    /// The message, if it leaves at this time, or by at most `early` ns earlier.
+    /// The message for a departure at this time, or at most `early` ns earlier.
     #[must_use]
     pub const fn leaving(&self, at: Stamp, early: u64) -> Packet {
         match self.kind {
             Kind::Interleaved => self.packet,
             Kind::Basic { .. } | Kind::Kiss(_) => Packet {
-                transmitted: pairs::transmit(at),
+                transmitted: interleaved_cache::transmit(at),
                 root_dispersion: Short::from_ns(self.dispersion.saturating_add(early)),
                 ..self.packet
             },
@@ -98,19 +96,19 @@ impl Answer {
     }
 }
 
-/// Why nothing is answered.
+/// Why the server sends no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Silence {
-    /// No message of NTP version 3 or 4, or one of modes that are not served.
+    /// Not a message of NTP version 3 or 4, or in a mode that is not served.
     #[error("garbage: {0}")]
     Malformed(Malformed),
-    /// An answer: two servers must not talk with each other for ever.
+    /// The message is a reply: two servers must not answer each other for ever.
     #[error("no request")]
     Mode,
-    /// He may not ask, and was told so.
+    /// The client is not allowed; it has received its DENY kiss.
     #[error("not allowed")]
     NotAllowed,
-    /// He asks too often, and was told so.
+    /// The client exceeds its rate; it has received its RATE kiss.
     #[error("too often")]
     TooOften,
 }
@@ -120,23 +118,23 @@ pub enum Silence {
 pub struct Server {
     config: Config,
     limit: Limit,
-    pairs: Pairs,
+    pairs: InterleavedCache,
 }
 
 impl Server {
-    /// All its memory is taken here. `key` is from a source that nobody can guess: who knows it
-    /// could have others share his limit.
+    /// Allocates all memory of the server. `key` must be unpredictable: an attacker with the key
+    /// could make other clients share its bucket.
     #[must_use]
     pub fn new(config: Config, key: [u64; 2]) -> Self {
         let limit = Limit::new(config.rate, key);
-        Self { config, limit, pairs: Pairs::new() }
+        Self { config, limit, pairs: InterleavedCache::new() }
     }
 
-    /// Answers what came from `from` at `now`, in ns of any clock that only runs forward; `arrived`
-    /// is the same moment by the host's clock.
+    /// Answers a message that arrived from `from` at `now`, in ns of any monotonic clock. `arrived`
+    /// is the same instant by the host's clock.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no reply.
     pub fn answer(
         &mut self,
         request: &[u8],
@@ -150,7 +148,7 @@ impl Server {
             return Err(Silence::Mode);
         }
         let from = from.to_canonical();
-        let received = pairs::receive(arrived);
+        let received = interleaved_cache::receive(arrived);
         let kiss = |kiss| Answer { packet: refusal(&request, kiss, received), kind: Kind::Kiss(kiss), dispersion: 0 };
         if !self.config.allow.is_empty() && !self.config.allow.iter().any(|network| network.contains(from)) {
             let told = self.limit.tell(from, now);
@@ -162,9 +160,9 @@ impl Server {
             Verdict::Beyond => return Err(Silence::TooOften),
         }
         let packet = Packet { received, origin: request.transmitted, ..host.answer(&request) };
-        // RFC 9769 §2: a request of interleaved mode has two different numbers, and as origin the
-        // receive stamp of an answer before.
-        let asks = request.received != request.transmitted && pairs::is_receive(request.origin);
+        // RFC 9769 §2: a request of interleaved mode has a receive timestamp that differs from its
+        // transmit timestamp, and as origin the receive timestamp of an earlier reply.
+        let asks = request.received != request.transmitted && interleaved_cache::is_receive(request.origin);
         Ok(match self.pairs.get(request.origin).filter(|_| asks) {
             Some(transmitted) => {
                 let packet = Packet { origin: request.received, transmitted, ..packet };
@@ -174,13 +172,13 @@ impl Server {
         })
     }
 
-    /// Remembers when the answer with this receive stamp really left.
+    /// Records the true transmit timestamp of the reply with this receive timestamp.
     pub fn departed(&mut self, received: Stamp, left: Stamp) {
-        self.pairs.insert(received, pairs::transmit(left));
+        self.pairs.insert(received, interleaved_cache::transmit(left));
     }
 }
 
-/// What is said instead of the time (RFC 5905 §7.4). The origin shows to who asked that it is no
+/// A Kiss-o'-Death reply (RFC 5905 §7.4). Its origin proves to the client that it is no blind
 /// forgery.
 const fn refusal(request: &Packet, kiss: Kiss, received: Stamp) -> Packet {
     Packet {

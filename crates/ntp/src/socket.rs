@@ -1,13 +1,13 @@
-//! A socket to one server, with the network card's stamps, or the kernel's: as late as possible for
-//! what leaves, as early as possible for what comes.
+//! A socket to one server, with timestamps by the network card or the kernel: as late as possible
+//! for departures, as early as possible for arrivals.
 
-pub use crate::flight::Lost;
-use crate::flight::{Flight, Landing};
+use crate::cross_timestamp::CrossTimestamp;
 use crate::hardware::{self, Lack, Track};
 use crate::nic::Nic;
 use crate::packet::{HEADER, Malformed, Packet};
+pub use crate::pending_request::Lost;
+use crate::pending_request::{Landing, PendingRequest};
 pub use crate::quality::Quality;
-use crate::sandwich::Sandwich;
 use crate::stamping::{self, Arrival};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,30 +22,30 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, counter};
 
-/// The longest message that is looked at; an answer with NTS is as long as its request at most (RFC
-/// 8915 §5.7).
+/// The longest message that is parsed; a reply with NTS is as long as its request at most (RFC 8915
+/// §5.7).
 const LONGEST: usize = 1500;
-/// How many messages one call takes in: a flood must not stop the daemon.
+/// How many messages one call receives: a flood must not stop the daemon.
 const AT_ONCE: usize = 16;
-/// A card's stamp of the request may come after the answer; for so long it is waited for, once an
-/// exchange. (chronyd waits for 1 ms.)
+/// A card's transmit timestamp may arrive after the reply. The wait for it lasts at most this long,
+/// once per exchange. (chronyd waits for 1 ms.)
 const CARD_IS_LATE: Duration = Duration::from_millis(2);
-/// For so long, in ns, a request may wait in the host's queues before somebody looks whether it has
-/// left. What waits longer is no measure of time.
+/// How long, in ns, a request counts as queued in the host. A longer delay makes the exchange
+/// useless as a measurement, so waiting on the socket resumes.
 const QUEUED: i64 = 200_000_000;
 
-/// A message that came, with both stamps of the exchange it may complete.
+/// A received message, with both timestamps of the exchange that it may complete.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// When the last request left.
     pub sent: Count,
-    /// When this came.
+    /// When this message arrived.
     pub received: Count,
-    /// How good the stamps are: the kernel's or the program's.
+    /// Source of the timestamps: the kernel or the program.
     pub quality: Quality,
-    /// The same two by the network card, or why it has not stamped them; None if no card is asked.
+    /// The same two by the network card, or why it provided none; None if no card is used.
     pub hardware: Option<Result<[Count; 2], Lack>>,
 }
 
@@ -56,13 +56,12 @@ pub struct Socket {
     kind: CounterKind,
     period: f64,
     /// The last request.
-    sent: Option<Flight>,
-    /// The kernel stamps what leaves by this socket.
+    sent: Option<PendingRequest>,
+    /// The kernel stamps departures of this socket.
     stamped: bool,
-    /// Of the requests on this socket, the number of the next one: the kernel names its stamp by
-    /// it.
+    /// The number of the next request on this socket: the kernel identifies its timestamp by it.
     number: u32,
-    /// The card whose stamps are used.
+    /// The card whose timestamps are used.
     nic: Option<Arc<Nic>>,
     track: Track,
     v6: bool,
@@ -75,25 +74,25 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// A socket that hears this server only, on a port that the kernel chooses at random.
+    /// A socket connected to this server, on a port that the kernel chooses at random.
     ///
     /// # Errors
-    /// What the system says: no route, too many descriptors.
+    /// The system's error: no route, too many descriptors.
     pub fn open(server: SocketAddr, kind: CounterKind, period: f64) -> nix::Result<Self> {
         let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
-        // A kernel without stamps is no reason not to know the time: see `Quality`.
+        // A kernel without timestamps is tolerated: see `Quality`.
         let _ = stamping::ask(&socket);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
         let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
         Ok(Self { socket, kind, period, sent: None, stamped: false, number: 0, nic: None, track: Track::default(), v6 })
     }
 
-    /// From the next request on: by which card the server is reached, if that stamps packets and
-    /// its clock can be read.
+    /// Sets the card through which the server is reached, from the next request on, if it stamps
+    /// packets and its clock is readable.
     ///
     /// # Errors
-    /// This kernel has no such stamps.
+    /// This kernel has no hardware timestamps.
     pub fn use_card(&mut self, nic: Option<&Arc<Nic>>) -> nix::Result<()> {
         let same = match (&self.nic, nic) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -115,7 +114,7 @@ impl Socket {
         getpeername::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
     }
 
-    /// The address and port from which it asks: of ours, the one by which the server is reached.
+    /// The local address and port from which the server is reached.
     #[must_use]
     pub fn local(&self) -> Option<SocketAddr> {
         getsockname::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
@@ -127,45 +126,45 @@ impl Socket {
         counter::read(self.kind)
     }
 
-    /// Sends a request, which is complete: whatever it takes to make it lies before its stamp.
+    /// Sends a complete request: all work to build it is done before its timestamp.
     ///
     /// # Errors
-    /// What the system says: unreachable, no room.
+    /// The system's error: unreachable, no buffer space.
     pub fn send(&mut self, request: &[u8]) -> nix::Result<()> {
         let clock = self.nic.as_ref().map(|nic| nic.read());
-        let before = Sandwich::take(self.kind, self.period);
+        let before = CrossTimestamp::take(self.kind, self.period);
         let program = self.counter();
-        // The error of an earlier request that nobody heard comes back with the next call; it is
-        // not this one's.
+        // The next call returns the unreported error of an earlier request; it does not concern
+        // this one.
         let mut sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
         if sent == Err(Errno::ECONNREFUSED) {
             sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
         }
         sent?;
-        self.sent = Some(Flight::new(self.number, before, program, clock));
+        self.sent = Some(PendingRequest::new(self.number, before, program, clock));
         self.number = self.number.wrapping_add(1);
         self.departures();
         Ok(())
     }
 
-    /// Whether the last request is still in one of the host's queues. Nobody must wait for this
-    /// socket then: a driver stamps a packet, tells the socket, and only then passes it on, so
-    /// waking up who waits takes some us between the stamp and the wire, in this direction only.
-    /// What the kernel stamps can be taken in later as well.
+    /// Whether the last request is still in one of the host's queues. Do not poll this socket
+    /// meanwhile: a driver stamps a packet, notifies the socket, and only then transmits it. The
+    /// wakeup of a waiter would add some us between the timestamp and the wire, in this direction
+    /// only. The kernel's timestamp can be collected later as well.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         let counts = (QUEUED as f64 / self.period) as i64;
         self.stamped && self.sent.is_some_and(|sent| !sent.has_left() && sent.age(self.counter()) < counts)
     }
 
-    /// The counter has broken: when the last request left is not known any more, so nothing that
-    /// comes answers it.
+    /// The counter is discontinuous: the departure of the last request is no longer known, so no
+    /// message counts as its reply.
     pub fn disrupt(&mut self) {
         self.sent = None;
     }
 
-    /// Takes in what has come since; each with the stamps of its exchange, or the reason why it has
-    /// none. `wanted` looks at a message before that: what it refuses costs no sandwich.
+    /// Receives pending messages, each with the timestamps of its exchange or the reason why it has
+    /// none. `wanted` filters messages first: a rejected one costs no sandwich.
     pub fn receive(
         &mut self,
         mut wanted: impl FnMut(&Packet) -> bool,
@@ -191,10 +190,10 @@ impl Socket {
         }
     }
 
-    /// Gives a message its stamps.
+    /// Adds timestamps to a message.
     fn stamped(&mut self, bytes: &[u8], arrival: Arrival, program: Count) -> Result<Received, Lost> {
         let sent = self.sent.ok_or(Lost::Unasked)?;
-        let after = Sandwich::take(self.kind, self.period);
+        let after = CrossTimestamp::take(self.kind, self.period);
         let mbits = self.nic.as_ref().and_then(|nic| nic.mbits());
         let on_the_wire = hardware::on_the_wire(bytes.len(), self.v6, mbits);
         let landing = Landing { arrival, program, after, on_the_wire };
@@ -204,19 +203,19 @@ impl Socket {
         Ok(Received { bytes: bytes.to_vec(), sent: ends[0], received: ends[1], quality, hardware })
     }
 
-    /// Waits a moment for the card's stamp of the request.
+    /// Waits briefly for the card's transmit timestamp.
     fn await_card(&mut self) {
         let until = Instant::now() + CARD_IS_LATE;
         while self.sent.is_some_and(|sent| !sent.has_card()) && Instant::now() < until {
-            // What is asked for is the error queue, which needs no asking.
+            // POLLERR, for the error queue, is always polled.
             let mut queue = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
             let _ = poll(&mut queue, PollTimeout::from(1u8));
             self.departures();
         }
     }
 
-    /// Takes the stamps of what has left from the socket's error queue, and errors that do not
-    /// concern anybody (unreachable: told by silence).
+    /// Collects transmit timestamps from the socket's error queue. Drops other errors (for example
+    /// unreachable: the missing reply shows it).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(departure) = stamping::departure(&self.socket) else { return };
@@ -227,7 +226,7 @@ impl Socket {
         }
     }
 
-    /// One message and the stamps of its arrival.
+    /// One message and its receive timestamps.
     fn message(&self, bytes: &mut [u8], flags: MsgFlags) -> Option<(usize, Arrival)> {
         loop {
             let mut iov = [IoSliceMut::new(bytes)];
@@ -237,7 +236,8 @@ impl Socket {
                     let length = message.bytes;
                     return Some((length, Arrival::read(&control)));
                 }
-                // Somebody told that the server is not there: silence says the same.
+                // An ICMP error reports that the server is unreachable: the missing reply shows the
+                // same.
                 Err(Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH) => {}
                 Err(_) => return None,
             }

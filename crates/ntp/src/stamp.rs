@@ -1,4 +1,4 @@
-//! NTP's formats of time (RFC 5905 §6).
+//! NTP's time formats (RFC 5905 §6).
 
 use tickwire_clock::Nanos;
 
@@ -6,24 +6,25 @@ use tickwire_clock::Nanos;
 const EPOCHS: i64 = 2_208_988_800;
 const SECOND: i64 = 1_000_000_000;
 
-/// A point in time: seconds since 1900 modulo 2^32, and their 2^-32th parts. 0 means "unknown".
+/// An NTP timestamp: seconds since 1900 modulo 2^32, and their 2^-32th parts. 0 means "unknown".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// Unix time, of all eras the one whose time is nearest to `near` (within 68 years). Rounded to
-    /// the nearest nanosecond.
+    /// Unix time, in the era that puts it nearest to `near` (within 68 years). Rounded to the
+    /// nearest nanosecond.
     #[must_use]
     pub const fn to_unix(self, near: Nanos) -> Nanos {
         let seconds = near.0.div_euclid(SECOND) + EPOCHS;
-        // How far this stamp is from the expected second, in the circle of 2^32 seconds.
+        // Distance of this timestamp from the expected second, modulo 2^32 seconds.
         let distance = ((self.0 >> 32) as u32).wrapping_sub(seconds as u32) as i32;
         let fraction = (self.0 & 0xffff_ffff) * SECOND as u64;
         let ns = ((fraction + (1 << 31)) >> 32) as i64;
         Nanos((seconds - EPOCHS + distance as i64).saturating_mul(SECOND).saturating_add(ns))
     }
 
-    /// From Unix time. The fraction is rounded up, so that the way back gives the same nanosecond.
+    /// From Unix time. The fraction is rounded up, so that the conversion back gives the same
+    /// nanosecond.
     #[must_use]
     pub const fn from_unix(time: Nanos) -> Self {
         let seconds = (time.0.div_euclid(SECOND) + EPOCHS) as u64;
@@ -32,18 +33,19 @@ impl Stamp {
     }
 }
 
-/// A span of time: 2^-16 s. Used for what a server says of its own error.
+/// NTP short format: an interval in units of 2^-16 s. Used for a server's root delay and
+/// dispersion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Short(pub u32);
 
 impl Short {
-    /// In nanoseconds, rounded up: it is an error, and must not become smaller.
+    /// In nanoseconds, rounded up: it is an error bound, and must not become smaller.
     #[must_use]
     pub const fn to_ns(self) -> u64 {
         (self.0 as u64 * SECOND as u64).div_ceil(1 << 16)
     }
 
-    /// In nanoseconds, rounded down: for what is taken off an error.
+    /// In nanoseconds, rounded down: for subtraction from an error bound.
     #[must_use]
     pub const fn to_ns_below(self) -> u64 {
         (self.0 as u64 * SECOND as u64) >> 16

@@ -1,6 +1,7 @@
-//! The kernel's stamps of packets, and network cards' (SO_TIMESTAMPING): asked for, and taken from
-//! what the kernel tells. Its own are in ns of CLOCK_REALTIME, of which [`crate::sandwich`] makes
-//! counts; a card's are in ns of its own clock, for [`crate::hardware`].
+//! Packet timestamps of the kernel and of network cards (SO_TIMESTAMPING): how they are enabled,
+//! and how they are parsed. The kernel's are in ns of CLOCK_REALTIME, which
+//! [`crate::cross_timestamp`] converts to counts; a card's are in ns of its own clock, for
+//! [`crate::hardware`].
 
 mod control;
 
@@ -20,39 +21,39 @@ use std::os::fd::{AsFd, AsRawFd};
 const RX_HARDWARE: u32 = 1 << 2;
 const OPT_TX_SWHW: u32 = 1 << 14;
 
-/// What has left: the errors of a socket come the same way, and have neither.
+/// A report of the error queue: a departure, or a socket error, which has none of these fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// Of the messages sent on this socket, its number, counted from 0.
+    /// The message's number among those sent on this socket, counted from 0.
     pub number: Option<u32>,
-    /// When it left, by the kernel.
+    /// The kernel's transmit timestamp.
     pub stamp: Option<i64>,
-    /// When it left, by the card.
+    /// The card's transmit timestamp.
     pub card: Option<i64>,
 }
 
-/// What has come.
+/// Receive timestamps of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it came, by the kernel.
+    /// The kernel's receive timestamp.
     pub stamp: Option<i64>,
-    /// When it came, by the card: when the beginning of the frame did.
+    /// The card's receive timestamp, of the beginning of the frame.
     pub card: Option<i64>,
 }
 
-/// Asks for the stamps of all that leaves and comes: in software, as late and as early as the
-/// kernel can.
+/// Enables software timestamps of all departures and arrivals, as late and as early as the kernel
+/// can.
 ///
 /// # Errors
-/// This kernel has none.
+/// This kernel has no timestamps.
 pub fn ask(socket: &impl AsFd) -> nix::Result<()> {
     setsockopt(socket, sockopt::Timestamping, &software())
 }
 
-/// Asks for the card's stamps, too. Departures are then told twice, once by each.
+/// Also enables the card's timestamps. Departures are then reported twice, once by each.
 ///
 /// # Errors
-/// This kernel has no such stamps; all is as it was.
+/// This kernel has no hardware timestamps; the socket is unchanged.
 pub fn ask_card(socket: &impl AsFd) -> nix::Result<()> {
     let card = TimestampingFlag::SOF_TIMESTAMPING_RAW_HARDWARE
         | TimestampingFlag::SOF_TIMESTAMPING_TX_HARDWARE
@@ -69,8 +70,8 @@ fn software() -> TimestampingFlag {
 }
 
 impl Arrival {
-    /// From the control messages beside a message that has come, as the kernel has laid them out.
-    /// What is no such message tells nothing.
+    /// From the control messages of a received message, in the kernel's layout. Other bytes are
+    /// ignored.
     #[must_use]
     pub fn read(control: &[u8]) -> Self {
         Self::of(said(control))
@@ -85,8 +86,8 @@ impl Arrival {
 }
 
 impl Departure {
-    /// From the control messages of the error queue, as the kernel has laid them out. What is no
-    /// such message tells nothing.
+    /// From the control messages of the error queue, in the kernel's layout. Other bytes are
+    /// ignored.
     #[must_use]
     pub fn read(control: &[u8]) -> Self {
         Self::of(said(control))
@@ -100,16 +101,17 @@ impl Departure {
     }
 }
 
-/// When a message arrived that was received with room for the control message [`Timestamps`].
+/// The receive timestamps of a message that was received with room for the control message
+/// [`Timestamps`].
 #[must_use]
 pub fn arrival<S>(message: &RecvMsg<'_, '_, S>) -> Arrival {
     Arrival::of(decoded(message))
 }
 
-/// The next of the socket's error queue; `None` if it is empty.
+/// The next report of the socket's error queue; `None` if it is empty.
 #[must_use]
 pub fn departure(socket: &impl AsRawFd) -> Option<Departure> {
-    // The queue gives no bytes back (OPT_TSONLY), but for errors: those of one message, cut off.
+    // The queue returns no payload (OPT_TSONLY), except for errors: that of one message, truncated.
     let mut none = [0; 64];
     let mut iov = [IoSliceMut::new(&mut none)];
     let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
@@ -118,13 +120,14 @@ pub fn departure(socket: &impl AsRawFd) -> Option<Departure> {
     Some(Departure::read(&control))
 }
 
-/// What a message of the error queue tells.
+/// The report in a message of the error queue.
 #[must_use]
 pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> Departure {
     Departure::of(decoded(message))
 }
 
-/// The same facts where another library has received, many at once, and keeps the bytes to itself.
+/// The same facts from messages that nix has received in a batch; it does not expose their control
+/// bytes.
 fn decoded<S>(message: &RecvMsg<'_, '_, S>) -> impl Iterator<Item = Said> {
     message.cmsgs().ok().into_iter().flatten().filter_map(|control| match control {
         ControlMessageOwned::ScmTimestampsns(stamps) => {

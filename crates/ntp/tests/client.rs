@@ -9,14 +9,14 @@ const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
 const CONFIG: Config =
     Config { poll: Poll { usual: 16 * SECOND, longest: 1024 * SECOND }, transmit: Transmit::Nonce, interleaved: false };
 
-/// Sends what is due, with numbers that nobody guesses; says when.
+/// Sends the due request, with unpredictable numbers; returns the time.
 fn ask(client: &mut Client) -> (i64, Packet) {
     let now = client.due();
     let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
     (now, client.request(now, random, Count(now as u64)).expect("due"))
 }
 
-/// What an honest server answers that got the request at `at`, and answered 10 us later.
+/// The reply of an honest server that received the request at `at`, and replied 10 us later.
 fn honest(request: &Packet, at: Nanos) -> Packet {
     Packet {
         mode: Mode::Server,
@@ -114,14 +114,14 @@ fn kiss(kiss: Kiss, request: &Packet) -> Packet {
     Packet { stratum: 0, reference: kiss.to_reference(), ..honest(request, NEAR) }
 }
 
-/// Asks once, and is kissed; says when.
+/// Sends one request, which gets a kiss; returns the time.
 fn kissed(client: &mut Client, by: Kiss) -> i64 {
     let (now, request) = ask(client);
     assert_eq!(give(client, &kiss(by, &request), now), Err(Rejection::Kiss(by)));
     now + 50_000
 }
 
-/// Asks an honest server until a time.
+/// Polls an honest server until a time.
 fn served(client: &mut Client, until: i64) {
     while client.due() < until {
         let (now, request) = ask(client);
@@ -158,7 +158,7 @@ fn a_pace_that_was_too_quick_is_tried_again_an_hour_later_and_later_each_time_th
     assert_eq!(client.allowed(), 64 * SECOND, "not sooner");
     served(&mut client, at + HOUR + 64 * SECOND);
     assert_eq!(client.allowed(), 32 * SECOND);
-    // That is too often again.
+    // RATE again.
     let mut waits = Vec::new();
     for _ in 0..7 {
         let at = kissed(&mut client, Kiss::Rate);
@@ -169,7 +169,7 @@ fn a_pace_that_was_too_quick_is_tried_again_an_hour_later_and_later_each_time_th
         waits.push(wait / HOUR);
     }
     assert_eq!(waits, [2, 4, 8, 16, 24, 24, 24]);
-    // It does not object any more: back to what is usual, and as patient as in the beginning.
+    // The server no longer objects: the interval and the backoff return to their initial values.
     let now = client.due();
     served(&mut client, now + 24 * HOUR + SECOND);
     assert_eq!((client.allowed(), client.slowed()), (16 * SECOND, None));
@@ -192,12 +192,12 @@ fn a_server_that_denies_service_is_left_alone_for_an_hour_then_for_longer_each_t
             waits.push((client.due() - at) / HOUR);
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 24, 24], "{by}");
-        // It does not even say no.
+        // The server is silent.
         let begin = client.due();
         let asked = std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 24 * HOUR).count();
         assert!(asked < 300, "{asked} requests in a day");
         assert!(client.denied().is_some());
-        // It serves.
+        // The server replies.
         let begin = client.due();
         served(&mut client, begin + HOUR);
         assert_eq!((client.denied(), client.interval(), client.allowed()), (None, 16 * SECOND, 16 * SECOND));
@@ -211,16 +211,16 @@ fn a_server_that_denies_service_is_left_alone_for_an_hour_then_for_longer_each_t
 }
 
 #[test]
-fn a_kiss_that_may_be_forged_shuts_nobody_out_for_more_than_an_hour() {
+fn a_kiss_that_may_be_forged_shuts_no_client_out_for_more_than_an_hour() {
     let mut client = Client::new(CONFIG, 0);
-    // One each time that the server has just answered.
+    // One denial each time after a reply.
     for _ in 0..5 {
         let at = kissed(&mut client, Kiss::Deny);
         assert_eq!(client.due() - at, HOUR);
         let until = client.due() + 64 * SECOND;
         served(&mut client, until);
     }
-    // How seldom its pace is tried is no reason to leave it alone for as long.
+    // The RATE backoff does not lengthen the wait after a denial.
     for _ in 0..7 {
         kissed(&mut client, Kiss::Rate);
         let until = client.slowed().unwrap() + 1024 * SECOND;
@@ -271,7 +271,7 @@ fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wi
     assert_eq!(requests(&mut client, 100 * SECOND), 8 + 6);
     client.disrupt(100 * SECOND);
     assert_eq!(requests(&mut client, 102 * SECOND), 8);
-    // Found again and again, by servers that say so.
+    // Repeated breaks, found in servers' replies.
     for tenth in 0..600 {
         let now = 102 * SECOND + tenth * SECOND / 10;
         client.disrupt(now);
@@ -308,11 +308,11 @@ fn an_interleaving_server_tells_when_the_answer_before_left() {
     let exchange = answer.exchange.unwrap();
     assert_eq!((exchange.sent, exchange.received), (Count(now as u64), Count(now as u64 + 50_000)), "the one before");
     assert_eq!((exchange.server_received, exchange.server_sent), (NEAR.plus(SECOND), NEAR.plus(SECOND + 12_000)));
-    // The server has forgotten, and answers as usual.
+    // The server has lost its record, and replies in basic mode.
     let (now, fourth) = ask(&mut client);
     let answer = give(&mut client, &honest(&fourth, NEAR.plus(3 * SECOND)), now).unwrap();
     assert_eq!((answer.interleaved, answer.exchange.unwrap().sent), (false, Count(now as u64)));
-    // It remembers again: what it said as usual is not told twice.
+    // It has a record again: the exchange of basic mode is not reported twice.
     let (now, fifth) = ask(&mut client);
     let answer = give(&mut client, &interleave(&fifth, 4 * SECOND, 3 * SECOND + 11_000), now).unwrap();
     assert_eq!((answer.interleaved, answer.exchange), (true, None));

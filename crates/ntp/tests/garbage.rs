@@ -1,4 +1,4 @@
-//! Hostile messages: what a fuzzer once found stays found.
+//! Hostile messages: regression tests of the fuzzer's findings.
 
 mod hostile;
 
@@ -7,7 +7,7 @@ use tickwire_ntp::extension::append;
 use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
 use tickwire_sim::corpus;
 
-/// What the fuzzer begins with, by the name of its seed in the corpus: one of every kind of
+/// The fuzzer's initial inputs, by the name of the seed in the corpus: one of every kind of
 /// message, to a server and to a client.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let request = |number: u64| Packet::request(Stamp(number)).to_bytes();

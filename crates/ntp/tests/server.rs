@@ -12,8 +12,8 @@ const SECOND: i64 = 1_000_000_000;
 const EPOCH: Nanos = Nanos(1_790_000_000 * SECOND);
 const CLIENT: client::Config =
     client::Config { poll: Poll { usual: SECOND, longest: 64 * SECOND }, transmit: Transmit::Nonce, interleaved: true };
-/// One way, and what the server takes to answer: until it has made the answer, and until that is in
-/// the driver.
+/// One-way delay, and the server's latencies: until it has made the reply, and until that is in the
+/// driver.
 const WAY: i64 = 50_000;
 const MAKING: i64 = 8_000;
 const LEAVING: i64 = 3_000;
@@ -48,7 +48,7 @@ fn at(ns: i64) -> Stamp {
     Stamp::from_unix(EPOCH.plus(ns))
 }
 
-/// One exchange between the two; both clocks are right, so every exchange must show that.
+/// One exchange between client and server. Both clocks are right, so every exchange must show that.
 fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<client::Answer, Rejection> {
     let now = client.due();
     let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
@@ -91,8 +91,8 @@ fn our_client_learns_the_true_departure_from_the_third_exchange_on() {
     let (mut client, mut server, host) = (Client::new(CLIENT, 0), open(), host());
     for number in 0..20 {
         let answer = exchange(&mut client, &mut server, &host).unwrap();
-        // The first names no answer before; by the second the server learns that this client names
-        // them.
+        // The first request names no previous reply; by the second the server learns that this
+        // client does.
         assert_eq!(answer.interleaved, number >= 2, "exchange {number}");
         let Some(exchange) = answer.exchange else { continue };
         let back = EPOCH.plus(exchange.received.0 as i64).since(exchange.server_sent);
@@ -123,8 +123,8 @@ fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
     let (mut server, host) = (open(), host());
     let mut before = Packet::request(Stamp(0));
     for number in 1..100 {
-        // As ntpd asks: its own arrival of the answer before, and that answer's transmit stamp as
-        // origin.
+        // A request as ntpd's: its own receive timestamp of the previous reply, and that reply's
+        // transmit timestamp as origin.
         let request =
             Packet { origin: before.transmitted, received: Stamp(number), ..Packet::request(Stamp(number << 8)) };
         let answer = server.answer(&request.to_bytes(), somebody(), 0, at(0), &host).unwrap();
@@ -171,7 +171,7 @@ fn an_answer_is_never_longer_than_its_request() {
 }
 
 #[test]
-fn who_asks_too_often_is_told_and_obeys() {
+fn a_client_that_asks_too_often_is_told_and_obeys() {
     let rate = Rate { per_second: 0.25, burst: 4 };
     let mut server = Server::new(Config { rate: Some(rate), ..Config::default() }, [1, 2]);
     let (mut client, host) = (Client::new(CLIENT, 0), host());
@@ -211,7 +211,7 @@ fn a_flood_is_answered_at_the_rate_and_told_once_a_second() {
 }
 
 #[test]
-fn who_may_not_ask_is_told_so_and_does_not_ask_for_an_hour() {
+fn a_client_that_may_not_ask_is_told_so_and_does_not_ask_for_an_hour() {
     let allow = vec!["198.51.100.0/24".parse().unwrap()];
     let mut server = Server::new(Config { allow, ..Config::default() }, [1, 2]);
     let mut client = Client::new(CLIENT, 0);

@@ -5,7 +5,7 @@ use tickclock::{CounterKind, counter};
 use tickwire_ntp::socket::{Quality, Socket};
 use tickwire_ntp::{Packet, Stamp};
 
-/// Requests until three are stamped: many, because a busy machine takes its time.
+/// Requests until three are timestamped: many, because a busy machine takes its time.
 const MOST: u64 = 100_000;
 
 #[test]
@@ -13,7 +13,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let server = UdpSocket::bind(address).unwrap();
         let mut socket = Socket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
-        // The kernel begins to stamp what comes some time after the first socket has asked for it
+        // The kernel starts to timestamp arrivals some time after the first socket has enabled it
         // (it patches its code in the background).
         let mut stamped = 0;
         for number in 1..=MOST {
@@ -55,7 +55,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
 }
 
 #[test]
-fn nobody_there_is_silence_and_no_error_for_ever() {
+fn a_closed_port_is_silence_and_no_error_for_ever() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     drop(server);

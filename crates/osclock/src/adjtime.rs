@@ -1,73 +1,75 @@
-//! adjtimex(2): how the kernel runs CLOCK_REALTIME, and how it is told to run it otherwise. Looking
-//! needs no rights, telling needs CAP_SYS_TIME.
+//! adjtimex(2): reads and sets the state of CLOCK_REALTIME in the kernel. Reading needs no
+//! privileges, setting needs CAP_SYS_TIME.
 
 use libc::{c_int, c_long, c_uint, timex};
 use nix::errno::Errno;
 
-/// What the kernel takes for a million: a frequency is in units of 2^-16 ppm.
+/// The kernel's frequency units in a ppm: they are 2^-16 ppm.
 pub const UNITS_PER_PPM: f64 = 65_536.0;
-/// The most that the kernel's clock can be sped up or slowed down, in ppm.
+/// Maximum frequency adjustment of the kernel's clock in either direction, in ppm.
 pub const MOST_PPM: f64 = 500.0;
 
-/// A leap second at the end of this UTC day, which the kernel applies by itself.
+/// A leap second at the end of this UTC day, which the kernel applies itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leap {
     /// None.
     #[default]
     None,
-    /// A second more.
+    /// A second is inserted.
     Insert,
-    /// A second less.
+    /// A second is deleted.
     Delete,
 }
 
-/// How the kernel runs its clock.
+/// The state of the kernel's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Faster than it would be by itself by so many 2^-16 ppm.
+    /// Frequency adjustment in 2^-16 ppm; positive is faster.
     pub frequency: i64,
-    /// Microseconds in a tick: 10000 unless somebody makes them longer or shorter.
+    /// Microseconds in a tick: usually 10000, but a program may change it.
     pub tick: i64,
-    /// What the kernel's own control loop has still to make good.
+    /// The remaining offset of the kernel's PLL.
     pub offset: i64,
-    /// Whether that loop is on, as ntpd and systemd-timesyncd use it.
+    /// Whether the PLL, the FLL or the PPS discipline is on; ntpd and systemd-timesyncd use the
+    /// PLL.
     pub looped: bool,
-    /// Whether nobody has said for long how far off the clock is.
+    /// Whether the clock counts as unsynchronised (`STA_UNSYNC`): no program has set its maximum
+    /// error for long.
     pub unsynchronised: bool,
-    /// What somebody said that it may be off at most, and 500 ppm since, in microseconds.
+    /// Maximum error in microseconds: the last value that was set plus 500 ppm since then.
     pub most_error: i64,
 }
 
-/// What programs are told of the clock.
+/// The clock's quality, as the kernel reports it to programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Whether it is synchronised.
     pub synchronised: bool,
     /// Estimated error, in microseconds.
     pub error: i64,
-    /// The most that it can be off, in microseconds.
+    /// Maximum error, in microseconds.
     pub most_error: i64,
-    /// What is to come at the end of the day.
+    /// The leap second at the end of the day.
     pub leap: Leap,
 }
 
 const LOOPS: c_int = libc::STA_PLL | libc::STA_FLL | libc::STA_PPSFREQ | libc::STA_PPSTIME;
 
-/// Asks the kernel, and tells it what `modes` names.
+/// Calls adjtimex, setting the fields that `modes` names.
 fn adjust(modes: c_uint, fill: impl FnOnce(&mut timex)) -> nix::Result<timex> {
     // SAFETY: all of the structure's fields are integers, for which zero is a value.
     let mut timex: timex = unsafe { std::mem::zeroed() };
     timex.modes = modes;
     fill(&mut timex);
-    // SAFETY: the structure is the kernel's own, whole, and ours alone.
+    // SAFETY: the structure has the kernel's layout, is initialised, and is not shared.
     Errno::result(unsafe { libc::adjtimex(&raw mut timex) })?;
     Ok(timex)
 }
 
-/// How the clock is run now.
+/// Reads the state of the clock.
 ///
 /// # Errors
-/// A system call filter forbids to ask.
+/// A system call filter forbids the call.
 pub fn look() -> nix::Result<State> {
     let timex = adjust(0, |_| ())?;
     Ok(State {
@@ -80,24 +82,24 @@ pub fn look() -> nix::Result<State> {
     })
 }
 
-/// Whether this process may steer at all: tells the kernel what it says itself.
+/// Checks that this process may steer the clock, by setting a value to itself.
 ///
 /// # Errors
 /// `EPERM`: it may not.
 pub fn may_steer() -> nix::Result<()> {
-    // ADJ_ESTERROR: of all that can be told the one that moves nothing.
+    // ADJ_ESTERROR is the only mode that does not affect the clock.
     let now = adjust(0, |_| ())?;
     adjust(libc::ADJ_ESTERROR, |timex| timex.esterror = now.esterror).map(drop)
 }
 
-/// Ends whatever others have begun: a slew by adjtime(3), the kernel's own loop, ticks of another
+/// Ends adjustments by other programs: a slew by adjtime(3), the kernel's PLL, and another tick
 /// length. The frequency stays.
 ///
 /// # Errors
 /// As [`may_steer`].
 pub fn take_over(tick: i64) -> nix::Result<()> {
     adjust(libc::ADJ_OFFSET_SINGLESHOT, |timex| timex.offset = 0)?;
-    // What the loop has still to make good can be taken from it only while it is on.
+    // The PLL's remaining offset can be cleared only while the PLL is on.
     adjust(libc::ADJ_OFFSET | libc::ADJ_STATUS, |timex| timex.status = libc::STA_PLL)?;
     adjust(libc::ADJ_STATUS | libc::ADJ_TICK, |timex| {
         timex.status = libc::STA_UNSYNC;
@@ -106,7 +108,7 @@ pub fn take_over(tick: i64) -> nix::Result<()> {
     .map(drop)
 }
 
-/// Runs the clock faster than it would be by itself, by so many 2^-16 ppm.
+/// Sets the frequency adjustment in 2^-16 ppm; positive is faster.
 ///
 /// # Errors
 /// As [`may_steer`].
@@ -114,7 +116,7 @@ pub fn set_frequency(units: i64) -> nix::Result<()> {
     adjust(libc::ADJ_FREQUENCY, |timex| timex.freq = units as c_long).map(drop)
 }
 
-/// Sets the clock forward by so many ns.
+/// Steps the clock forward by `ns`.
 ///
 /// # Errors
 /// As [`may_steer`]; `EINVAL` if the time would be before 1970.
@@ -122,13 +124,13 @@ pub fn step(ns: i64) -> nix::Result<()> {
     const SECOND: i64 = 1_000_000_000;
     adjust(libc::ADJ_SETOFFSET | libc::ADJ_NANO, |timex| {
         timex.time.tv_sec = ns.div_euclid(SECOND);
-        // ADJ_NANO: the field's name is of older times.
+        // With ADJ_NANO this field is in ns, despite its name.
         timex.time.tv_usec = ns.rem_euclid(SECOND);
     })
     .map(drop)
 }
 
-/// Tells programs that ask (ntp_gettime(3), timedatectl(1)) how good the clock is.
+/// Sets the clock's quality, which programs can query (ntp_gettime(3), timedatectl(1)).
 ///
 /// # Errors
 /// As [`may_steer`].
@@ -146,16 +148,16 @@ pub fn tell(told: Told) -> nix::Result<()> {
     .map(drop)
 }
 
-/// How long a tick is by nature, in microseconds.
+/// The nominal tick length in microseconds.
 ///
 /// # Errors
-/// The system does not say.
+/// The system does not report it.
 pub fn usual_tick() -> nix::Result<i64> {
     let hz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.filter(|&hz| hz > 0);
     hz.map(|hz| 1_000_000 / hz).ok_or(Errno::ENOSYS)
 }
 
-/// Tells the kernel TAI - UTC in seconds.
+/// Sets the kernel's TAI - UTC in seconds.
 ///
 /// # Errors
 /// As [`may_steer`].

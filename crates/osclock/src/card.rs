@@ -1,5 +1,5 @@
-//! A network interface's time stamps: what its card can do, what it is set to, and how fast its
-//! link is. Looking needs no rights, setting needs CAP_NET_ADMIN.
+//! A network interface's timestamping: the card's capabilities, its setting, and its link speed.
+//! Reading needs no privileges, setting needs CAP_NET_ADMIN.
 
 use libc::{hwtstamp_config, ifreq};
 use nix::errno::Errno;
@@ -48,21 +48,21 @@ struct LinkSettings {
     reserved: [u32; 2],
 }
 
-/// What a card can do.
+/// The timestamping capabilities of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// The number of its clock, as in `/dev/ptpN`; of an interface on top of others (VLAN, bond)
-    /// that of the card below, if its driver says so.
+    /// The number of its clock, as in `/dev/ptpN`. For a stacked interface (VLAN, bond) it is that
+    /// of the card below, if the driver reports it.
     pub clock: Option<u32>,
-    /// It can stamp what leaves.
+    /// It can timestamp transmitted packets.
     pub transmit: bool,
-    /// It can stamp all that comes (`HWTSTAMP_FILTER_ALL`).
+    /// It can timestamp all received packets (`HWTSTAMP_FILTER_ALL`).
     pub receive_all: bool,
-    /// It can stamp all of NTP that comes (`HWTSTAMP_FILTER_NTP_ALL`).
+    /// It can timestamp all received NTP packets (`HWTSTAMP_FILTER_NTP_ALL`).
     pub receive_ntp: bool,
 }
 
-/// What a card is set to.
+/// The timestamping setting of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     flags: i32,
@@ -71,22 +71,22 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Whether it stamps what leaves, when a socket asks for that.
+    /// Whether it timestamps transmitted packets when a socket requests it.
     #[must_use]
     pub const fn stamps_departures(&self) -> bool {
         self.transmit != libc::HWTSTAMP_TX_OFF as i32
     }
 
-    /// Whether it stamps the packets of an NTP client, both ways.
+    /// Whether it timestamps the packets of an NTP client in both directions.
     #[must_use]
     pub const fn stamps_ntp(&self) -> bool {
-        // One-step cards write the stamps of PTP's own messages into these, and stamp all others as
-        // `TX_ON` does.
+        // One-step cards insert timestamps into PTP messages, and timestamp all other packets as
+        // with `TX_ON`.
         self.stamps_departures()
             && (self.filter == libc::HWTSTAMP_FILTER_ALL as i32 || self.filter == libc::HWTSTAMP_FILTER_NTP_ALL as i32)
     }
 
-    /// This, changed as little as possible so that it stamps NTP; `None` if the card cannot.
+    /// This setting with the smallest change that timestamps NTP; `None` if the card cannot do so.
     #[must_use]
     pub const fn with_ntp(self, abilities: &Abilities) -> Option<Self> {
         let transmit = if self.transmit == libc::HWTSTAMP_TX_OFF as i32 {
@@ -97,8 +97,8 @@ impl Setting {
         } else {
             self.transmit
         };
-        // What stamps all stamps PTP, too, so whoever has set a filter for that (ptp4l) does not
-        // lose by it; one for NTP might.
+        // The filter for all packets includes PTP, so a program that set a PTP filter (ptp4l) loses
+        // nothing. With a filter for NTP only it might.
         let filter = if abilities.receive_all {
             libc::HWTSTAMP_FILTER_ALL
         } else if abilities.receive_ntp && self.filter == libc::HWTSTAMP_FILTER_NONE as i32 {
@@ -121,8 +121,8 @@ impl Card {
     /// The interface of that name.
     ///
     /// # Errors
-    /// The name is none, or there are too many descriptors. Whether there is such an interface
-    /// shows later.
+    /// The name is invalid, or there are too many file descriptors. A missing interface is only
+    /// reported by later calls.
     pub fn named(name: &str) -> nix::Result<Self> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(Errno::ENODEV);
@@ -131,16 +131,16 @@ impl Card {
         Ok(Self { name: name.into(), socket })
     }
 
-    /// Its name.
+    /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it can do; nothing, if its driver does not know of time stamps.
+    /// Its capabilities; empty if its driver does not support timestamps.
     ///
     /// # Errors
-    /// There is no such interface any more.
+    /// The interface no longer exists.
     pub fn abilities(&self) -> nix::Result<Abilities> {
         let mut info = TsInfo { command: GET_TS_INFO, phc_index: -1, ..TsInfo::default() };
         match sys::ethtool(&self.socket, &self.name, &mut info) {
@@ -157,20 +157,20 @@ impl Card {
         })
     }
 
-    /// What it is set to.
+    /// Its current setting.
     ///
     /// # Errors
-    /// There is no such interface any more, or its driver does not tell (`EOPNOTSUPP`).
+    /// The interface no longer exists, or its driver does not report the setting (`EOPNOTSUPP`).
     pub fn setting(&self) -> nix::Result<Setting> {
         let mut config = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: 0 };
         sys::get_stamps(&self.socket, &self.name, &mut config)?;
         Ok(Setting { flags: config.flags, transmit: config.tx_type, filter: config.rx_filter })
     }
 
-    /// Sets it; gives what the driver has made of it.
+    /// Changes the setting, and returns the one that the driver has applied.
     ///
     /// # Errors
-    /// `EPERM`: CAP_NET_ADMIN is missing; `ERANGE`: the card cannot.
+    /// `EPERM`: CAP_NET_ADMIN is missing; `ERANGE`: the card does not support it.
     pub fn set(&self, setting: Setting) -> nix::Result<Setting> {
         let Setting { flags, transmit, filter } = setting;
         let mut config = hwtstamp_config { flags, tx_type: transmit, rx_filter: filter };
@@ -178,13 +178,13 @@ impl Card {
         Ok(Setting { flags: config.flags, transmit: config.tx_type, filter: config.rx_filter })
     }
 
-    /// How many Mbit/s its link carries, if that is known.
+    /// The link speed in Mbit/s, if it is known.
     #[must_use]
     pub fn speed(&self) -> Option<u32> {
         let mut link = LinkSettings { command: GET_LINK, ..LinkSettings::default() };
         sys::ethtool(&self.socket, &self.name, &mut link).ok()?;
         let speed = u32::from(link.speed_high) << 16 | u32::from(link.speed_low);
-        // Drivers that do not know say 0, 65535 or 2^32 - 1.
+        // An unknown speed is reported as 0, 65535 or 2^32 - 1.
         Some(speed).filter(|&speed| !matches!(speed, 0 | 0xffff | SPEED_UNKNOWN))
     }
 }
@@ -217,8 +217,8 @@ mod sys {
 
     pub(super) fn ethtool(socket: &OwnedFd, name: &str, data: &mut impl Command) -> nix::Result<()> {
         let mut request = request(name, data);
-        // SAFETY: the request and the data that it points to live for the call; each `Command`
-        // begins with the number of a command that reads and writes no more than the structure.
+        // SAFETY: the request and the data that it points to live for the call. Each `Command`
+        // begins with the number of a command that accesses no more than the structure.
         unsafe { ethtool_call(socket.as_raw_fd(), &raw mut request) }.map(drop)
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let ptp = Setting { flags: 0, transmit: 2, filter: 12 };
         assert!(!ptp.stamps_ntp());
         assert_eq!(ptp.with_ntp(&able).map(|on| (on.transmit, on.filter)), Some((2, 1)));
-        // A filter for NTP would take PTP's away.
+        // A filter for NTP would replace the one for PTP.
         let narrow = Abilities { receive_all: false, ..able };
         assert_eq!(OFF.with_ntp(&narrow).map(|on| on.filter), Some(15));
         assert_eq!(ptp.with_ntp(&narrow), None);

@@ -1,16 +1,17 @@
-//! The operating system's own clocks, as a clock daemon meets them: where it hands the time on to
-//! programs that do not read its page (the kernel's clock, NTP's shared memory), and the clocks and
-//! stamps of network cards.
+//! The operating system's own clocks, for a clock daemon. It passes the time to programs that do
+//! not read its page through the kernel's clock and NTP's shared memory, and it reads the clocks
+//! and timestamps of network cards.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `adjtime` | how the kernel runs its clock, and how it is told to run it otherwise |
+//! | `adjtime` | reads and sets the state of the kernel's clock |
 //! | `refclock` | the segment from which ntpd and chronyd read a reference clock |
-//! | `phc` | a network card's clock, read beside the kernel's |
-//! | `card` | what a network card stamps, and how it is told to |
+//! | `phc` | reads a network card's clock together with the kernel's |
+//! | `card` | reads and sets which packets a network card timestamps |
 //!
-//! May know the operating system; decides nothing. `unsafe` is one system call in `adjtime`, the
-//! attached segment in `refclock`, and the calls in `phc::sys` and `card::sys`.
+//! This crate may depend on the operating system and contains no policy. `unsafe` is one system
+//! call in `adjtime`, the attached segment in `refclock`, and the calls in `phc::sys` and
+//! `card::sys`.
 
 pub mod adjtime;
 pub mod card;

@@ -1,5 +1,5 @@
-//! A network card's own clock (PTP hardware clock, `/dev/ptpN`), read beside CLOCK_REALTIME.
-//! Reading needs the right to open the device, no other; nothing here sets it.
+//! A network card's own clock (PTP hardware clock, `/dev/ptpN`), read together with CLOCK_REALTIME.
+//! Reading needs only the permission to open the device. Nothing here sets the clock.
 
 use libc::{ptp_clock_time, ptp_sys_offset, ptp_sys_offset_extended, ptp_sys_offset_precise};
 use nix::errno::Errno;
@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// How often the clock is read in one call.
+/// Number of readings in one call.
 const SAMPLES: usize = 7;
 
-/// The card's clock between two readings of CLOCK_REALTIME, all in ns. The card's may count from
-/// any epoch: TAI, UTC, or when it was switched on.
+/// The card's clock between two readings of CLOCK_REALTIME, all in ns. The card's clock may have
+/// any epoch: TAI, UTC, or its power-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triple {
     /// CLOCK_REALTIME before.
@@ -22,14 +22,14 @@ pub struct Triple {
     pub after: i64,
 }
 
-/// How card and system are read together, the best first.
+/// How card and system are read together, in the order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     /// Both at one instant, by the hardware itself (PTM, ART).
     Precise,
-    /// The driver reads the system's clock around the one register that matters.
+    /// The driver reads the system's clock just before and after the one register read.
     Extended,
-    /// The kernel reads it around the driver.
+    /// The kernel reads the system's clock before and after the driver's call.
     Around,
 }
 
@@ -45,16 +45,16 @@ impl Phc {
     /// Opens `/dev/ptpN`.
     ///
     /// # Errors
-    /// There is none of this number, or it is not ours to read.
+    /// There is no clock of this number, or it may not be read.
     pub fn open(number: u32) -> io::Result<Self> {
         Ok(Self { file: File::open(format!("/dev/ptp{number}"))? })
     }
 
-    /// Reads it some times, in the best way that it offers now: a cross stamp that is offered may
-    /// still fail at times.
+    /// Reads the clock several times by the best method that works now: a cross timestamp may fail
+    /// at times even if the card offers it.
     ///
     /// # Errors
-    /// It cannot be read: the card is gone, or is no clock.
+    /// It cannot be read: the card is gone, or this is not a clock.
     pub fn read(&self) -> nix::Result<Vec<Triple>> {
         let fd = self.file.as_raw_fd();
         let mut error = Errno::EOPNOTSUPP;
@@ -68,11 +68,11 @@ impl Phc {
         Err(error)
     }
 
-    /// Reads it some times so that what a reading takes shows: by its register, the system's clock
-    /// before and after. A cross stamp would show nothing of that.
+    /// Reads the clock's register several times, with the system's clock before and after, so that
+    /// the duration of a reading shows. A cross timestamp would not show it.
     ///
     /// # Errors
-    /// It cannot be read so: it offers cross stamps only, or see [`Self::read`].
+    /// The clock offers cross timestamps only, or as for [`Self::read`].
     pub fn read_register(&self) -> nix::Result<Vec<Triple>> {
         let fd = self.file.as_raw_fd();
         match read(fd, Method::Extended) {
@@ -106,7 +106,7 @@ fn triple(before: ptp_clock_time, card: ptp_clock_time, after: ptp_clock_time) -
     Triple { before: ns(before), card: ns(card), after: ns(after) }
 }
 
-/// A card's clock may say anything.
+/// Saturates, because a card's clock may report any value.
 fn ns(time: ptp_clock_time) -> i64 {
     time.sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nsec))
 }
@@ -118,13 +118,13 @@ mod sys {
 
     nix::ioctl_readwrite_bad!(ptp_sys_offset_precise_call, libc::PTP_SYS_OFFSET_PRECISE, ptp_sys_offset_precise);
     nix::ioctl_readwrite_bad!(ptp_sys_offset_extended_call, libc::PTP_SYS_OFFSET_EXTENDED, ptp_sys_offset_extended);
-    // Declared as one that only writes, but the kernel fills the structure in.
+    // Declared as write-only in the ABI, but the kernel fills the structure in.
     nix::ioctl_readwrite_bad!(ptp_sys_offset_call, libc::PTP_SYS_OFFSET, ptp_sys_offset);
 
     pub(super) fn precise(fd: RawFd) -> nix::Result<ptp_sys_offset_precise> {
         // SAFETY: all of the structure's fields are integers, for which zero is a value.
         let mut all: ptp_sys_offset_precise = unsafe { zeroed() };
-        // SAFETY: the structure is the kernel's own, whole, and ours alone.
+        // SAFETY: the structure has the kernel's layout, is initialised, and is not shared.
         unsafe { ptp_sys_offset_precise_call(fd, &raw mut all) }?;
         Ok(all)
     }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_clock_of_this_machine_runs_beside_the_systems() {
-        // Few virtual machines have one; where there is one that may be read, it is.
+        // Few virtual machines have one; the test reads it if there is one and it may be read.
         for clock in (0..4).filter_map(|number| Phc::open(number).ok()) {
             for method in METHODS {
                 let Ok(triples) = read(clock.file.as_raw_fd(), method) else { continue };

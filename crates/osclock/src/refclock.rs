@@ -1,9 +1,9 @@
 //! The segment from which ntpd and chronyd read a reference clock: System V shared memory, one
 //! segment for each unit, keyed "NTP0" + unit.
 //!
-//! The layout and the protocol are ntpd's (`refclock_shm.c`, mode 1): the writer counts up, fills
-//! in, counts up, and says that a sample is there; a reader that sees the same count before and
-//! after has a whole sample, and says that it took it.
+//! The layout and the protocol are ntpd's (`refclock_shm.c`, mode 1): the writer increments the
+//! count, writes the sample, increments the count again and sets `valid`. A reader that sees the
+//! same count before and after has a consistent sample, and clears `valid`.
 
 use nix::errno::Errno;
 use std::ptr::NonNull;
@@ -35,36 +35,36 @@ struct ShmTime {
 }
 
 const SIZE: usize = size_of::<ShmTime>();
-// As C lays it out where time_t has 64 bits.
+// The layout in C with a time_t of 64 bits.
 const _: () = assert!(SIZE == 96 && std::mem::offset_of!(ShmTime, receive_s) == 24);
 
-/// What NTP says of the end of the day (RFC 5905 §7.3).
+/// The leap indicator for the end of the day (RFC 5905 §7.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Leap {
-    /// Nothing.
+    /// No leap second.
     #[default]
     None = 0,
-    /// A second more.
+    /// A second is inserted.
     Insert = 1,
-    /// A second less.
+    /// A second is deleted.
     Delete = 2,
 }
 
-/// What both clocks showed at one instant.
+/// The readings of both clocks at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The reference clock: Unix time in ns.
     pub clock: i64,
     /// The system clock: Unix time in ns.
     pub system: i64,
-    /// What is to come at the end of the day.
+    /// The leap second at the end of the day.
     pub leap: Leap,
-    /// How good the reference is: log2 of seconds.
+    /// Precision of the reference clock, log2 of seconds.
     pub precision: i8,
 }
 
-/// Why a unit cannot be fed.
+/// Why a unit cannot be used.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The system refused.
@@ -77,9 +77,9 @@ pub enum Error {
         /// Why not.
         errno: Errno,
     },
-    /// Somebody else has made it, who could write there what he likes.
+    /// Another user owns the segment and could write any time to it.
     #[error(
-        "the NTP shared memory of unit {unit} belongs to user {owner}, who could feed a false time: remove it (ipcrm -M {key:#x}) or use another unit",
+        "the NTP shared memory of unit {unit} belongs to user {owner} and could carry a false time: remove it (ipcrm -M {key:#x}) or use another unit",
         key = key(*.unit)
     )]
     Foreign {
@@ -93,7 +93,7 @@ pub enum Error {
 const fn advice(errno: Errno) -> &'static str {
     match errno {
         Errno::EACCES => {
-            " (who made it keeps it to himself: start this daemon first, or let chronyd make it with `refclock SHM UNIT:perm=0666`)"
+            " (its owner does not share it: start this daemon first, or let chronyd make it with `refclock SHM UNIT:perm=0666`)"
         }
         Errno::EINVAL => " (there is another one of that key; see `ipcs -m`)",
         _ => "",
@@ -104,7 +104,7 @@ const fn key(unit: u8) -> i32 {
     KEY + unit as i32
 }
 
-/// Who may use a unit.
+/// The permissions of a unit's segment.
 const fn mode(unit: u8) -> i32 {
     if unit < PRIVATE_UNITS { 0o600 } else { 0o666 }
 }
@@ -113,23 +113,23 @@ const fn mode(unit: u8) -> i32 {
 #[derive(Debug)]
 pub struct Segment(NonNull<ShmTime>);
 
-// SAFETY: it is memory of atomics, which any thread may use, and is detached by its owner only.
+// SAFETY: the memory holds atomics, which any thread may use; only the owner detaches it.
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// The segment of a unit; makes it if it is not there: units 0 and 1 for this user alone, the
-    /// others for everybody, as ntpd does.
+    /// Attaches the segment of a unit and creates it if it is missing. As for ntpd, units 0 and 1
+    /// are for this user only, the others for all users.
     ///
     /// # Errors
-    /// It is another user's, or the system refuses.
+    /// It belongs to another user, or the system refuses.
     pub fn attach(unit: u8) -> Result<Self, Error> {
         let system = |what| move |errno| Error::System { what, unit, errno };
-        // SAFETY: makes or finds a segment; touches no memory.
+        // SAFETY: creates or finds a segment; touches no memory.
         let id = Errno::result(unsafe { libc::shmget(key(unit), SIZE, libc::IPC_CREAT | mode(unit)) })
             .map_err(system("make"))?;
         // SAFETY: the structure's fields are integers, for which zero is a value.
         let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel fills the structure, which is its own, whole, and ours alone.
+        // SAFETY: the structure has the kernel's layout, is initialised, and is not shared.
         Errno::result(unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut about) }).map_err(system("look at"))?;
         let owner = [about.shm_perm.uid, about.shm_perm.cuid];
         let trusted = [0, nix::unistd::geteuid().as_raw()];
@@ -146,13 +146,13 @@ impl Segment {
     }
 
     fn time(&self) -> &ShmTime {
-        // SAFETY: the segment has at least SIZE bytes (else shmget fails), begins at a page, stays
-        // attached as long as `self`, and whoever shares it: here it is accessed by atomic
-        // operations only.
+        // SAFETY: the segment has at least SIZE bytes (else shmget fails), begins at a page, and
+        // stays attached as long as `self`. Other processes may share it, so it is accessed by
+        // atomic operations only.
         unsafe { self.0.as_ref() }
     }
 
-    /// Gives a sample to whoever reads the unit.
+    /// Writes a sample for the readers of the unit.
     pub fn feed(&self, sample: &Sample) {
         const SECOND: i64 = 1_000_000_000;
         let time = self.time();
@@ -178,8 +178,8 @@ impl Segment {
         time.valid.store(1, order);
     }
 
-    /// Takes the sample that is there, as ntpd does; but a sample that was being written all the
-    /// time, whose count did not change either, is none.
+    /// Takes the current sample, as ntpd does. A sample that is being written meanwhile, even with
+    /// an unchanged count, is not taken.
     #[must_use]
     pub fn take(&self) -> Option<Sample> {
         const SECOND: i64 = 1_000_000_000;
@@ -214,19 +214,19 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: attached by `attach`, and nothing borrows from it any more. The segment itself
-        // stays for its readers.
+        // remains for its readers.
         unsafe { libc::shmdt(self.0.as_ptr().cast()) };
     }
 }
 
-/// Removes a unit's segment once nobody is attached to it any more.
+/// Removes a unit's segment; the kernel frees it once no process is attached to it.
 ///
 /// # Errors
 /// There is none, or it is another user's.
 pub fn remove(unit: u8) -> nix::Result<()> {
     // SAFETY: finds a segment; touches no memory.
     let id = Errno::result(unsafe { libc::shmget(key(unit), 0, 0) })?;
-    // SAFETY: removes the name only; who is attached stays so.
+    // SAFETY: removes the key only; attached processes keep the segment.
     Errno::result(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }).map(drop)
 }
 

@@ -1,11 +1,11 @@
-//! Both sides of NTP's shared memory: ours, and a reader as ntpd is one.
+//! Both sides of NTP's shared memory: our writer, and a reader like that of ntpd.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use tickwire_osclock::refclock::{Error, Leap, Sample, Segment, remove};
 
-/// Which one of the units a test has for itself; removed at its end.
+/// The unit that a test uses alone; its segment is removed at the end.
 struct Unit(u8);
 
 impl Drop for Unit {
@@ -91,7 +91,7 @@ fn c_programs_see_what_ntpd_expects() {
 
 const MAKES: &str = "TICKWIRE_TEST_MAKES_A_SEGMENT";
 
-/// In a process of another user: makes a segment.
+/// Runs in a process of another user and creates a segment.
 #[test]
 fn makes_a_segment_for_the_test_below() {
     if let Some(unit) = std::env::var_os(MAKES) {
@@ -102,13 +102,13 @@ fn makes_a_segment_for_the_test_below() {
 #[test]
 fn a_segment_of_another_user_is_not_trusted() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: needs root to be somebody else");
+        eprintln!("skipped: needs root to become another user");
         return;
     }
     let unit = Unit(254);
-    // By its link: who the other user is may not look into the folders on the way. (A copy of our
-    // own might be open for writing in a child that another test has just forked, and then nobody
-    // can run it.)
+    // Run through /proc/self/exe, because the other user may lack search permission for the
+    // directories of this program. (A copy might still be open for writing in a child that another
+    // test has just forked, and then exec fails with ETXTBSY.)
     let mut other = Command::new("/proc/self/exe");
     other
         .args(["--exact", "makes_a_segment_for_the_test_below"])
@@ -122,7 +122,7 @@ fn a_segment_of_another_user_is_not_trusted() {
 }
 
 #[test]
-fn public_units_are_everybodys() {
+fn public_units_are_for_all_users() {
     let unit = Unit(255);
     let _segment = Segment::attach(unit.0).unwrap();
     let listed = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();

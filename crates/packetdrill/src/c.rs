@@ -1,9 +1,9 @@
-//! The C boundary: all unsafe code of this crate, and all that is exported. C arguments become safe
-//! values, answers become return values and `errno`. A panic never leaves the library: the call
-//! fails with `EIO`.
+//! The C boundary: all unsafe code of this crate, and all exported functions. C arguments become
+//! safe values, results become return values and `errno`. A panic never leaves the library: the
+//! call fails with `EIO`.
 //!
-//! Here is packetdrill's table; the calls and what lies in packetdrill's memory have files of their
-//! own.
+//! This file has packetdrill's table; the calls and the access to packetdrill's memory have files
+//! of their own.
 //!
 //! The order and the types of [`Interface`]'s fields are packetdrill's (`packetdrill.h`, `struct
 //! packetdrill_interface`).
@@ -27,11 +27,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use waiting::{epoll_create, epoll_ctl, epoll_wait, poll};
 
-/// The host under test, for what packetdrill asks of the C library instead of its table
+/// The host under test, for packetdrill's calls of the C library instead of its table
 /// (`socket::getsockopt`).
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The table of functions that packetdrill calls. Each gets `userdata` first.
+/// The table of functions that packetdrill calls. Each receives `userdata` first.
 #[repr(C)]
 pub(crate) struct Interface {
     userdata: *const Machine,
@@ -71,8 +71,8 @@ pub(crate) struct Interface {
     splice: unsafe extern "C" fn(*const Machine, c_int, *mut loff_t, c_int, *mut loff_t, usize, c_uint) -> isize,
 }
 
-/// Fills packetdrill's table in. Flags that are wrong end the process, with a sentence that says
-/// why: the interface cannot refuse.
+/// Fills packetdrill's table in. Invalid flags end the process, with an error message: the
+/// interface cannot return an error.
 ///
 /// # Safety
 /// `flags` is null or a C string, `interface` a table that may be written.
@@ -139,7 +139,7 @@ unsafe extern "C" fn free(machine: *const Machine) {
     drop(unsafe { Box::from_raw(machine.cast_mut()) });
 }
 
-/// Runs a call: the answer as C expects it.
+/// Runs a call, and returns its result by C's convention.
 fn answer<T: TryInto<isize>>(machine: *const Machine, call: impl FnOnce(&Machine) -> Result<T>) -> isize {
     // SAFETY: packetdrill hands back what `init` gave it, until it calls `free`.
     let machine = unsafe { &*machine };
@@ -154,12 +154,12 @@ fn answer<T: TryInto<isize>>(machine: *const Machine, call: impl FnOnce(&Machine
     }
 }
 
-/// As [`answer`], of calls that answer an `int`.
+/// As [`answer`], for calls that return an `int`.
 fn number<T: TryInto<isize>>(machine: *const Machine, call: impl FnOnce(&Machine) -> Result<T>) -> c_int {
     answer(machine, call) as c_int
 }
 
-/// As [`number`], of calls that answer nothing.
+/// As [`number`], for calls without a result.
 fn done(machine: *const Machine, call: impl FnOnce(&Machine) -> Result<()>) -> c_int {
     number(machine, |machine| call(machine).map(|()| 0isize))
 }

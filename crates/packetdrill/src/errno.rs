@@ -1,16 +1,16 @@
 //! The stack's errors as error numbers.
 
 use tickwire_stack::Error;
-use tickwire_stack::watch::WatchError;
+use tickwire_stack::epoll_sets::WatchError;
 
 /// An error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
-/// What a call answers.
+/// The result of a call.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 
-/// Not yet.
+/// The call would block.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 
 impl From<Error> for Errno {

@@ -4,11 +4,11 @@ use crate::errno::{AGAIN, Errno, Result};
 use crate::machine::{Machine, Patience, State};
 use crate::table::{Descriptor, Kind};
 use tickwire_stack::Ready;
+use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::time::Span;
-use tickwire_stack::watch::Interest;
 
-/// A socket in an epoll instance that the stack does not know yet, because it is neither connected
-/// nor listening.
+/// A socket in an epoll instance that the stack does not know yet, because the socket is neither
+/// connected nor listening.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched {
     fd: i32,
@@ -16,13 +16,13 @@ pub(crate) struct Watched {
     data: u64,
 }
 
-/// What a socket is ready for that is neither connected nor listening, as on Linux.
+/// Readiness of a socket that is neither connected nor listening, as on Linux.
 const FRESH: Ready = Ready(Ready::OUT.0 | Ready::HUP.0);
 
-/// The other names of "readable" and "writable" (`POLLRDNORM`, `POLLWRNORM`).
+/// Synonyms of "readable" and "writable" (`POLLRDNORM`, `POLLWRNORM`).
 const NORMAL: [(u32, Ready); 2] = [(0x040, Ready::IN), (0x100, Ready::OUT)];
 
-fn patience(timeout_ms: i32) -> Patience {
+fn time_limit(timeout_ms: i32) -> Patience {
     match timeout_ms {
         0 => Patience::None,
         ms if ms > 0 => Patience::For(Span::from_millis(ms as u64)),
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// A fresh socket becomes one of the stack's; who watches it goes on watching.
+    /// Turns a fresh socket into one of the stack's, and keeps it in its epoll instances.
     pub(crate) fn becomes(&mut self, fd: i32, kind: Kind) -> Result<()> {
         self.table.get(fd)?.kind = kind;
         let Some(socket) = kind.socket() else { return Ok(()) };
@@ -52,13 +52,13 @@ impl State {
         Ok(())
     }
 
-    /// A descriptor is being closed: nobody watches it any more.
+    /// Removes a descriptor that is being closed from all epoll instances.
     pub(crate) fn forget(&mut self, fd: i32) {
         let socket = self.table.get(fd).ok().and_then(|d| d.kind.socket());
         for d in self.table.sets() {
             d.watched.retain(|w| w.fd != fd);
             if let (Kind::Set(set), Some(socket)) = (d.kind, socket) {
-                // It need not be in there.
+                // The set need not contain it.
                 let _ = self.wire.stack().item_delete(set, socket, fd as u64);
             }
         }
@@ -66,11 +66,10 @@ impl State {
 }
 
 impl Machine {
-    /// `poll`: what each descriptor is ready for, and how many are for something. `asked`:
-    /// descriptor and bits.
+    /// `poll`: each descriptor's readiness. `asked`: descriptor and bits.
     pub(crate) fn poll(&self, asked: &[(i32, i16)], timeout_ms: i32) -> Result<Vec<i16>> {
         let mut answer = vec![0; asked.len()];
-        let end = self.wait(patience(timeout_ms), |state| {
+        let end = self.wait(time_limit(timeout_ms), |state| {
             for (&(fd, events), into) in asked.iter().zip(&mut answer) {
                 let asked = events as u16 as u32;
                 let ready = match fd {
@@ -139,12 +138,12 @@ impl Machine {
         })
     }
 
-    /// `epoll_wait`: bits and data of what is ready.
+    /// `epoll_wait`: bits and data of ready items.
     pub(crate) fn epoll_wait(&self, epoll: i32, most: usize, timeout_ms: i32) -> Result<Vec<(u32, u64)>> {
         if most == 0 {
             return Err(Errno(libc::EINVAL));
         }
-        let end = self.wait(patience(timeout_ms), |state| {
+        let end = self.wait(time_limit(timeout_ms), |state| {
             let d = state.table.get(epoll)?;
             let Kind::Set(set) = d.kind else { return Err(Errno(libc::EINVAL)) };
             let fresh = d.watched.iter().map(|w| (w.interest.ready | Ready::HUP, w.data));

@@ -1,22 +1,22 @@
-//! The library that packetdrill loads (`--so_filename`) to run its scripts on our stack: socket
-//! calls and packets come in through its table of functions, and the stack runs in its process, in
-//! virtual time. It needs no rights, no network and no service.
+//! The library that packetdrill loads (`--so_filename`) to run its scripts on this stack. Socket
+//! calls and packets arrive through its table of functions, and the stack runs in its process, in
+//! virtual time. It needs no privileges, no network and no service.
 //!
-//! It may depend on `tickwire-stack` and on libc's numbers. All unsafe code is in `c`, the C
+//! Allowed dependencies: `tickwire-stack`, and libc's constants. All unsafe code is in `c`, the C
 //! boundary.
 //!
 //! | file | what it is about |
 //! |---|---|
 //! | `c` | the exported function, the table, the program's memory |
-//! | `machine` | the host under test, seen by several threads: who may let time pass, who waits |
+//! | `machine` | the host under test, shared by several threads: which may advance time, which wait |
 //! | `wire` | the stack with its rings, and the clock |
-//! | `push` | PSH hidden, if scripts shall not look at it |
-//! | `setup` | what the flags and the host's network settings say of the stack |
+//! | `push` | removal of PSH, for scripts that should not check it |
+//! | `setup` | the stack's configuration, from the flags and the host's network settings |
 //! | `table`, `tcp`, `options`, `events` | descriptors, and what calls on them do |
 //! | `name`, `errno` | socket addresses and error numbers |
 //!
-//! What a call means is the same as in the preload crate, without its kernel sockets: here a
-//! descriptor is the stack's or nothing.
+//! Calls have the same semantics as in the preload crate, but without its kernel sockets: here
+//! every socket is the stack's.
 #![deny(unsafe_code)]
 
 mod c;

@@ -1,7 +1,7 @@
-//! The host under test as packetdrill's threads see it. One of them drives: it injects packets,
-//! looks for packets and lets time pass. Others wait in calls that block. Virtual time must not run
-//! on while a call that can go on has not done so, or the call would seem to return late; so
-//! whoever drives waits, after each step, until every waiting thread has looked.
+//! The host under test as packetdrill's threads see it. One of them is the driver: it injects
+//! packets, reads packets and advances time. Others wait in blocking calls. Virtual time must not
+//! advance while a call that can return has not done so, or the call would seem to return late. So
+//! the driver waits, after each step, until every waiting thread has checked its condition.
 
 use crate::errno::{AGAIN, Errno, Result};
 use crate::setup::Setup;
@@ -13,33 +13,33 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tickwire_stack::time::{Instant, Span};
 
-/// For so long, of real time, a waiting thread believes that another one drives: packetdrill's own
-/// waits, or the shell commands of a script. Then it lets virtual time pass by itself.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// The same once nobody did.
+/// How long, in real time, a waiting thread assumes that another one drives: packetdrill itself may
+/// be waiting, or running a script's shell commands. Then it advances virtual time by itself.
+const TIMEOUT: Duration = Duration::from_millis(250);
+/// The same after a wait in which no thread drove.
 const IMPATIENCE: Duration = Duration::from_millis(1);
-/// How often it finds that nothing will ever happen before it gives up.
+/// After how many waits without any pending event it gives up.
 const VAIN: u32 = 2000;
-/// What reading the clock takes, so that whoever waits by reading it comes to an end.
+/// Virtual duration of a clock reading, so that a busy-wait on the clock ends.
 const LOOK: Span = Span::from_micros(1);
 
-/// A thread in a call that blocks.
+/// A thread in a blocking call.
 #[derive(Debug)]
 struct Waiter {
     thread: ThreadId,
     until: Option<Instant>,
-    /// The step after which it has looked last.
+    /// The last step after which it has checked its condition.
     seen: u64,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) wire: Wire,
     pub(crate) table: Table,
     waiters: Vec<Waiter>,
     step: u64,
-    /// When a call ended that had blocked: the first thing its thread does is to read the clock.
+    /// When a blocking call ended: the first action of its thread is to read the clock.
     ended: HashMap<ThreadId, Instant>,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct Machine {
 /// How long a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Not at all.
+    /// Non-blocking.
     None,
-    /// For so long.
+    /// With a timeout.
     For(Span),
-    /// As long as it takes.
+    /// Without a timeout.
     Endless,
 }
 
@@ -78,7 +78,7 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has happened: lets every waiting thread look.
+    /// Ends a step: lets every waiting thread check its condition.
     fn stepped<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.wire.settle();
         state.step += 1;
@@ -93,7 +93,7 @@ impl Machine {
         state
     }
 
-    /// A call that does not block.
+    /// A non-blocking call.
     pub(crate) fn call<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let answer = call(&mut state);
@@ -101,28 +101,28 @@ impl Machine {
         answer
     }
 
-    /// A call that blocks for as long as `attempt` answers [`AGAIN`] and `patience` says.
-    pub(crate) fn wait<T>(&self, patience: Patience, mut attempt: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
+    /// A call that blocks while `attempt` returns [`AGAIN`], at most for `time_limit`.
+    pub(crate) fn wait<T>(&self, time_limit: Patience, mut attempt: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
         let mut state = self.lock();
         let first = attempt(&mut state);
         state = self.stepped(state);
-        if !matches!(first, Err(AGAIN)) || patience == Patience::None {
+        if !matches!(first, Err(AGAIN)) || time_limit == Patience::None {
             return first;
         }
-        let until = match patience {
+        let until = match time_limit {
             Patience::For(span) => Some(state.wire.now() + span),
             _ => None,
         };
         let thread = thread::current().id();
         let seen = state.step;
         state.waiters.push(Waiter { thread, until, seen });
-        let (mut time, mut vain) = (PATIENCE, 0);
+        let (mut time, mut vain) = (TIMEOUT, 0);
         let answer = loop {
             let step = state.step;
             let (woken, out) = self.moved.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             if state.step != step {
-                time = PATIENCE;
+                time = TIMEOUT;
             } else if out.timed_out() {
                 time = IMPATIENCE;
                 match state.next_event() {
@@ -157,7 +157,7 @@ impl Machine {
         self.lock().waiters.len()
     }
 
-    /// Lets time pass until `then`.
+    /// Advances time to `then`.
     fn pass<'a>(&self, mut state: MutexGuard<'a, State>, then: Instant) -> MutexGuard<'a, State> {
         while let Some(at) = state.next_event().filter(|&at| at <= then) {
             state.wire.time_is(at);
@@ -185,7 +185,7 @@ impl Machine {
         state.wire.now()
     }
 
-    /// The next packet that leaves, if ever one does.
+    /// The next packet that the stack sends, if any.
     pub(crate) fn next_sent(&self) -> Option<Sent> {
         let mut state = self.lock();
         loop {
@@ -200,7 +200,7 @@ impl Machine {
 }
 
 impl State {
-    /// When something happens next: a timer of the stack, or a thread has waited long enough.
+    /// Time of the next event: a timer of the stack, or the timeout of a waiting thread.
     fn next_event(&mut self) -> Option<Instant> {
         let waited = self.waiters.iter().filter_map(|w| w.until).min();
         self.wire.deadline().into_iter().chain(waited).min()

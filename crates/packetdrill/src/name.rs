@@ -1,4 +1,4 @@
-//! Socket addresses between C's bytes and [`Endpoint`].
+//! Conversion of socket addresses between C's bytes and [`Endpoint`].
 
 use crate::errno::{Errno, Result};
 use tickwire_stack::addr::{Address, Endpoint};
@@ -25,7 +25,7 @@ pub(crate) fn parse(bytes: &[u8], v6: bool) -> Result<Option<Endpoint>> {
     }
 }
 
-/// Writes an address as a socket of that family shows it.
+/// Writes an address as a socket of that family reports it.
 pub(crate) fn emit(endpoint: Endpoint, v6: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAX);
     match (endpoint.address.to_v4(), v6) {

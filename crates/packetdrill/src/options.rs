@@ -8,12 +8,12 @@ use tickwire_stack::time::Span;
 
 /// `TCP_INQ`, and the control message of the same number.
 pub(crate) const TCP_INQ: i32 = 36;
-/// The congestion control's own figures (`TCP_CC_INFO`), of which ours has none.
+/// Figures of the congestion control (`TCP_CC_INFO`); this stack has none.
 const TCP_CC_INFO: i32 = 26;
 /// Bytes queued that were not sent yet.
 const SIOCOUTQNSD: u64 = 0x894B;
 
-/// The setting of the stack that an option is.
+/// The stack's setting of a socket option.
 fn setting(level: i32, name: i32, value: &[u8]) -> Option<Setting> {
     let number = number(value)?;
     match (level, name) {
@@ -31,7 +31,7 @@ fn setting(level: i32, name: i32, value: &[u8]) -> Option<Setting> {
     }
 }
 
-/// Options that mean nothing here: who may bind where is the host's business, hints may be ignored.
+/// Options without effect here: the host decides on binding conflicts, and hints may be ignored.
 fn is_harmless(level: i32, name: i32) -> bool {
     match level {
         libc::SOL_SOCKET => [libc::SO_REUSEADDR, libc::SO_REUSEPORT, libc::SO_PRIORITY].contains(&name),
@@ -45,7 +45,7 @@ fn number(value: &[u8]) -> Option<i32> {
     value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).or(value.first().map(|&byte| i32::from(byte)))
 }
 
-/// A `struct timeval`; zero is none.
+/// A `struct timeval`; zero means no timeout.
 fn time_value(value: &[u8]) -> Option<Span> {
     let (seconds, micros) = value.get(..16)?.split_at(8);
     let seconds = i64::from_ne_bytes(seconds.try_into().ok()?).max(0) as u64;
@@ -126,7 +126,7 @@ impl Machine {
         })
     }
 
-    /// `ioctl`: what it tells, or sets with `value`.
+    /// `ioctl`: the value read; `value` is the one to set.
     pub(crate) fn ioctl(&self, fd: i32, request: u64, value: Option<i32>) -> Result<Option<i32>> {
         self.call(|state| {
             let now = state.wire.now();
@@ -147,13 +147,13 @@ impl Machine {
     }
 }
 
-/// What an option is; a connection's figures where there are any.
+/// The value of an option; `info` are a connection's figures, if there is one.
 fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -> Option<Vec<u8>> {
     let number = |n: u64| Some((n.min(i32::MAX as u64) as i32).to_ne_bytes().to_vec());
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => number(0),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-            // Before there is a connection: what was set, or what any peer takes.
+            // Without a connection: the value set, or the default MSS.
             let unset = if options.max_segment == 0 { 536 } else { options.max_segment };
             number(info.map_or(unset, |info| info.send_mss).into())
         }
@@ -183,5 +183,5 @@ fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -
     }
 }
 
-/// How long `struct tcp_info` is taken to be: longer than any kernel's yet.
+/// Assumed size of `struct tcp_info`: more than any kernel's yet.
 const INFO_LEN: usize = 512;

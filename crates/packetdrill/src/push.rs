@@ -1,12 +1,12 @@
-//! PSH taken off what leaves, for scripts that say where Linux sets it: on each burst that it hands
-//! to the network card. RFC 9293 §3.9.1.2 leaves that to the implementation, and whatever else such
-//! a script checks would stay unseen behind it.
+//! Removes PSH from sent packets, for scripts that expect Linux's placement: on each burst that it
+//! passes to the network card. RFC 9293 §3.9.1.2 leaves that to the implementation. A mismatch
+//! would hide everything else that such a script checks.
 
 /// The bit, in octet 13 of the header (RFC 9293 §3.1).
 const PSH: u8 = 0x08;
 const TCP: u8 = 6;
 
-/// Clears PSH in an IP packet, and mends its checksum. What is not TCP stays as it is.
+/// Clears PSH in an IP packet, and updates its checksum. Other packets than TCP are unchanged.
 pub(crate) fn hide(packet: &mut [u8]) {
     let header = match (packet.first(), packet.get(9), packet.get(6)) {
         (Some(first), Some(&TCP), _) if first >> 4 == 4 => usize::from(first & 15) * 4,
@@ -29,8 +29,8 @@ pub(crate) fn hide(packet: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// The sum of RFC 1071 over a TCP header without its pseudo header: what stays the same if the
-    /// checksum was mended.
+    /// The sum of RFC 1071 over a TCP header without its pseudo header: it is unchanged if the
+    /// checksum was updated correctly.
     fn sum(tcp: &[u8]) -> u16 {
         let sum: u32 = tcp.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
         let sum = (sum & 0xffff) + (sum >> 16);

@@ -1,6 +1,6 @@
-//! What the stack is told at its start: the times that Linux has, which scripts count on, and what
-//! the network settings of the process's own network namespace say. Scripts set those by shell
-//! commands; so whoever runs them gives each a namespace of its own.
+//! The stack's configuration: Linux's timeouts, on which scripts rely, and the network settings of
+//! the process's own network namespace. Scripts change those by shell commands, so each script must
+//! run in a namespace of its own.
 
 use std::fs;
 use tickwire_stack::addr::{Address, Mac};
@@ -9,7 +9,7 @@ use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits};
 
-/// Where Linux shows the settings of IP, those of TCP for both families.
+/// Linux's settings of IP; those of TCP apply to both families.
 const SETTINGS: &str = "/proc/sys/net/ipv4";
 
 /// Enough for any script.
@@ -19,11 +19,11 @@ pub(crate) const LIMITS: Limits =
 /// The host under test, as the flags of the library describe it: `key=value`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setup {
-    /// `local`: where connections come from.
+    /// `local`: the source address of connections.
     pub(crate) local: Address,
     /// `mtu`: of the interface, in bytes.
     pub(crate) mtu: u32,
-    /// `push=hidden`: what leaves has no PSH.
+    /// `push=hidden`: sent packets have no PSH.
     pub(crate) push_hidden: bool,
 }
 
@@ -37,7 +37,7 @@ impl Setup {
     /// Reads flags.
     ///
     /// # Errors
-    /// In words, what is wrong with them.
+    /// The fault, in words.
     pub(crate) fn parse(flags: &str) -> Result<Self, String> {
         let mut setup = Self::default();
         for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
@@ -66,7 +66,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// The answer to any query: there is one interface.
+    /// The path for any query: there is one interface.
     pub(crate) fn path_to(&self, query: Query) -> PathInfo {
         PathInfo {
             query,
@@ -80,15 +80,15 @@ impl Setup {
         }
     }
 
-    /// The stack's configuration. What is not set in the namespace is as Linux has it, not as our
-    /// lanes have it.
+    /// The stack's configuration. Settings that the namespace lacks have Linux's defaults, not
+    /// those of lanes.
     pub(crate) fn config(&self) -> Config {
         let mut config = Config { secret: [1, 2, 3, 4], default_mtu: self.mtu, ..Config::default() };
         let tcp = &mut config.tcp;
         tcp.min_rto = Span::from_millis(200);
         tcp.max_rto = Span::from_secs(120);
         tcp.orphan_retries = 8;
-        // What Linux takes for the largest receive buffer that scripts set.
+        // Linux's window scale for the largest receive buffer that scripts set.
         tcp.window_shift = 8;
         let count = |name: &str, value: &mut u8| {
             if let Some(number) = numbers(name).first() {

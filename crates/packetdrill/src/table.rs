@@ -1,5 +1,5 @@
-//! Which descriptors there are. Each has the number of a real descriptor (of the null device),
-//! because packetdrill closes by itself, with the C library's call, what a script has left open.
+//! The table of descriptors. Each has the number of a real descriptor (of the null device), because
+//! packetdrill itself closes, with the C library's call, those that a script has left open.
 
 use crate::errno::{Errno, Result};
 use crate::events::Watched;
@@ -11,7 +11,7 @@ use tickwire_stack::tcp::TcpOptions;
 use tickwire_stack::time::Span;
 use tickwire_stack::{ListenerId, SetId, SocketId, TcpId};
 
-/// What a descriptor stands for at this moment.
+/// The current kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A socket neither connected nor listening.
@@ -41,17 +41,17 @@ pub(crate) struct Descriptor {
     /// Of an IPv6 socket.
     pub(crate) v6: bool,
     pub(crate) nonblock: bool,
-    /// A connect is under way, or its outcome has not been told.
+    /// A connect is in progress, or its result was not reported yet.
     pub(crate) connecting: bool,
-    /// Reads tell how much is left (`TCP_INQ`).
+    /// Reads report the remaining bytes (`TCP_INQ`).
     pub(crate) tells_left: bool,
-    /// Where it is bound, as long as it is fresh.
+    /// Its bound address, while it is fresh.
     pub(crate) bound: Endpoint,
-    /// What was set while it was fresh.
+    /// Options set while it was fresh.
     pub(crate) options: TcpOptions,
     pub(crate) receive_timeout: Option<Span>,
     pub(crate) send_timeout: Option<Span>,
-    /// What an epoll instance watches that the stack does not know yet.
+    /// Sockets in an epoll instance that the stack does not know yet.
     pub(crate) watched: Vec<Watched>,
 }
 
@@ -77,7 +77,7 @@ impl Descriptor {
 pub(crate) struct Table(BTreeMap<i32, Descriptor>);
 
 impl Table {
-    /// Enters a descriptor under a number of its own.
+    /// Adds a descriptor under a new number.
     pub(crate) fn enter(&mut self, descriptor: Descriptor) -> Result<i32> {
         let file = File::open("/dev/null").map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENFILE)))?;
         let fd = file.into_raw_fd();

@@ -1,4 +1,4 @@
-//! What calls on TCP sockets do, from `socket` to `close`.
+//! Calls on TCP sockets, from `socket` to `close`.
 
 use crate::errno::{AGAIN, Errno, Result};
 use crate::machine::{Machine, Patience, State};
@@ -8,22 +8,22 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{RecvFlags, Shutdown, State as Tcp};
 use tickwire_stack::{Error, ListenerId, Ready, TcpId};
 
-/// The first of the ports that sockets get which are not bound.
+/// The first ephemeral port, for sockets that are not bound.
 const EPHEMERAL: u16 = 32_768;
 
-/// What a receive found.
+/// The result of a receive.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes of the stream it stands for: also those thrown away.
+    /// The returned length, including bytes that were discarded (`MSG_TRUNC`).
     pub(crate) len: usize,
-    /// How many are left, if that is asked for.
+    /// How many are left, if requested.
     pub(crate) left: Option<u32>,
     /// Flags of the message.
     pub(crate) flags: i32,
 }
 
-fn patience(nonblock: bool, timeout: Option<tickwire_stack::time::Span>) -> Patience {
+fn time_limit(nonblock: bool, timeout: Option<tickwire_stack::time::Span>) -> Patience {
     match timeout {
         _ if nonblock => Patience::None,
         Some(span) => Patience::For(span),
@@ -32,7 +32,7 @@ fn patience(nonblock: bool, timeout: Option<tickwire_stack::time::Span>) -> Pati
 }
 
 impl State {
-    /// The connection, or the error of a call that needs one.
+    /// The connection, or the error `without` if there is none.
     pub(crate) fn connection(&mut self, fd: i32, without: i32) -> Result<TcpId> {
         match self.table.get(fd)?.kind {
             Kind::Connection(id) => Ok(id),
@@ -60,7 +60,7 @@ impl State {
         Ok(())
     }
 
-    /// What has become of a connect.
+    /// The result of a connect.
     fn outcome(&mut self, fd: i32) -> Result<()> {
         let id = self.connection(fd, libc::EBADF)?;
         let state = match self.wire.stack().tcp_state(id)? {
@@ -73,7 +73,7 @@ impl State {
             None if state == Tcp::Closed => Errno(libc::ECONNREFUSED),
             None => return Ok(()),
         };
-        // A socket whose connect has failed is fresh again, as on Linux.
+        // After a failed connect a socket is fresh again, as on Linux.
         self.dissolve(fd, id)?;
         Err(error)
     }
@@ -150,7 +150,7 @@ impl Machine {
     /// `accept`: the new descriptor and the peer's address.
     pub(crate) fn accept(&self, fd: i32) -> Result<(i32, Vec<u8>)> {
         let listener = self.call(|state| state.table.get(fd).cloned())?;
-        self.wait(patience(listener.nonblock, listener.receive_timeout), |state| {
+        self.wait(time_limit(listener.nonblock, listener.receive_timeout), |state| {
             let id = state.listener(fd)?;
             let id = state.wire.stack().tcp_accept(id)?;
             let options = state.wire.stack().tcp_options(id)?;
@@ -178,15 +178,15 @@ impl Machine {
             (Kind::Connection(_), _) if d.connecting => {}
             _ => return Err(Errno(libc::EISCONN)),
         }
-        match self.wait(patience(d.nonblock, d.send_timeout), |state| state.outcome(fd)) {
+        match self.wait(time_limit(d.nonblock, d.send_timeout), |state| state.outcome(fd)) {
             Err(AGAIN) if d.nonblock => Err(Errno(libc::EALREADY)),
             Err(AGAIN) => Err(Errno(libc::EINPROGRESS)),
             done => done,
         }
     }
 
-    /// `send` and its kin; `address`, if there is one, is where to connect (`MSG_FASTOPEN`: the
-    /// data follows the handshake).
+    /// `send` and its variants. With `MSG_FASTOPEN`, connects to `address` first: the data follows
+    /// the handshake.
     pub(crate) fn send(&self, fd: i32, bytes: &[u8], flags: i32, address: Option<&[u8]>) -> Result<usize> {
         if flags & libc::MSG_FASTOPEN != 0
             && let Some(address) = address
@@ -197,11 +197,11 @@ impl Machine {
         let mut rest = bytes;
         let done = |rest: &[u8]| bytes.len() - rest.len();
         let nonblock = d.nonblock || flags & libc::MSG_DONTWAIT != 0;
-        let end = self.wait(patience(nonblock, d.send_timeout), |state| {
+        let end = self.wait(time_limit(nonblock, d.send_timeout), |state| {
             let id = state.connection(fd, libc::EPIPE)?;
             let now = state.wire.now();
             let mut stack = state.wire.stack();
-            // A call that has moved bytes leaves the error to the next one.
+            // A call that has sent some bytes leaves the error to the next call.
             if done(rest) > 0 && stack.readiness(id.into())?.contains(Ready::ERR) {
                 return Ok(());
             }
@@ -222,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// `recv` and its kin.
+    /// `recv` and its variants.
     pub(crate) fn receive(&self, fd: i32, len: usize, flags: i32) -> Result<Received> {
         let d = self.call(|state| state.table.get(fd).cloned())?;
         if flags & libc::MSG_ERRQUEUE != 0 {
@@ -239,7 +239,7 @@ impl Machine {
         let all = flags & libc::MSG_WAITALL != 0 && !peek;
         let mut got = Received::default();
         let nonblock = d.nonblock || flags & libc::MSG_DONTWAIT != 0;
-        let end = self.wait(patience(nonblock, d.receive_timeout), |state| {
+        let end = self.wait(time_limit(nonblock, d.receive_timeout), |state| {
             let id = state.connection(fd, libc::ENOTCONN)?;
             let now = state.wire.now();
             loop {

@@ -1,4 +1,4 @@
-//! Two hosts under test that talk with each other: what packetdrill does, without packetdrill.
+//! Two hosts under test that exchange packets: like packetdrill, but without it.
 
 use crate::errno::{AGAIN, Errno};
 use crate::machine::Machine;
@@ -34,7 +34,7 @@ impl Pair {
         fd
     }
 
-    /// Carries what has been sent, without letting time pass.
+    /// Delivers sent packets without advancing time.
     fn carry(&self) {
         loop {
             let mut any = false;
@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// A connection: both ends' descriptors.
+    /// A connection; returns both ends' descriptors.
     fn connected(&self) -> [i32; 2] {
         let [client, server] = &self.hosts;
         let listener = self.socket(1);
@@ -125,7 +125,7 @@ fn a_call_that_blocks_returns_at_the_instant_its_data_comes() {
 }
 
 #[test]
-fn a_wait_ends_after_its_time_though_nobody_else_drives() {
+fn a_wait_ends_after_its_time_without_another_driver() {
     let pair = Pair::new(V4);
     let host = &pair.hosts[0];
     let epoll = host.epoll_create(1).unwrap();

@@ -1,5 +1,5 @@
-//! The stack with the part that a kernel's rings would play, and the clock. Packets are IP packets
-//! outside, as on a tunnel; the stack's frames begin with an Ethernet header.
+//! The stack, a replacement of the kernel's rings, and the clock. Packets are IP packets outside,
+//! as on a tunnel; the stack's frames begin with an Ethernet header.
 
 use crate::push;
 use crate::setup::{LIMITS, Setup};
@@ -10,10 +10,10 @@ use tickwire_stack::path::Query;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{OwnedMemory, Stack};
 
-/// Where a packet lies in a frame.
+/// Offset of a packet in a frame.
 const ETHERNET: usize = 14;
 
-/// A packet that left, and when.
+/// A sent packet, and its time.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Instant,
@@ -48,7 +48,7 @@ impl Wire {
         self.now
     }
 
-    /// The stack. It starts with its first use: by then a script has set what it wants to be set.
+    /// The stack. It is initialised at its first use: by then a script has made its settings.
     pub(crate) fn stack(&mut self) -> Stack<'_> {
         if !self.started {
             self.started = true;
@@ -58,7 +58,7 @@ impl Wire {
         self.memory.stack()
     }
 
-    /// Where connections to that destination come from; the stack knows the way from now on.
+    /// The source address for this destination. Also gives the stack the path.
     pub(crate) fn source_for(&mut self, destination: Address) -> Address {
         let (query, now) = (Query::to(destination), self.now);
         let source = self.setup.path_to(query).source;
@@ -69,12 +69,12 @@ impl Wire {
         source
     }
 
-    /// When the stack wants to be told the time.
+    /// When the stack's next timer is due.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         self.stack().deadline()
     }
 
-    /// Sets the clock on, and lets what is due happen.
+    /// Advances the clock, and runs due timers.
     pub(crate) fn time_is(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -84,7 +84,8 @@ impl Wire {
         self.settle();
     }
 
-    /// An IP packet arrives. False if it is none, or too long for the ring.
+    /// Passes a received IP packet to the stack. False if it is no IP packet, or too long for the
+    /// ring.
     pub(crate) fn receive(&mut self, packet: &[u8]) -> bool {
         let ethertype: [u8; 2] = match packet.first().map(|byte| byte >> 4) {
             Some(4) => [0x08, 0x00],
@@ -105,7 +106,7 @@ impl Wire {
         true
     }
 
-    /// Answers the stack's questions about paths and takes out what it sends.
+    /// Answers the stack's path requests and collects the packets that it sends.
     pub(crate) fn settle(&mut self) {
         let now = self.now;
         self.stack();
@@ -138,7 +139,7 @@ impl Wire {
         }
     }
 
-    /// The packet that left first and was not looked at yet.
+    /// The oldest sent packet that was not taken yet.
     pub(crate) fn take_sent(&mut self) -> Option<Sent> {
         self.sent.pop_front()
     }

@@ -1,6 +1,6 @@
-//! A small program against plain sockets, for the lab tests: it knows nothing of Tickwire.
+//! A small program with plain sockets, for the lab tests: it knows nothing of Tickwire.
 //!
-//! `sockets ROLE ADDRESS [COUNT]`: servers end after COUNT connections; the client says `ok` when
+//! `sockets ROLE ADDRESS [COUNT]`: servers end after COUNT connections; the client prints `ok` when
 //! every echo was right.
 
 use std::io::{Read, Write};
@@ -47,7 +47,7 @@ fn udp_client(address: SocketAddr, count: usize) {
     socket.connect(address).unwrap();
     let mut data = [0; 65_536];
     for i in 0..count {
-        // From empty to what must be fragmented.
+        // From empty to sizes that must be fragmented.
         let message = vec![i as u8; i * 20_000 / count.max(1)];
         socket.send(&message).unwrap();
         let n = socket.recv(&mut data).unwrap();
@@ -56,7 +56,7 @@ fn udp_client(address: SocketAddr, count: usize) {
     println!("ok");
 }
 
-/// Echoes to the end of the stream, every piece behind a word.
+/// Echoes to the end of the stream, after a first word.
 fn echo(mut stream: TcpStream, word: &str) {
     let mut data = [0; 65_536];
     stream.write_all(format!("{word}:").as_bytes()).unwrap();
@@ -107,7 +107,7 @@ fn fork_server(address: SocketAddr, count: usize, exec: bool) {
     println!("done");
 }
 
-/// Two processes that accept from one listener, opened before either was made.
+/// Two processes that accept from one listener, opened before either was forked.
 fn prefork_server(address: SocketAddr, count: usize) {
     let listener = TcpListener::bind(address).unwrap();
     let children: Vec<i32> = (0..2)

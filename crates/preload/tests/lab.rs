@@ -8,7 +8,7 @@ use tickwire_lab::stat::Stat;
 use tickwire_lab::tools::{built, until};
 use tickwire_lab::{Host, Pair, Process, Service};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Setup {
     pair: Pair,
@@ -24,26 +24,26 @@ impl Setup {
         Self { pair, _services: services, program }
     }
 
-    /// Starts the test program on a host, accelerated or not at all.
+    /// Starts the test program, accelerated, on a host.
     fn start(&self, host: &Host, arguments: &[&str]) -> Process {
         let mut command = host.accelerated(&self.program).unwrap();
         command.args(arguments);
         Process::spawn(command).unwrap()
     }
 
-    /// A server on b and a client on a; what the client printed. Both ends' services must have
-    /// diverted at least `packets`.
+    /// A server on b and a client on a; returns what the client printed. Both ends' services must
+    /// have diverted at least `packets`.
     fn talk(&self, server: &str, client: &str, address: &str, count: &str, packets: u64) -> String {
         let mut server = self.start(&self.pair.b, &[server, address, count]);
-        server.wait_for("ready", PATIENCE).unwrap();
+        server.wait_for("ready", TIMEOUT).unwrap();
         let mut client = self.start(&self.pair.a, &[client, address, count]);
-        let said = client.success(PATIENCE).unwrap();
-        server.success(PATIENCE).unwrap();
+        let said = client.success(TIMEOUT).unwrap();
+        server.success(TIMEOUT).unwrap();
         for host in [&self.pair.a, &self.pair.b] {
             let diverted = Stat::read(host).unwrap().diverted();
             assert!(diverted >= packets, "only {diverted} packets went by the lane of {}", host.name());
         }
-        // Nothing of the programs is left when they have ended.
+        // No lane of the programs is left when they have ended.
         until("the lanes end", Duration::from_secs(2), || {
             let lanes = Stat::read(&self.pair.b).unwrap();
             lanes.lanes("sockets").is_empty()

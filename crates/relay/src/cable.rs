@@ -1,4 +1,4 @@
-//! Both directions of the cable, in whatever time the caller tells.
+//! Both directions of the cable. The caller supplies the time.
 
 use crate::options::{Blackout, Options};
 use tickwire_sim::{Link, LinkStats, Messages, Rng};
@@ -31,7 +31,8 @@ impl Way {
 #[derive(Debug)]
 pub(crate) struct Cable {
     links: [Link; 2],
-    /// One for each direction: what comes back does not change what happens on the way forth.
+    /// One for each direction, so that return traffic does not change the faults of the forward
+    /// direction.
     chance: [Rng; 2],
     blackout: Option<(Blackout, Messages)>,
 }
@@ -46,18 +47,18 @@ impl Cable {
         }
     }
 
-    /// A frame comes in.
+    /// Takes a frame into the cable.
     pub(crate) fn put(&mut self, way: Way, now: Instant, frame: Vec<u8>) {
         let place = way.from();
         let middle = way == Way::Forth && self.blackout.as_mut().is_some_and(|(_, seen)| seen.see(&frame).middle);
         self.links[place].send(now, &mut self.chance[place], frame);
-        // The middle itself has passed.
+        // The segment in the middle itself passes.
         if let Some((blackout, _)) = self.blackout.as_ref().filter(|_| middle) {
             self.links[blackout.way.from()].config.dark_until = now + blackout.lasts;
         }
     }
 
-    /// A frame that is due goes out; with the time at which it was to.
+    /// Returns a due frame, with the time at which it was due.
     pub(crate) fn take(&mut self, way: Way, now: Instant) -> Option<(Instant, Vec<u8>)> {
         let link = &mut self.links[way.from()];
         let due = link.next_arrival()?;
@@ -84,7 +85,7 @@ mod tests {
         Cable::new(&Options::try_parse_from([&["relay", "a", "b"][..], arguments].concat()).unwrap())
     }
 
-    /// A segment of a stream that begins at 1, or its SYN.
+    /// A segment of a stream with initial sequence number 1, or its SYN.
     fn segment(sequence: u32, data: usize) -> Vec<u8> {
         let mut frame = vec![0; 14 + 20];
         frame[12] = 0x08;
@@ -102,7 +103,7 @@ mod tests {
         Instant::from_nanos(1_000_000_000) + Span::from_micros(us)
     }
 
-    /// Which of the frames that are put in, 10 us apart, come out.
+    /// Sends the frames into the cable, 10 us apart; returns which come out.
     fn through(cable: &mut Cable, way: Way, frames: &[Vec<u8>]) -> Vec<bool> {
         let mut out = Vec::new();
         for (number, frame) in (0..).zip(frames) {

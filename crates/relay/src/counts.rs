@@ -1,4 +1,4 @@
-//! What the relay did, for who ends it.
+//! The relay's counters, reported when it ends.
 
 use crate::cable::{Cable, Way};
 use crate::port::Port;
@@ -17,7 +17,7 @@ pub(crate) struct Clockwork {
 }
 
 impl Clockwork {
-    /// A frame left that was to leave at `due`.
+    /// Records that a frame due at `due` left at `left`.
     pub(crate) fn note(&mut self, due: Instant, left: Instant) {
         let late = left.since(due).as_nanos();
         self.frames += 1;
@@ -30,7 +30,7 @@ impl Clockwork {
     }
 }
 
-/// All of it as one line of JSON.
+/// All counters as one line of JSON.
 pub(crate) fn tell(cable: &Cable, ports: &[Port; 2], clockwork: &Clockwork) -> Result<String> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
     let way = |way: Way| {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_early_is_not_late() {
+    fn a_frame_that_leaves_early_is_not_late() {
         let mut clockwork = Clockwork::default();
         assert_eq!(clockwork.mean_ns(), 0);
         clockwork.note(Instant::from_nanos(100), Instant::from_nanos(90));

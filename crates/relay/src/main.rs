@@ -1,11 +1,11 @@
-//! A lossy cable in real time: joins two network devices and does to each frame what the
-//! simulation's `Link` does, by the same code and the same chance.
+//! A lossy cable in real time: connects two network devices and applies the simulation's `Link` to
+//! each frame, with the same code and the same random numbers.
 //!
-//! The lab starts it in a namespace between two hosts; it knows nothing of hosts. One thread that
-//! sleeps when it can, since both ends need the processors, too: until a frame comes if none is
-//! under way, else for a while in any case, as a network card that moderates its interrupts. The
-//! kernel notes when each came, so that does not make the cable longer. It ends on SIGTERM, SIGINT
-//! or at its time limit, and then prints what it did as one line of JSON.
+//! The lab starts it in a namespace between two hosts; it knows nothing of hosts. It is one thread
+//! that sleeps when it can, because both ends need the processors, too. With no frame in flight it
+//! sleeps until one arrives, else for a minimum time, like a network card with interrupt
+//! moderation. The kernel timestamps arrivals, so that does not add to the delay. It ends on
+//! SIGTERM, SIGINT, SIGHUP or at its time limit, and then prints its counters as one line of JSON.
 #![forbid(unsafe_code)]
 
 mod cable;
@@ -28,17 +28,17 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tickwire_stack::time::{Instant, Span};
 
-/// Frames that are taken from a device before the other is looked at.
+/// Frames taken from one device before the other gets its turn.
 const BATCH: usize = 32;
-/// After so many turns without a pause it is asked whether there was a signal.
+/// Signals are checked after this many turns without a pause.
 const TURNS: u64 = 64;
-/// A frame may leave so much too early: half of [`TURN`], and a sleep takes some more.
+/// How much too early a frame may leave: half of [`TURN`], and some for a sleep's overhead.
 const EARLY: Span = Span::from_micros(10);
-/// While frames are under way the devices are looked at no oftener. Frames of one burst that came
-/// one by one then leave together, as those that came together do: else each would cost a sleep and
-/// two changes of the program on that processor, which no cable does.
+/// The least interval between polls of the devices while frames are in flight. Frames of one burst
+/// that arrived one by one then leave together, like those that arrived together. Otherwise each
+/// would cost a sleep and two context switches, unlike on a real cable.
 const TURN: Span = Span::from_micros(15);
-/// What is said to have come before that has not waited here for so long.
+/// A timestamp older than this is not trusted: no frame waits here for so long.
 const LONG_AGO: Span = Span::from_millis(100);
 
 fn main() -> ExitCode {
@@ -55,14 +55,14 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<String> {
-    // Before anything is there that a signal would leave behind.
+    // Blocks signals before there is anything that they would leave behind.
     let mut ends = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         ends.add(signal);
     }
     ends.thread_block().context("cannot block signals")?;
     let signals = SignalFd::with_flags(&ends, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).context("no signalfd")?;
-    // A sleep ends when it is to end, not up to 50 us later.
+    // Sleeps end in time, not up to 50 us late.
     nix::sys::prctl::set_timerslack(1).context("cannot set the timer slack")?;
     let mut ports = [Port::open(&options.a)?, Port::open(&options.b)?];
     let mut cable = Cable::new(options);
@@ -71,8 +71,8 @@ fn run(options: &Options) -> Result<String> {
     eprintln!("relaying between {} and {}", options.a, options.b);
     for turn in 0_u64.. {
         let time = now()?;
-        // First, so that it carries nothing in no time: hosts speak when they like (MLD, router
-        // solicitations).
+        // Checked first, so that a limit of zero carries nothing: hosts send at any time (MLD,
+        // router solicitations).
         if time >= end {
             break;
         }
@@ -85,17 +85,17 @@ fn run(options: &Options) -> Result<String> {
         match next {
             _ if more => {}
             None => wait(&ports, &signals, end.since(now()?))?,
-            // What comes meanwhile is not due before that, either.
+            // Frames that arrive meanwhile are not due before that, either.
             Some(next) => sleep(next.min(time + options.delay()).max(time + TURN).since(now()?)),
         }
     }
     counts::tell(&cable, &ports, &clockwork)
 }
 
-/// Gives what is due and takes what has come; says whether there may be more of that.
+/// Sends due frames and receives new ones; returns whether there may be more of the latter.
 fn carry(cable: &mut Cable, ports: &mut [Port; 2], clockwork: &mut Clockwork, time: Instant) -> Result<bool> {
     let mut more = false;
-    // What the system's clock is ahead of ours.
+    // Offset of the system's clock from this program's.
     let ahead = nanos(ClockId::CLOCK_REALTIME)?.wrapping_sub(time.as_nanos());
     for way in Way::BOTH {
         while let Some((due, frame)) = cable.take(way, time + EARLY) {
@@ -107,7 +107,8 @@ fn carry(cable: &mut Cable, ports: &mut [Port; 2], clockwork: &mut Clockwork, ti
             && let Some(frame) = ports[way.from()].receive()?
         {
             let at = frame.at_ns.map_or(time, |at| Instant::from_nanos(at.wrapping_sub(ahead)));
-            // No later than now, and not long ago, whatever somebody does to the clock.
+            // Limits the timestamp to the recent past, because the system's clock may be set at any
+            // time.
             let at = if time.since(at) < LONG_AGO { at.min(now()?) } else { time };
             cable.put(way, at, frame.bytes);
             came += 1;
@@ -117,7 +118,7 @@ fn carry(cable: &mut Cable, ports: &mut [Port; 2], clockwork: &mut Clockwork, ti
     Ok(more)
 }
 
-/// Until a device has something, a signal comes, or the time is over.
+/// Waits for a frame, a signal, or the time limit.
 fn wait(ports: &[Port; 2], signals: &SignalFd, most: Span) -> Result<()> {
     let mut wanted = [ports[0].as_fd(), ports[1].as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     let most = i64::try_from(most.as_nanos()).unwrap_or(i64::MAX);

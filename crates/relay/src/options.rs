@@ -1,14 +1,14 @@
-//! What the cable does, as arguments.
+//! The command line: the cable's faults.
 
 use crate::cable::Way;
 use tickwire_sim::{Burst, LinkConfig};
 use tickwire_stack::time::{Instant, Span};
 
-/// Joins two network devices by a cable with faults, until SIGTERM; then prints what it did as one
-/// line of JSON.
+/// Connects two network devices by a cable with faults, until SIGTERM; then prints its counters as
+/// one line of JSON.
 ///
-/// Numbers "per million" are of packets. The same seed and the same packets at the same times have
-/// the same fate.
+/// Numbers "per million" are of packets. The same seed and the same packets at the same times give
+/// the same faults.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "relay")]
 pub(crate) struct Options {
@@ -18,11 +18,11 @@ pub(crate) struct Options {
     /// The device at the other end
     pub(crate) b: String,
 
-    /// Seed of all chance
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Time on the way, each way, in us
+    /// One-way delay, in us
     #[arg(long, default_value_t = 50)]
     delay: u64,
 
@@ -54,38 +54,38 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 200)]
     reorder_by: u64,
 
-    /// Doubled, per million
+    /// Duplicated, per million
     #[arg(long, default_value_t = 0, value_parser = million())]
     duplicate: u32,
 
-    /// Marked for congestion, per million of those that may be (RFC 3168)
+    /// Marked for congestion (CE), per million of ECN-capable packets (RFC 3168)
     #[arg(long, default_value_t = 0, value_parser = million())]
     mark: u32,
 
-    /// Messages of so many bytes go forth on a TCP connection: lose the last segment of each, when
-    /// it is sent for the first time
+    /// A TCP connection carries messages of this many bytes forth: lose the last segment of each,
+    /// when it is sent for the first time
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     tail: Option<u32>,
 
-    /// Messages of so many bytes go forth on a TCP connection: when the middle of one has passed,
-    /// get dark
+    /// A TCP connection carries messages of this many bytes forth: black out after the middle of
+    /// each has passed
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     blackout: Option<u32>,
 
-    /// In which direction it gets dark
+    /// Direction of the blackout
     #[arg(long, value_enum, default_value_t = Way::Forth, requires = "blackout")]
     dark: Way,
 
-    /// For how long, in ms
+    /// Length of the blackout, in ms
     #[arg(long, default_value_t = 1000, requires = "blackout")]
     dark_for: u64,
 
-    /// End after so many seconds at the latest
+    /// Time limit, in seconds
     #[arg(long, default_value_t = 600)]
     pub(crate) limit: u64,
 }
 
-/// Darkness after the middle of each message.
+/// A blackout after the middle of each message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blackout {
     /// Bytes of a message.
@@ -95,12 +95,12 @@ pub(crate) struct Blackout {
 }
 
 impl Options {
-    /// The time on the way.
+    /// The one-way delay.
     pub(crate) fn delay(&self) -> Span {
         Span::from_micros(self.delay)
     }
 
-    /// What happens to all packets in this direction.
+    /// The faults of this direction.
     pub(crate) fn link(&self, way: Way) -> LinkConfig {
         LinkConfig {
             delay: self.delay(),

@@ -11,16 +11,15 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// More than a frame can have, whatever the device has merged: it is not to be cut off unseen.
+/// Larger than any frame, also a merged one (GRO): a frame must not be truncated.
 const LARGEST: usize = 1 << 17;
-/// What may wait in the socket, with the kernel's own use of memory: some ten thousand frames of
-/// 1500 bytes.
+/// The socket's queue, as the kernel accounts memory: some ten thousand frames of 1500 bytes.
 const QUEUE: usize = 32 << 20;
 
-/// A frame that has come.
+/// A received frame.
 pub(crate) struct Arrived {
     pub(crate) bytes: Vec<u8>,
-    /// When, in nanoseconds of the system's clock, as the kernel has noted it.
+    /// The kernel's receive timestamp, in nanoseconds of the system's clock.
     pub(crate) at_ns: Option<u64>,
 }
 
@@ -36,8 +35,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens the device of that name in the network namespace of this process, and forgets what has
-    /// come before.
+    /// Opens the device of that name in the network namespace of this process, and drops frames
+    /// received before.
     pub(crate) fn open(device: &str) -> Result<Self> {
         let address = link_address(device)?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
@@ -56,12 +55,12 @@ impl Port {
             overflowed: 0,
             refused: 0,
         };
-        // Until it was bound, it heard all devices.
+        // Before the bind it received from all devices.
         while port.receive()?.is_some() {}
         Ok(port)
     }
 
-    /// The next frame that has come; none: there is none yet.
+    /// The next received frame; none: there is none yet.
     pub(crate) fn receive(&mut self) -> Result<Option<Arrived>> {
         let mut at_ns = None;
         loop {
@@ -98,7 +97,7 @@ impl Port {
         }
     }
 
-    /// Frames that came and were not taken in time.
+    /// Frames lost because this socket's queue was full.
     pub(crate) fn overflowed(&self) -> u32 {
         self.overflowed
     }
@@ -115,7 +114,7 @@ impl AsFd for Port {
     }
 }
 
-/// The address that a packet socket is bound to: its protocol is 0, so the socket keeps its own.
+/// The address for the bind of a packet socket: its protocol is 0, so the socket keeps its own.
 fn link_address(device: &str) -> Result<LinkAddr> {
     let mut addresses = nix::ifaddrs::getifaddrs().context("cannot list the devices")?;
     let found = addresses.find_map(|one| one.address?.as_link_addr().copied().filter(|_| one.interface_name == device));

@@ -5,13 +5,13 @@ use std::ops::Range;
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What, and in which unit. Empty: the caption says it.
+    /// The quantity and its unit. Empty if the caption names them.
     pub label: String,
     /// Logarithmic: values at or below 0 are not shown.
     pub logarithmic: bool,
-    /// From where to where, if not just where there is something.
+    /// Fixed limits; without them the axis follows the values.
     pub(crate) span: Option<(f64, f64)>,
-    /// Where a line goes across the figure.
+    /// Positions of lines across the figure.
     pub(crate) marks: Vec<f64>,
 }
 
@@ -28,16 +28,15 @@ impl Axis {
         Self { logarithmic: true, ..Self::linear(label) }
     }
 
-    /// From here to there, so that several figures can be compared at a glance. What the axis
-    /// cannot show (nothing between them, or not above 0 on a logarithmic one) is as if it had not
-    /// been said.
+    /// Sets fixed limits, so that several figures can be compared at a glance. Limits that the axis
+    /// cannot show (an empty range, or values not above 0 on a logarithmic axis) are ignored.
     #[must_use]
     pub fn within(mut self, (low, high): (f64, f64)) -> Self {
         self.span = (low < high && self.shows(low) && self.shows(high)).then_some((low, high));
         self
     }
 
-    /// With a line across the figure at this value: a limit.
+    /// Adds a line across the figure at this value, for a limit.
     #[must_use]
     pub fn mark(mut self, value: f64) -> Self {
         if self.shows(value) {
@@ -51,8 +50,8 @@ impl Axis {
         value.is_finite() && (value > 0.0 || !self.logarithmic)
     }
 
-    /// From where to where it goes to show these values, all of which it can show, and its marks;
-    /// nowhere if there are no values.
+    /// The range that shows these values, each of which the axis can show, and its marks; none
+    /// without values.
     pub(crate) fn range(&self, values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
         let wider = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
         let nothing = (f64::INFINITY, f64::NEG_INFINITY);
@@ -86,10 +85,10 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// What stands at a tick of an axis so long.
+/// The label at a tick of an axis of this length.
 pub(crate) fn tick(axis: &Axis, value: f64, length: f64) -> String {
     if axis.logarithmic {
-        // Of 1 to 10 those that have room beside each other.
+        // Label only 1, 2, 5 and 10 of a decade: more have no room.
         let digit = value / 10_f64.powf(value.log10().floor());
         if [1.0, 2.0, 5.0, 10.0].iter().any(|shown| (digit - shown).abs() < 1e-6) {
             number(value)
@@ -97,7 +96,7 @@ pub(crate) fn tick(axis: &Axis, value: f64, length: f64) -> String {
             String::new()
         }
     } else {
-        // Sums of steps do not quite come to 0.
+        // Adding up steps misses 0 by a rounding error.
         number(if value.abs() < length * 1e-9 { 0.0 } else { value })
     }
 }

@@ -12,9 +12,9 @@ const DASH: (i32, i32) = (6, 4);
 /// A histogram.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// Along; linear in any case.
+    /// The horizontal axis, always linear.
     pub x: Axis,
-    /// Up; linear in any case, from 0 on.
+    /// The vertical axis, always linear, from 0.
     pub y: Axis,
     /// What is drawn.
     pub bars: Vec<Bar>,
@@ -23,11 +23,11 @@ pub struct Bars {
 /// One bar.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
-    /// From where along.
+    /// The left edge.
     pub from: f64,
-    /// To where.
+    /// The right edge.
     pub to: f64,
-    /// How high.
+    /// The height.
     pub height: f64,
 }
 

@@ -1,5 +1,4 @@
-//! What figures are drawn on: an image in the page's own colours, with axes and a mesh that look
-//! the same in all.
+//! The canvas of all figures: an image in the page's own colours, with uniform axes and mesh.
 
 use crate::axis::number;
 use crate::figure::Size;
@@ -9,9 +8,9 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-/// What stands where there is nothing to draw.
+/// Shown instead of a figure that has no values.
 pub(crate) const NOTHING: &str = "<p>Nothing was measured.</p>";
-/// Colours that stand for the page's: replaced by its variables, so that light and dark take
+/// Placeholder colours, which the page's CSS variables replace, so that light and dark mode take
 /// effect.
 pub(crate) const INK: RGBColor = RGBColor(1, 2, 3);
 pub(crate) const LINE: RGBColor = RGBColor(1, 2, 4);
@@ -20,17 +19,17 @@ const SERIES: u8 = 200;
 /// How many colours `page.css` has for series.
 pub(crate) const COLOURS: usize = 8;
 
-/// The colour of a series; those beyond the last begin again.
+/// The colour of a series; beyond the last colour they repeat.
 pub(crate) const fn colour(series: usize) -> RGBColor {
     RGBColor(SERIES, 0, (series % COLOURS) as u8)
 }
 
 /// What is drawn on.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// Why something cannot be drawn: a string takes all that can.
+/// A drawing error. None occurs: drawing into a string does not fail.
 pub(crate) type Error = DrawingAreaErrorKind<std::io::Error>;
 
-/// What is drawn, as SVG in the colours of the page, with a name for who cannot see it.
+/// The drawing as SVG in the colours of the page, with a name for screen readers.
 pub(crate) fn drawn(pixels: (u32, u32), name: &str, draw: impl FnOnce(&Area<'_>) -> Result<(), Error>) -> String {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, pixels).into_drawing_area();
@@ -44,8 +43,7 @@ pub(crate) fn text(size: Size) -> TextStyle<'static> {
     ("sans-serif", size.text()).into_font().color(&INK)
 }
 
-/// Axes and mesh as they are in all figures. What is one figure's own is added before they are
-/// drawn.
+/// The axes and mesh of all figures. The caller adds the settings of its figure and draws them.
 pub(crate) fn mesh<'a, 'b, 'c, X, Y>(
     chart: &'b mut ChartContext<'a, SVGBackend<'c>, Cartesian2d<X, Y>>,
     size: Size,
@@ -66,9 +64,9 @@ where
     mesh
 }
 
-/// Colours of the page instead of those that were drawn with, and a name for who cannot see it.
+/// Replaces the drawing's colours by those of the page, and adds a name for screen readers.
 fn in_page_colours(svg: &str, (width, height): (u32, u32), name: &str) -> String {
-    // Opaque is what everything is that says nothing.
+    // Elements are opaque by default, so the attribute is redundant.
     let mut svg = svg.replace(" opacity=\"1\"", "");
     for (drawn, variable) in [(INK, "ink"), (LINE, "line"), (BAD, "bad")] {
         svg = svg.replace(&hex(drawn), &format!("var(--{variable})"));

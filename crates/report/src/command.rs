@@ -4,7 +4,7 @@ use crate::Page;
 use crate::page::escape;
 
 impl Page {
-    /// A command as it is typed: words that a shell would take apart are quoted.
+    /// A command as it is typed: words that a shell would split or expand are quoted.
     pub fn command<T: AsRef<str>>(&mut self, words: &[T]) {
         let line = words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ");
         self.push(&format!("<pre>{}</pre>\n", escape(&line)));

@@ -1,4 +1,4 @@
-//! Values of many things against each one's own limit: a line for each, a dot for each value,
+//! Values of many items, each against its own limit: a line for each item, a dot for each value,
 //! logarithmic.
 
 use crate::axis::Axis;
@@ -8,9 +8,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
-/// From one line to the next.
+/// The height of a line.
 const LINE_HEIGHT: u32 = 24;
-/// What the axis below takes.
+/// The height of the axis below.
 const AXIS_HEIGHT: u32 = 54;
 /// The most characters of a name.
 const LONGEST_NAME: usize = 14;
@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 14;
 /// A figure of lines.
 #[derive(Clone, Debug)]
 pub struct Dots {
-    /// Along; logarithmic in any case.
+    /// The horizontal axis, always logarithmic.
     pub x: Axis,
     /// How the values of a line are drawn, in their order.
     pub signs: Vec<Sign>,
@@ -29,9 +29,9 @@ pub struct Dots {
 /// One line.
 #[derive(Clone, Debug)]
 pub struct DotLine {
-    /// What stands before it; the end of a long name is left out.
+    /// The label on its left; a long name is cut.
     pub name: String,
-    /// What is allowed.
+    /// The limit for its values.
     pub limit: f64,
     /// Its values.
     pub values: Vec<Dot>,
@@ -40,9 +40,9 @@ pub struct DotLine {
 /// One value of a line.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot {
-    /// Where it is, if it is anywhere.
+    /// Its position; none if there is no value.
     pub value: Option<f64>,
-    /// Not as it should be: a cross on it, or at the limit if it has no value.
+    /// Marked as a failure: a cross on the value, or at the limit if it has no value.
     pub bad: bool,
 }
 

@@ -1,26 +1,26 @@
-//! What figures have in common for who shows them: sizes, and signs with their meaning.
+//! What all figures have in common: sizes, and signs with their meaning.
 
 use crate::canvas::COLOURS;
 
 /// Something that can be drawn.
 pub trait Figure {
-    /// The figure as SVG; a word instead if there is nothing to draw.
+    /// The figure as SVG; a sentence instead if there is nothing to draw.
     fn svg(&self, size: Size) -> String;
 
-    /// What its signs mean, where it knows; nothing if there is only one.
+    /// The legend of its signs, where it knows one; empty if there is only one sign.
     fn legend(&self) -> Vec<(Sign, &str)> {
         Vec::new()
     }
 }
 
-/// How much room a figure has. Text is of the same height in all.
+/// The size of a figure. Text has the same height in all sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// A line of its own.
+    /// The whole width.
     Wide,
-    /// Two beside each other, where the screen has room for two.
+    /// Two side by side, where the screen has room for two.
     Half,
-    /// Three.
+    /// Three side by side.
     Third,
 }
 
@@ -34,7 +34,7 @@ impl Size {
         }
     }
 
-    /// The height of text. What is drawn is smaller than this by a fifth, as the library scales it.
+    /// The height of text. The library scales it, so the drawn text is smaller by a fifth.
     pub(crate) const fn text(self) -> u32 {
         match self {
             Self::Wide => 18,
@@ -51,18 +51,18 @@ impl Size {
     }
 }
 
-/// How a value is drawn; a series is told by its number.
+/// How a value is drawn; the number identifies the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// A line.
     Line(usize),
-    /// A circle that is empty.
+    /// An empty circle.
     Ring(usize),
-    /// A circle that is full.
+    /// A filled circle.
     Dot(usize),
     /// A limit.
     Limit,
-    /// A value that is not as it should be.
+    /// A value that is a failure.
     Cross,
 }
 

@@ -1,12 +1,12 @@
-//! Figures on the page, alone or beside each other, and what their signs mean.
+//! Figures on the page, alone or side by side, with their legends.
 
 use crate::page::escape;
 use crate::{Figure, Page, Sign, Size};
 
 impl Page {
-    /// A figure of the page's width, below what its signs mean, with what it shows. It is there
-    /// twice: a telephone shows it as it is on half of the width, or its text would be too small to
-    /// read.
+    /// A figure of the page's width, with its legend above and its caption below. The page has it
+    /// twice: a phone shows the variant for half of the width, because the text of the wide one
+    /// would be too small.
     pub fn figure(&mut self, figure: &impl Figure, caption: &str) {
         self.legend(&figure.legend());
         let drawn = [(Size::Wide, "broad"), (Size::Half, "narrow")]
@@ -14,14 +14,14 @@ impl Page {
         self.push(&framed(&drawn.join("\n"), caption));
     }
 
-    /// Figures beside each other, as many as the screen has room for, each with what it shows.
+    /// Figures side by side, as many as the screen has room for, each with its caption.
     pub fn figures<F: Figure>(&mut self, size: Size, figures: impl IntoIterator<Item = (F, String)>) {
         let figures: String =
             figures.into_iter().map(|(figure, caption)| framed(&figure.svg(size), &caption)).collect();
         self.push(&format!("<div class=\"figures {}\">\n{figures}</div>\n", size.class()));
     }
 
-    /// What signs of the next figures mean.
+    /// The legend of the figures that follow.
     pub fn legend(&mut self, signs: &[(Sign, &str)]) {
         if signs.is_empty() {
             return;

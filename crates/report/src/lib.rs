@@ -1,21 +1,21 @@
-//! Reports: one HTML file that needs nothing else, no network and no script; light or dark as the
-//! reader has it, and printable.
+//! Reports: one self-contained HTML file, without network access or scripts, in light or dark mode
+//! as the reader prefers, and printable.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `page` | the file: headings, verdict, paragraphs, tables, lists, parts that are opened on demand |
-//! | `gallery` | figures on the page, alone or beside each other, and what their signs mean |
-//! | `figure` | what figures have in common for who shows them: sizes, signs |
-//! | `canvas` | what they are drawn on: the page's colours, axes and mesh |
+//! | `gallery` | figures on the page, alone or side by side, with their legends |
+//! | `figure` | what all figures have in common: sizes, signs |
+//! | `canvas` | the canvas of figures: the page's colours, axes and mesh |
 //! | `axis` | axes |
 //! | `bars` | histograms of differences |
 //! | `plot` | lines over linear or logarithmic axes |
-//! | `dots` | values of many things, each against its own limit |
+//! | `dots` | values of many items, each against its own limit |
 //! | `command` | a command, to be typed again |
 //! | `profile` | latency profiles of histograms |
-//! | `machine` | on what machine figures were taken |
+//! | `machine` | the machine that the figures are from |
 //!
-//! Knows nothing of what is reported.
+//! It does not depend on what is reported.
 #![forbid(unsafe_code)]
 
 mod axis;

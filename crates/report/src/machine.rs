@@ -1,4 +1,4 @@
-//! What figures were taken on.
+//! The machine that the figures are from.
 
 /// The machine in one line: processor, number of processors, kernel.
 #[must_use]
@@ -7,7 +7,7 @@ pub fn machine() -> String {
     described(&read("/proc/cpuinfo"), &read("/proc/sys/kernel/osrelease"))
 }
 
-/// All processors of the machine count, also those that the program may not run on.
+/// Counts all processors of the machine, including those that the program may not run on.
 fn described(cpuinfo: &str, release: &str) -> String {
     let is_processor = |line: &&str| line.split(':').next().is_some_and(|name| name.trim() == "processor");
     let processors = cpuinfo.lines().filter(is_processor).count();

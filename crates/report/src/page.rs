@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-/// What a verdict or a figure says about itself.
+/// Whether a verdict or a figure is good or bad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// It just stands there.
+    /// Neither.
     #[default]
     Plain,
     /// As promised.
@@ -24,8 +24,7 @@ impl Tone {
     }
 }
 
-/// A page that grows from top to bottom. All text is escaped: names of streams and hosts come from
-/// outside.
+/// A page, built from top to bottom. All text is escaped: names of streams and hosts are untrusted.
 #[derive(Debug)]
 pub struct Page {
     html: String,
@@ -44,7 +43,7 @@ impl Page {
         Self { html }
     }
 
-    /// What who has ten seconds is to know.
+    /// The main result, for a reader with ten seconds.
     pub fn verdict(&mut self, tone: Tone, text: &str) {
         self.push(&format!("<p class=\"verdict {}\">{}</p>\n", tone.class(), escape(text)));
     }
@@ -80,16 +79,16 @@ impl Page {
         self.push(&html);
     }
 
-    /// Sentences, one below the other.
+    /// A list of sentences.
     pub fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) {
         let items: String = items.into_iter().map(|item| format!("<li>{}</li>\n", escape(item.as_ref()))).collect();
-        // An empty list is no valid one for all readers.
+        // Not all readers accept an empty list.
         if !items.is_empty() {
             self.push(&format!("<ul>\n{items}</ul>\n"));
         }
     }
 
-    /// Words, and what is to be said of each, a line for each.
+    /// Terms, each with its lines of description.
     pub fn definitions<'a>(&mut self, items: impl IntoIterator<Item = (&'a str, Vec<String>)>) {
         let mut html = "<dl>\n".to_owned();
         for (word, lines) in items.into_iter().filter(|(_, lines)| !lines.is_empty()) {
@@ -100,7 +99,7 @@ impl Page {
         self.push(&html);
     }
 
-    /// A part that is closed until somebody asks for it, and open on paper.
+    /// A part that is closed until the reader opens it, and open on paper.
     pub fn details(&mut self, summary: &str, content: impl FnOnce(&mut Self)) {
         self.push(&format!("<details>\n<summary>{}</summary>\n", escape(summary)));
         content(self);
@@ -119,7 +118,7 @@ impl Page {
     }
 }
 
-/// Text that HTML takes for text, also inside an attribute.
+/// Escapes text for HTML, also inside an attribute.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -129,7 +128,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
             '\'' => escaped += "&#39;",
-            // HTML has no such characters, not even escaped.
+            // HTML does not allow control characters, not even escaped.
             c if c.is_control() && !c.is_whitespace() => escaped.push(char::REPLACEMENT_CHARACTER),
             _ => escaped.push(c),
         }

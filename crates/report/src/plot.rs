@@ -12,16 +12,16 @@ use std::ops::Range;
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Its points, in the order in which they are joined.
+    /// Its points, in the order in which the line joins them.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A figure. The colour of a series is that of its place, also if others have no points.
+/// A figure. A series has the colour of its index, also if others have no points.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Along.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,

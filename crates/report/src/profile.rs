@@ -1,14 +1,13 @@
 //! Latency profiles, as Lisovy et al. (2013) draw them: the reversed cumulative histogram, whose
 //! logarithmic vertical axis magnifies the worst.
 
-/// How many different places a line has on an axis; points that are nearer to each other are not
-/// told apart.
+/// The resolution of a line along an axis; points that are closer together are merged.
 const PLACES: f64 = 240.0;
 
-/// For each value of a histogram (pairs of a value and how many there were of about that,
-/// ascending), in units of `unit`, which part of all was at least that: from 1 at the least to one
-/// of all at the greatest. Points that nobody could tell apart on a logarithmic figure are left
-/// out, the first and the last never.
+/// For each value of a histogram, in units of `unit`, the fraction of all that was at least that
+/// value. It falls from 1 at the smallest value to the fraction at the largest. `pairs` are values
+/// with their counts, ascending. Points that would coincide on a logarithmic figure are left out,
+/// but never the first and the last.
 #[must_use]
 pub fn profile(pairs: &[(u64, u64)], unit: f64) -> Vec<(f64, f64)> {
     let all: u64 = pairs.iter().map(|&(_, count)| count).sum();

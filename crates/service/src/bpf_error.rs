@@ -1,4 +1,4 @@
-//! What can go wrong with BPF programs and their maps.
+//! Errors of BPF programs and their maps.
 
 use aya::EbpfError;
 use aya::maps::MapError;
@@ -23,7 +23,7 @@ pub enum BpfError {
     /// The object lacks something: service and object are of different versions.
     #[error("the BPF object has no \"{0}\"")]
     Missing(&'static str),
-    /// What lies around the programs failed.
+    /// A system call beside the programs failed.
     #[error("{0}")]
     System(String),
 }
@@ -35,7 +35,7 @@ impl BpfError {
     }
 }
 
-/// The cause at the bottom of an error, which says most.
+/// The innermost cause of an error, which is the most specific.
 fn innermost(error: &ProgramError) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {

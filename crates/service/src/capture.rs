@@ -1,9 +1,9 @@
 //! Copies of diverted packets for `tickwire capture`.
 //!
-//! Each capturing process gets the reading end of a socket pair of type `SOCK_SEQPACKET`: one
+//! Each capturing process gets the reading end of a socket pair of type `SOCK_SEQPACKET`. One
 //! packet is one record, laid out as in the BPF ring buffer (see
-//! `tickwire_link::bpf::CaptureRecord`), its bytes cut to the length asked for. A process that does
-//! not keep up loses records; nothing waits for it.
+//! `tickwire_link::bpf::CaptureRecord`), with its bytes cut to the requested length. A process that
+//! does not keep up loses records; nothing waits for it.
 
 use crate::connection::ConnectionId;
 use crate::programs::Programs;
@@ -16,13 +16,13 @@ use tickwire_link::bpf::CaptureRecord;
 
 /// Bytes of a record before the packet's.
 const HEADER: usize = 32;
-/// Where in it the number of captured bytes is.
+/// The range of the number of captured bytes in it.
 const CAPTURED: std::ops::Range<usize> = 20..24;
 
 /// At most so many processes capture at once.
 const MAX_CAPTURES: usize = 8;
 
-/// At most so many records are handled before the loop goes on.
+/// At most so many records are handled before the loop continues.
 const TURN: usize = 1024;
 
 /// Room for records that a process has not read yet, in bytes.
@@ -30,13 +30,13 @@ const BACKLOG: usize = 4 << 20;
 
 struct Capture {
     connection: ConnectionId,
-    /// Of these lanes only; `None`: of all.
+    /// The lanes to capture; `None`: all.
     lanes: Option<Vec<LaneId>>,
     snaplen: usize,
     stream: OwnedFd,
 }
 
-/// All captures that run, and the ring they are fed from.
+/// All running captures, and the ring that feeds them.
 pub(crate) struct Captures {
     ring: RingBuf<MapData>,
     all: Vec<Capture>,
@@ -53,7 +53,7 @@ impl Captures {
         self.ring.as_fd()
     }
 
-    /// Begins a capture; the reading end of its stream.
+    /// Begins a capture. Returns the reading end of its stream.
     pub(crate) fn begin(
         &mut self,
         connection: ConnectionId,
@@ -87,7 +87,7 @@ impl Captures {
         }
     }
 
-    /// Hands out what is in the ring.
+    /// Distributes the records in the ring.
     pub(crate) fn drain(&mut self) {
         for _ in 0..TURN {
             let Some(entry) = self.ring.next() else { return };
@@ -104,7 +104,7 @@ impl Captures {
     }
 }
 
-/// A record with so many of its bytes.
+/// A record, cut to this many captured bytes.
 fn cut(entry: &[u8], captured: usize) -> Vec<u8> {
     let mut packet = entry[..HEADER + captured].to_vec();
     packet[CAPTURED].copy_from_slice(&u32::try_from(captured).unwrap_or(0).to_ne_bytes());

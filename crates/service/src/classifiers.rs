@@ -1,6 +1,6 @@
-//! The tc classifiers. From Linux 6.6 on they are TCX links, which end with whoever has made them.
-//! Before, they are legacy filters, which stay on the device if the service is killed: there
-//! stand-ins are attached that do nothing once it is gone.
+//! The tc classifiers. From Linux 6.6 on they are TCX links, which end with the process that has
+//! made them. Before, they are legacy filters, which stay on the device if the service is killed.
+//! There, stand-ins are attached that do nothing once the service is gone.
 
 use crate::bpf_error::BpfError;
 use aya::Ebpf;
@@ -13,9 +13,8 @@ use tickwire_link::bpf::{map, program};
 
 type Result<T> = std::result::Result<T, BpfError>;
 
-/// Each classifier, who stands in for it, and the priority that it has as a legacy filter (zero:
-/// the kernel puts it before those that are there). The place in this list is that in the table of
-/// stand-ins.
+/// Each classifier, its stand-in, and its priority as a legacy filter (zero: the kernel puts it
+/// before the existing ones). The position in this list is the index in the table of stand-ins.
 const STAND_INS: [(&str, &str, u16); 4] = [
     (program::DIVERT_TC, program::ALIVE_DIVERT, 0),
     (program::DIVERT_GROUPS, program::ALIVE_GROUPS, 0),
@@ -28,9 +27,10 @@ const GUARD_PRIORITY: u16 = 1;
 /// Behind the guard.
 const DROP_PRIORITY: u16 = 2;
 
-/// The classifiers of the host's side, loaded.
+/// The loaded classifiers of the host's side.
 pub(crate) struct Classifiers {
-    /// What stand-ins call. The kernel empties it as soon as no process has it open.
+    /// The classifiers that stand-ins call. The kernel empties it as soon as no process has it
+    /// open.
     _stand_ins: ProgramArray<MapData>,
 }
 
@@ -49,8 +49,8 @@ impl Classifiers {
         Ok(Self { _stand_ins: stand_ins })
     }
 
-    /// Attaches a classifier at a device's ingress: as a TCX link where the kernel has these, which
-    /// runs before any legacy filter.
+    /// Attaches a classifier at a device's ingress: as a TCX link, which runs before any legacy
+    /// filter, if the kernel has these.
     pub(crate) fn attach(&self, ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
         match tcx(classifier(ebpf, name)?, device) {
             Some(link) => link,
@@ -58,15 +58,15 @@ impl Classifiers {
         }
     }
 
-    /// Attaches who stands in for a classifier, in place of one that a killed service has left.
+    /// Attaches a classifier's stand-in, in place of one that a killed service has left.
     fn attach_legacy(&self, ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
         let known = STAND_INS.into_iter().find(|(real, ..)| *real == name);
         let (_, stand_in, priority) = known.ok_or(BpfError::Missing(name))?;
         replace_legacy(classifier(ebpf, stand_in)?, stand_in, device, priority)
     }
 
-    /// Puts a filter behind the guard that lets nothing through. A legacy one: it must stay when
-    /// the service ends, however it ends.
+    /// Attaches a filter behind the guard that drops everything. It is a legacy filter, so that it
+    /// stays when the service ends, however it ends.
     pub(crate) fn drop_all(&self, ebpf: &mut Ebpf, device: &str) -> Result<()> {
         drop_all(classifier(ebpf, program::DROP_ALL)?, device)
     }
@@ -143,7 +143,7 @@ fn legacy(program: &mut SchedClassifier, device: &str, priority: u16) -> Result<
     Ok(program.take_link(id)?)
 }
 
-/// Makes the place where a device's legacy filters are; that it exists already is fine.
+/// Makes the qdisc for a device's legacy filters, unless it exists already.
 fn clsact(device: &str) -> Result<()> {
     match qdisc_add_clsact(device) {
         Ok(()) | Err(TcError::AlreadyAttached) => Ok(()),
@@ -162,7 +162,7 @@ mod tests {
     use tickwire_lab::{Host, Pair};
     use tickwire_link::bpf::{self, LaneCounters};
 
-    /// A guard, of which nothing is from here on to tidy up: lets nothing in, as there is no lane.
+    /// A guard that is never detached. It drops everything, as there is no lane.
     fn guarded(host: &Host) -> (Ebpf, Classifiers) {
         let attach = || {
             let mut ebpf = Ebpf::load(bpf::HOST).unwrap();

@@ -1,5 +1,5 @@
-//! The clock daemon as a thread of the service. Whatever becomes of it is logged, and the fast path
-//! goes on.
+//! The clock daemon as a thread of the service. Its failures are logged, and the fast path
+//! continues.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -7,20 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use tickwire_timekeeper::{Config, Daemon};
 
-/// A clock that could not be kept is tried again after so long, in milliseconds: an address that is
-/// not there yet, another daemon that is about to end.
+/// After a failure the clock is tried again after this time, in milliseconds: an address may not
+/// exist yet, or another daemon may be about to end.
 const AGAIN: u16 = 5000;
 
 /// The clock's thread; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// Closed, it tells the thread to end.
+    /// Closing it tells the thread to end.
     stopper: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Clock {
-    /// Begins to keep the clock.
+    /// Starts the clock's thread.
     pub(crate) fn start(config: Config) -> Self {
         let start = || {
             let (stop, stopper) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
@@ -42,13 +42,13 @@ impl Drop for Clock {
     fn drop(&mut self) {
         drop(self.stopper.take());
         if let Some(thread) = self.thread.take() {
-            // It catches its own failures.
+            // A failure of the thread is caught and logged there.
             let _ = thread.join();
         }
     }
 }
 
-/// Keeps the clock until `stop` is readable.
+/// Runs the clock until `stop` is readable.
 fn keep(config: &Config, stop: BorrowedFd<'_>) {
     let mut told = String::new();
     loop {
@@ -66,7 +66,7 @@ fn keep(config: &Config, stop: BorrowedFd<'_>) {
     }
 }
 
-/// Keeps the clock until `stop` is readable, or until it cannot be kept.
+/// Runs the clock until `stop` is readable, or until it fails.
 fn attempt(config: &Config, stop: BorrowedFd<'_>) -> Result<(), String> {
     let mut daemon = Daemon::start(config).map_err(|error| error.to_string())?;
     daemon.run(stop).map_err(|error| format!("the clock daemon cannot wait: {error}"))

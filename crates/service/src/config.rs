@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 pub use tickwire_settings::Error as ConfigError;
 use tickwire_settings::Wrong;
 
-/// Where the settings are read from unless the command line says otherwise. That this file is
-/// absent is no error.
+/// Where the settings are read from unless the command line names a file. This file may be absent.
 pub const DEFAULT_PATH: &str = "/etc/tickwire/tickwire.toml";
 
 /// All settings.
@@ -99,8 +98,8 @@ pub struct Limits {
     pub connections: u32,
     /// Connections of one user.
     pub connections_per_user: u32,
-    /// Requests per second on one connection, over a while; a program that asks faster is listened
-    /// to no faster.
+    /// Requests per second on one connection, on average; a program that sends more is slowed to
+    /// this rate.
     pub requests_per_second: u32,
 }
 
@@ -135,7 +134,7 @@ pub struct LaneConfig {
     pub listeners: Option<u32>,
     /// UDP sockets. Unset: the stack's default.
     pub udp: Option<u32>,
-    /// How many lanes are kept ready for programs that come, 64 at most. Unset: 2.
+    /// How many lanes are kept ready for new programs, 64 at most. Unset: 2.
     pub ready: Option<u32>,
 }
 
@@ -151,7 +150,7 @@ impl Config {
     /// Reads a file. Without a path, [`DEFAULT_PATH`], which may be absent.
     ///
     /// # Errors
-    /// If the file cannot be read, or says something that is not understood.
+    /// If the file cannot be read, or has a setting that is not valid.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         let file = path.unwrap_or(Path::new(DEFAULT_PATH));
         match tickwire_settings::read(file, Self::check) {
@@ -167,13 +166,13 @@ impl Config {
     /// Reads settings from `text`; `path` is only named in errors.
     ///
     /// # Errors
-    /// If it says something that is not understood.
+    /// If it has a setting that is not valid.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         tickwire_settings::parse(text, path, Self::check)
     }
 
-    /// Ways to attach that are of no use while the host has these interfaces: of which interface,
-    /// and why.
+    /// The entries of `attach_by_interface` that have no effect while the host has these
+    /// interfaces: the interface, and why.
     pub(crate) fn idle_attachments(&self, present: &[String]) -> Vec<(&str, &'static str)> {
         let why = |name: &String| match () {
             () if !self.interfaces.is_empty() && !self.interfaces.contains(name) => Some("it is not to be accelerated"),

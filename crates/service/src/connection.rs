@@ -1,10 +1,10 @@
-//! One process at the service's socket: what it may ask, what it is told, without ever waiting for
-//! it.
+//! One process at the service's socket: its requests, and the answers and pushes to it. The service
+//! never waits for it.
 
-use crate::offload::{Foreign, Queue};
 use crate::rate::Bucket;
 use crate::registry::LaneId;
 use crate::usage::Returns;
+use crate::user_workers::{Foreign, Queue};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,11 +16,11 @@ use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply};
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;
 
-/// A process that does not read so many answers to its own requests is not worth having.
+/// A process that leaves so many answers to its own requests unread is disconnected.
 const MAX_REPLIES: usize = 64;
 
-/// Nor is one that does not read so many pushes; changes of paths are not among them, they are told
-/// in their latest state.
+/// So is one that leaves so many pushes unread. Changes of paths are not among them: only their
+/// latest state is sent.
 const MAX_PUSHES: usize = 4096;
 
 /// An answer to be sent.
@@ -36,7 +36,7 @@ impl From<Reply> for Answer {
     }
 }
 
-/// Who is at the other end, as the kernel says.
+/// The process at the other end, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) pid: u32,
@@ -48,49 +48,50 @@ pub(crate) struct Peer {
 pub(crate) struct Connection {
     channel: Arc<Channel>,
     pub(crate) peer: Peer,
-    /// Where what it passes is looked at and closed.
+    /// Where what it passes is examined and closed.
     queue: Arc<Queue>,
-    /// What is given back when it is closed.
+    /// Where its closing is reported.
     returns: Returns,
     /// The lane that this process uses.
     pub(crate) lane: Option<LaneId>,
-    /// The program, and why it has no lane, if it was refused one or says that it is on the kernel.
+    /// The program, and why it has no lane, if it was refused one or reports that it uses the
+    /// kernel.
     pub(crate) refused: Option<(Name, Reason)>,
     /// It is ended once its answer is sent: it has no lane, and its place is needed.
     pub(crate) parting: bool,
     bucket: Bucket,
     replies: VecDeque<(u32, Answer)>,
     pushes: VecDeque<Push>,
-    /// Destinations whose path changed since the process was last told.
+    /// Destinations whose path changed since the process was last notified.
     changed: VecDeque<Query>,
-    /// Whether readiness for writing is asked for.
+    /// Whether EPOLLOUT is asked for.
     pub(crate) waits_to_write: bool,
-    /// Whether it is not listened to for now.
+    /// Whether it is paused.
     pub(crate) rests: bool,
-    /// Whether it ever was not.
+    /// Whether its request rate has ever paused it, which is logged once.
     pub(crate) rested: bool,
 }
 
-/// What a connection has to say.
+/// The outcome of receiving.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// Nothing for now.
     Nothing,
-    /// Something that is not to be received for now: so much that the user passed waits to be
-    /// closed, or it might make us wait, as he did lately.
+    /// A message that is not received for now: too much that the user passed waits to be closed, or
+    /// receiving it might block, as it did lately.
     HeldUp,
-    /// A message, with what came with it.
+    /// A message, with the descriptors that came with it.
     Message(Box<Incoming>, Vec<Foreign>),
 }
 
-/// Why a connection is at its end.
+/// Why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The process closed it, or is gone.
     Gone,
-    /// It does not read what it is told.
+    /// It does not read what is sent to it.
     Deaf,
-    /// It says what nobody understands.
+    /// It sends no valid message.
     Malformed(String),
     /// Receiving what it passes takes too long.
     HeldUp,
@@ -125,24 +126,24 @@ impl Connection {
         }
     }
 
-    /// Until when it has asked as much as it may; `None` if it may ask something now.
+    /// Until when its request rate is exhausted; `None` if it may send a request now.
     pub(crate) fn must_rest(&mut self, now: Instant) -> Option<Instant> {
         self.bucket.next(now)
     }
 
-    /// The next message with the descriptors that came with it, without waiting.
+    /// The next message with the descriptors that came with it, without blocking.
     pub(crate) fn receive(&mut self, now: Instant) -> Result<Received, End> {
         if self.queue.is_full() {
             return Ok(Received::HeldUp);
         }
         let Some(mut incoming) = self.channel.peek().map_err(|_| End::Gone)? else { return Ok(Received::Nothing) };
-        // Whatever becomes of the message, what it brought is not closed here: also one of several
-        // descriptors of a file waits for the file's `flush`, which with FUSE takes as long as a
-        // stranger likes.
+        // Whatever becomes of the message, its descriptors are not closed here: even closing one of
+        // several descriptors of a file waits for the file's `flush`, which with FUSE takes as long
+        // as another user's daemon likes.
         let mut passed: Vec<_> =
             incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
         if !incoming.is_short() {
-            // The files have descriptors here, so that no file goes with the packet.
+            // The files have descriptors here, so that no file is closed with the packet.
             self.channel.skip().map_err(|_| End::Gone)?;
         } else if self.queue.is_trusted() {
             passed.clear();
@@ -155,8 +156,8 @@ impl Connection {
         Ok(Received::Message(Box::new(incoming), passed))
     }
 
-    /// Closes it. Packets that were not read may hold descriptors, which are closed with it; until
-    /// then it counts as one of the user's.
+    /// Closes it. Unread packets may hold descriptors, which are closed with it; until then it
+    /// counts as one of the user's.
     pub(crate) fn close(self) {
         let (queue, returns, user) = (Arc::clone(&self.queue), self.returns.clone(), self.peer.uid);
         queue.later(move || {
@@ -190,8 +191,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is queued, as far as there is room. `latest` tells the state of a path now.
-    /// Whether something is left.
+    /// Sends what is queued, as far as there is room. `latest` returns the current state of a path.
+    /// Returns whether something is left.
     pub(crate) fn flush(&mut self, latest: impl Fn(&Query) -> Option<Push>) -> Result<bool, End> {
         while let Some((number, answer)) = self.replies.front() {
             let descriptors: Vec<BorrowedFd<'_>> = answer.descriptors.iter().map(AsFd::as_fd).collect();
@@ -218,7 +219,7 @@ impl Connection {
     }
 }
 
-/// Whether a message went out; `Ok(false)` if there was no room.
+/// Whether a message was sent; `Ok(false)` if there was no room.
 fn sent(result: io::Result<()>) -> Result<bool, End> {
     match result {
         Ok(()) => Ok(true),
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deaf_process_blocks_nobody_and_ends() {
+    fn a_deaf_process_blocks_no_other_and_ends() {
         let (mut connection, _client) = pair(5);
         let mut end = None;
         for number in 0..10_000 {
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_more_than_any_message_has_waits_for_its_closing_himself() {
+    fn a_sender_of_too_many_descriptors_waits_for_their_closing_itself() {
         use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
         use std::os::fd::AsRawFd;
         let (mut connection, client) = pair(5);
@@ -332,7 +333,7 @@ mod tests {
         sendmsg::<()>(client.as_raw_fd(), &[io::IoSlice::new(b"x")], &rights, MsgFlags::empty(), None).unwrap();
         drop(theirs);
         let (release, held) = std::sync::mpsc::channel::<()>();
-        assert_eq!(connection.queue.ask(move || held.recv().is_ok()), None, "he keeps the service waiting");
+        assert_eq!(connection.queue.ask(move || held.recv().is_ok()), None, "it keeps the service waiting");
         assert!(matches!(connection.receive(Instant::now()), Ok(Received::HeldUp)));
         assert!(!is_closed(), "it stays where it is");
         release.send(()).unwrap();
@@ -361,7 +362,7 @@ mod tests {
             all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| *to == *path)).count()
         };
         assert_eq!(open(), 0);
-        assert_eq!(connection.receive(Instant::now()).unwrap_err(), End::HeldUp, "nobody takes it away");
+        assert_eq!(connection.receive(Instant::now()).unwrap_err(), End::HeldUp, "no thread takes it away");
         assert_eq!(open(), tickwire_link::control::MAX_DESCRIPTORS, "what was looked at waits for a thread, too");
     }
 

@@ -1,4 +1,4 @@
-//! The socket on which programs reach the service, and the lock that keeps a second service out of
+//! The socket on which programs reach the service, and the lock that prevents a second service in
 //! the namespace.
 
 use crate::config::SocketConfig;
@@ -24,9 +24,9 @@ const LOCK_NAME: &[u8] = b"tickwire-service";
 /// Where the usual socket is: made if it is missing, and removed at the end.
 const OWN_DIRECTORY: &str = "/run/tickwire";
 
-/// What programs passed before they were let in is closed in so long a time, or at the end of the
-/// process.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Descriptors that programs passed before they were accepted are closed within this time, or at
+/// the end of the process.
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why the service cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum EndpointError {
     /// The configured group does not exist.
     #[error("there is no group \"{0}\"; create it (groupadd --system {0}) or set socket.group to another")]
     NoGroup(String),
-    /// Where it is to be, nothing is.
+    /// The directory of its path does not exist.
     #[error("there is no directory {0}; make it or set socket.path (--socket) to another path")]
     NoDirectory(PathBuf),
     /// The path holds something that is no socket.
@@ -55,14 +55,14 @@ pub enum EndpointError {
     },
 }
 
-/// Holds the one place that a service can take in a network namespace.
+/// The lock of a network namespace, which one service at a time can hold.
 #[derive(Debug)]
 pub(crate) struct NamespaceLock {
     _listener: Option<UnixListener>,
 }
 
 impl NamespaceLock {
-    /// Takes the place.
+    /// Takes the lock.
     pub(crate) fn take() -> Result<Self, EndpointError> {
         let system =
             |what| move |source| EndpointError::System { what, path: PathBuf::from("the service lock"), source };
@@ -104,7 +104,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Makes the socket as configured. Nobody is let in before [`Endpoint::listen`].
+    /// Makes the socket as configured. No program can connect before [`Endpoint::listen`].
     pub(crate) fn open(config: &SocketConfig) -> Result<Self, EndpointError> {
         Self::open_with(config, Path::new(OWN_DIRECTORY))
     }
@@ -120,8 +120,8 @@ impl Endpoint {
         let made_directory = make_directory(path, own)?;
         remove_stale(path)?;
         let listener = seqpacket().map_err(system("make a socket for"))?;
-        // Who is not let in is to be shown out without a thought, and a socket that somebody passed
-        // may keep waiting whoever closes it.
+        // So that a refused connection can be closed at once: closing a socket that a client passed
+        // may block.
         if let Err(error) = sys_socket::take_descriptors(listener.as_fd(), false) {
             tracing::debug!(%error, "programs may pass descriptors before they are let in (Linux 6.16 prevents that)");
         }
@@ -131,7 +131,7 @@ impl Endpoint {
         let mode = config.mode.unwrap_or(if group.is_some() { 0o660 } else { 0o600 });
         let name = group.as_ref().map(|(name, _)| name.clone());
         let endpoint = Self { listener: listener.into(), path: path.clone(), mode, group: name, inode, made_directory };
-        // Owner and mode are set before the socket listens, so nobody slips in between.
+        // Owner and mode are set before the socket listens, so that no program connects in between.
         if let Some((_, gid)) = &group {
             chown(path, None, Some(*gid)).map_err(system("set the group of"))?;
         }
@@ -139,7 +139,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Lets programs in.
+    /// Lets programs connect.
     pub(crate) fn listen(&self) -> Result<(), EndpointError> {
         listen(&self.listener, Backlog::MAXALLOWABLE).map_err(|error| EndpointError::System {
             what: "listen on",
@@ -151,7 +151,7 @@ impl Endpoint {
             Some(group) => tracing::info!(%path, group, mode, "listening"),
             None => tracing::info!(
                 %path, mode,
-                "listening; without a group \"{DEFAULT_GROUP}\" only the mode decides who may be accelerated \
+                "listening; without a group \"{DEFAULT_GROUP}\" only the mode decides which users may be accelerated \
                  (groupadd --system {DEFAULT_GROUP}, or set socket.group or socket.mode)"
             ),
         }
@@ -163,8 +163,8 @@ impl Endpoint {
         &self.listener
     }
 
-    /// Lets nobody in any more. Who waits is told at once, also if what he has passed keeps us
-    /// waiting while it is closed.
+    /// Stops listening. Waiting programs are disconnected at once, also if closing what they passed
+    /// blocks.
     pub(crate) fn close(self) {
         let (closing, closed) = channel::<()>();
         let thread = std::thread::Builder::new().name("endpoint".into()).spawn(move || {
@@ -172,7 +172,7 @@ impl Endpoint {
             drop(closing);
         });
         if thread.is_ok() {
-            let _ = closed.recv_timeout(PATIENCE);
+            let _ = closed.recv_timeout(TIMEOUT);
         }
     }
 }
@@ -184,7 +184,7 @@ impl Drop for Endpoint {
             let _ = std::fs::remove_file(&self.path);
         }
         if let Some(directory) = &self.made_directory {
-            let _ = std::fs::remove_dir(directory); // fails, rightly, if somebody else put something there
+            let _ = std::fs::remove_dir(directory); // fails, rightly, if it is not empty
         }
     }
 }
@@ -203,13 +203,13 @@ fn group_of(config: &SocketConfig) -> Result<Option<(String, u32)>, EndpointErro
     }
 }
 
-/// Makes the socket's directory if it is missing, and the service's own; tells which one it made.
+/// Makes the socket's directory if it is missing and is the service's own; returns the one it made.
 fn make_directory(path: &Path, own: &Path) -> Result<Option<PathBuf>, EndpointError> {
     let Some(directory) = path.parent() else { return Ok(None) };
     if directory.is_dir() {
         return Ok(None);
     }
-    // Another one that is not there is rather a slip of the pen.
+    // Any other missing directory is rather a typing error.
     if directory != own {
         return Err(EndpointError::NoDirectory(directory.to_owned()));
     }

@@ -1,22 +1,22 @@
-//! What happens on the host, and what follows from it for interfaces, claims and paths.
+//! Events of the host, and what follows from them for interfaces, claims and paths.
 
 use crate::nics::Effect;
+use crate::path_subscriptions::differs;
 use crate::registry::LaneId;
 use crate::service::Service;
-use crate::watch::differs;
 use std::collections::BTreeMap;
 use tickwire_host::{Event, InterfaceAddress, Neighbour, Query, Reachability};
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Address;
 
-/// At most so many batches of events are handled before the loop goes on.
+/// At most so many batches of events are handled before the loop continues.
 const TURN: usize = 64;
 
-/// At most so many paths are asked for anew before the loop goes on: some milliseconds.
+/// At most so many paths are resolved again before the loop continues: some milliseconds.
 const SLICE: usize = 64;
 
 impl Service {
-    /// Takes up all interfaces and addresses, at the start and after events were lost.
+    /// Reads all interfaces and addresses, at the start and after events were lost.
     pub(crate) fn take_inventory(&mut self) -> tickwire_host::Result<()> {
         let links = self.host.links()?;
         for index in self.nics.known() {
@@ -41,7 +41,7 @@ impl Service {
         Ok(())
     }
 
-    /// Has divert wake sleeping lanes in the quicker way, if it can on every interface.
+    /// Lets divert wake sleeping lanes in the quicker way, if every interface can redirect.
     pub(crate) fn fit_wakeups(&mut self) {
         let can = self.nics.all_redirect(self.xdp_info.as_mut());
         if let Err(error) = self.programs.set_wake_frames(can) {
@@ -49,7 +49,7 @@ impl Service {
         }
     }
 
-    /// Handles the events that have come.
+    /// Handles the events that are queued.
     pub(crate) fn host_events(&mut self) {
         for _ in 0..TURN {
             match self.monitor.take() {
@@ -64,8 +64,8 @@ impl Service {
         }
     }
 
-    /// Takes everything anew, because events were lost. Not too often: a program that changes its
-    /// lane's device all the time can make that happen.
+    /// Reads everything again, because events were lost. Not too often: a program that changes its
+    /// lane's device all the time can cause that.
     pub(crate) fn catch_up_with_host(&mut self) {
         self.inventory_stale = false;
         tracing::warn!("too many events at once: taking everything anew");
@@ -92,7 +92,8 @@ impl Service {
             }
             Event::Neighbour(neighbour) => self.neighbour_changed(&neighbour),
             Event::NeighbourGone(neighbour) => {
-                // The kernel forgets neighbours that it does not use itself; we do use it.
+                // The kernel forgets neighbours that it does not use itself; a lane does use this
+                // one.
                 if self.watched_by_some_lane(&neighbour) {
                     let _ = self.host.probe(neighbour.interface, neighbour.address);
                 }
@@ -138,7 +139,7 @@ impl Service {
         self.paths_stale = true;
     }
 
-    /// Takes up the addresses that an interface had before it was accelerated.
+    /// Applies the addresses that an interface had before it was accelerated.
     fn addresses_of(&mut self, index: u32) {
         match self.host.addresses() {
             Ok(addresses) => {
@@ -151,9 +152,9 @@ impl Service {
         }
     }
 
-    /// Takes up an address; whether that changed anything.
+    /// Applies an address. Returns whether that changed anything.
     fn take_up(&mut self, address: &InterfaceAddress) -> bool {
-        // Those whose lifetime is told anew every few seconds are not new.
+        // Addresses whose lifetime is refreshed every few seconds are not new.
         if address.usable && self.nics.contains(address.interface) && !self.nics.has_address(address.address) {
             self.leave_to_kernel_at(address.address);
         }
@@ -188,7 +189,7 @@ impl Service {
             }
         }
         // The kernel sees none of a lane's packets, so it would let the neighbour go stale: it is
-        // asked to confirm instead (RFC 4861 §7.3.2).
+        // probed instead (RFC 4861 §7.3.2).
         if used && neighbour.state == Reachability::Stale {
             let _ = self.host.probe(neighbour.interface, neighbour.address);
         }
@@ -197,7 +198,7 @@ impl Service {
         }
     }
 
-    /// Notes that every watched path is to be asked for anew.
+    /// Queues every watched path to be resolved again.
     pub(crate) fn refresh_paths(&mut self) {
         self.paths_stale = false;
         let mut lanes_of: BTreeMap<Query, Vec<LaneId>> = BTreeMap::new();
@@ -209,7 +210,7 @@ impl Service {
         self.refreshing = lanes_of.into_iter().collect();
     }
 
-    /// Asks anew for some of these, and tells the lanes what changed. A route that flaps must not
+    /// Resolves some of these again, and notifies the lanes of changes. A route that flaps must not
     /// keep the loop from its other duties.
     pub(crate) fn refresh_some(&mut self) {
         let mut told: BTreeMap<LaneId, Vec<Query>> = BTreeMap::new();
@@ -224,7 +225,7 @@ impl Service {
             };
             self.programs.note_path(&query, &answer.path);
             for id in lanes {
-                // It may be gone, or may have forgotten it, by now.
+                // The lane may be gone, or may no longer watch this path.
                 let Some(lane) = self.lanes.get_mut(&id) else { continue };
                 let Some(before) = lane.watches.get(&query) else { continue };
                 if differs(before, &answer) {
@@ -239,7 +240,7 @@ impl Service {
     }
 }
 
-/// A link of which only the index is known any more.
+/// A link of which only the index is still known.
 fn gone(index: u32) -> tickwire_host::Link {
     tickwire_host::Link {
         index,

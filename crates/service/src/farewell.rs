@@ -1,30 +1,30 @@
-//! The end of the service: programs are told, and have time to hand their connections over to the
-//! kernel before their lanes end.
+//! The end of the service: programs are notified, and have time to hand their connections over to
+//! the kernel before their lanes end.
 
 use crate::service::Service;
 use std::time::{Duration, Instant};
 use tickwire_link::control::{Push, Reason};
 
-/// Programs are told again after so long: a process may have joined its lane in between, or have
-/// become another program, which was not told.
+/// Programs are notified again after this time: a process may have joined its lane in between, or
+/// have become another program, which was not notified.
 const TELL_AGAIN: Duration = Duration::from_millis(500);
-/// As long as connections are handed over the service goes on, but no longer than so many times the
-/// time that it has without.
+/// While connections are handed over the service's end is postponed, but to no later than so many
+/// times `hand_over`.
 const LONGEST: u32 = 10;
 
-/// A service that was asked to end.
+/// The state of a service that was asked to end.
 pub(crate) struct Farewell {
     hand_over: Duration,
     /// When it ends.
     at: Instant,
-    /// When it ends whatever is handed over.
+    /// The latest end, whatever is handed over.
     latest: Instant,
     told: Instant,
 }
 
 impl Service {
-    /// The service was asked to end. Says whether it is to do so now: the second time, or if no
-    /// program has a lane. Else the programs are told, and go.
+    /// The service was asked to end. Returns whether it is to do so now: the second time, or if no
+    /// program has a lane. Else the programs are notified, and leave.
     pub(crate) fn is_to_end(&mut self, hand_over: Duration) -> bool {
         let again = self.farewell.is_some();
         tracing::info!(lanes = self.lanes.len(), again, "asked to end");
@@ -46,19 +46,19 @@ impl Service {
         }
     }
 
-    /// Whether the service is about to end, and nothing new is begun on a lane.
+    /// Whether the service is about to end, so that nothing new begins on a lane.
     pub(crate) fn parts(&self) -> bool {
         self.farewell.is_some()
     }
 
-    /// A connection was handed over: the others have time, too.
+    /// A connection was handed over: the others get more time.
     pub(crate) fn has_handed_over(&mut self) {
         if let Some(Farewell { hand_over, at, latest, .. }) = &mut self.farewell {
             *at = (Instant::now() + *hand_over).min(*latest);
         }
     }
 
-    /// When [`Service::has_parted`] is to be asked next.
+    /// When [`Service::has_parted`] is to be called next.
     pub(crate) fn next_farewell(&self) -> Option<Instant> {
         self.farewell.as_ref().map(|farewell| farewell.at.min(farewell.told + TELL_AGAIN))
     }

@@ -1,23 +1,23 @@
-//! Multicast groups: which lanes get copies, and the filter that keeps the kernel from delivering
-//! them a second time.
+//! Multicast groups: which lanes receive copies, and the filter that keeps the kernel from
+//! delivering them a second time.
 //!
 //! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of
-//! the group to every lane that joined and lets the original go on to the kernel, whose other
-//! members hear it as ever. The program's own kernel socket is a member as well, so a filter on it
-//! drops what came by an interface on which it has joined: that the lane has already. The groups
-//! that only other sockets have joined it hears from the kernel (`IP_MULTICAST_ALL`). What a
-//! program of this host sent, and the kernel loops back, bears the interface by which it left; it
-//! comes to no lane, and passes.
+//! the group to every lane that joined and passes the original to the kernel, whose other members
+//! receive it as ever. The program's own kernel socket is a member as well, so a filter on it drops
+//! what arrives by an interface on which it has joined: the lane has that already. Groups that only
+//! other sockets have joined it receives from the kernel (`IP_MULTICAST_ALL`). A datagram that a
+//! program of this host sent, and that the kernel loops back, bears the interface by which it left.
+//! No lane receives it, and the filter passes it.
 //!
-//! Only the first fragment of a datagram names the port. What comes before it goes to the lanes
-//! that joined the group at any port, so these are entered, too, as port 0.
+//! Only the first fragment of a datagram names the port. Fragments that arrive before it go to the
+//! lanes that joined the group at any port, so these lanes are entered, too, as port 0.
 
 use crate::registry::{ClaimId, LaneId};
 use std::collections::{BTreeMap, HashMap};
 use tickwire_link::sys_socket::Instruction;
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// At most so many lanes get copies of one group's datagrams: the size of the map's value.
+/// At most so many lanes receive copies of one group's datagrams: the size of the map's value.
 pub(crate) const MAX_MEMBERS: usize = 16;
 
 /// A group on a port of an interface.
@@ -30,7 +30,7 @@ pub(crate) struct GroupKey {
 /// One membership: of a lane, by the socket of a claim. Sources are filtered by the stack.
 pub(crate) type Member = (LaneId, ClaimId);
 
-/// Who is a member of what.
+/// All memberships.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: HashMap<GroupKey, Vec<Member>>,
@@ -41,7 +41,7 @@ pub(crate) struct Groups {
     of_lanes: HashMap<LaneId, u32>,
 }
 
-/// The lanes that get copies now.
+/// The lanes that receive copies, before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) key: GroupKey,
@@ -49,7 +49,7 @@ pub(crate) struct Members {
     pub(crate) after: Vec<LaneId>,
 }
 
-/// What a membership that is entered or taken out changes.
+/// What entering or removing a membership changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupChange {
     pub(crate) port: Members,
@@ -85,7 +85,7 @@ impl Groups {
         Some(GroupChange { port, any_port: Members { key: key.any_port(), before: any_before, after: any_after } })
     }
 
-    /// Takes a membership out; `None` if there is none.
+    /// Removes a membership; `None` if there is none.
     pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
         let members = self.members.get_mut(&key)?;
         let at = members.iter().position(|m| *m == member)?;
@@ -110,7 +110,7 @@ impl Groups {
         Some(GroupChange { port: Members { key, before, after }, any_port: self.leave_any_port(key, member.0) })
     }
 
-    /// Takes a lane's membership at one of the ports out.
+    /// Removes a lane's membership at one of the ports.
     fn leave_any_port(&mut self, key: GroupKey, lane: LaneId) -> Members {
         let key = key.any_port();
         let lanes = self.any_port.entry(key).or_default();
@@ -156,12 +156,12 @@ const AND: u16 = 0x54;
 const JUMP: u16 = 0x05;
 const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-/// `SKF_AD_OFF + SKF_AD_IFINDEX`: the interface by which the packet came.
+/// `SKF_AD_OFF + SKF_AD_IFINDEX`: the interface by which the packet arrived.
 const INTERFACE: u32 = (-0x1000_i32 + 8).cast_unsigned();
-/// `SKF_AD_OFF + SKF_AD_PKTTYPE`: to whom the packet was sent.
+/// `SKF_AD_OFF + SKF_AD_PKTTYPE`: the kind of the packet's destination.
 const PACKET_TYPE: u32 = (-0x1000_i32 + 4).cast_unsigned();
-/// `PACKET_LOOPBACK` of `linux/if_packet.h`: by this host, to a group that it is itself a member
-/// of.
+/// `PACKET_LOOPBACK` of `linux/if_packet.h`: sent by this host, to a group of which it is itself a
+/// member.
 const LOOPED_BACK: u32 = 5;
 /// `SKF_NET_OFF`: where the IP header begins.
 const IP_HEADER: u32 = (-0x10_0000_i32).cast_unsigned();
@@ -179,10 +179,10 @@ fn equal(k: u32, jt: u8, jf: u8) -> Instruction {
     Instruction { code: JUMP_EQUAL, jt, jf, k }
 }
 
-/// The filter for a socket that takes the `joined` groups, each with an accelerated interface, from
-/// its lane: drops datagrams to those groups that came from the network by those interfaces, passes
-/// everything else. `None` if nothing needs to be dropped, or if there are too many for a filter
-/// (the caller then leaves those groups to the kernel).
+/// The filter for a socket that receives the `joined` groups, each with an accelerated interface,
+/// from its lane. It drops datagrams to those groups that arrived from the network by those
+/// interfaces, and passes everything else. `None` if nothing needs to be dropped, or if there are
+/// too many for a filter (the caller then leaves those groups to the kernel).
 pub(crate) fn filter(joined: &[(Address, u32)]) -> Option<Vec<Instruction>> {
     if joined.is_empty() || joined.len() > MAX_FILTERED {
         return None;
@@ -215,7 +215,7 @@ fn drop_groups(groups: impl Iterator<Item = Address>) -> Vec<Instruction> {
     for group in v6 {
         for (at, word) in (0..).zip(group.0.as_chunks::<4>().0) {
             program.push(op(LOAD_WORD, IP_HEADER + 24 + at * 4));
-            // To behind the "drop": the remaining words take two instructions each.
+            // Past the "drop": the remaining words take two instructions each.
             let past = u8::try_from(2 * (3 - at) + 1).unwrap_or(u8::MAX);
             program.push(equal(u32::from_be_bytes(*word), 0, past));
         }

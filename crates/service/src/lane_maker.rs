@@ -1,8 +1,8 @@
-//! Making and removing the devices and rings of lanes, on two threads of their own.
+//! Makes and removes the devices and rings of lanes, on two threads.
 //!
-//! The kernel takes up to tens of milliseconds for each: to attach a guard in XDP, to enter a ring
-//! into a map of maps, to bring a device up and to remove one, and it lets only one thread of the
-//! host change devices at a time. Meanwhile the service's loop would answer nobody.
+//! The kernel takes up to tens of milliseconds for each step: to attach a guard in XDP, to enter a
+//! ring into a map of maps, to bring a device up, and to remove one. It also lets only one thread
+//! of the host change devices at a time. The service's loop would answer no program meanwhile.
 
 use crate::bpf_error::BpfError;
 use crate::numbers::Numbers;
@@ -20,10 +20,10 @@ use tickwire_host::Host;
 use tickwire_link::control::AttachMode;
 use tickwire_link::sys_tap;
 
-/// At most so many lanes are being made at a time.
+/// At most so many lanes are made at a time.
 pub(crate) const AT_A_TIME: usize = 8;
 
-/// So many further numbers are tried if somebody else has taken one in the meantime.
+/// So many further numbers are tried if another program has taken one in the meantime.
 const ATTEMPTS: usize = 16;
 
 /// A lane that no program has.
@@ -41,14 +41,14 @@ pub(crate) enum MakeError {
     Host(#[from] tickwire_host::Error),
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    #[error("all places among the sockets or lanes are taken")]
+    #[error("the table of lanes is full")]
     NoPlace,
     #[error("making a TAP device: {0}")]
     Tap(io::Error),
 }
 
 enum Task {
-    /// Make a lane with this kind of guard, at none of these places.
+    /// Make a lane with this kind of guard, at none of these slots.
     Make { mode: AttachMode, places: BTreeSet<u32> },
     /// Remove a lane.
     Remove { lane: LaneId },
@@ -56,7 +56,7 @@ enum Task {
     RemoveDevice { index: u32 },
 }
 
-/// The thread. When this is dropped, it does what it was told before, and ends.
+/// The threads. When this is dropped, they finish their queued work, and end.
 pub(crate) struct LaneMaker {
     tasks: Option<Sender<Task>>,
     made: Receiver<Result<Blank, MakeError>>,
@@ -69,10 +69,10 @@ pub(crate) struct LaneMaker {
 }
 
 impl LaneMaker {
-    /// Starts the thread, with a connection to the kernel of its own.
+    /// Starts the threads, the first with its own connection to the kernel.
     ///
     /// # Errors
-    /// If there is no descriptor or no thread for it.
+    /// If there is no descriptor or no thread for them.
     pub(crate) fn start(host: Host, programs: LanePrograms, numbers: Numbers, remover: Remover) -> io::Result<Self> {
         let news = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (tasks, to_do) = channel();
@@ -88,7 +88,7 @@ impl LaneMaker {
         Ok(Self { tasks: Some(tasks), made, news, thread: Some(thread), remover, removing: Some(removing) })
     }
 
-    /// Makes a lane: [`LaneMaker::take`] has it later.
+    /// Makes a lane, which [`LaneMaker::take`] returns later.
     pub(crate) fn make(&self, mode: AttachMode, places: BTreeSet<u32>) {
         self.give(Task::Make { mode, places });
     }
@@ -105,7 +105,7 @@ impl LaneMaker {
         self.give(Task::RemoveDevice { index });
     }
 
-    /// Whether a device that was to be removed is there yet.
+    /// Whether a device that was to be removed still exists.
     pub(crate) fn is_removing(&self, index: u32) -> bool {
         self.remover.is_removing(index)
     }
@@ -116,9 +116,9 @@ impl LaneMaker {
         }
     }
 
-    /// What was made since the last call.
+    /// The lanes that were made since the last call, and failures.
     pub(crate) fn take(&self) -> Vec<Result<Blank, MakeError>> {
-        // Before the queue is looked at, so that nothing comes unseen after that.
+        // Before the queue is read, so that no later lane is missed.
         let _ = self.news.read();
         self.made.try_iter().collect()
     }
@@ -133,7 +133,7 @@ impl AsFd for LaneMaker {
 impl Drop for LaneMaker {
     fn drop(&mut self) {
         drop(self.tasks.take());
-        // The second ends when the first has, which gives it its work.
+        // The second thread ends after the first, which sends its work.
         for thread in [self.thread.take(), self.removing.take()].into_iter().flatten() {
             if thread.join().is_err() {
                 tracing::error!("a thread that makes and removes lanes has failed");
@@ -147,12 +147,12 @@ pub(crate) fn device(number: LaneId) -> String {
     format!("tw{number}h")
 }
 
-/// What the thread has.
+/// The state of the first thread.
 struct Maker {
     host: Host,
     programs: LanePrograms,
     numbers: Numbers,
-    /// Places of the lanes made last: who asked for the next one may not have known of them.
+    /// Slots of the lanes made last, of which the last request may not have known.
     latest: VecDeque<u32>,
     /// Devices to be removed.
     devices: Sender<u32>,
@@ -191,7 +191,7 @@ impl Maker {
         Ok(Blank { number, tap, guard, rings })
     }
 
-    /// Makes the device of a lane, down, and without a guard; its number.
+    /// Makes the device of a lane, down, and without a guard. Returns its number.
     fn make_device(&mut self, places: &BTreeSet<u32>) -> Result<(LaneId, OwnedFd), MakeError> {
         let mut attempts = ATTEMPTS;
         loop {
@@ -212,7 +212,7 @@ impl Maker {
     }
 
     fn furnish(&mut self, lane: LaneId, mode: AttachMode) -> Result<(GuardLink, LaneRings), MakeError> {
-        // The guard comes before anything can pass.
+        // The guard is attached before any packet can pass.
         let guard = self.programs.guard(&device(lane), lane, mode)?;
         let rings = self.programs.add_lane(lane)?;
         self.host.raise_quietly(lane)?;

@@ -5,13 +5,13 @@ use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
 use crate::lane_maker::{Blank, device};
 use crate::numbers::Numbers;
+use crate::path_subscriptions::PathSubscriptions;
 use crate::programs::{GuardLink, LaneRings};
 use crate::registry::LaneId;
 use crate::remains::Remains;
 use crate::remover::Remover;
 use crate::requests::refused;
 use crate::service::Service;
-use crate::watch::Watches;
 use aya::programs::tc::SchedClassifierLink;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeSet;
@@ -36,26 +36,26 @@ pub(crate) struct Lane {
     pub(crate) pid: u32,
     pub(crate) program: Name,
     pub(crate) limits: Limits,
-    /// Booked on the user's memory.
+    /// Charged to the user's memory.
     pub(crate) bytes: u64,
     pub(crate) token: Token,
     pub(crate) region: OwnedFd,
     /// The public part of the region. What is read there is the program's word, and untrusted.
     pub(crate) view: View,
-    /// What divert fills and the program reads, and what wakes the thread that stands by.
+    /// The ring that divert fills and the program reads, and the one that wakes the standby thread.
     rings: LaneRings,
-    /// Into which the program writes frames. Held here, too, so that no other descriptor can be
-    /// attached to the device. The service writes nothing into it: the program can make that wait.
+    /// The program writes its frames into it. Held here, too, so that no other descriptor can be
+    /// attached to the device. The service writes nothing into it: the program can make that block.
     tap: OwnedFd,
     doorbell: OwnedFd,
     pub(crate) guard: GuardLink,
     /// The device for trains of segments, if the lane has asked for it.
     bulk: Option<BulkDevice>,
     pub(crate) connections: BTreeSet<ConnectionId>,
-    /// The smallest MTU of the interfaces, as its program was told.
+    /// The smallest MTU of the interfaces that its program was told.
     least_mtu: u32,
     pub(crate) made: Instant,
-    pub(crate) watches: Watches,
+    pub(crate) watches: PathSubscriptions,
 }
 
 /// A lane's device for trains of segments.
@@ -131,7 +131,7 @@ impl Service {
     }
 
     /// Lists a program that has no lane for as long as its connection lasts; if there are too many
-    /// of them, the connection ends. Whether it is listed.
+    /// of them, the connection ends. Returns whether it is listed.
     pub(crate) fn list_without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> bool {
         let Some(user) = self.connections.get(&id).map(|c| c.peer.uid) else { return false };
         let others = self.connections.iter().filter(|&(&other, c)| other != id && c.refused.is_some());
@@ -155,12 +155,12 @@ impl Service {
         self.usage.take_lane(peer.uid, bytes(&lane_limits(&self.config.lane)))
     }
 
-    /// Gives a booked lane back that was not given away.
+    /// Returns a booked lane that no program got.
     pub(crate) fn give_back_lane(&mut self, user: u32) {
         self.usage.give_lane(user, bytes(&lane_limits(&self.config.lane)));
     }
 
-    /// Gives a lane to a program, for which it is booked.
+    /// Gives a lane to a program that has one booked.
     pub(crate) fn give_lane(&mut self, id: ConnectionId, program: Name, blank: Blank) -> Result<Answer, Reason> {
         let Some(connection) = self.connections.get(&id) else { return Err(Reason::BadRequest) };
         let (peer, has) = (connection.peer, connection.lane.is_some());
@@ -242,14 +242,15 @@ impl Service {
         Ok(copy)
     }
 
-    /// Has a lane made for [`Service::lanes_made`].
+    /// Begins to make a lane, which [`Service::lanes_made`] receives.
     pub(crate) fn begin_lane(&mut self) {
         let places: BTreeSet<u32> = self.all_numbers().map(|number| self.programs.place(number)).collect();
         let mode = self.guard_mode();
         self.maker.make(mode, places);
     }
 
-    /// Removes the ring and the devices of a lane, whatever still holds descriptors of them.
+    /// Removes the ring and the devices of a lane, even if a process still holds descriptors of
+    /// them.
     pub(crate) fn remove_lane(&mut self, lane: LaneId, bulk: bool) {
         self.maker.remove(lane);
         if bulk {
@@ -257,16 +258,16 @@ impl Service {
         }
     }
 
-    /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects
-    /// to it, and what it does not take is seen; else by a tc filter.
+    /// The mode for guards now: XDP if every interface takes the frames that XDP redirects to it,
+    /// and losses there are counted; else a tc filter.
     fn guard_mode(&mut self) -> AttachMode {
         let in_xdp =
             self.nics.all_take_redirects(self.xdp_info.as_mut(), &self.programs) && self.programs.watch_redirects();
         if in_xdp { AttachMode::Native } else { AttachMode::Tc }
     }
 
-    /// Guards every lane as it is to be guarded now: whether an interface takes redirected frames
-    /// may change under our feet.
+    /// Guards every lane in the mode for now: whether an interface takes redirected frames may
+    /// change at any time.
     pub(crate) fn fit_guards(&mut self) {
         let mode = self.guard_mode();
         self.fit_ready_guards(mode);
@@ -274,7 +275,7 @@ impl Service {
             match self.programs.attach_guard(&lane.device(), id, mode) {
                 Ok(guard) => {
                     tracing::info!(lane = id, guard = crate::nics::mode_name(mode), "guard changed");
-                    // The new one is attached already, so there is no moment without one.
+                    // The new one is attached already, so that the lane is always guarded.
                     lane.guard = guard;
                 }
                 Err(error) => tracing::warn!(lane = id, %error, "the guard could not be changed"),
@@ -282,7 +283,7 @@ impl Service {
         }
     }
 
-    /// Guards a lane that no program has in this way.
+    /// Guards a lane that no program has in this mode.
     pub(crate) fn fit_guard(&mut self, blank: &mut Blank, mode: AttachMode) {
         if blank.guard.mode() == mode {
             return;
@@ -293,14 +294,13 @@ impl Service {
         }
     }
 
-    /// The numbers of the lanes that live and of those whose devices still exist, or exist already.
+    /// The numbers of live lanes, and of those whose devices still exist, or exist already.
     fn all_numbers(&self) -> impl Iterator<Item = LaneId> {
         let gone = self.dying.iter().map(|dying| dying.id);
         self.lanes.keys().copied().chain(gone).chain(self.ready_lanes.numbers())
     }
 
-    /// Tells every lane's program the smallest MTU of the interfaces, after one of them changed its
-    /// own.
+    /// Notifies every lane's program of the smallest MTU of the interfaces, if that has changed.
     pub(crate) fn fit_lanes_to_mtu(&mut self) {
         let least = self.nics.least_mtu();
         let told =
@@ -311,8 +311,8 @@ impl Service {
     }
 }
 
-/// Removes what an earlier service left behind. Lanes are numbered behind all devices that there
-/// are.
+/// Removes what an earlier service left behind. The numbers of lanes begin after the indices of all
+/// existing devices.
 pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_host::Result<Numbers> {
     let mut numbers = Numbers::default();
     let links = host.links()?;
@@ -326,12 +326,12 @@ pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_h
     Ok(numbers)
 }
 
-/// Bytes that a lane of these limits is booked with.
+/// The bytes that a lane of these limits is charged with.
 fn bytes(limits: &Limits) -> u64 {
     Memory::size(limits) as u64 + u64::from(RING_BYTES) + u64::from(STANDBY_RING_BYTES)
 }
 
-/// Makes what a program's lane has and a blank one has not.
+/// Makes what a program's lane has and a blank one lacks.
 fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneError> {
     let Blank { number, tap, guard, rings } = blank;
     let region = region::create(number, limits)?;
@@ -356,7 +356,7 @@ fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneEr
         connections: BTreeSet::new(),
         least_mtu,
         made: Instant::now(),
-        watches: Watches::new(limits.paths as usize),
+        watches: PathSubscriptions::new(limits.paths as usize),
     })
 }
 

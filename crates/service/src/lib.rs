@@ -7,29 +7,31 @@
 //! No unsafe code.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod bpf_error;
 mod capture;
-mod census;
+mod claim_recheck;
 mod claims;
 mod classifiers;
 mod clock;
 pub mod config;
 mod connection;
-mod door;
+mod connection_pinning;
 mod endpoint;
 mod events;
+mod fair_scheduler;
 mod farewell;
+mod flow_gc;
 mod groups;
 mod lane_maker;
 mod lanes;
 mod listing;
 mod nics;
 mod numbers;
-mod offload;
 mod own_addresses;
-mod pins;
+mod path_subscriptions;
+mod port_proof;
 mod programs;
-mod proof;
 mod rate;
 mod ready_lanes;
 mod realtime;
@@ -42,14 +44,12 @@ mod requests;
 mod reset;
 mod rights;
 mod ring_probe;
-mod rounds;
 mod run;
 mod service;
 mod tags;
 pub mod trial;
 mod usage;
-mod verify;
-mod watch;
+mod user_workers;
 
 pub use bpf_error::BpfError;
 pub use config::{Attach, Config, ConfigError};

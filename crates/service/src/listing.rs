@@ -1,7 +1,7 @@
-//! What `tickwire stat` and `tickwire capture` ask.
+//! Answers the requests of `tickwire stat` and `tickwire capture`.
 //!
-//! Root sees everything, a user what belongs to him. Of other users he learns nothing but what the
-//! counters of the whole host show.
+//! Root sees everything, other users only what belongs to them. Of other users they see nothing but
+//! what the counters of the whole host show.
 
 use crate::connection::{Answer, ConnectionId};
 use crate::registry::LaneId;
@@ -25,7 +25,7 @@ impl Service {
         self.lanes.get(&lane).is_some_and(|lane| self.may_see_user(id, lane.user))
     }
 
-    /// Whether what belongs to a user is shown to who asks.
+    /// Whether the process at a connection may see what belongs to a user.
     fn may_see_user(&self, id: ConnectionId, owner: u32) -> bool {
         self.user_of(id).is_some_and(|user| user == 0 || user == owner)
     }
@@ -131,7 +131,7 @@ impl Service {
     /// Answers [`tickwire_link::control::Request::Capture`].
     pub(crate) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Answer {
         let all = self.user_of(id) == Some(0) && lane == 0;
-        // A user captures the lanes that he has now; those he makes later need another capture.
+        // A user captures the lanes that exist now; later lanes need another capture.
         let lanes = match (all, lane) {
             (true, _) => None,
             (false, 0) => Some(self.lanes.keys().copied().filter(|&lane| self.may_see(id, lane)).collect()),

@@ -21,10 +21,11 @@ pub(crate) struct Nic {
     pub(crate) mode: AttachMode,
     reason: Reason,
     hook: Option<NicHook>,
-    /// What divert in XDP relies on. After the hook, so that it is given back after that is gone.
+    /// What divert in XDP relies on. Declared after the hook, so that it is restored once that is
+    /// detached.
     tags: Option<KeptTags>,
     pub(crate) addresses: BTreeSet<Address>,
-    /// Its driver has refused a frame that XDP had redirected to it, and may do so with every frame
+    /// Its driver has refused a frame that XDP had redirected to it. It may do so with every frame
     /// of some processor.
     refuses_redirects: bool,
     /// Sends frames by it.
@@ -46,24 +47,24 @@ const PAGE_MTU: u32 = 3000;
 pub(crate) enum Effect {
     /// Nothing.
     None,
-    /// Paths are to be asked for anew.
+    /// The paths must be resolved again.
     Paths,
-    /// An interface came: filters and paths are to be made anew.
+    /// An interface was added: filters and paths must be made anew.
     Came,
-    /// An interface went: its addresses are gone, too.
+    /// An interface was removed, and its addresses with it.
     Went,
 }
 
 impl Nics {
-    /// Takes up what the host says of a link now.
+    /// Applies the state of a link that the host reports.
     pub(crate) fn link_changed(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
             return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
         };
         let port_before = nic.link.is_port();
         if !meant(link, config) {
-            // Renamed, or made a port of a bridge. One that only goes down is kept: it may come up
-            // again.
+            // Renamed, or made a port of a bridge. A link that only goes down is kept: it may come
+            // up again.
             self.link_gone(link.index, programs);
             return Effect::Went;
         }
@@ -79,7 +80,7 @@ impl Nics {
             nic.mac = mac;
         }
         let changed = before != *link;
-        // What could not be attached while the link was being made may be now.
+        // What could not be attached while the link was being set up may be now.
         let came = changed && nic.hook.is_none() && !link.is_port() && {
             hook(nic, config, programs);
             nic.hook.is_some()
@@ -117,7 +118,7 @@ impl Nics {
         Effect::Came
     }
 
-    /// Forgets a link that is gone.
+    /// Removes a link that is gone.
     pub(crate) fn link_gone(&mut self, index: u32, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.remove(&index) else { return Effect::None };
         self.settle(programs);
@@ -126,7 +127,7 @@ impl Nics {
         Effect::Went
     }
 
-    /// Takes up an address; whether that changed anything.
+    /// Applies an address. Returns whether that changed anything.
     pub(crate) fn address_changed(&mut self, address: &InterfaceAddress, programs: &mut Programs) -> bool {
         if !address.usable {
             return self.address_gone(address, programs);
@@ -139,7 +140,7 @@ impl Nics {
         true
     }
 
-    /// Takes an address out; whether that changed anything.
+    /// Removes an address. Returns whether that changed anything.
     pub(crate) fn address_gone(&mut self, address: &InterfaceAddress, programs: &mut Programs) -> bool {
         let Some(nic) = self.all.get_mut(&address.interface) else { return false };
         let had = nic.addresses.remove(&address.address);
@@ -175,7 +176,7 @@ impl Nics {
         self.own.is_left_out(address)
     }
 
-    /// What a path needs to know of an interface by which it leaves.
+    /// What a path needs of the interface by which its packets leave.
     ///
     /// # Errors
     /// Why lanes cannot use it now, or not from this address.
@@ -188,7 +189,7 @@ impl Nics {
         Ok(PathNic { mac: nic.mac, mtu: nic.link.mtu })
     }
 
-    /// Sends a frame by the interface by which the guard would let it out, without waiting.
+    /// Sends a frame by the interface by which the guard would let it out, without blocking.
     pub(crate) fn send(&mut self, source: Address, mac: Mac, frame: &[u8]) -> io::Result<()> {
         let own = &self.own;
         let leaves_by =
@@ -206,7 +207,7 @@ impl Nics {
         self.active().next().is_some()
     }
 
-    /// What to tell a program while lanes can use no interface.
+    /// The reason to give to a program while lanes can use no interface.
     pub(crate) fn why_none(&self) -> Reason {
         self.all.values().map(|nic| nic.reason).find(|&reason| reason != Reason::None).unwrap_or(Reason::NoInterface)
     }
@@ -241,7 +242,7 @@ impl Nics {
         self.active().map(|nic| nic.link.mtu).min().unwrap_or(1500)
     }
 
-    /// The indices of all interfaces that are taken care of.
+    /// The indices of all interfaces that are managed.
     pub(crate) fn known(&self) -> Vec<u32> {
         self.all.keys().copied().collect()
     }
@@ -253,7 +254,7 @@ impl Nics {
     }
 
     /// Whether every accelerated interface is known to transmit what XDP redirects to it, from
-    /// every processor. A virtual device does so only under conditions at its far end, which may
+    /// every processor. A virtual device does so only under conditions at its other end, which may
     /// change at any time.
     pub(crate) fn all_take_redirects(&mut self, info: Option<&mut XdpInfo>, programs: &Programs) -> bool {
         let Some(info) = info else { return false };
@@ -276,7 +277,7 @@ impl Nics {
     }
 
     /// Whether every interface that runs divert in native XDP can redirect frames from there. A
-    /// kernel that cannot tell is not relied on.
+    /// kernel that does not report this is not relied on.
     pub(crate) fn all_redirect(&self, info: Option<&mut XdpInfo>) -> bool {
         let Some(info) = info else { return false };
         let mut native = self.active().filter(|nic| nic.mode == AttachMode::Native);
@@ -303,7 +304,7 @@ impl Nics {
     }
 }
 
-/// Attaches divert to an interface in the first way that works.
+/// Attaches divert to an interface in the first mode that works.
 fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
     let (name, driver) = (&nic.link.name, &nic.driver);
     nic.mode = AttachMode::None;
@@ -329,10 +330,10 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
                 nic.tags = tags;
                 nic.mode = mode;
                 nic.reason = Reason::None;
-                // Before it is needed, so that what the service holds does not depend on what has
-                // happened. If it cannot be had now, it is tried again then.
+                // Before it is needed, so that the number of descriptors does not depend on what
+                // has happened. If it cannot be opened now, it is tried again then.
                 nic.sender = PacketSender::open(nic.link.index).ok();
-                // Why none of those before it, which nobody has asked for.
+                // Why the modes before this one failed, none of which was asked for.
                 let instead_of = failed.iter().map(|(mode, why)| format!("{}: {why}", mode_name(*mode)));
                 let instead_of = instead_of.reduce(|all, one| all + "; " + &one);
                 tracing::info!(interface = name, driver, mode = mode_name(mode), instead_of, "accelerated");
@@ -350,7 +351,7 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
 /// Has the interface leave VLAN tags in frames, if this mode needs that.
 ///
 /// # Errors
-/// Why it cannot be known to do so.
+/// Why it is not known to do so.
 fn tags_for(mode: AttachMode, link: &Link, config: &Config) -> Result<Option<KeptTags>, String> {
     if matches!(mode, AttachMode::Native | AttachMode::Generic) && !config.untagged.contains(&link.name) {
         KeptTags::keep(link).map(Some)
@@ -359,7 +360,7 @@ fn tags_for(mode: AttachMode, link: &Link, config: &Config) -> Result<Option<Kep
     }
 }
 
-/// Somebody has the interface strip VLAN tags again: divert leaves XDP.
+/// The interface strips VLAN tags again: divert leaves XDP.
 fn rehook(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect {
     let (name, driver) = (&nic.link.name, &nic.driver);
     tracing::warn!(interface = name, "it strips VLAN tags from frames again (rxvlan): divert leaves XDP");
@@ -385,7 +386,7 @@ fn rehook(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect {
     }
 }
 
-/// Whether the configuration means this link.
+/// Whether the configuration names this link, or, if it names none, the link looks physical.
 fn meant(link: &Link, config: &Config) -> bool {
     if config.interfaces.is_empty() {
         link.looks_physical()
@@ -394,13 +395,13 @@ fn meant(link: &Link, config: &Config) -> bool {
     }
 }
 
-/// Whether to begin with this link. Without a name, one that is down waits until it comes up: an
-/// unused port is nobody's business.
+/// Whether to accelerate this link now. If none is named, one that is down waits until it comes up:
+/// an unused port needs nothing.
 fn wanted(link: &Link, config: &Config) -> bool {
     meant(link, config) && (link.up || !config.interfaces.is_empty())
 }
 
-/// The ways to attach, in the order in which they are tried.
+/// The modes, in the order in which they are tried.
 fn modes(attach: Attach, driver: &str) -> &'static [AttachMode] {
     use AttachMode::{Generic, Native, Tc};
     match attach {
@@ -408,15 +409,15 @@ fn modes(attach: Attach, driver: &str) -> &'static [AttachMode] {
         Attach::Generic => &[Generic],
         Attach::Tc => &[Tc],
         Attach::Auto => match driver {
-            // Virtual devices hand on packets of up to 64 KiB whose segmentation they would have to
-            // give up for XDP, at a multiple of what the filter costs.
+            // Virtual devices pass on packets of up to 64 KiB, whose segmentation offload they
+            // would give up for XDP: at a multiple of what the filter costs.
             "veth" | "virtio_net" | "xen-netfront" | "hv_netvsc" | "vmxnet3" => &[Tc, Generic],
             _ => &[Native, Tc, Generic],
         },
     }
 }
 
-/// The driver's name: the kind of a virtual device, else what sysfs says of the hardware.
+/// The driver's name: the kind of a virtual device, else what sysfs reports of the hardware.
 fn driver(link: &Link) -> String {
     if !link.kind.is_empty() {
         return link.kind.clone();

@@ -1,14 +1,14 @@
-//! The numbers of lanes: of each the interface index of its two ends, and part of their names. They
-//! are chosen before the devices are made, because a lane's place in the arrays of the BPF programs
-//! follows from its number.
+//! The numbers of lanes: a lane's number is the interface index of its device, and part of the
+//! device's name. It is chosen before the device is made, because the lane's slot in the arrays of
+//! the BPF programs follows from it.
 
-/// The kernel's indices are positive and of 32 bits; the upper half is for their bulk devices.
+/// The kernel's indices are positive and of 32 bits; the upper half is for lanes' bulk devices.
 const MOST: u32 = tickwire_link::sys_tap::BULK_DEVICE - 1;
 
 /// The loopback has number 1.
 const FIRST: u32 = 2;
 
-/// At most so many are looked at: more than any array has places.
+/// At most so many are tried: more than any array has slots.
 const ATTEMPTS: usize = 1 << 16;
 
 /// Chooses numbers; none is used again before all others have been.
@@ -18,7 +18,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Begins behind this one.
+    /// Begins after this one.
     pub(crate) fn begin_after(&mut self, last: u32) {
         self.last = last;
     }

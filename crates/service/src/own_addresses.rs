@@ -1,9 +1,9 @@
-//! The host's addresses as divert and guard know them: to which of them packets come by which
-//! interface, and from which of them lanes may send by which.
+//! The host's addresses as divert and guard know them: by which interfaces packets to an address
+//! may arrive, and by which lanes may send from it.
 //!
-//! As on Linux an address is the host's and not an interface's: what comes for it may come by each
-//! of them, and what is sent from it goes where the routes say (`ip rule from`, two interfaces in
-//! one subnet). A link-local address is that of its link alone.
+//! As on Linux an address belongs to the host and not to an interface: packets to it may arrive by
+//! each of them, and packets from it leave as the routes say (`ip rule from`, two interfaces in one
+//! subnet). A link-local address belongs to its link alone.
 
 use crate::bpf_error::BpfError;
 use crate::programs::Programs;
@@ -26,12 +26,12 @@ pub(crate) struct OwnAddresses {
 }
 
 impl OwnAddresses {
-    /// What is to be in the maps of an address, if these are the interfaces.
+    /// The entries of an address, if these are the interfaces.
     fn of<'n>(address: Address, interfaces: impl Iterator<Item = OfInterface<'n>> + Clone) -> Self {
         let mut all = Self::default();
         for (index, mac, _) in interfaces.clone().filter(|(.., own)| own.contains(&address)) {
             all.received.insert((address, index), mac.0);
-            // If two of the same Ethernet address have it, one of them.
+            // If two interfaces of the same Ethernet address have it, the last one is entered.
             all.sources.insert((address, mac.0), index);
         }
         if !address.is_link_local() && !all.received.is_empty() {
@@ -56,7 +56,7 @@ impl OwnAddresses {
         all.into_iter().for_each(|address| self.settle_one(address, interfaces.clone(), programs));
     }
 
-    /// Makes the maps agree with who has one address now.
+    /// Makes the maps agree with the interfaces that have one address now.
     pub(crate) fn settle_one<'n>(
         &mut self,
         address: Address,
@@ -100,8 +100,8 @@ impl OwnAddresses {
         Ok(())
     }
 
-    /// Takes an address out of the maps. What is received for it could not be answered while only a
-    /// part of it is in them.
+    /// Removes an address from the maps. With only a part of its entries, packets to it could
+    /// arrive that cannot be answered.
     fn take_out(&mut self, address: Address, programs: &mut Programs) {
         self.received.retain(|&(known, index), _| {
             if known == address {
@@ -117,8 +117,8 @@ impl OwnAddresses {
         });
     }
 
-    /// An address is in no map. It is the kernel's, and tried again with the next change that
-    /// concerns it. Said once, of the first.
+    /// An address is in no map. It stays with the kernel, and is tried again with the next change
+    /// that concerns it. Only the first one is logged.
     fn leave_out(&mut self, address: Address, error: &BpfError) {
         if self.left_out.is_empty() {
             let most = MOST_ADDRESSES;

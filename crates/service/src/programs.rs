@@ -25,7 +25,7 @@ use tickwire_link::sys_bpf;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 
-/// Of a map: an entry is made only if there is none (`BPF_NOEXIST`).
+/// Map flag: an entry is made only if there is none (`BPF_NOEXIST`).
 const NO_OTHER: u64 = 1;
 
 type Result<T> = std::result::Result<T, BpfError>;
@@ -47,9 +47,9 @@ pub(crate) enum GuardLink {
 /// The BPF ring buffers of a lane.
 #[derive(Debug)]
 pub(crate) struct LaneRings {
-    /// What divert fills.
+    /// Divert fills it.
     pub(crate) receive: OwnedFd,
-    /// What wakes the thread that stands by.
+    /// It wakes the thread that stands by.
     pub(crate) standby: OwnedFd,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct LanePrograms {
     lane_mask: LaneMask,
 }
 
-/// By how much of a lane's number its place in the arrays is found. Two devices may have the same
-/// place, lanes that exist at a time may not.
+/// The bits of a lane's number that select its slot in the arrays. Two devices may have the same
+/// slot, lanes that exist at the same time may not.
 #[derive(Clone, Copy)]
 struct LaneMask(u32);
 
@@ -74,12 +74,12 @@ impl LaneMask {
 }
 
 impl LanePrograms {
-    /// The place of a lane in the arrays.
+    /// The slot of a lane in the arrays.
     pub(crate) fn place(&self, lane: LaneId) -> u32 {
         self.lane_mask.place(lane)
     }
 
-    /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through
+    /// Guards the device of a lane, and attaches a filter behind the guard that drops everything
     /// and outlives the service.
     pub(crate) fn guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
         self.classifiers.drop_all(name)?;
@@ -123,7 +123,7 @@ pub(crate) struct Programs {
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
     port_kinds: MappedArray,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
-    /// The receive rings of lanes, by their places.
+    /// The receive rings of lanes, by their slots.
     rings: MapData,
     /// Their standby rings.
     standby_rings: MapData,
@@ -132,7 +132,7 @@ pub(crate) struct Programs {
     sources: HashMap<MapData, bpf::SourceKey, u32>,
     /// Frames that NICs have not taken, by NIC.
     redirects: HashMap<MapData, u32, bpf::RedirectLosses>,
-    /// What counts them; `None` until the guard is to run in XDP.
+    /// The tracepoint programs that count them; `None` until the guard is to run in XDP.
     redirect_watch: Option<Result<[BtfTracePointLink; 2]>>,
     hops: HashMap<MapData, bpf::HopKey, bpf::HopValue>,
     owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
@@ -140,9 +140,9 @@ pub(crate) struct Programs {
     host_counters: PerCpuArray<MapData, u64>,
     settings: Array<MapData, u32>,
     lane_mask: LaneMask,
-    /// How many entries of the other maps stand behind each bit of `port_kinds`.
+    /// How many entries of the other maps account for each bit of `port_kinds`.
     port_uses: Books<(Protocol, u16), [u32; port_kind::ALL.len()]>,
-    /// Lanes that joined a shared TCP port a moment ago.
+    /// Lanes that joined a shared TCP port recently.
     joining: Books<PortKey, Vec<LaneId>>,
     classifiers: Classifiers,
     cpus: usize,
@@ -241,14 +241,14 @@ impl Programs {
         Ok(NicHook { _xdp: divert, _tc: tc })
     }
 
-    /// Forgets a NIC; its hook is the caller's to drop.
+    /// Removes a NIC; the caller drops its hook.
     pub(crate) fn remove_nic(&mut self, index: u32) {
         let _ = self.nics.remove(index);
         let _ = self.redirects.remove(&index);
     }
 
-    /// Begins to count the frames that NICs do not take from the guard in XDP. Whether they are
-    /// counted.
+    /// Begins to count the frames that NICs do not take from the guard in XDP. Returns whether they
+    /// are counted.
     pub(crate) fn watch_redirects(&mut self) -> bool {
         if self.redirect_watch.is_none() {
             let watch = attach_redirect_watch(&mut self.ebpf);
@@ -265,17 +265,17 @@ impl Programs {
         self.redirects.get(&nic, 0).unwrap_or_default()
     }
 
-    /// How many processors there may be.
+    /// The number of possible processors.
     pub(crate) fn processors(&self) -> usize {
         self.cpus
     }
 
-    /// Enters an address of ours for which packets come by a NIC.
+    /// Enters an address of ours to which packets arrive by a NIC.
     pub(crate) fn add_address(&mut self, nic: u32, address: Address, mac: Mac) -> Result<()> {
         Ok(self.addresses.insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?)
     }
 
-    /// Takes it out.
+    /// Removes such an address.
     pub(crate) fn remove_address(&mut self, nic: u32, address: Address) {
         let _ = self.addresses.remove(&bpf::AddressKey::new(address, nic));
     }
@@ -285,14 +285,14 @@ impl Programs {
         Ok(self.sources.insert(bpf::SourceKey::new(address, mac), nic, 0)?)
     }
 
-    /// Takes it out.
+    /// Removes such a source.
     pub(crate) fn remove_source(&mut self, address: Address, mac: Mac) {
         let _ = self.sources.remove(&bpf::SourceKey::new(address, mac));
     }
 
-    /// Notes how the host reaches a peer from an address, as a connection has it, or that it does
-    /// not now. By which interface else it may be reached, as a lane may ask, is another question.
-    /// The way of another type of service is noted as long as there is no other.
+    /// Notes how the host reaches a peer from an address, as for a connection, or that it does not
+    /// now. A query that names an interface, which a lane may make, is not noted. A path of another
+    /// type of service is noted only as long as there is no other.
     pub(crate) fn note_path(&mut self, query: &Query, path: &PathInfo) {
         if query.interface != 0 || query.source.is_unspecified() {
             return;
@@ -306,7 +306,7 @@ impl Programs {
                     tracing::trace!(%error, "a path was not noted");
                 }
             }
-            // While a neighbour is looked for again he is where he was, as far as anybody knows.
+            // While a neighbour is resolved again, its old Ethernet address is the best known.
             PathState::Resolving => {}
             PathState::Free | PathState::Kernel | PathState::Unreachable if query.tos == 0 => {
                 let _ = self.hops.remove(&ends);
@@ -337,20 +337,20 @@ impl Programs {
         Ok(GuardLink::Tc(self.classifiers.attach(&mut self.ebpf, program::GUARD_TC, name)?))
     }
 
-    /// Guards the device of a lane for trains of segments, in the same way.
+    /// Guards a lane's bulk device (trains of segments) in the same way.
     pub(crate) fn attach_bulk_guard(&mut self, name: &str) -> Result<SchedClassifierLink> {
         self.classifiers.drop_all(&mut self.ebpf, name)?;
         self.classifiers.attach(&mut self.ebpf, program::GUARD_BULK, name)
     }
 
-    /// Begins to count for a lane.
+    /// Resets the counters of a lane.
     pub(crate) fn begin_counting(&mut self, lane: LaneId) -> Result<()> {
         let zero = PerCpuValues::try_from(vec![LaneCounters::default(); self.cpus])
             .map_err(|e| BpfError::System(e.to_string()))?;
         Ok(self.lane_counters.set(self.place(lane), zero, 0)?)
     }
 
-    /// The place of a lane in the arrays.
+    /// The slot of a lane in the arrays.
     pub(crate) fn place(&self, lane: LaneId) -> u32 {
         self.lane_mask.place(lane)
     }
@@ -370,7 +370,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Applies changes as far as possible: what is gone already needs no removal.
+    /// Applies changes as far as possible: an entry that is gone already needs no removal.
     pub(crate) fn apply_best(&mut self, changes: Vec<Change>) {
         for change in changes {
             if let Err(error) = self.apply_one(&change) {
@@ -446,8 +446,8 @@ impl Programs {
         Ok(())
     }
 
-    /// The lanes of a port. Those that join others are told apart from these until
-    /// [`Programs::settle`].
+    /// The map value for the lanes of a port. Lanes that join others are told apart from these
+    /// until [`Programs::settle`].
     fn port_value(&mut self, key: PortKey, before: &[LaneId], after: &[LaneId]) -> Option<bpf::PortValue> {
         let mut joining = self.joining.remove(&key).unwrap_or_default();
         if key.protocol == Protocol::Tcp && !before.is_empty() {
@@ -466,13 +466,13 @@ impl Programs {
         self.joining.contains_key(key)
     }
 
-    /// Those of the lanes of a port that have not joined it a moment ago.
+    /// Those of a port's lanes that have not joined it recently.
     pub(crate) fn settled(&self, key: &PortKey, lanes: &[LaneId]) -> Vec<LaneId> {
         let joining = self.joining.get(key).map_or(&[][..], Vec::as_slice);
         lanes.iter().copied().filter(|lane| !joining.contains(lane)).collect()
     }
 
-    /// The lanes that joined a port have joined it; `lanes` are all that share it.
+    /// Ends the joining of a port; `lanes` are all that share it.
     pub(crate) fn settle(&mut self, key: PortKey, lanes: &[LaneId]) {
         if self.joining.remove(&key).is_some()
             && let Some(value) = bpf::PortValue::new(lanes)
@@ -482,20 +482,21 @@ impl Programs {
         }
     }
 
-    /// To which lane a connection's handshake went that began while a lane was joining its port.
+    /// The lane that received a connection's handshake, if that began while a lane was joining its
+    /// port.
     pub(crate) fn handshake(&self, key: &FlowKey) -> Option<LaneId> {
         self.handshakes.get(&bpf::FlowKey::new(key.protocol as u8, key.local, key.remote), 0).ok()
     }
 
-    /// Whether divert knows a flow. If that cannot be told, it does.
+    /// Whether divert knows a flow; true if the map cannot be read.
     pub(crate) fn has_flow(&self, key: &FlowKey) -> bool {
         let key = bpf::FlowKey::new(key.protocol as u8, key.local, key.remote);
         !matches!(self.flows.get(&key, 0), Err(MapError::KeyNotFound))
     }
 
-    /// Enters who gets copies of a group's datagrams: at the port, and at any port.
+    /// Enters the lanes that receive copies of a group's datagrams: at the port, and at any port.
     pub(crate) fn set_members(&mut self, change: &GroupChange) -> Result<()> {
-        // Both, also after an error: who leaves then may leave one that is there.
+        // Both, also after an error: the leave that follows may remove one that was entered.
         let port = self.set_group(&change.port, bpf::GroupValue::new(&change.port.after));
         let any = self.set_group(&change.any_port, bpf::GroupValue::any_port(&change.any_port.after));
         port.and(any)
@@ -511,7 +512,7 @@ impl Programs {
         Ok(())
     }
 
-    /// What was counted for a lane, all processors together.
+    /// The counters of a lane, summed over all processors.
     pub(crate) fn lane_counters(&self, lane: LaneId) -> LaneCounters {
         let mut total = LaneCounters::default();
         if let Ok(values) = self.lane_counters.get(&self.place(lane), 0) {
@@ -520,8 +521,8 @@ impl Programs {
         total
     }
 
-    /// What became of packets on the NICs, in the order of [`HostCounter`], and how many frames of
-    /// lanes NICs have not taken.
+    /// What happened to packets on the NICs, in the order of [`HostCounter`], and how many frames
+    /// of lanes NICs have not taken.
     pub(crate) fn host_counters(&self) -> [u64; 7] {
         use HostCounter as C;
         let [passed, diverted, copies, vlan, stray, capture] =
@@ -531,7 +532,7 @@ impl Programs {
         [passed, diverted, copies, vlan, stray, capture, lost]
     }
 
-    /// Notes another entry of this kind for a port.
+    /// Counts another entry of this kind for a port.
     fn use_port(&mut self, key: PortKey, kind: u8) {
         let uses = self.port_uses.entry((key.protocol, key.local.port)).or_default();
         let uses = &mut uses[kind.trailing_zeros() as usize];
@@ -541,7 +542,7 @@ impl Programs {
         }
     }
 
-    /// Notes that one is gone.
+    /// Counts one entry less.
     fn unuse_port(&mut self, key: PortKey, kind: u8) {
         let Some(all) = self.port_uses.get_mut(&(key.protocol, key.local.port)) else { return };
         let uses = &mut all[kind.trailing_zeros() as usize];
@@ -565,7 +566,7 @@ impl Programs {
 }
 
 impl GuardLink {
-    /// How the lane is guarded.
+    /// The mode in which the lane is guarded.
     pub(crate) fn mode(&self) -> AttachMode {
         match self {
             Self::Xdp(_) => AttachMode::Native,
@@ -598,7 +599,7 @@ fn array_of_maps(map: Map) -> Result<MapData> {
     }
 }
 
-/// How divert is told whose a flow is.
+/// The map value for the owner of a flow.
 fn flow_value(title: Title) -> bpf::FlowValue {
     match title {
         Title::Kernel => bpf::FlowValue::KERNEL,
@@ -635,7 +636,7 @@ mod tests {
         programs.apply((0..1020).map(flow).collect()).unwrap();
         let error = programs.apply((2000..2010).map(flow).collect()).unwrap_err();
         assert!(error.is_full(), "{error}");
-        // What came before the one that did not fit has been taken out again.
+        // Changes before the one that did not fit have been undone.
         programs.apply((3000..3004).map(flow).collect()).unwrap();
         assert_eq!(programs.flows.keys().count(), 1024);
         programs.apply((0..1020).chain(3000..3004).map(|port| flow(port).inverse()).collect()).unwrap();

@@ -1,14 +1,14 @@
-//! A token bucket: what one connection may ask of the service in a while.
+//! A token bucket: the rate of requests on one connection.
 
 use std::time::{Duration, Instant};
 
-/// So many requests may come at once beyond the steady rate, as a share of one second's worth.
+/// The size of a burst, in seconds of the steady rate.
 const BURST_SECONDS: u32 = 2;
 
-/// Who waits for a token waits at least so long: many short waits would be work, too.
+/// The shortest wait for a token: many short waits would be work, too.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A bucket that fills steadily and is emptied one token per request.
+/// A bucket that fills at a steady rate and is emptied by one token per request.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     per_second: u32,
@@ -29,7 +29,7 @@ impl Bucket {
         self.tokens = (self.tokens + passed.as_secs_f64() * rate).min(rate * f64::from(BURST_SECONDS));
     }
 
-    /// When there will be some tokens again; `None` if there is one now.
+    /// When there will be a token again; `None` if there is one now.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Instant> {
         self.fill(now);
         let missing = 1.0 - self.tokens;

@@ -1,5 +1,5 @@
-//! Lanes that are made before anybody asks for one, so that a program's first socket need not wait
-//! for that; and the programs that wait for one all the same.
+//! Lanes that are made in advance, so that a program's first socket need not wait for one; and the
+//! programs that wait for one all the same.
 
 use crate::connection::{Answer, ConnectionId};
 use crate::lane_maker::{AT_A_TIME, Blank, MakeError};
@@ -13,7 +13,7 @@ use tickwire_link::control::{AttachMode, Name, Reason};
 /// How many lanes are kept ready if the configuration does not say.
 pub(crate) const READY: u32 = 2;
 
-/// After one could not be made, none is made in advance for so long.
+/// After a failure, none is made in advance for so long.
 const REST: Duration = Duration::from_secs(1);
 
 /// A program whose first request is not answered yet. Its lane is booked.
@@ -29,9 +29,9 @@ pub(crate) struct ReadyLanes {
     /// How many are being made.
     begun: usize,
     ready: VecDeque<Blank>,
-    /// In the order in which they came.
+    /// In the order of their requests.
     waiting: VecDeque<Waiting>,
-    /// How many lanes had been given when each user got the last one, while programs wait.
+    /// The count of given lanes when each user got its last one, while programs wait.
     served: HashMap<u32, u64>,
     given: u64,
     rests_until: Option<Instant>,
@@ -57,13 +57,13 @@ impl Service {
             return Some(self.without_lane(id, program, reason));
         }
         self.ready_lanes.waiting.push_back(Waiting { id, request, program });
-        // Those that have waited longer may come first.
+        // Programs that have waited longer may come first.
         self.serve_waiting();
         self.make_ready();
         None
     }
 
-    /// The program gets no lane for this reason.
+    /// The program gets no lane, for this reason.
     fn without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
         if let Some(peer) = self.connections.get(&id).map(|connection| connection.peer) {
             tracing::info!(pid = peer.pid, uid = peer.uid, %program, %reason, "no lane");
@@ -72,12 +72,12 @@ impl Service {
         refused(reason)
     }
 
-    /// The next program in turn: the first of the user whose last lane is longest ago.
+    /// The next program in turn: the first of the user whose last lane was given longest ago.
     fn next_waiting(&mut self) -> Option<Waiting> {
         let Self { ready_lanes: lanes, connections, .. } = self;
         let user = |waiting: &Waiting| connections.get(&waiting.id).map(|connection| connection.peer.uid);
         let since = |waiting: &Waiting| user(waiting).and_then(|user| lanes.served.get(&user)).copied();
-        // The first of equals. A user without a lane comes before all others.
+        // The first of equals. A user that has been given none comes before all others.
         let (at, next) = lanes.waiting.iter().enumerate().min_by_key(|(_, waiting)| since(waiting))?;
         let user = user(next);
         lanes.given += 1;
@@ -110,7 +110,7 @@ impl Service {
         }
     }
 
-    /// No program gets a lane any more: those that wait for one are told why.
+    /// No program gets a lane any more: those that wait for one are refused.
     pub(crate) fn refuse_waiting(&mut self, reason: Reason) {
         while let Some(Waiting { id, request, program }) = self.next_waiting() {
             if let Some(user) = self.user_of(id) {
@@ -121,14 +121,14 @@ impl Service {
         }
     }
 
-    /// Nobody waits for an answer on this connection any more.
+    /// Removes the waiting request of a connection.
     pub(crate) fn forget_waiting(&mut self, id: ConnectionId, user: u32) {
         let before = self.ready_lanes.waiting.len();
         self.ready_lanes.waiting.retain(|waiting| waiting.id != id);
         (self.ready_lanes.waiting.len()..before).for_each(|_| self.give_back_lane(user));
     }
 
-    /// Begins to make as many lanes as are wanted. To be called when some were given away.
+    /// Begins to make as many lanes as are wanted. Called when some were given away.
     pub(crate) fn make_ready(&mut self) {
         let now = Instant::now();
         let lanes = &self.ready_lanes;
@@ -144,11 +144,11 @@ impl Service {
         }
     }
 
-    /// A lane could not be made: who has waited longest for one is told.
+    /// A lane could not be made: the next waiting program in turn is refused.
     fn lane_failed(&mut self, error: &MakeError) {
         tracing::error!(%error, "a lane could not be made");
         self.ready_lanes.rests_until = Some(Instant::now() + REST);
-        // Where others are being made these may do.
+        // If others are being made, these may do.
         if self.ready_lanes.begun == 0
             && let Some(Waiting { id, request, program }) = self.next_waiting()
         {
@@ -180,14 +180,14 @@ impl Service {
         self.make_ready();
     }
 
-    /// Guards lanes that are ready in this way.
+    /// Guards the ready lanes in this mode.
     pub(crate) fn fit_ready_guards(&mut self, mode: AttachMode) {
         let mut ready = std::mem::take(&mut self.ready_lanes.ready);
         ready.iter_mut().for_each(|blank| self.fit_guard(blank, mode));
         self.ready_lanes.ready = ready;
     }
 
-    /// Removes lanes that nobody has, at the end of the service.
+    /// Removes lanes that no program has, at the end of the service.
     pub(crate) fn drop_ready_lanes(&mut self) {
         let numbers: Vec<LaneId> = self.ready_lanes.numbers().collect();
         self.ready_lanes = ReadyLanes::default();

@@ -1,8 +1,8 @@
 //! Real-time priorities for programs of groups that have them (`[groups]` in the settings).
 //!
 //! A stack in the program competes for the processor with all other programs, where the kernel's
-//! does its work in interrupts. The service raises the limit of the process and tells it so; the
-//! program's threads take the priority up by themselves.
+//! stack works in interrupts. The service raises the limit of the process and notifies it; the
+//! program's threads set the priority themselves.
 
 use crate::config::GroupConfig;
 use crate::connection::{ConnectionId, Peer};
@@ -15,18 +15,18 @@ use std::os::unix::fs::MetadataExt;
 use tickwire_link::control::Push;
 use tickwire_link::{sys_limits, sys_socket};
 
-/// Priorities by the number of the group.
+/// Priorities by the id of the group.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities(Vec<(u32, u32)>);
 
 impl Priorities {
-    /// Those of the settings. Groups that the host does not have are named in the log.
+    /// Those of the settings. Groups that the host does not have are logged.
     pub(crate) fn new(groups: &BTreeMap<String, GroupConfig>) -> Self {
         let granted = groups.iter().filter_map(|(name, group)| Some((name, group.realtime?)));
         let known = granted.filter_map(|(name, priority)| match Group::from_name(name) {
             Ok(Some(group)) => Some((group.gid.as_raw(), priority)),
             _ => {
-                tracing::warn!(group = name, "groups.{name} is for nobody: there is no such group");
+                tracing::warn!(group = name, "groups.{name} has no effect: there is no such group");
                 None
             }
         });
@@ -39,8 +39,7 @@ impl Priorities {
     }
 }
 
-/// Whether there is a process with this number, of this user. 0 is no process of this PID
-/// namespace.
+/// Whether there is a process with this id, of this user. 0 is no process of this PID namespace.
 fn is_of_user(pid: u32, uid: u32) -> bool {
     pid != 0 && std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == uid)
 }
@@ -53,15 +52,15 @@ fn groups_of(socket: BorrowedFd<'_>) -> Vec<u32> {
 }
 
 impl Service {
-    /// Gives a process that has a lane now the real-time priority of its groups, if they have one.
+    /// Grants a process that has a lane now the real-time priority of its groups, if they have one.
     pub(crate) fn grant_real_time(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(&id).filter(|_| !self.priorities.0.is_empty()) else {
             return;
         };
         let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
         let Peer { pid, uid } = connection.peer;
-        // Another process may have its number by now. What a user's groups have is for any process
-        // of that user.
+        // Another process may have its id by now. A priority of a user's groups may go to any
+        // process of that user.
         if !is_of_user(pid, uid) {
             tracing::warn!(pid, uid, "a real-time priority is not granted: the process is not to be found");
             return;

@@ -1,12 +1,12 @@
-//! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is
-//! removed.
+//! The end of a lane: its traffic is no longer diverted, its peers are notified, and its resources
+//! are removed.
 //!
-//! In two steps. At once: claims leave divert. Then, some in each turn of the service's loop: for
-//! every live connection in the lane's table a RST goes out (behind a FIN, if the program had done
-//! with the connection), and when all have, ports, sockets and devices are given back. The table is
-//! the dead program's word: a row counts only if the lane has owned its ends, and its source is the
-//! host's. The frames go by the NIC, not by the lane's device: a program can make a write to that
-//! wait.
+//! This takes two steps. At once, its claims leave divert. Then, some in each turn of the service's
+//! loop, a RST is sent for every live connection in the lane's table (after a FIN, if the program
+//! had finished with the connection). When all are sent, ports, sockets and devices are released.
+//! The table is the dead program's word: a row counts only if the lane has owned its ends, and its
+//! source is the host's. The frames leave by the NIC, not by the lane's device: a program can make
+//! a write to that block.
 
 use crate::lanes::Lane;
 use crate::registry::{ClaimId, LaneId, Protocol, Registry};
@@ -20,17 +20,17 @@ use tickwire_stack::table::{Row, kind};
 /// So many frames are sent in one turn: about a millisecond.
 const AT_ONCE: usize = 256;
 
-/// A lane whose program is gone, and whose peers are being told.
+/// A lane whose program is gone, and whose peers are being notified.
 pub(crate) struct Dying {
     lane: Lane,
     pub(crate) id: LaneId,
     claims: Vec<ClaimId>,
-    /// What is to be sent yet, the last first.
+    /// What is still to be sent, the last first.
     ends: Vec<End>,
 }
 
 impl Service {
-    /// Ends a lane: step one. Processes that still hold it are told why.
+    /// Ends a lane: step one. Processes that still use it are told the reason.
     pub(crate) fn reap(&mut self, id: LaneId, reason: Reason) {
         self.push_to_lane(id, || Push::Closing { reason });
         let Some(lane) = self.lanes.remove(&id) else { return };
@@ -50,7 +50,7 @@ impl Service {
             lane = id, devices = lane.device(), pid = lane.pid, claims = claims.len(), resets = ends.len(),
             %reason, "lane ended"
         );
-        // Ports for which no peer has to be told are free at once: who starts again wants them.
+        // Ports without connections to reset are free at once: a program that restarts needs them.
         let (done, claims) = claims.into_iter().partition(|claim| {
             ends.is_empty() || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp)
         });
@@ -75,7 +75,8 @@ impl Service {
             let from = dying.ends.len().saturating_sub(room);
             let ends = dying.ends.split_off(from);
             room -= ends.len();
-            // As many as there is no error for: an interface may be down at the end of the service.
+            // All are tried, and one error is logged: an interface may be down at the end of the
+            // service.
             let failed = ends.iter().rev().filter_map(|end| self.tell(end).err()).last();
             if let Some(error) = failed {
                 tracing::warn!(%error, "peers of a dead program cannot be told");
@@ -95,7 +96,7 @@ impl Service {
     }
 }
 
-/// What ends the live connections of a lane, the last first.
+/// The segments that end the live connections of a lane, the last first.
 fn ends(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<End> {
     let rows = lane.view.rows().iter().take(lane.limits.rows());
     let mut ends: Vec<End> =
@@ -111,8 +112,8 @@ const CLOSE_WAIT: u32 = 8;
 /// CLOSING.
 const LIVE: [u32; 7] = [ESTABLISHED, 3, 4, 5, CLOSE_WAIT, 9, 11];
 
-/// What ends the connection of one row; nothing if the row is no live connection, or one between
-/// ends that are not the lane's.
+/// The segments that end the connection of one row; none if the row is no live connection, or its
+/// ends are not the lane's.
 fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     if row.kind.get() != kind::TCP || !LIVE.contains(&row.state.get()) {
         return Vec::new();
@@ -126,17 +127,17 @@ fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     let (next, oldest) = (row.snd_nxt.get(), row.snd_una.get());
     let acknowledgement = row.rcv_nxt.get();
     let reset = End { how: How::Reset, source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement };
-    // The program is gone as from its sockets (by exec), with all arrived and read: the peer sees
-    // the end of the stream, as from a kernel. What it says then, a kernel would answer by a RST,
-    // having no such socket; here it follows at once, because nobody would send a FIN anew that was
-    // lost.
+    // The connection is complete: the program has left its sockets (by exec), and all data is
+    // acknowledged and read. The peer sees the end of the stream, as from a kernel. A kernel, which
+    // has no such socket, would answer the peer's next segment by a RST. Here the RST follows at
+    // once, because nothing would retransmit a lost FIN.
     let complete = row.complete.get() == 1 && row.rx_queue.get() == 0 && next == oldest;
     if complete && matches!(row.state.get(), ESTABLISHED | CLOSE_WAIT) {
         return vec![End { how: How::Finish, ..reset }, End { sequence: next.wrapping_add(1), ..reset }];
     }
-    // A peer obeys a RST only with the number that it expects (RFC 5961 §3.2): what we sent last,
-    // or, if that was lost, what it has acknowledged. To anything between it answers with a
-    // challenge, which the kernel, having no such socket, resets.
+    // A peer obeys a RST only with the sequence number that it expects (RFC 5961 §3.2): the one
+    // that was sent last, or, if that was lost, the one that it has acknowledged. To anything in
+    // between it sends a challenge ACK, which the kernel, having no such socket, answers by a RST.
     let mut ends = vec![reset];
     if oldest != next {
         ends.push(End { sequence: oldest, ..reset });
@@ -189,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_lie_or_are_at_their_end_reset_nobody() {
-        assert!(row_ends(&row(), |_, _| false).is_empty(), "a port of somebody else");
+    fn rows_that_lie_or_are_at_their_end_reset_no_peer() {
+        assert!(row_ends(&row(), |_, _| false).is_empty(), "a port of another lane");
         for state in [0, 2, 6, 7, 10, 12, 99] {
             let row = row();
             row.state.set(state);

@@ -2,12 +2,12 @@
 
 use tickwire_host::Ethtool;
 
-/// Drivers of which every processor may use every queue (as their sources in Linux say: they take
-/// the rest of a division).
+/// Drivers in which every processor may use every queue (according to their sources in Linux, they
+/// take the processor's number modulo the number of queues).
 const SHARES_QUEUES: [&str; 6] = ["veth", "tun", "virtio_net", "igb", "igc", "ena"];
 
-/// Whether a device transmits redirected frames whichever processor has redirected them. Many
-/// drivers have a queue for each processor up to the number of their queues, and refuse what the
+/// Whether a device transmits redirected frames, whichever processor has redirected them. Many
+/// drivers have one queue for each processor up to the number of their queues, and refuse what the
 /// other processors redirect.
 pub(crate) fn from_every_processor(index: u32, driver: &str, processors: usize) -> bool {
     let queues = || Ethtool::open().and_then(|mut ethtool| ethtool.transmit_queues(index));

@@ -1,8 +1,8 @@
-//! What is left of lanes that are over, until no process holds it any more.
+//! What is left of lanes that have ended, until no process holds it any more.
 //!
 //! A process that keeps a descriptor of a lane's rings, or a page of them mapped, keeps their
-//! memory; one in the midst of a write to the lane's device keeps that. The lane stays booked on
-//! its user for so long.
+//! memory; one that is writing to the lane's device keeps that. The lane stays charged to its user
+//! for so long.
 
 use crate::registry::LaneId;
 use crate::service::Service;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tickwire_link::sys_bpf;
 use tickwire_link::sys_tap::BULK_DEVICE;
 
-/// What is still held is looked for after this time, and then after twice as long each time.
+/// What is still held is checked again after this time, then after twice as long each time.
 const SOON: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_secs(1);
 
@@ -19,9 +19,9 @@ const SELDOM: Duration = Duration::from_secs(1);
 pub(crate) struct Remains {
     lane: LaneId,
     user: u32,
-    /// What is booked for it.
+    /// What is charged for it.
     bytes: u64,
-    /// The kernel's numbers of its rings.
+    /// The kernel's ids of its rings.
     rings: Vec<u32>,
     due: Instant,
     wait: Duration,
@@ -34,12 +34,12 @@ impl Remains {
 }
 
 impl Service {
-    /// When remains are to be looked at next.
+    /// When the next check is due.
     pub(crate) fn next_look_at_remains(&self) -> Option<Instant> {
         self.remains.iter().map(|remains| remains.due).min()
     }
 
-    /// Gives back what no process holds any more.
+    /// Returns to the user's account what no process holds any more.
     pub(crate) fn look_at_remains(&mut self, now: Instant) {
         let Self { remains, usage, maker, .. } = self;
         remains.retain_mut(|left| {

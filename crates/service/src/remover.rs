@@ -1,8 +1,8 @@
-//! Removing the devices of lanes, each in a thread of its own.
+//! Removes the devices of lanes, each in a thread of its own.
 //!
-//! The kernel takes a device out of all lists at once, and then waits, without an end, until it is
-//! not in use any more. A program can make that last: it writes to its lane's device from memory
-//! whose page does not come. Such a device waits alone.
+//! The kernel takes a device out of all lists at once, and then waits, without a limit, until it is
+//! no longer in use. A program can prolong that: it writes to its lane's device from memory whose
+//! page fault is not resolved. Such a device blocks only its own thread.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use std::thread::Builder;
 use std::time::Duration;
 use tickwire_host::Host;
 
-/// A device that is not removed after so long is left to itself, and the next has its turn.
-/// Removing one takes up to tens of milliseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A device that is not removed after so long is not waited for any longer, and the next has its
+/// turn. Removing one takes up to tens of milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The devices that are to be removed, and are not yet.
+/// The devices whose removal is announced or under way.
 #[derive(Debug, Default)]
 struct Removals {
     open: Mutex<BTreeSet<u32>>,
@@ -28,7 +28,7 @@ impl Removals {
 
     /// Waits until a device is removed; false if that takes too long.
     fn wait_for(&self, index: u32) -> bool {
-        let waiting = self.fewer.wait_timeout_while(self.open(), PATIENCE, |open| open.contains(&index));
+        let waiting = self.fewer.wait_timeout_while(self.open(), TIMEOUT, |open| open.contains(&index));
         !waiting.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
@@ -38,18 +38,17 @@ impl Removals {
 pub(crate) struct Remover(Arc<Removals>);
 
 impl Remover {
-    /// A device is to be removed, by [`Remover::remove`]: from here on it counts as one that is
-    /// there.
+    /// Announces the removal of a device by [`Remover::remove`]: from here on it counts as present.
     pub(crate) fn announce(&self, index: u32) {
         self.0.open().insert(index);
     }
 
-    /// Whether a device is to be removed, or waits until it is not in use.
+    /// Whether a device's removal is announced or under way.
     pub(crate) fn is_removing(&self, index: u32) -> bool {
         self.0.open().contains(&index)
     }
 
-    /// Removes a device, and waits for that, but not for ever.
+    /// Removes a device, and waits for that, but for a limited time.
     pub(crate) fn remove(&self, index: u32) {
         self.announce(index);
         let removals = Arc::clone(&self.0);
@@ -78,11 +77,11 @@ mod tests {
     #[test]
     fn a_device_that_stays_is_waited_for_so_long_and_no_longer() {
         let remover = Remover::default();
-        assert!(remover.0.wait_for(7), "nobody has asked for that");
+        assert!(remover.0.wait_for(7), "its removal is not announced");
         remover.announce(7);
         assert!(remover.is_removing(7) && !remover.is_removing(8));
         let begun = std::time::Instant::now();
         assert!(!remover.0.wait_for(7));
-        assert!(begun.elapsed() >= PATIENCE);
+        assert!(begun.elapsed() >= TIMEOUT);
     }
 }

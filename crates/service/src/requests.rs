@@ -1,10 +1,10 @@
-//! What each request of a program means.
+//! The dispatch of requests, and the resolution of paths.
 
 use crate::connection::{Answer, ConnectionId};
-use crate::offload::Foreign;
+use crate::path_subscriptions::differs;
 use crate::registry::LaneId;
 use crate::service::Service;
-use crate::watch::differs;
+use crate::user_workers::Foreign;
 use tickwire_host::{Answer as HostAnswer, Query, Why};
 use tickwire_link::control::{Reason, Reply, Request};
 use tickwire_stack::addr::Address;
@@ -15,7 +15,7 @@ pub(crate) fn refused(reason: Reason) -> Answer {
     Reply::Refused { reason, interface: 0 }.into()
 }
 
-/// The reason to tell a program for a path that is not for lanes.
+/// The reason to give to a program for a path that is not for lanes.
 pub(crate) fn reason_of(why: Option<Why>) -> Reason {
     match why {
         None => Reason::None,
@@ -28,7 +28,7 @@ pub(crate) fn reason_of(why: Option<Why>) -> Reason {
     }
 }
 
-/// Handles one request. Without an answer there will be one later.
+/// Handles one request. `None` if its answer follows later.
 pub(crate) fn handle(
     service: &mut Service,
     id: ConnectionId,
@@ -39,7 +39,7 @@ pub(crate) fn handle(
     let answer = match request {
         Request::Hello { program, layout } => return service.hello(id, number, program, layout),
         Request::Attach { lane, token, descriptors } => service.attach(id, lane, token, descriptors),
-        // What is opened from here on is the kernel's from the first.
+        // Connections that are opened from here on are the kernel's from the beginning.
         Request::Claim { .. } | Request::Ports { .. } if service.parts() => refused(Reason::Stopping),
         Request::Claim { kind, remote } => match passed.into_iter().next() {
             Some(socket) => service.claim(id, kind, remote, socket),
@@ -87,8 +87,8 @@ impl Service {
         }
     }
 
-    /// Whether packets go the same way from the source address that an answer has chosen. If so,
-    /// that way is watched for the lane, too.
+    /// Whether packets take the same path from the source address that an answer has chosen. If so,
+    /// that path is watched for the lane, too.
     fn goes_alike_from_chosen(&mut self, lane: LaneId, answer: &HostAnswer) -> bool {
         let path = &answer.path;
         if !matches!(path.state, PathState::Ready | PathState::Resolving) || path.source.is_unspecified() {
@@ -104,7 +104,7 @@ impl Service {
         }
     }
 
-    /// What is answered to a lane is told anew when it changes.
+    /// Notes an answer to a lane, which is notified when it changes.
     fn note_answer(&mut self, lane: LaneId, query: Query, answer: HostAnswer) {
         self.programs.note_path(&query, &answer.path);
         if let Some(lane) = self.lanes.get_mut(&lane) {

@@ -2,7 +2,7 @@
 
 use tickwire_stack::addr::{Address, Endpoint, Family, Mac};
 
-/// How a connection is ended.
+/// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// At once, by a RST.
@@ -43,7 +43,7 @@ const TCP: usize = 20;
 const TTL: u8 = 64;
 const PROTOCOL_TCP: u8 = 6;
 
-/// The Ethernet frame with the segment, or `None` if the two ends are of different families.
+/// The frame with the segment, or `None` if the two ends are of different families.
 pub(crate) fn frame(end: &End) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(ETHERNET + 40 + TCP);
     out.extend(end.next_hop_mac.0);

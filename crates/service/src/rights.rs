@@ -1,20 +1,20 @@
-//! Whether the service has the rights that it needs, so that it can say so before anything else.
+//! Whether the service has the capabilities that it needs, checked before anything else.
 
 use std::io;
 
 /// The capabilities that it needs, with their numbers (`linux/capability.h`): devices and filters,
 /// BPF.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_BPF", 39)];
-/// Sending frames by an interface; raising others' limits.
+/// Needed to send frames by an interface.
 const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_RESOURCE: u32 = 24;
-/// Stands for CAP_BPF, too.
+/// Includes CAP_BPF.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Checks.
+/// Checks for the needed capabilities.
 ///
 /// # Errors
-/// `PermissionDenied` with the names of what is missing; what `/proc` says.
+/// `PermissionDenied` with the names of what is missing; an error of reading `/proc`.
 pub(crate) fn check() -> io::Result<()> {
     let status = std::fs::read_to_string("/proc/thread-self/status")?;
     let missing = missing(&status);
@@ -24,7 +24,7 @@ pub(crate) fn check() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it lacks {}", missing.join(", "))))
 }
 
-/// Says what will not be done for want of rights. `grants`: whether real-time priorities are
+/// Logs what will not be done for want of capabilities. `grants`: whether real-time priorities are
 /// granted.
 pub(crate) fn warn(grants: bool) {
     let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") else { return };
@@ -40,14 +40,14 @@ pub(crate) fn warn(grants: bool) {
     }
 }
 
-/// The effective capabilities of a process, whose `status` in `/proc` this is.
+/// The effective capabilities in a process's `status` of `/proc`.
 fn effective(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The names of needed capabilities that are not among the effective ones of a process, whose
-/// `status` in `/proc` this is.
+/// The names of needed capabilities that are not effective according to a process's `status` of
+/// `/proc`.
 fn missing(status: &str) -> Vec<&'static str> {
     let effective = effective(status);
     let has = |number: u32| effective >> number & 1 != 0;

@@ -1,5 +1,5 @@
-//! Whether the kernel's ring buffers hold against a program that overwrites its consumer position
-//! (CVE-2024-41009). Found out by trying: distributions carry the fix under many version numbers.
+//! Whether the kernel's ring buffers withstand a program that overwrites its consumer position
+//! (CVE-2024-41009). Tested by trying: distributions carry the fix under many version numbers.
 
 use crate::bpf_error::BpfError;
 use aya::Ebpf;
@@ -9,10 +9,10 @@ use std::os::fd::AsFd;
 use tickwire_link::bpf::{self, PROBE_RING_BYTES, map, program};
 use tickwire_link::rx_ring::RxRing;
 
-/// Whether they hold. Needs what loading BPF programs needs.
+/// Whether they do. Needs the rights to load BPF programs.
 ///
 /// # Errors
-/// If the kernel has no such ring buffers, or does not let programs be tried.
+/// If the kernel has no such ring buffers, or does not run programs for a test.
 pub(crate) fn ring_is_safe() -> Result<bool, BpfError> {
     let system = |error: std::io::Error| BpfError::System(format!("trying the kernel's ring buffers: {error}"));
     let mut ebpf = Ebpf::load(bpf::PROBE)?;
@@ -24,7 +24,7 @@ pub(crate) fn ring_is_safe() -> Result<bool, BpfError> {
     ring.forge_consumer(u64::from(PROBE_RING_BYTES / 4 * 3));
     let probe: &mut Xdp = ebpf.program_mut(program::PROBE).ok_or(BpfError::Missing(program::PROBE))?.try_into()?;
     probe.load()?;
-    // As long as an Ethernet header, which the kernel asks for.
+    // Longer than an Ethernet header, which the kernel requires.
     let packet = [0; 64];
     let options = TestRunOptions { data_in: Some(&packet), ..TestRunOptions::new() };
     match probe.test_run(options)?.return_value {

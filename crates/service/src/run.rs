@@ -1,29 +1,29 @@
 //! Starting the service, its event loop, and its end.
 
+use crate::acceptor::Acceptor;
 use crate::bpf_error::BpfError;
 use crate::capture::Captures;
-use crate::census::Census;
 use crate::clock::Clock;
 use crate::config::{Attach, Config, ConfigError, Limits};
 use crate::connection::ConnectionId;
-use crate::door::Door;
 use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
+use crate::fair_scheduler::Ready;
+use crate::flow_gc::FlowGc;
 use crate::groups::Groups;
 use crate::lane_maker::LaneMaker;
 use crate::lanes::remove_leftovers;
 use crate::nics::Nics;
-use crate::offload::Offload;
+use crate::port_proof::Judge;
 use crate::programs::Programs;
-use crate::proof::Judge;
 use crate::ready_lanes::ReadyLanes;
 use crate::realtime::Priorities;
 use crate::registry::Registry;
 use crate::remover::Remover;
 use crate::rights;
 use crate::ring_probe::ring_is_safe;
-use crate::rounds::Ready;
 use crate::service::Service;
 use crate::usage::Usage;
+use crate::user_workers::UserWorkers;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -37,7 +37,7 @@ use tickwire_host::{Connections, Host, Monitor, XdpInfo};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
 use tickwire_timekeeper::config::FileError;
 
-/// How the service is to run; what is given here goes before the configuration file.
+/// How the service runs. These options take precedence over the configuration file.
 #[derive(Debug, Default)]
 pub struct Options {
     /// The configuration file; `None`: the default one, if it exists.
@@ -56,8 +56,8 @@ pub struct Options {
     pub untagged: Vec<String>,
     /// Ends the service when it becomes readable, as SIGTERM does.
     pub stop: Option<OwnedFd>,
-    /// When it ends: how long programs may take to hand their connections over to the kernel. What
-    /// they have on their lanes afterwards is reset.
+    /// How long programs may take at the end to hand their connections over to the kernel.
+    /// Connections that are still on lanes afterwards are reset.
     pub hand_over: Duration,
 }
 
@@ -76,7 +76,7 @@ pub enum Error {
     /// The BPF side failed.
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    /// The kernel could not be asked.
+    /// A query to the kernel failed.
     #[error(transparent)]
     Host(#[from] tickwire_host::Error),
     /// The service needs privileges that it does not have.
@@ -115,7 +115,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::System { what, source }
 }
 
-// What woke the loop; connections are counted from `FIRST_CONNECTION`.
+// The epoll tokens; those of connections begin at `FIRST_CONNECTION`.
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const EVENTS: u64 = 2;
@@ -127,24 +127,24 @@ const FIRST_CONNECTION: ConnectionId = 16;
 /// How often claims are verified, in the background.
 const VERIFY_EVERY: Duration = Duration::from_secs(1);
 
-/// Changes of routes come in bursts; paths are asked anew once, so long after the first.
+/// Routes change in bursts: paths are resolved again once, this long after the first change.
 const SETTLE: Duration = Duration::from_millis(20);
 
 /// Runs the service until SIGTERM, SIGINT, or `Options::stop`. A second one of these ends it at
 /// once.
 ///
-/// The calling thread's signal mask is changed: the three signals are read by the loop. Call it
-/// from the first thread, before others are started.
+/// Changes the calling thread's signal mask: the event loop reads these two signals and SIGHUP.
+/// Call it from the first thread, before others are started.
 ///
 /// # Errors
 /// If it cannot start. What happens later is logged and survived.
 pub fn run(options: Options) -> Result<(), Error> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
-    // Of the clock's troubles the one that waiting does not mend.
+    // The only fault of the clock that waiting does not mend: an unusable file.
     config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
-    // Rights first: who has none is told so, whoever else runs here. And nothing is attached before
-    // all that can be wrong is looked at.
+    // Rights first: a process without them gets that error even if another service runs here.
+    // Nothing is attached before all checks have passed.
     rights::check().map_err(Error::Privilege)?;
     let _lock = NamespaceLock::take()?;
     rights::warn(config.groups.values().any(|group| group.realtime.is_some()));
@@ -154,13 +154,13 @@ pub fn run(options: Options) -> Result<(), Error> {
     let mut service = start(config)?;
     endpoint.listen()?;
     let outcome = serve(&mut service, &endpoint, &options, stop, &mask);
-    // Nobody new from here on; those who are here are told, and their peers.
+    // From here on no new program connects; connected programs and the lanes' peers are notified.
     endpoint.close();
     end(&mut service);
     outcome
 }
 
-/// The configuration file and what was said on top of it.
+/// The configuration file, overridden by the environment and the options.
 fn configuration(options: &Options) -> Result<Config, Error> {
     let mut config = Config::load(options.config.as_deref())?;
     if !options.interfaces.is_empty() {
@@ -183,14 +183,14 @@ fn configuration(options: &Options) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Lets the process hold what many lanes need: their memory locked, and a few descriptors each.
+/// Raises the process's limits for many lanes: locked memory, and a few descriptors each.
 pub(crate) fn raise_limits(limits: &Limits) {
     if let Err(error) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // One for each connection and claim, and some for each lane: it has four, its programs'
-        // links, and a moment of two namespaces.
+        // One for each connection and claim. 16 for each lane: four of its own, its programs'
+        // links, and two namespaces for a moment.
         let each = [(limits.flows, 1), (limits.connections, 1), (limits.lanes, 16)];
         let wanted = hard.max(each.iter().map(|&(number, of)| u64::from(number) * of).sum::<u64>() + 1024);
         let raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted)
@@ -217,10 +217,10 @@ fn start(config: Config) -> Result<Service, Error> {
         priorities: Priorities::new(&config.groups),
         config,
         host,
-        // Before the inventory, so that no change falls between.
+        // Before the inventory, so that no change is missed in between.
         monitor: Monitor::open()?,
         kernel_connections: connections(),
-        census: Census::new(connections()),
+        census: FlowGc::new(connections()),
         xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
@@ -232,7 +232,7 @@ fn start(config: Config) -> Result<Service, Error> {
         maker,
         registry: Registry::default(),
         claims: HashMap::new(),
-        offload: Offload::default(),
+        offload: UserWorkers::default(),
         verifications: HashMap::new(),
         ends_failed: HashMap::new(),
         groups: Groups::default(),
@@ -270,15 +270,15 @@ fn start(config: Config) -> Result<Service, Error> {
     Ok(service)
 }
 
-/// Who tells which connections of a port are the kernel's.
+/// Socket diagnostics, which report the connections that the kernel has of a port.
 fn connections() -> Option<Connections> {
     Connections::open()
         .inspect_err(|error| tracing::error!(%error, "TCP is not accelerated: {}", Reason::NoDiagnostics))
         .ok()
 }
 
-/// Holds the signals back that the loop reads, in this thread and in all that it starts, so that
-/// none of these is ended by one.
+/// Blocks the signals that the loop reads, in this thread and in all that it starts: otherwise one
+/// of them could end the process.
 fn hold_signals() -> Result<SigSet, Error> {
     let mut mask = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -316,11 +316,11 @@ fn serve(
     let mut verified = Instant::now();
     let mut settle: Option<Instant> = None;
     let mut inventoried: Option<Instant> = None;
-    // As many as there may be connections of one user, so that all others' are seen beside them.
+    // Twice the default of `connections_per_user`, so that one user's do not hide all others'.
     let mut events = [EpollEvent::empty(); 512];
     let mut talking = Vec::new();
     let mut rounds = 0usize;
-    let mut door = Door::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
+    let mut door = Acceptor::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
     loop {
         let now = Instant::now();
         let more = (!service.refreshing.is_empty()).then_some(now);
@@ -358,7 +358,7 @@ fn serve(
                 }
                 EVENTS => service.host_events(),
                 STOP => {
-                    // It stays readable.
+                    // It stays readable, and would wake the loop each time.
                     let _ = stop.as_ref().map(|stop| service.poll.delete(stop));
                     if service.is_to_end(options.hand_over) {
                         return Ok(());
@@ -420,7 +420,7 @@ impl<T: AsFd> AsFdRef for T {
     }
 }
 
-/// Takes up new limits; everything else needs a restart.
+/// Applies new limits; all other settings need a restart.
 fn reload(service: &mut Service, options: &Options) {
     match configuration(options) {
         Ok(config) => {
@@ -432,7 +432,7 @@ fn reload(service: &mut Service, options: &Options) {
     }
 }
 
-/// Ends all lanes, and waits until their peers are told.
+/// Ends all lanes, and waits until their peers are notified.
 fn end(service: &mut Service) {
     let lanes: Vec<_> = service.lanes.keys().copied().collect();
     for lane in lanes {
@@ -442,7 +442,7 @@ fn end(service: &mut Service) {
         service.bury();
     }
     service.drop_ready_lanes();
-    // Sockets that go on with the kernel must not keep our filters.
+    // Sockets that continue with the kernel must not keep the service's filters.
     let claims: Vec<_> = service.claims.iter().map(|(&id, held)| (held.lane, id)).collect();
     for (lane, claim) in claims {
         service.remove_claims(lane, vec![claim]);

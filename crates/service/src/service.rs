@@ -1,25 +1,25 @@
 //! The state of the service, and what its parts share.
 
+use crate::acceptor::{Acceptor, Visitor};
 use crate::capture::Captures;
-use crate::census::Census;
+use crate::claim_recheck::ClaimRecheck;
 use crate::config::Config;
 use crate::connection::{Connection, ConnectionId, End, Peer};
-use crate::door::{Door, Visitor};
 use crate::farewell::Farewell;
+use crate::flow_gc::FlowGc;
 use crate::groups::Groups;
 use crate::lane_maker::LaneMaker;
 use crate::lanes::Lane;
 use crate::nics::Nics;
-use crate::offload::Offload;
+use crate::port_proof::Judge;
 use crate::programs::Programs;
-use crate::proof::Judge;
 use crate::ready_lanes::ReadyLanes;
 use crate::realtime::Priorities;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, PortKey, Registry};
 use crate::remains::Remains;
 use crate::usage::Usage;
-use crate::verify::Verification;
+use crate::user_workers::UserWorkers;
 use crate::{claims, requests};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::sys::socket::{getsockopt, sockopt};
@@ -31,21 +31,21 @@ use tickwire_host::{Connections, Host, Monitor, Query, XdpInfo};
 use tickwire_link::control::{Channel, Push, Reason};
 use tickwire_link::sys_socket;
 
-/// At most so many connections are accepted before the others have their turn.
+/// The most connections that one turn of the event loop accepts.
 const TURN: usize = 32;
 
 /// The service.
 pub(crate) struct Service {
     pub(crate) config: Config,
-    /// Of which groups' programs threads may be real-time ones.
+    /// The groups whose programs may have real-time threads.
     pub(crate) priorities: Priorities,
     pub(crate) host: Host,
     pub(crate) monitor: Monitor,
-    /// `None` on kernels that cannot tell what devices do with XDP.
+    /// `None` on kernels that do not report what devices do with XDP.
     pub(crate) xdp_info: Option<XdpInfo>,
     /// `None` on kernels without socket diagnostics.
     pub(crate) kernel_connections: Option<Connections>,
-    pub(crate) census: Census,
+    pub(crate) census: FlowGc,
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
     pub(crate) nics: Nics,
@@ -56,37 +56,36 @@ pub(crate) struct Service {
     pub(crate) maker: LaneMaker,
     pub(crate) registry: Registry,
     pub(crate) claims: HashMap<ClaimId, claims::Held>,
-    pub(crate) offload: Offload,
-    /// What is being looked at in the background: the claims of each user.
-    pub(crate) verifications: HashMap<u32, Verification>,
-    /// When the kernel last did not take the end of a connection that it was to go on with, by
-    /// user.
+    pub(crate) offload: UserWorkers,
+    /// Verifications of claims that run in the background, by user.
+    pub(crate) verifications: HashMap<u32, ClaimRecheck>,
+    /// When a takeover by the kernel last failed at the connection's end (FIN), by user.
     pub(crate) ends_failed: HashMap<u32, Instant>,
     pub(crate) groups: Groups,
     pub(crate) usage: Usage,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
-    /// Ports that lanes are joining, and until when.
+    /// Shared ports that lanes are joining, and until when.
     pub(crate) joined: BTreeMap<PortKey, (Instant, Vec<LaneId>)>,
-    /// The lane whose pinned connections were looked at last.
+    /// The lane whose pinned connections were verified last.
     pub(crate) pins_verified: LaneId,
-    /// Connections that are not listened to for a while, and until when.
+    /// Connections that are paused, and until when.
     pub(crate) resting: BTreeSet<(Instant, ConnectionId)>,
     pub(crate) poll: Epoll,
     pub(crate) captures: Captures,
     /// Set when events of the host were lost.
     pub(crate) inventory_stale: bool,
-    /// Set when paths are to be asked for anew at the next opportunity.
+    /// Set when the lanes' paths must be resolved again.
     pub(crate) paths_stale: bool,
-    /// Paths that are being asked for anew, with the lanes that watch them.
+    /// Paths that are being resolved again, with the lanes that watch them.
     pub(crate) refreshing: VecDeque<(Query, Vec<LaneId>)>,
     /// Set when the service was asked to end.
     pub(crate) farewell: Option<Farewell>,
 }
 
 impl Service {
-    /// Accepts whoever waits at the service's socket.
-    pub(crate) fn accept(&mut self, door: &mut Door<impl FnMut() -> io::Result<OwnedFd>>, next: &mut ConnectionId) {
-        // Bounded, so that a storm of connections leaves the loop its turns.
+    /// Accepts the connections that wait at the service's socket.
+    pub(crate) fn accept(&mut self, door: &mut Acceptor<impl FnMut() -> io::Result<OwnedFd>>, next: &mut ConnectionId) {
+        // Bounded, so that a burst of new connections does not starve the event loop.
         for _ in 0..TURN {
             let (socket, is_in) = match door.next(Instant::now()) {
                 Visitor::In(socket) => (socket, true),
@@ -104,7 +103,7 @@ impl Service {
                 self.show_out(peer.uid, socket);
                 continue;
             }
-            // Fails on older kernels, where it is so from the beginning.
+            // Fails before Linux 6.16, where every socket takes descriptors.
             let _ = sys_socket::take_descriptors(socket.as_fd(), true);
             let id = *next;
             *next += 1;
@@ -126,27 +125,27 @@ impl Service {
         }
     }
 
-    /// Closes a connection that is not kept. Where the kernel lets him pass descriptors before he
-    /// is let in, they are closed with it.
+    /// Closes a connection that is refused. Where the kernel lets a client pass descriptors before
+    /// it is accepted, they are closed with it, by a thread of the user's.
     fn show_out(&mut self, user: u32, socket: OwnedFd) {
         if sys_socket::takes_descriptors(socket.as_fd()).unwrap_or(true) {
             self.offload.of(user).finish(move || drop(socket));
         }
     }
 
-    /// Has the loop woken by what a connection waits for now.
+    /// Sets the epoll events for what a connection waits for now.
     pub(crate) fn watch(&self, id: ConnectionId) {
         let Some(connection) = self.connections.get(&id) else { return };
         let events = match (connection.waits_to_write, connection.rests) {
             (true, _) => EpollFlags::EPOLLOUT,
             (false, false) => EpollFlags::EPOLLIN,
-            // It is still told if the process goes.
+            // EPOLLHUP is still reported when the process closes its end.
             (false, true) => EpollFlags::empty(),
         };
         let _ = self.poll.modify(connection, &mut EpollEvent::new(events, id));
     }
 
-    /// Sends what is queued for a connection, and asks to be called again if something is left.
+    /// Sends what is queued for a connection, and waits for EPOLLOUT if something is left.
     pub(crate) fn flush(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let watches = connection.lane.and_then(|lane| self.lanes.get(&lane)).map(|lane| &lane.watches);
@@ -166,7 +165,7 @@ impl Service {
         }
     }
 
-    /// Tells something to every process of a lane.
+    /// Sends a push to every process of a lane.
     pub(crate) fn push_to_lane(&mut self, lane: LaneId, push: impl Fn() -> Push) {
         let Some(lane) = self.lanes.get(&lane) else { return };
         for id in lane.connections.clone() {
@@ -174,7 +173,7 @@ impl Service {
         }
     }
 
-    /// Tells something to one process.
+    /// Sends a push to one process.
     pub(crate) fn push(&mut self, id: ConnectionId, push: Push) {
         match self.connections.get_mut(&id).map(|connection| connection.push(push)) {
             Some(Err(end)) => self.end_connection(id, &end),
@@ -183,7 +182,7 @@ impl Service {
         }
     }
 
-    /// Tells every process of a lane the latest state of these paths.
+    /// Sends every process of a lane the latest state of these paths.
     pub(crate) fn push_paths(&mut self, lane: LaneId, queries: &[Query]) {
         let Some(lane) = self.lanes.get(&lane) else { return };
         for id in lane.connections.clone() {
@@ -194,14 +193,14 @@ impl Service {
         }
     }
 
-    /// Ends a connection; with the last one of a lane, the lane.
+    /// Ends a connection, and its lane with the last one.
     pub(crate) fn end_connection(&mut self, id: ConnectionId, why: &End) {
         let Some(connection) = self.connections.remove(&id) else { return };
         let _ = self.poll.delete(&connection);
         let Peer { pid, uid } = connection.peer;
         match why {
             End::Gone => tracing::debug!(pid, uid, "connection closed"),
-            End::Deaf => tracing::warn!(pid, uid, "does not read what it is told: connection ended"),
+            End::Deaf => tracing::warn!(pid, uid, "client does not read replies: its connection is closed"),
             End::Malformed(what) => tracing::warn!(pid, uid, what, "message not understood: connection ended"),
             End::HeldUp => tracing::warn!(pid, uid, "what it passes keeps the service waiting: connection ended"),
             End::Surplus => tracing::debug!(pid, uid, "too many programs without a lane: not listed"),
@@ -215,7 +214,7 @@ impl Service {
         }
     }
 
-    /// A process does not use its lane any more; with the last one the lane ends.
+    /// A process no longer uses its lane; the lane ends with its last process.
     pub(crate) fn leave_lane(&mut self, id: ConnectionId, pid: u32, number: LaneId) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         lane.connections.remove(&id);

@@ -2,15 +2,15 @@
 //!
 //! A device that strips the tag of a frame hands it over beside the frame. XDP sees the frame
 //! alone, and would take one of another VLAN for its own. So XDP runs only where tags stay in their
-//! frames; elsewhere a tc filter does, which sees both.
+//! frames; elsewhere a tc filter runs, which sees both.
 
 use tickwire_host::{Ethtool, Link, TagStripping};
 
-/// An interface whose frames keep their tags. Dropping it gives back what was changed for that.
+/// An interface whose frames keep their tags. Dropping it restores the settings that were changed.
 #[derive(Debug)]
 pub(crate) struct KeptTags {
     index: u32,
-    /// What the device stripped before.
+    /// What the device stripped before, and no longer does.
     changed: TagStripping,
 }
 
@@ -18,10 +18,10 @@ impl KeptTags {
     /// Has a device leave tags in its frames.
     ///
     /// # Errors
-    /// Why it cannot be known to do so.
+    /// Why it is not known to do so.
     pub(crate) fn keep(link: &Link) -> Result<Self, String> {
-        // A virtual device hands on what others have received. Of a TAP device a program writes the
-        // whole frames.
+        // A virtual device passes on what others have received. A TAP device is fed with whole
+        // frames by a program.
         if !link.kind.is_empty() && link.kind != "tun" {
             return Err(format!("a {} device hands over VLAN tags beside the frame", link.kind));
         }
@@ -33,7 +33,7 @@ impl KeptTags {
         }
     }
 
-    /// Tells a device to leave tags in; with what it strips all the same.
+    /// Has a device leave tags in. Returns also what it strips all the same.
     fn tell(index: u32) -> tickwire_host::Result<(Self, TagStripping)> {
         let mut ethtool = Ethtool::open()?;
         let before = ethtool.tag_stripping(index)?;
@@ -45,7 +45,7 @@ impl KeptTags {
         Ok((Self { index, changed: before.without(after) }, after))
     }
 
-    /// Whether it still does.
+    /// Whether all tags are still left in.
     pub(crate) fn still(&self) -> bool {
         Ethtool::open().and_then(|mut ethtool| ethtool.tag_stripping(self.index)).is_ok_and(|strips| !strips.any())
     }
@@ -87,7 +87,7 @@ mod tests {
             let (kept, left) = KeptTags::tell(link.index).unwrap();
             assert!(!left.any() && kept.still() && !ethtool.tag_stripping(link.index).unwrap().any());
             ethtool.set_tag_stripping(link.index, before, true).unwrap();
-            assert!(!kept.still(), "somebody has it strip tags again");
+            assert!(!kept.still(), "it strips tags again");
             ethtool.set_tag_stripping(link.index, before, false).unwrap();
             drop(kept);
             assert_eq!(ethtool.tag_stripping(link.index).unwrap(), before);

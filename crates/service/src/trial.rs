@@ -1,4 +1,4 @@
-//! What this kernel can do, found out by trying, for `tickwire doctor`. Nothing is attached to any
+//! What this kernel can do, found by trying, for `tickwire doctor`. Nothing is attached to any
 //! interface, and nothing stays.
 
 use crate::config;
@@ -13,17 +13,17 @@ use tickwire_link::sys_tap;
 pub struct Trial {
     /// Whether the kernel accepts the BPF programs; else its reason, in one line.
     pub programs: Result<(), String>,
-    /// Whether ring buffers hold against a program that overwrites its consumer position; else the
+    /// Whether ring buffers withstand a program that overwrites its consumer position; else the
     /// reason why that is not known.
     pub safe_ring: Result<bool, String>,
     /// Whether there are TAP devices, by which lanes send.
     pub tap: io::Result<()>,
-    /// Whether the kernel tells its TCP connections, so that TCP can be accelerated; else its
+    /// Whether the kernel reports its TCP connections, so that TCP can be accelerated; else its
     /// reason.
     pub connections: Result<(), String>,
 }
 
-/// Tries. Needs what the service needs (root); without that every trial says so.
+/// Runs the trials. Needs what the service needs (root); without that every trial fails.
 #[must_use]
 pub fn trial() -> Trial {
     let limits = config::Limits::default();

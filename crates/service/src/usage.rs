@@ -1,4 +1,4 @@
-//! Who uses how much: the limits per user and in total.
+//! Resource usage: the limits per user and in total.
 
 use crate::config::Limits;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use tickwire_link::control::Reason;
 
 const MIB: u64 = 1 << 20;
 
-/// What somebody uses.
+/// What one user, or all together, use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Used {
     lanes: u32,
@@ -17,7 +17,7 @@ struct Used {
     connections: u32,
 }
 
-/// The books.
+/// The accounts of all users.
 #[derive(Debug)]
 pub(crate) struct Usage {
     limits: Limits,
@@ -25,7 +25,7 @@ pub(crate) struct Usage {
     made_for: Limits,
     total: Used,
     users: HashMap<u32, Used>,
-    /// What threads that close something give back.
+    /// Returns from threads that close something.
     returned: Receiver<Return>,
     returns: Sender<Return>,
 }
@@ -38,7 +38,7 @@ struct Return {
     connections: u32,
 }
 
-/// Gives back from another thread what is really closed.
+/// Returns, from another thread, what is really closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Returns(Sender<Return>);
 
@@ -60,12 +60,12 @@ impl Usage {
         Self { limits, made_for: limits, total: Used::default(), users: HashMap::new(), returned, returns }
     }
 
-    /// For who closes something in another thread.
+    /// For a thread that closes something.
     pub(crate) fn returns(&self) -> Returns {
         Returns(self.returns.clone())
     }
 
-    /// Takes notice of what has been closed.
+    /// Applies the returns of what has been closed.
     fn collect(&mut self) {
         while let Ok(Return { user, flows, connections }) = self.returned.try_recv() {
             self.give_flows(user, flows);
@@ -153,7 +153,7 @@ impl Usage {
         self.give_flows(user, 1);
     }
 
-    /// How many flows a user may book beyond those that he has.
+    /// How many more flows a user may book.
     pub(crate) fn room_for_flows(&self, user: u32) -> usize {
         let own = self.users.get(&user).map_or(0, |used| used.flows);
         self.room_for_flows_of_all().min(self.limits.flows_per_user.saturating_sub(own) as usize)
@@ -220,8 +220,8 @@ impl Usage {
     }
 
     /// Whether one more program that has no lane may keep its connection to be listed, beside those
-    /// of these users: a quarter of the connections at most, since those who have lanes, fork, or
-    /// look on need theirs.
+    /// of these users: a quarter of the connections at most, since programs that have lanes, fork,
+    /// or observe need theirs.
     pub(crate) fn room_to_list(&self, user: u32, listed: impl Iterator<Item = u32>) -> bool {
         let (own, total) = listed.fold((0, 0), |(own, total), by| (own + u32::from(by == user), total + 1));
         own < self.limits.connections_per_user / 4 && total < self.limits.connections / 4
@@ -235,7 +235,7 @@ impl Usage {
         self.forget(user);
     }
 
-    /// Drops the books of a user who uses nothing.
+    /// Drops the account of a user that uses nothing.
     fn forget(&mut self, user: u32) {
         if self.users.get(&user) == Some(&Used::default()) {
             self.users.remove(&user);

@@ -32,7 +32,7 @@ fn a_connection_of_the_kernels_cannot_be_claimed() {
     assert_eq!(client.claim(ClaimKind::Flow, remote, thief.as_fd()), Err(Reason::PortTaken));
     assert_eq!(client.claim(ClaimKind::Flow, remote, victim.as_fd()), Err(Reason::BadRequest), "it is connected");
     let other = Endpoint::new(remote.address, remote.port ^ 1);
-    let claim = client.claim(ClaimKind::Flow, other, thief.as_fd()).expect("that connection is nobody's");
+    let claim = client.claim(ClaimKind::Flow, other, thief.as_fd()).expect("no lane has that connection");
     assert_eq!(client.claim(ClaimKind::Flow, remote, thief.as_fd()), Err(Reason::PortTaken), "also beside it");
     (&peer).write_all(b"still").unwrap();
     let mut got = [0; 5];
@@ -45,7 +45,7 @@ fn a_connection_of_the_kernels_cannot_be_claimed() {
     connect(thief.as_raw_fd(), &SockaddrStorage::from(other.local_addr().unwrap())).unwrap();
     loop {
         match client.push() {
-            // Its neighbour is looked for again now and then.
+            // Its neighbour is resolved again now and then.
             Push::PathChanged { .. } => {}
             Push::ClaimLost { claim: lost, reason } => {
                 assert_eq!((lost, reason), (claim, Reason::NotBound));
@@ -56,7 +56,7 @@ fn a_connection_of_the_kernels_cannot_be_claimed() {
     }
 }
 
-/// Bound to a port of any address, of one family: in the other somebody else may have that port.
+/// Bound to a port of any address, of one family: in the other another socket may have that port.
 #[test]
 fn a_port_of_one_family_gives_no_right_to_flows_of_the_other() {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
@@ -86,7 +86,7 @@ fn a_port_of_one_family_gives_no_right_to_flows_of_the_other() {
     ] {
         assert_eq!(client.claim(ClaimKind::Flow, taken, thief.as_fd()), Err(Reason::BadRequest));
         client.claim(ClaimKind::Flow, own, thief.as_fd()).expect("its own family");
-        // The service looks every second whether that still holds.
+        // The service checks every second whether that still holds.
         std::thread::sleep(Duration::from_millis(1200));
         assert_eq!(another.claim(ClaimKind::Flow, own, thief.as_fd()), Err(Reason::PortTaken), "it does");
     }
@@ -128,7 +128,7 @@ fn a_connection_counts_until_what_it_brought_is_closed() {
         bad.channel().send(&Request::ListInterfaces { after: 0 }, 1, &[]).unwrap();
     }
     bad.channel().send(&claim, 2, &[socket.as_fd()]).unwrap();
-    // Whichever copy is closed last waits, and that may be ours.
+    // The last copy that is closed blocks, and that may be ours.
     let closing = std::thread::spawn(move || drop(socket));
     until("its own copy is gone", || closing.is_finished());
     drop(bad);
@@ -144,7 +144,7 @@ fn a_connection_counts_until_what_it_brought_is_closed() {
 }
 
 #[test]
-fn a_socket_that_lingers_stops_nobody() {
+fn a_socket_that_lingers_stops_no_other_client() {
     if skipped() {
         return;
     }
@@ -155,7 +155,7 @@ fn a_socket_that_lingers_stops_nobody() {
     let _bad_lane = bad.hello().unwrap();
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
     let lingering = || lingering(&world.pair);
-    // Whichever copy is closed last waits, and that may be ours.
+    // The last copy that is closed blocks, and that may be ours.
     let forget = |socket: TcpStream| drop(std::thread::spawn(move || drop(socket)));
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
     // As what it claims, as part of garbage, as one of too many, and unread.
@@ -184,14 +184,14 @@ fn a_socket_that_lingers_stops_nobody() {
     let answer = Instant::now();
     good.counters(CountersOf::Host, 0);
     let claimed = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
-    // The same user: his sockets are not waited for now, and go on with the kernel.
+    // The same user: its sockets are not waited for now, and continue with the kernel.
     let _ = good.claim_bound(&claimed);
     assert!(answer.elapsed() < Duration::from_secs(3), "unread: {:?}", answer.elapsed());
     drop(listener);
 }
 
 #[test]
-fn rows_that_lie_reset_nobody() {
+fn rows_that_lie_reset_no_connection() {
     if skipped() {
         return;
     }
@@ -221,7 +221,7 @@ fn rows_that_lie_reset_nobody() {
 }
 
 #[test]
-fn who_asks_too_fast_is_slowed_and_loses_nothing() {
+fn a_client_that_asks_too_fast_is_slowed_and_loses_nothing() {
     if skipped() {
         return;
     }
@@ -245,7 +245,7 @@ fn who_asks_too_fast_is_slowed_and_loses_nothing() {
     // Two seconds' worth may come at once; that of another one takes its time.
     assert!(begun.elapsed() >= Duration::from_millis(950), "{:?}", begun.elapsed());
     assert_eq!(good.counters(CountersOf::Lane, lane.lane)[4..], [0; 8], "its lane lives");
-    // A process that goes while it must rest is noticed at once.
+    // A process that goes while it is paused is noticed at once.
     for number in 0..2 * RATE {
         let _ = quick.channel().send(&Request::ListInterfaces { after: 0 }, number, &[]);
     }
@@ -305,7 +305,7 @@ fn garbage_ends_only_its_own_connection() {
 }
 
 #[test]
-fn who_does_not_read_answers_is_not_listened_to_until_he_does() {
+fn a_client_that_does_not_read_answers_is_not_served_until_it_does() {
     if skipped() {
         return;
     }
@@ -376,7 +376,8 @@ fn programs_without_a_lane_leave_most_connections_to_others() {
     assert!(matches!(refused.request(&hello, &[]).0, Reply::Refused { reason: Reason::Version, .. }), "still told why");
     until("and so is the fourth", || refused.is_closed());
 
-    // Who is on a lane after all is not listed without one, and leaves his place to another.
+    // A program that is on a lane after all is not listed without one, and leaves its place to
+    // another.
     let mut owner = world.client();
     let lane = owner.hello().unwrap();
     let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
@@ -392,7 +393,7 @@ fn programs_without_a_lane_leave_most_connections_to_others() {
 }
 
 #[test]
-fn only_who_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
+fn only_a_process_that_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
     if skipped() {
         return;
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::tcp_flag::{ACK, FIN, RST, SYN};
 use common::{
-    Client, LaneOf, PATIENCE, PEER, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
+    Client, LaneOf, PEER, TIMEOUT, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
 };
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, getsockopt, socket, sockopt};
 use std::io::{ErrorKind, Read, Write};
@@ -31,7 +31,7 @@ impl Closed {
         Self::beside(world, &[])
     }
 
-    /// It says that it had connections to these, too.
+    /// It reports that it had connections to these, too.
     fn beside(world: &World, others: &[SocketAddr]) -> Self {
         let (mut client, lane, mut stack) = world.program();
         stack.path_set(client.path(PEER), now());
@@ -41,7 +41,7 @@ impl Closed {
         let peer = connecting(world, 0, 8080);
         let connection = lane.accept(&mut stack, id);
         peer.set_nonblocking(false).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.set_read_timeout(Some(TIMEOUT)).unwrap();
         let remotes = [others, &[peer.local_addr().unwrap()]].concat();
         assert_eq!(client.convert(claim, &remotes, false), None);
         drop(listener);
@@ -49,7 +49,7 @@ impl Closed {
         Self { client, claim, lane, stack, connection, peer }
     }
 
-    /// Says that connections to these are over.
+    /// Reports that connections to these are over.
     fn has_ended(&mut self, remotes: &[SocketAddr]) {
         let part = |&remote: &SocketAddr| Part { claim: self.claim, remote: remote.into() };
         for parts in remotes.iter().map(part).collect::<Vec<_>>().chunks(Parts::MAX) {
@@ -58,7 +58,7 @@ impl Closed {
         }
     }
 
-    /// The connection goes by the lane, both ways.
+    /// The connection works in both directions, by the lane.
     fn lives(&mut self) {
         let Self { lane, stack, connection, peer, .. } = self;
         peer.write_all(b"ping").unwrap();
@@ -82,7 +82,7 @@ fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
     }
     let world = World::new(Attach::Tc);
     Closed::new(&world).lives();
-    // New ones are refused by the kernel: nobody listens.
+    // New ones are refused by the kernel: no socket listens.
     let refused = within(&world.pair.b, || TcpStream::connect(world.a(8080)));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
@@ -107,7 +107,7 @@ fn the_claim_of_a_closed_listener_goes_with_its_last_connection() {
     closed.lives();
     assert!(!is_free(&world, 8080));
     let peer = closed.peer.local_addr().unwrap();
-    // Nothing that was said already, and nothing that never was, counts.
+    // Connections that were reported already, and those that never were, do not count.
     closed.has_ended(&[world.b(9998), world.b(9997)]);
     closed.lives();
     closed.has_ended(&[peer]);
@@ -143,7 +143,7 @@ fn at_any_limit_the_connections_of_a_closed_listener_go_on() {
         closed.lives();
         closed.has_ended(&others);
         closed.lives();
-        // What came to another's listener would be diverted: the host has it no more than while the
+        // The packets for another listener would be diverted: the host allows none, as while the
         // first one listened.
         let other = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080"));
         assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse, "{limit}");
@@ -155,7 +155,7 @@ fn at_any_limit_the_connections_of_a_closed_listener_go_on() {
     }
 }
 
-/// The sequence number that a socket comes to next.
+/// The next sequence number of a socket.
 fn next_sequence(socket: &TcpStream) -> u32 {
     let mut sequence = 0_u32;
     let set = |option, value: libc::c_int| {
@@ -187,7 +187,7 @@ fn next_sequence(socket: &TcpStream) -> u32 {
 }
 
 #[test]
-fn who_does_not_see_an_idle_connection_cannot_take_it_from_its_lane() {
+fn a_lane_that_does_not_see_an_idle_connection_cannot_take_it() {
     if skipped() {
         return;
     }
@@ -203,7 +203,7 @@ fn who_does_not_see_an_idle_connection_cannot_take_it_from_its_lane() {
         for flags in [SYN | RST, SYN | FIN, SYN | FIN | RST, SYN, RST] {
             wire.send(from, at, flags, begin);
         }
-        // Not the SYNs, which are for whoever has the port now.
+        // Not the SYNs, which are for the present owner of the port.
         let lane = closed.lane.lane;
         let before = closed.client.counters(CountersOf::Lane, lane)[0];
         wire.send(from, at, RST, begin.wrapping_add(FAR));
@@ -227,7 +227,7 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
         let claim = client.claim_bound(&listener).unwrap();
         assert_eq!(client.convert(claim, &[world.b(9999)], false), None);
         drop(listener);
-        // What anybody may send proves nothing.
+        // A segment that any host may send proves nothing.
         let wire = Wire::new(&world);
         wire.send(world.b(9999), world.a(8080), ACK, 1);
         until("it has come", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
@@ -271,7 +271,7 @@ fn too_big(to: Mac, ours: SocketAddr, theirs: SocketAddr, sequence: u32, mtu: u1
 }
 
 #[test]
-fn what_a_router_says_of_a_connection_goes_to_who_has_it() {
+fn what_a_router_says_of_a_connection_goes_to_its_owner() {
     if skipped() {
         return;
     }

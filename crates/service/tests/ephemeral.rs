@@ -62,7 +62,7 @@ fn a_port_is_the_lanes_alone_until_it_is_given_back() {
     lane.turn(&mut stack);
     accepted.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     assert!(accepted.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
-    // Given back, it is anybody's, and the lane sends nothing more from there.
+    // Once released, any program may have it, and the lane sends nothing more from there.
     let claims: Vec<Claim> = ports.iter().map(|port| port.claim).collect();
     assert!(matches!(client.request(&release(&claims), &[]).0, Reply::Done));
     until("the ports are free", || ports.iter().all(|port| is_free(&world, world.a(port.port))));
@@ -74,7 +74,7 @@ fn a_port_is_the_lanes_alone_until_it_is_given_back() {
 }
 
 #[test]
-fn only_addresses_of_the_host_have_ports_and_nobody_gets_more_than_the_limits() {
+fn only_addresses_of_the_host_have_ports_and_no_user_exceeds_the_limits() {
     if skipped() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Who may hold which flow: connections of the kernel's and of other lanes, those that are over,
-//! and those that are yet to come.
+//! The ownership of flows: connections of the kernel's and of other lanes, those that are over, and
+//! those that are yet to come.
 
 mod common;
 
@@ -85,7 +85,7 @@ impl Server {
         Self::unacquainted(world, program)
     }
 
-    /// One that has not asked where its peers are.
+    /// One that has not resolved the paths to its peers.
     fn unacquainted(world: &World, (mut client, lane, mut stack): (Client, LaneOf, Stack<'static>)) -> Self {
         let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(PORT).into(), 64).unwrap();
         let socket = listening(world);
@@ -99,13 +99,13 @@ impl Server {
         self.stack.tcp_close_listener(self.listener, now()).unwrap();
     }
 
-    /// Accepts what comes from a port of host `b`.
+    /// Accepts a connection from a port of host `b`.
     fn accept_from(&mut self, world: &World, port: u16) -> (TcpStream, TcpId) {
         let peer = connecting(world, port, PORT);
         (peer, self.lane.accept(&mut self.stack, self.listener))
     }
 
-    /// A connection that it has accepted brings it what the peer sends.
+    /// What the peer sends reaches it by a connection that it has accepted.
     fn is_reached_by(&mut self, peer: &mut TcpStream, accepted: TcpId) {
         peer.write_all(b"ping").unwrap();
         let mut got = [0; 4];
@@ -116,7 +116,7 @@ impl Server {
     }
 }
 
-/// A program that listens at the port, too, and says what is not so.
+/// A program that listens at the port, too, and reports connections that it does not have.
 struct Liar {
     client: Client,
     lane: LaneOf,
@@ -136,13 +136,13 @@ impl Liar {
         Self { client, lane, claim, _socket: socket }
     }
 
-    /// Says that its listener closed while it had connections to these; with `more`, that it has
-    /// not said all.
+    /// Reports that its listener closed while it had connections to these; with `more`, that
+    /// further ones follow.
     fn closes(&mut self, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
         self.client.convert(self.claim, remotes, more)
     }
 
-    /// Has connections to these in its table.
+    /// Enters connections to these into its table.
     fn invents(&self, world: &World, remotes: impl Iterator<Item = u16>) {
         // SAFETY: this test alone uses the region, and the lane outlives `memory`.
         let memory: Memory<'_> = unsafe { self.lane.region.memory() };
@@ -154,7 +154,7 @@ impl Liar {
         }
     }
 
-    /// How many packets its lane got.
+    /// How many packets its lane has received.
     fn heard(&mut self) -> u64 {
         self.client.counters(CountersOf::Lane, self.lane.lane)[0]
     }
@@ -176,7 +176,7 @@ fn what_is_the_kernels_is_not_released_by_a_program() {
 }
 
 #[test]
-fn what_is_the_kernels_stays_so_for_as_long_as_anybody_holds_the_port() {
+fn what_is_the_kernels_stays_so_for_as_long_as_any_lane_holds_the_port() {
     let Some(world) = world() else { return };
     let (listener, connection) = kernels(&world);
     let mut first = Liar::at(&world, listener);
@@ -262,12 +262,12 @@ fn a_connection_that_another_lane_has_accepted_cannot_be_claimed() {
     let (mut client, lane, _stack) = world.program();
     let claimed = client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd());
     assert_eq!(claimed, Err(Reason::PortTaken));
-    client.claim(ClaimKind::Flow, world.b(9998).into(), thief.as_fd()).expect("that one is nobody's");
+    client.claim(ClaimKind::Flow, world.b(9998).into(), thief.as_fd()).expect("that one is free");
     server.is_reached_by(&mut peer, accepted);
     assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
 }
 
-/// Claims a flow before there is a connection; with `heard`, something has come by it already.
+/// Claims a flow before there is a connection; with `heard`, a packet of it has arrived already.
 fn claim_in_advance(world: &World, client: &mut Client, lane: &LaneOf, stack: &mut Stack<'_>, heard: bool) -> OwnedFd {
     let thief = bound(world);
     client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd()).unwrap();
@@ -281,7 +281,7 @@ fn claim_in_advance(world: &World, client: &mut Client, lane: &LaneOf, stack: &m
 }
 
 #[test]
-fn a_claim_in_advance_takes_no_connection_from_who_listens_in_the_kernel() {
+fn a_claim_in_advance_takes_no_connection_from_a_listener_in_the_kernel() {
     if skipped() {
         return;
     }
@@ -317,7 +317,7 @@ fn a_flow_that_has_been_given_away_can_be_claimed_anew_at_once() {
         given_away(&world, &mut first);
         let mut other = by_another.then(|| world.program());
         let (client, lane, stack) = other.as_mut().unwrap_or(&mut first);
-        // It is heard by the lane that has it.
+        // The lane that has it receives it.
         let _socket = claim_in_advance(&world, client, lane, stack, true);
         first.0.loses_a_claim();
     }
@@ -362,10 +362,10 @@ fn a_stranger_on_the_link_does_not_see_what_can_end_a_flow() {
         let _socket = claim_in_advance(&world, &mut client, &lane, &mut stack, true);
         let mut server = Server::unacquainted(&world, world.program());
         let wire = Wire::new(&world);
-        // The source's Ethernet address is nobody's here: an answer to that is lost.
+        // The source's Ethernet address belongs to no host here: an answer to that is lost.
         wire.send(world.b(9999), world.a(PORT), tcp_flag::SYN, 1);
         let Server { lane: serving, stack, client: served, .. } = &mut server;
-        until("the peer, who has not asked, resets it", || {
+        until("the peer, which has not asked, resets it", || {
             serving.turn(stack);
             served.counters(CountersOf::Lane, serving.lane)[0] == 2
         });
@@ -386,7 +386,7 @@ fn a_claim_takes_no_handshake_that_is_under_way_to_another_lane() {
         until("it comes", || served.counters(CountersOf::Lane, serving.lane)[0] > 0);
         // The server has not looked at it yet.
         let thief = bound(&world);
-        client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd()).expect("nobody has it yet");
+        client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd()).expect("no lane has it");
         let accepted = serving.accept(stack, *listener);
         server.is_reached_by(&mut peer, accepted);
         assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
@@ -414,7 +414,7 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next_lane() {
 }
 
 #[test]
-fn a_segment_that_opens_a_connection_does_not_end_the_claim_where_nobody_listens() {
+fn a_segment_that_opens_a_connection_does_not_end_the_claim_where_no_socket_listens() {
     if skipped() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Fragments of datagrams, to groups and to one host, that come in another order than they were
+//! Fragments of datagrams, to groups and to one host, that arrive in another order than they were
 //! sent.
 
 mod common;
@@ -13,7 +13,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::UdpId;
 use tickwire_stack::udp::{GroupFilter, UdpOptions};
 
-/// What the BPF programs copy in a second without knowing who it is for.
+/// So many fragments are copied by the BPF programs in a second before their receiver is known.
 const MOST_EARLY: u64 = 512;
 
 const GROUPS: [&str; 2] = ["239.1.2.3", "ff15::3"];
@@ -146,7 +146,7 @@ impl Member {
         buffer[..length.unwrap()].to_vec()
     }
 
-    /// Takes what is there. Whether that was anything.
+    /// Receives what is there. Returns whether that was anything.
     fn drains(&mut self) -> bool {
         self.lane.turn(&mut self.stack);
         self.stack.udp_recv(self.id, false, &mut &mut [0; 4096][..]).is_ok()
@@ -157,10 +157,10 @@ impl Member {
         assert!(matches!(self.client.request(&leave, &[]).0, Reply::Done));
     }
 
-    /// What the kernel's socket hears.
+    /// What the kernel's socket receives.
     fn hears_by_the_kernel(&mut self) -> Vec<u8> {
         let mut buffer = [0; 4096];
-        self.socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        self.socket.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         let length = self.socket.recv(&mut buffer).unwrap();
         buffer[..length].to_vec()
     }
@@ -202,11 +202,12 @@ fn in_any_order(attach: Attach, group: &str) {
     assert_eq!(other.hears("the other port's, too"), [7; 3000]);
     assert!(!member.drains());
     copies += 7;
-    // In order, the pieces of what is for nobody are nobody's. Neither is what names no port.
+    // In order, the fragments for a port without members go to no lane. Neither does a datagram
+    // that names no port.
     sender.send(5002, &[8; 3000], &[0, 1, 2, 3]);
     sender.send(0, &[8; 900], &[0]);
     assert_eq!(member.counted(), (copies, 0));
-    // Who leaves gets no more of them, and the last one ends it.
+    // A member that leaves gets no more of them, and the last one ends it.
     other.leave();
     sender.send(5000, &[9; 3000], &[3, 2, 1, 0]);
     assert_eq!(member.hears("the other one left"), [9; 3000]);
@@ -228,7 +229,7 @@ fn the_fragments_of_a_groups_datagram_reach_their_lanes_in_any_order() {
 }
 
 #[test]
-fn a_flood_of_fragments_whose_first_one_is_for_nobody_is_bounded_and_told() {
+fn a_flood_of_fragments_for_no_socket_is_bounded_and_counted() {
     if skipped() {
         return;
     }
@@ -289,7 +290,7 @@ fn a_datagram_whose_first_fragment_comes_late_reaches_its_program_by_the_kernel(
             assert_eq!(program.hears_by_the_kernel(), [n; 3000], "{order:?}");
             assert_eq!(program.diverted(), (4, stray + before), "{order:?}");
         }
-        // Those of somebody else are no strays as long as they come in order.
+        // Those for another port are no strays as long as they arrive in order.
         let (_, stray) = program.diverted();
         sender.send(5001, &[6; 3000], &[0, 1, 2, 3]);
         // The same identification again, now of a lane.

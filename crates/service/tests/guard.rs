@@ -170,10 +170,10 @@ fn the_device_for_trains_is_guarded_and_lets_no_train_out_that_floods() {
     }
 }
 
-/// Whoever still has the descriptor of a bulk device, and has had it stay for good, sends nothing
-/// by it when the lane is gone.
+/// A process that still has the descriptor of a bulk device, and has made the device persistent,
+/// sends nothing by it when the lane is gone.
 #[test]
-fn a_bulk_device_goes_with_its_lane_whoever_holds_it() {
+fn a_bulk_device_goes_with_its_lane_whatever_process_holds_it() {
     use std::io::Write;
     if skipped() {
         return;
@@ -273,7 +273,7 @@ fn frames_that_a_driver_does_not_take_from_xdp_are_counted_and_the_next_go_by_tc
     if skipped() {
         return;
     }
-    // The service looks each second what the driver says of itself, and may do so between the
-    // change and the frame.
+    // The service queries the driver's features every second, and may do so between the change and
+    // the frame.
     assert!((0..5).any(|_| refusal_is_seen()));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, PATIENCE, PEER, World, connecting, now, skipped, until, within};
+use common::{Client, PEER, TIMEOUT, World, connecting, now, skipped, until, within};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,7 +13,7 @@ use tickwire_link::control::{CountersOf, Reason};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// A page of memory that does not come as long as this lives.
+/// A page of memory whose fault is not resolved as long as this lives.
 struct Absent {
     page: usize,
     faults: Option<OwnedFd>,
@@ -36,7 +36,7 @@ impl Absent {
         if fd < 0 {
             return None;
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let faults = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let (readable, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, where the kernel likes.
@@ -53,7 +53,7 @@ impl Absent {
         Some(Self { page: page as usize, faults: Some(faults) })
     }
 
-    /// Waits until it is wanted.
+    /// Waits for a page fault.
     fn is_wanted(&self) {
         let mut wait = [PollFd::new(self.faults.as_ref().unwrap().as_fd(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut wait, 5000_u16).unwrap(), 1);
@@ -69,7 +69,7 @@ impl Absent {
     }
 }
 
-/// From here on a write into a lane's device waits while another is under way.
+/// From here on a write into a lane's device blocks while another is under way.
 fn wait_for_room(device: &File) {
     const TUNSETSNDBUF: libc::c_ulong = 0x4004_54d4;
     let least: libc::c_int = 1;
@@ -92,7 +92,7 @@ fn a_write_that_does_not_end_holds_up_neither_the_service_nor_others() {
     let mut peer = connecting(&world, 0, 8080);
     lane.accept(&mut stack, id);
     peer.set_nonblocking(false).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(TIMEOUT)).unwrap();
     let device = File::from(lane.tap.try_clone().unwrap());
     wait_for_room(&device);
     let writer = absent.write_to(&device);
@@ -104,7 +104,7 @@ fn a_write_that_does_not_end_holds_up_neither_the_service_nor_others() {
     let begun = Instant::now();
     let mut others = [(); 6].map(|()| world.client());
     let lanes = others.each_mut().map(|other| other.hello().unwrap());
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
     assert_eq!(others[0].counters(CountersOf::Lane, lanes[0].lane)[0], 0);
     // The lane counts for its user for as long as it cannot be removed.
     let mut last = world.client();

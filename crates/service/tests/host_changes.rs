@@ -139,7 +139,7 @@ fn an_interface_that_is_made_anew_is_accelerated_again() {
 }
 
 #[test]
-fn a_service_that_ends_tells_everybody_and_leaves_nothing() {
+fn a_service_that_ends_tells_all_programs_and_leaves_nothing() {
     if skipped() {
         return;
     }
@@ -170,7 +170,7 @@ fn a_service_that_ends_tells_everybody_and_leaves_nothing() {
     assert!(!details.contains("xdp"), "{details}");
     let filters = world.pair.a.run(&["tc", "filter", "show", "dev", "eth0", "ingress"]).unwrap();
     assert_eq!(filters.trim(), "");
-    // The program goes on with the kernel.
+    // The program continues with the kernel.
     let peer = within(&world.pair.b, || UdpSocket::bind(world.b(0)).unwrap());
     peer.send_to(b"kernel", world.a(7000)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();

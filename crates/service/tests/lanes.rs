@@ -130,8 +130,8 @@ fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
     until("the port is free again", || within(&world.pair.a, || TcpListener::bind(world.a(40000))).is_ok());
 }
 
-/// What a stream sends goes out as a few trains, and arrives as the segments that the peer's path
-/// takes. `dies`: whoever takes the first load out dies before it is written, and another goes on.
+/// A stream leaves as a few trains, and arrives as the segments that the peer's path takes. `dies`:
+/// the thread that takes the first load out dies before it is written, and another continues.
 fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
     if skipped() {
         return;
@@ -150,8 +150,8 @@ fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
         accepted.read_to_end(&mut got).map(|_| got)
     });
     let mut sent = Vec::new();
-    // As much as may be sent at once, each time when all before has been acknowledged: what a train
-    // is made of is then no matter of who is quicker. However slow somebody was, the windows grow
+    // As much as may be sent at once, each time when all before has been acknowledged: so the
+    // content of a train does not depend on timing. However slow one side was, the windows grow
     // until they hold trains.
     while dies || lane.carried.get() < CARRIED {
         assert!(sent.len() < 20_000_000, "trains after {} bytes", sent.len());
@@ -217,8 +217,8 @@ fn a_foreign_claim_is_refused() {
     second.claim_bound(&socket).unwrap();
 }
 
-/// One message gives many claims back, and their ports are free when it is answered. What in it is
-/// nobody's, or another's, spoils nothing.
+/// One message releases many claims, and their ports are free when it is answered. Claims in it
+/// that do not exist, or are another lane's, spoil nothing.
 #[test]
 fn claims_are_given_back_together() {
     if skipped() {
@@ -245,7 +245,7 @@ fn claims_are_given_back_together() {
 }
 
 #[test]
-fn lanes_are_made_before_anybody_asks_and_go_with_the_service() {
+fn lanes_are_made_in_advance_and_go_with_the_service() {
     if skipped() {
         return;
     }
@@ -256,7 +256,7 @@ fn lanes_are_made_before_anybody_asks_and_go_with_the_service() {
     let mut clients = [(); 4].map(|()| world.client());
     let lanes = clients.each_mut().map(|client| client.hello().unwrap().lane);
     assert!(ready.iter().all(|device| lanes.iter().any(|lane| *device == format!("tw{lane}h"))), "{ready:?} {lanes:?}");
-    // Those that are kept ready are nobody's, and count for no limit.
+    // Those that are kept ready belong to no program, and count for no limit.
     devices(6);
     assert!(world.client().hello().is_err(), "more than are allowed");
     drop(clients);
@@ -266,7 +266,7 @@ fn lanes_are_made_before_anybody_asks_and_go_with_the_service() {
 }
 
 #[test]
-fn who_leaves_while_it_waits_for_a_lane_costs_nothing() {
+fn a_program_that_leaves_while_it_waits_for_a_lane_costs_nothing() {
     if skipped() {
         return;
     }
@@ -282,7 +282,7 @@ fn who_leaves_while_it_waits_for_a_lane_costs_nothing() {
 }
 
 #[test]
-fn names_and_numbers_that_somebody_has_are_passed_over() {
+fn names_and_numbers_in_use_are_passed_over() {
     if skipped() {
         return;
     }

@@ -79,14 +79,14 @@ fn every_member_hears(attach: Attach) {
     let (client, lane, stack, socket, claim, id) = &mut programs[0];
     assert!(matches!(client.request(&Request::Leave { claim: *claim, group: group.address }, &[]).0, Reply::Done));
     sender.send_to(b"later", (GROUP, 5000)).unwrap();
-    common::until("who left the lane's group hears by the kernel", || {
+    common::until("the socket that left the lane's group hears by the kernel", || {
         lane.turn(stack);
         assert_eq!(received(stack, *id), None);
         socket.recv(&mut [0; 8]).is_ok()
     });
     let counters = client.counters(CountersOf::Host, 0);
     assert_eq!(counters[2], 2 * 2 + 1, "copies: {counters:?}");
-    // When the service ends, whoever was a member goes on with the kernel.
+    // When the service ends, the remaining members continue with the kernel.
     world.stop();
     sender.send_to(b"kernel", (GROUP, 5000)).unwrap();
     let (_, _, _, socket, _, _) = &programs[1];
@@ -117,14 +117,14 @@ fn while_a_socket_is_connected_its_lane_takes_nothing_that_comes_to_other_addres
     let mut taken = |to: &str| {
         let before = client.counters(CountersOf::Lane, lane.lane)[0];
         peer.send_to(b"x", (to, 7000)).unwrap();
-        // On this cable it has come when the call returns, if the neighbour is known.
+        // On this cable it has arrived when the call returns, if the neighbour is known.
         client.counters(CountersOf::Lane, lane.lane)[0] != before
     };
     common::until("both addresses are its", || taken("10.77.0.1") && taken("10.77.0.3"));
     socket.connect(world.b(9000)).unwrap();
     let other = within(&world.pair.a, || UdpSocket::bind("10.77.0.3:7000").unwrap());
     other.set_nonblocking(true).unwrap();
-    common::until("what comes to the other is somebody else's", || {
+    common::until("packets to the other are another socket's", || {
         !taken("10.77.0.3") && other.recv(&mut [0; 8]).is_ok()
     });
     common::until("what comes to its own is not", || taken("10.77.0.1"));
@@ -248,7 +248,7 @@ impl Server {
         Self { client, lane, stack, listener, _socket: socket, connections: Vec::new() }
     }
 
-    /// Accepts, and answers what comes.
+    /// Accepts, and answers what arrives.
     fn turn(&mut self) {
         self.lane.turn(&mut self.stack);
         self.connections.extend(self.stack.tcp_accept(self.listener).ok());
@@ -373,7 +373,7 @@ fn a_handshake_of_the_kernels_that_is_under_way_stays_with_it() {
     let world = World::new(Attach::Tc);
     let listener = within(&world.pair.a, || TcpListener::bind(world.a(8080)).unwrap());
     listener.set_nonblocking(true).unwrap();
-    // Its answers go astray.
+    // Its answers are lost.
     let neighbour = ["ip", "neighbour", "replace", "10.77.0.2", "lladdr", "02:00:00:00:00:99", "dev", "eth0"];
     world.pair.a.run(&[&neighbour[..], &["nud", "permanent"]].concat()).unwrap();
     let begun = begin_connections(&world, 1);

@@ -39,7 +39,7 @@ fn service() -> (Pair, Process) {
     (pair, service)
 }
 
-/// Has the service stand still until it is told to go on.
+/// Stops the service's process until it is told to continue.
 fn stop(service: &Process) {
     service.signal(Signal::SIGSTOP).unwrap();
     let state = || std::fs::read_to_string(format!("/proc/{}/stat", service.id())).unwrap();
@@ -98,7 +98,7 @@ fn without_descriptors_programs_are_shown_out_and_those_inside_are_served() {
     allow(service.id(), reserve(service.id()) + 1);
     let mut visitors: Vec<Client> = Vec::new();
     while visitors.iter().filter(|visitor| visitor.is_closed()).count() < 8 {
-        assert!(visitors.len() < 100, "who cannot be kept is told: {}", service.stderr());
+        assert!(visitors.len() < 100, "clients that cannot be kept are told: {}", service.stderr());
         let mut visitor = Client::at(&pair.a.socket());
         let _ = visitor.try_request(&Request::ListInterfaces { after: 0 }, &[]);
         visitors.push(visitor);
@@ -118,7 +118,7 @@ fn without_descriptors_programs_are_shown_out_and_those_inside_are_served() {
 }
 
 #[test]
-fn what_finds_no_room_keeps_nobody_waiting() {
+fn requests_without_room_keep_no_client_waiting() {
     if skipped() {
         return;
     }
@@ -130,8 +130,8 @@ fn what_finds_no_room_keeps_nobody_waiting() {
     allow(service.id(), reserve(service.id()) + 1);
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
     stop(&service);
-    // The kernel closes within the receiving call what there is no room for, and whoever closes
-    // this last waits.
+    // The kernel closes within the receiving call what there is no room for, and the process that
+    // closes this last blocks.
     bad.channel().send(&claim, 1, &[socket.as_fd(); 4]).unwrap();
     drop(socket);
     service.signal(Signal::SIGCONT).unwrap();
@@ -141,7 +141,7 @@ fn what_finds_no_room_keeps_nobody_waiting() {
 }
 
 #[test]
-fn who_is_not_let_in_passes_nothing() {
+fn a_refused_client_passes_nothing() {
     if skipped() {
         return;
     }
@@ -151,7 +151,7 @@ fn who_is_not_let_in_passes_nothing() {
     let socket = within(&pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
     if sys_socket::takes_descriptors(visitor.channel().as_fd()).is_err() {
-        eprintln!("skipped: before Linux 6.16 anybody may");
+        eprintln!("skipped: before Linux 6.16 any client may");
         return;
     }
     let error = visitor.channel().send(&claim, 1, &[socket.as_fd()]).unwrap_err();

@@ -9,7 +9,7 @@ use tickwire_lab::{Pair, Process};
 use tickwire_service::{Attach, Error, Options};
 
 #[test]
-fn who_has_no_rights_is_told_so_also_beside_another_service() {
+fn a_service_without_rights_says_so_also_beside_another_service() {
     if skipped() {
         return;
     }

@@ -43,7 +43,7 @@ impl Server {
         let peer = connecting(world, 0, PORT);
         let id = self.lane.accept(&mut self.stack, self.listener);
         peer.set_nonblocking(false).unwrap();
-        peer.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        peer.set_read_timeout(Some(common::TIMEOUT)).unwrap();
         (peer, id)
     }
 
@@ -60,7 +60,7 @@ impl Server {
             (Reply::TakenOver, mut descriptors) => {
                 let stream = TcpStream::from(descriptors.take(0).unwrap());
                 stream.set_nonblocking(false).unwrap();
-                stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(common::TIMEOUT)).unwrap();
                 Ok(stream)
             }
             (Reply::Refused { reason, .. }, _) => Err(reason),
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// What a peer sends comes to a connection of the lane.
+    /// What a peer sends reaches a connection of the lane.
     fn hears(&mut self, peer: &mut TcpStream, id: TcpId) {
         peer.write_all(b"ping").unwrap();
         let mut got = [0; 4];
@@ -111,7 +111,7 @@ fn the_kernel_goes_on_with_a_connection_and_the_lane_with_the_others() {
     server.hears(&mut other, of_other);
     // Once more the kernel has it, and the lane no connection to name.
     assert!(server.take_over(server.claim, state, &sealed(&bytes)).is_err());
-    // The listener closes: the kernel's connection goes on.
+    // The listener closes: the kernel's connection continues.
     let remote = other.local_addr().unwrap();
     assert_eq!(server.client.convert(server.claim, &[remote], false), None);
     peer.write_all(b"still there").unwrap();
@@ -161,7 +161,7 @@ fn a_lane_gives_away_only_what_it_could_have() {
     let null: OwnedFd = File::open("/dev/zero").unwrap().into();
     assert!(server.take_over(server.claim, state, &null).is_err(), "no memory file");
     assert!(server.take_over(server.claim, Leaving { interface: 9999, ..state }, &file).is_err(), "no interface");
-    // After all that it goes on by the lane.
+    // After all that it continues by the lane.
     server.stack.tcp_resume(id, now()).unwrap();
     server.hears(&mut peer, id);
     assert!(server.socket.local_addr().is_ok());

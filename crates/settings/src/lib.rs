@@ -1,12 +1,12 @@
-//! Configuration files: TOML, read and checked, and what is wrong told as `file:line:column: what,
-//! and what was expected`. Service, clock daemon and time server share one file and so its errors.
+//! Configuration files: TOML, read and checked. Errors have the form `file:line:column: what is
+//! wrong; expected what`. Service, clock daemon and time server share one file, and so its errors.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `wording` | the reader's complaints in the words of a person |
+//! | `wording` | the TOML reader's errors, without the names of Rust types |
 //! | `words` | words that lack their quotes |
 //!
-//! Knows nothing of what is set.
+//! It does not know the settings themselves.
 #![forbid(unsafe_code)]
 
 mod wording;
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The longest file that is read, in bytes: a person does not write so much, and a wrong name (a
-/// disk, `/dev/zero`) does not fill memory.
+/// The longest file that is read, in bytes. It is more than a configuration needs, and a wrong name
+/// (a disk, `/dev/zero`) does not fill memory.
 const LONGEST: u64 = 1 << 20;
 
 /// Settings that cannot be used.
@@ -35,7 +35,7 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The content of the file is invalid.
     #[error("{path}:{line}:{column}: {message}")]
     Content {
         /// The file.
@@ -49,7 +49,7 @@ pub enum Error {
     },
 }
 
-/// A value that cannot be meant.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Its key, from the top: `clock.poll`, or `clock.servers.0.host`.
@@ -59,7 +59,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// A value of this key.
+    /// The value of this key is invalid.
     #[must_use]
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), message: message.into() }
@@ -74,16 +74,15 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Reads a file, and has what it says checked.
+/// Reads a file, and validates its settings by `check`.
 ///
 /// # Errors
-/// It cannot be read, is longer than 1 MiB, or says something that is not understood or cannot be
-/// meant.
+/// It cannot be read, is longer than 1 MiB, is no valid TOML of this type, or `check` refuses it.
 pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(), Wrong>) -> Result<T, Error> {
     parse(&text(path)?, path, check)
 }
 
-/// The text of a file that a person has written.
+/// The text of a file.
 ///
 /// # Errors
 /// It cannot be read, is longer than 1 MiB, or is no text.
@@ -102,10 +101,10 @@ pub fn text(path: &Path) -> Result<String, Error> {
         .map_err(|error| wrong(error.as_bytes(), error.utf8_error().valid_up_to(), "this is no text; expected UTF-8"))
 }
 
-/// Reads settings from `text`, and has them checked; `path` is only named in errors.
+/// Reads settings from `text`, and validates them by `check`; `path` is only named in errors.
 ///
 /// # Errors
-/// It says something that is not understood or cannot be meant.
+/// It is no valid TOML of this type, or `check` refuses it.
 pub fn parse<T: DeserializeOwned>(
     text: &str,
     path: &Path,
@@ -120,8 +119,8 @@ pub fn parse<T: DeserializeOwned>(
         wrong(text, offset, wording::of_person(error.message(), key_at(text, offset).as_deref()))
     };
     let settings: T = toml::from_str(text).map_err(|error| {
-        // To the reader a word without quotes is no value, whatever is wanted there. With quotes
-        // around it he says what is.
+        // To the TOML reader a word without quotes is no value. With quotes around it, the reader's
+        // error says which type is expected there.
         let Some((first, quoted)) = words::with_quotes(text) else { return misread(text, error) };
         match toml::from_str::<T>(&quoted) {
             Err(error) => misread(&quoted, error),
@@ -135,8 +134,8 @@ pub fn parse<T: DeserializeOwned>(
     Ok(settings)
 }
 
-/// The key (`limits.lanes`) of the value that begins at an offset, of the innermost if there are
-/// several.
+/// The key (`limits.lanes`) of the value that begins at an offset; of the innermost one if several
+/// begin there.
 fn key_at(text: &str, offset: usize) -> Option<String> {
     fn within(around: &DeValue<'_>, offset: usize) -> Option<String> {
         let one = |name: String, value: &Spanned<DeValue<'_>>| match within(value.get_ref(), offset) {
@@ -152,8 +151,8 @@ fn key_at(text: &str, offset: usize) -> Option<String> {
     within(&DeValue::Table(DeTable::parse(text).ok()?.into_inner()), offset)
 }
 
-/// Where the value of a key (`limits.lanes`) begins, or that of the innermost table or list around
-/// it that is there.
+/// The offset at which the value of a key (`limits.lanes`) begins. Without such a value, that of
+/// the innermost table or list around it that exists.
 fn offset_of(text: &str, key: &str) -> Option<usize> {
     let mut around = DeValue::Table(DeTable::parse(text).ok()?.into_inner());
     let mut offset = None;

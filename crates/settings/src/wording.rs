@@ -1,7 +1,7 @@
-//! What the TOML reader finds wrong, in the words of somebody who writes a configuration file.
+//! Errors of the TOML reader, in terms that the author of a configuration file knows.
 
-/// Says it again without the names of Rust's types. `key`: of the value that it is about, if it is
-/// about one.
+/// Rewrites a message without the names of Rust types. `key` is that of the value in question, if
+/// there is one.
 pub(crate) fn of_person(message: &str, key: Option<&str>) -> String {
     let message = message.split('\n').filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     if let Some(rest) = message.strip_prefix("unknown field ") {
@@ -55,11 +55,11 @@ fn wanted_words(wanted: &str) -> String {
         "f64" => "a number",
         "a boolean" => "true or false",
         "socket address" => "a socket address, such as \"127.0.0.1:9100\"",
-        // Of whatever the key is about: interfaces, addresses, networks.
+        // It fits every such key: interfaces, addresses, networks.
         "a sequence" => "a list in brackets, such as [\"a\", \"b\"]",
         "a string" | "path string" => "text in quotes",
         "a map" => "a table of names and values",
-        // The only settings that are one of several words.
+        // The reader's error for an enum. `attach` is the only one; the others are read as strings.
         "string or table" => "one of \"auto\", \"native\", \"generic\", \"tc\"",
         wanted if wanted.starts_with("struct ") => "a table of settings, such as [limits]",
         other => other,

@@ -1,15 +1,14 @@
-//! Words that lack their quotes: `steer = yes`, `host = ntp.example`. They are no TOML, and the
-//! reader tells of them what he guesses that they were meant to be by their first letter: of `no`
-//! that it is no number.
+//! Words that lack their quotes: `steer = yes`, `host = ntp.example`. They are not valid TOML. The
+//! reader's error depends on a guess from the first letter: it calls `no` an invalid number.
 
 use std::ops::Range;
 use toml::de::DeTable;
 
-/// So many are looked for: no file that somebody has written has more.
+/// The limit on such words: no file written by hand has more.
 const MOST: usize = 64;
 
-/// The text with quotes around its words that lack them, and where the first of them is in the text
-/// as it was; `None`: there is none, as far as the reader comes.
+/// The text with quotes around its words that lack them, and the place of the first of them in the
+/// original text. `None` if the reader finds no such word before it stops.
 pub(crate) fn with_quotes(text: &str) -> Option<(Range<usize>, String)> {
     let (mut first, mut quoted) = (None, text.to_owned());
     for _ in 0..MOST {
@@ -24,7 +23,7 @@ pub(crate) fn with_quotes(text: &str) -> Option<(Range<usize>, String)> {
     Some((first?, quoted))
 }
 
-/// Whether this could be text if it had quotes, where a value is to be.
+/// Whether this is in the place of a value and would be text if it had quotes.
 fn is_word(text: &str, place: &Range<usize>) -> bool {
     let (Some(before), Some(word)) = (text.get(..place.start), text.get(place.clone())) else { return false };
     let plain = |c: char| !c.is_control() && !"\"'\\".contains(c);

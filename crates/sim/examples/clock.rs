@@ -1,5 +1,5 @@
-//! Runs the clock's scenarios in virtual time; arguments: a part of their names, how many seeds,
-//! reads of each.
+//! Runs the clock's scenarios in virtual time. Arguments: a substring of their names, the number of
+//! seeds, the number of clock reads of each.
 
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::SCENARIOS;

@@ -1,7 +1,8 @@
-//! Lives of two hosts, one after the other, until the time is over: what `cargo xtask soak` runs.
+//! Runs lives of two hosts, one after the other, until the time is over; `cargo xtask soak` runs
+//! it.
 //!
-//! Arguments: seconds, the first seed, actions a life. A line with sums on standard output every
-//! ten seconds, and at the end.
+//! Arguments: seconds, the first seed, actions per life. It prints totals on standard output every
+//! ten seconds and at the end.
 
 use std::time::{Duration, Instant};
 use tickwire_sim::soak::{Life, life};

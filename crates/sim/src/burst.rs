@@ -1,31 +1,30 @@
-//! Loss that comes in bursts: the model of Gilbert (1960) and Elliott (1963), a cable with a good
-//! and a bad state.
+//! Burst loss: the model of Gilbert (1960) and Elliott (1963), a cable with a good and a bad state.
 //!
-//! Packets move it from one state to the other. That alone would let a burst outlast any silence,
-//! and a sender that waits longer and longer would meet it again and again, for minutes; so time
-//! ends it, too.
+//! Packets cause the state transitions. With that alone a burst would outlast any silence, and a
+//! sender with exponential backoff would hit the same burst for minutes. A time limit therefore
+//! ends a burst, too.
 
 use crate::Rng;
 use tickwire_stack::time::{Instant, Span};
 
-/// When a cable gets bad, for how long, and what it does then. In the good state it loses nothing
-/// (but what `LinkConfig::loss` takes).
+/// When a cable enters the bad state, how long it stays there, and what it loses meanwhile. In the
+/// good state it loses nothing (except by `LinkConfig::loss`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// Packets before which a good cable gets bad, per million. 0: it never does.
+    /// Probability per packet that a good cable becomes bad, per million. 0: never.
     pub begin: u32,
-    /// Packets after which a bad cable gets good, per million: a burst is 1,000,000 / `end` packets
-    /// long on average, if they come fast enough.
+    /// Probability per packet that a bad cable becomes good, per million. A burst has 1,000,000 /
+    /// `end` packets on average, if they come fast enough.
     pub end: u32,
-    /// After what time it is good in any case.
+    /// The longest time in the bad state.
     pub longest: Span,
-    /// Packets that a bad cable loses, per million.
+    /// Probability that a bad cable loses a packet, per million.
     pub loss: u32,
 }
 
 impl Burst {
-    /// Whether a packet that is sent now is lost. `bad_until` is the cable's state: never, or until
-    /// then, if no packet ends it before.
+    /// Whether a packet sent now is lost. `bad_until` is the cable's state: `NEVER` is good;
+    /// otherwise the cable is bad until then, or until a packet ends the burst.
     pub(crate) fn loses(self, now: Instant, bad_until: &mut Instant, rng: &mut Rng) -> bool {
         if now >= *bad_until {
             *bad_until = if rng.chance(self.begin) { now + self.longest } else { Instant::NEVER };
@@ -47,7 +46,7 @@ mod tests {
 
     const BURST: Burst = Burst { begin: 2_000, end: 250_000, loss: 1_000_000, longest: Span::from_millis(1) };
 
-    /// What becomes of packets that are sent so far apart.
+    /// Which packets are lost if they are sent this far apart.
     fn lost(burst: Burst, apart: Span, packets: usize) -> Vec<bool> {
         let (mut rng, mut bad_until, mut now) = (Rng::new(1), Instant::NEVER, Instant::from_nanos(1));
         let one = |_| {
@@ -72,7 +71,7 @@ mod tests {
         let endless = Burst { begin: 100_000, end: 0, ..BURST };
         let lost = lost(endless, Span::from_micros(100), 10_000);
         let longest = lost.chunk_by(|a, b| a == b).filter(|run| run[0]).map(<[bool]>::len);
-        // Ten packets, and once in ten times another burst begins at once.
+        // Ten packets each; one time in ten another burst begins at once.
         assert!(longest.clone().all(|length| length.is_multiple_of(10)) && longest.min() == Some(10), "{lost:?}");
     }
 

@@ -1,11 +1,10 @@
-//! What the fuzzers begin with: the inputs that lie in `fuzz/corpus`, a folder for each target.
-//! Tests keep the seeds among them up to date, and replay all of them: what a fuzzer once found
-//! stays found.
+//! The fuzzers' corpus: inputs in `fuzz/corpus`, a folder per target. Tests keep its seeds up to
+//! date and replay every input, so that each defect a fuzzer found stays a regression test.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// Set in the environment, it makes [`keep`] write the seeds instead of comparing them.
+/// Environment variable: if set, [`keep`] writes the seeds instead of comparing them.
 const UPDATE: &str = "UPDATE_CORPUS";
 
 fn folder(target: &str) -> PathBuf {
@@ -15,7 +14,7 @@ fn folder(target: &str) -> PathBuf {
 /// Checks that the corpus of `target` holds `seeds`, by their names, byte for byte.
 ///
 /// # Panics
-/// If one is missing or another; if one cannot be written that is to be.
+/// If a seed is missing or differs, or cannot be written under `UPDATE_CORPUS`.
 pub fn keep(target: &str, seeds: &[(&str, Vec<u8>)]) {
     for (name, bytes) in seeds {
         let seed = folder(target).join(name);
@@ -30,7 +29,7 @@ pub fn keep(target: &str, seeds: &[(&str, Vec<u8>)]) {
 /// Hands every input in the corpus of `target` to `run`.
 ///
 /// # Panics
-/// If there is none, or one cannot be read.
+/// If there are no inputs, or one cannot be read.
 pub fn replay(target: &str, mut run: impl FnMut(&[u8])) {
     let folder = folder(target);
     let inputs = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));

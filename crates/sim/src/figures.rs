@@ -1,32 +1,32 @@
-//! How wrong readings were.
+//! Errors of clock readings.
 
-/// Readings of a clock that said it knew the time; errors are clock - truth, in ns.
+/// Readings of a clock that reported itself synchronised; errors are clock - truth, in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     errors: Vec<i32>,
     bounds: Vec<i32>,
-    /// Readings whose truth was not between earliest and latest.
+    /// Readings whose true time was not between earliest and latest.
     pub outside: u64,
-    /// Readings that said that the time is not known.
+    /// Readings that reported the time as unknown.
     pub unknown: u64,
 }
 
-/// What they come to.
+/// A summary of [`Figures`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many there were.
+    /// Number of readings.
     pub reads: u64,
-    /// How many of them had truth outside of the bound.
+    /// Number of readings whose true time was outside of the bound.
     pub outside: u64,
     /// Least and greatest error.
     pub range: (i64, i64),
-    /// Median of the error, and between its quartiles.
+    /// Median of the error, and its interquartile range (`iqr`).
     pub median: i64,
     /// See `median`.
     pub iqr: i64,
-    /// Of the error's size: 99 of 100 are below.
+    /// 99th percentile of the absolute error.
     pub p99: i64,
-    /// Of the error's size.
+    /// Largest absolute error.
     pub max: i64,
     /// Median of the bound.
     pub bound: i64,
@@ -40,26 +40,25 @@ impl Figures {
         self.bounds.push(bound.min(most as u64) as i32);
     }
 
-    /// How many readings there were.
+    /// Number of readings.
     #[must_use]
     pub const fn reads(&self) -> u64 {
         self.errors.len() as u64
     }
 
-    /// Each reading's error, in the order in which they were made; those beyond 2.1 s count as
-    /// that.
+    /// Each reading's error, in reading order; errors beyond 2.1 s are clamped to that.
     #[must_use]
     pub fn errors(&self) -> &[i32] {
         &self.errors
     }
 
-    /// Each reading's bound, likewise.
+    /// Each reading's bound, in the same order and clamped likewise.
     #[must_use]
     pub fn bounds(&self) -> &[i32] {
         &self.bounds
     }
 
-    /// What they come to; `None` of none.
+    /// Summarises the readings; `None` if there are none.
     #[must_use]
     pub fn summary(mut self) -> Option<Summary> {
         let (low, high) = (*self.errors.iter().min()?, *self.errors.iter().max()?);

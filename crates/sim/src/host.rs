@@ -1,4 +1,4 @@
-//! A host in the simulation: a stack, and the part that a kernel's rings would play.
+//! A host in the simulation: a stack, and the rings that a kernel would provide.
 
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
@@ -41,7 +41,7 @@ impl Host {
         self.memory.stack()
     }
 
-    /// The host's answer to a query, the destination of which is reached directly at `mac`.
+    /// The host's answer to a path query, whose destination is reached directly at `mac`.
     pub(crate) fn path_to(&self, query: Query, mac: Mac, mtu: u32) -> PathInfo {
         PathInfo {
             query,
@@ -55,12 +55,12 @@ impl Host {
         }
     }
 
-    /// Puts a packet in, as a lane's ring would. Says whether there was room.
+    /// Delivers a packet, as a lane's ring would. Returns whether there was room.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.receive_merged(now, packet, 0)
     }
 
-    /// As [`Host::receive`], a packet that was merged from some with `segment` bytes each.
+    /// Like [`Host::receive`], for a packet that GRO merged from segments of `segment` bytes each.
     pub fn receive_merged(&mut self, now: Instant, packet: &[u8], segment: u16) -> bool {
         let mut stack = self.memory.stack();
         stack.fill();
@@ -73,8 +73,8 @@ impl Host {
         room
     }
 
-    /// Puts in what came at the same time, as one poll of a ring does. What there is no room for is
-    /// lost.
+    /// Delivers packets that arrived at the same time as one batch, as one poll of a ring does.
+    /// Packets without room are lost.
     pub fn receive_together(&mut self, now: Instant, packets: &[Vec<u8>]) {
         self.stack().batch_begin(packets.len() as u32);
         for packet in packets {
@@ -83,11 +83,11 @@ impl Host {
         self.stack().batch_end(now);
     }
 
-    /// Takes out what the stack wants to send. Frames are completed at the next call only, as with
-    /// a real ring.
+    /// Takes the packets that the stack wants to send. Their frames complete at the next call, as
+    /// with a real ring.
     ///
     /// # Panics
-    /// If the stack sends what no kernel takes: a frame without a byte in it.
+    /// If the stack sends an empty frame, which no kernel accepts.
     pub fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut stack = self.memory.stack();
         for frame in self.sent.drain(..) {
@@ -103,8 +103,7 @@ impl Host {
         let mut packets: Vec<Vec<u8>> = Vec::new();
         let mut begins = true;
         for t in taken {
-            // The kernel throws such a descriptor away, with the packet it belongs to, and never
-            // completes the frame.
+            // The kernel drops such a descriptor with its packet, and never completes the frame.
             assert_ne!(t.len, 0, "a piece without a byte, frame {}", t.frame);
             self.sent.push(t.frame);
             if begins {
@@ -118,25 +117,24 @@ impl Host {
         packets
     }
 
-    /// The transmit ring is full from now on, or takes packets again.
+    /// Sets whether the transmit ring is full.
     pub fn stall(&mut self, stalled: bool) {
         self.stalled = stalled;
     }
 
-    /// The device is reset: frames in the transmit ring are not completed, unless by
-    /// [`Host::give_back`].
+    /// The device is reset: frames in the transmit ring complete only by [`Host::give_back`].
     pub fn keep_transmitting(&mut self) {
         self.kept.append(&mut self.sent);
     }
 
-    /// Completes what was kept, late. Says how many frames.
+    /// Completes the frames that were kept, late. Returns how many.
     pub fn give_back(&mut self) -> usize {
         let kept = core::mem::take(&mut self.kept);
         kept.iter().for_each(|&frame| self.memory.stack().completed(frame));
         kept.len()
     }
 
-    /// Whether frames are in the transmit ring, to be completed by the next [`Host::transmit`].
+    /// Whether the transmit ring holds frames, which the next [`Host::transmit`] completes.
     #[must_use]
     pub fn transmitting(&self) -> bool {
         !self.sent.is_empty()

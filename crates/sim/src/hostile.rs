@@ -1,8 +1,8 @@
-//! A hostile network, read from bytes: what the fuzz targets run, and what the tests run again over
+//! A hostile network driven by input bytes: the body of the fuzz targets, which tests also run over
 //! the committed corpus.
 //!
-//! Whatever the bytes say, the stack must not panic, must stay within its memory, and must get
-//! every frame back once the sockets are closed and time has passed.
+//! For any input the stack must not panic, must stay within its memory, and must get every frame
+//! back once the sockets are closed and time has passed.
 
 mod near;
 mod packet;
@@ -18,23 +18,23 @@ use tickwire_stack::{Config, InUse, Limits, ListenerId, TcpId, UdpId};
 
 const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
-/// In the first byte: who opens the connection asks for explicit congestion notification.
+/// In the first byte: the connection's SYN requests ECN (RFC 3168).
 const MARKS: u8 = 0x40;
-/// In the first byte: packets come together, as many as one poll takes in, until something else
-/// happens.
+/// In the first byte: packets arrive in batches, up to `BATCH` in one poll, until another kind of
+/// action happens.
 const TOGETHER: u8 = 0x20;
-/// So many then.
+/// Packets per batch with `TOGETHER`.
 const BATCH: u32 = 8;
-/// What a SYN of the attacker's own says about his clock.
+/// TSval in the attacker's own SYN.
 const STAMP: u32 = 9;
 /// The hostile peer's end of the connection.
 const PEER_PORT: u16 = 4000;
-/// The longest packet that is made.
+/// The longest packet.
 const LONGEST: usize = 3000;
-/// At most so many actions a run, so that no input takes long.
+/// Most actions in a run, which bounds the run time of an input.
 const MOST_ACTIONS: usize = 256;
 
-/// Raw frames, each behind its length in two bytes, into a host with open sockets.
+/// Feeds raw frames, each prefixed with its length in two bytes, to a host with open sockets.
 pub fn frames(data: &[u8]) {
     let mut arena = Arena::new(0);
     let mut input = Input::new(data);
@@ -49,8 +49,8 @@ pub fn frames(data: &[u8]) {
     arena.finish();
 }
 
-/// Actions on a live connection: segments near its sequence numbers, with options that make sense
-/// or not, raw frames, datagrams, fragments, ICMP errors about it, calls of the program, and time.
+/// Runs actions on a live connection: segments near its sequence numbers, with valid or invalid
+/// options, raw frames, datagrams, fragments, ICMP errors about it, system calls, and time.
 pub fn live(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
@@ -61,7 +61,7 @@ pub fn live(data: &[u8]) {
     arena.finish();
 }
 
-/// The same actions on a connection that the attacker himself begins to open.
+/// The same actions on a connection that the attacker itself opens.
 pub fn opening(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
@@ -76,7 +76,7 @@ fn most_together(how: u8) -> u32 {
     if how & TOGETHER != 0 { BATCH } else { 1 }
 }
 
-/// Often near zero, sometimes anything.
+/// Mostly near zero, sometimes any value.
 fn offset(input: &mut Input<'_>) -> u32 {
     match input.u8() {
         0xff => u32::from(input.u16()) << 16 | u32::from(input.u16()),
@@ -84,7 +84,7 @@ fn offset(input: &mut Input<'_>) -> u32 {
     }
 }
 
-/// Host 1 is the one under attack; host 0 is its honest peer, whose packets the attacker adds to.
+/// Host 1 is under attack; host 0 is its honest peer, whose traffic the attacker adds to.
 struct Arena {
     pair: Pair,
     family: usize,
@@ -94,13 +94,13 @@ struct Arena {
     udp: UdpId,
     /// Another socket at the same port, while there is one.
     second: Option<UdpId>,
-    /// The latest timestamps of the peer and of the host under attack.
+    /// The latest TSval of the peer and of the host under attack.
     stamps: [u32; 2],
-    /// The numbers of a connection that is not open yet: what it expects and sends next.
+    /// RCV.NXT and SND.NXT of a half-open connection.
     half_open: (u32, u32),
-    /// Packets taken in by the poll that is not at its end.
+    /// Packets in the current poll, which has not ended.
     batch: u32,
-    /// The most that one poll takes in.
+    /// The most packets in one poll.
     most: u32,
 }
 
@@ -159,8 +159,7 @@ impl Arena {
         self.accept();
     }
 
-    /// A SYN that nobody but the attacker knows of, and its answer; the honest host stays out of
-    /// it.
+    /// The attacker sends a SYN and reads the SYN-ACK; the honest host takes no part.
     fn half_open(&mut self, options: bool, marks: bool) {
         self.pair.link_mut(0).loss = 1_000_000;
         let options: &[u8] =
@@ -184,13 +183,13 @@ impl Arena {
         self.half_open = (1000, u32::from_be_bytes(number.expect("a SYN is answered")).wrapping_add(1));
     }
 
-    /// Does what the bytes say.
+    /// Runs the actions that the bytes encode.
     fn act(&mut self, input: &mut Input<'_>) {
         for _ in 0..MOST_ACTIONS {
             if input.is_empty() {
                 break;
             }
-            // The first ten kinds are as they were when the older inputs of the corpus were found.
+            // The first ten kinds stay as they were when the older inputs of the corpus were found.
             let kind = input.u8();
             let kind = if kind < 200 { kind % 10 } else { 10 + kind % 8 };
             if !matches!(kind, 0..=4 | 10..=14) {
@@ -238,7 +237,7 @@ impl Arena {
         }
     }
 
-    /// The poll is at its end, and what it led to is sent.
+    /// Ends the poll, and sends what it triggered.
     fn taken_in(&mut self) {
         if self.batch > 0 {
             let now = self.pair.now();
@@ -253,7 +252,7 @@ impl Arena {
         self.inject(&ethernet(&ip(source, destination, protocol, 0, payload)));
     }
 
-    /// What the connection expects and sends next, as its row tells.
+    /// RCV.NXT and SND.NXT of the connection, from its socket row.
     fn numbers(&mut self) -> (u32, u32) {
         let Some(server) = self.server else { return self.half_open };
         let stack = self.pair.stack(1);
@@ -344,7 +343,7 @@ impl Arena {
         let now = self.pair.now();
         let bytes = vec![0xa5; len];
         if let Some(server) = self.server {
-            // Any answer is right; what counts is that there is one.
+            // Any result is valid; the call must return.
             let _ = self.pair.stack(1).tcp_send(server, now, false, &mut &bytes[..]);
         }
         let to = SendTo { destination: Some(Endpoint::new(self.address(0), PEER_PORT)), ..SendTo::default() };
@@ -377,7 +376,7 @@ impl Arena {
         let Some(server) = self.server else { return };
         let mut stack = self.pair.stack(1);
         match how % 4 {
-            // Any answer is right, here and below: the connection may be gone already.
+            // Any result is valid, here and below: the connection may be gone already.
             0 => _ = stack.tcp_shutdown(server, now, Shutdown::Write),
             1 => _ = stack.tcp_shutdown(server, now, Shutdown::Read),
             2 => {
@@ -392,7 +391,7 @@ impl Arena {
         self.pair.flush();
     }
 
-    /// Closes everything, lets the longest timers end, and counts what is left.
+    /// Closes everything, lets the longest timers expire, and checks that nothing is left.
     fn finish(mut self) {
         self.taken_in();
         let now = self.pair.now();

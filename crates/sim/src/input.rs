@@ -1,18 +1,18 @@
-//! Bytes of a fuzzer, or of a corpus, as a source of decisions: what hostile networks and hostile
-//! programs are read from.
+//! Bytes of a fuzzer or a corpus as a source of decisions, for hostile networks and hostile
+//! programs.
 
-/// Bytes that are used up one after the other; then come zeros.
+/// Bytes that are consumed in order; zeros follow when they are used up.
 #[derive(Debug)]
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Of these bytes.
+    /// Reads from these bytes.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether they are used up.
+    /// Whether all bytes are used up.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -30,12 +30,12 @@ impl<'a> Input<'a> {
         self.take(1).first().copied().unwrap_or(0)
     }
 
-    /// The next two bytes, the higher one first.
+    /// The next two bytes, big-endian.
     pub fn u16(&mut self) -> u16 {
         u16::from(self.u8()) << 8 | u16::from(self.u8())
     }
 
-    /// One of several, which must not be none, as the next byte says.
+    /// The element of `choice`, which must not be empty, that the next byte selects.
     pub fn of<T: Copy>(&mut self, choice: &[T]) -> T {
         choice[usize::from(self.u8()) % choice.len()]
     }

@@ -1,11 +1,11 @@
-//! Deterministic simulation in virtual time, seeded: two stacks and the links between them
-//! ([`Pair`]), or a counter's oscillator and the paths to time servers ([`Oscillator`],
-//! [`TimeServer`]), with the clock that is kept of them and its readers ([`Timekeeping`],
-//! [`scenario`]). The same seed gives the same trace.
+//! Deterministic, seeded simulation in virtual time. It simulates two stacks and the links between
+//! them ([`Pair`]), or a counter's oscillator and the paths to time servers ([`Oscillator`],
+//! [`TimeServer`]) with a clock daemon and its readers ([`Timekeeping`], [`scenario`]). The same
+//! seed gives the same trace.
 //!
-//! It may depend on the stack and the clock, and on nothing of an operating system (but [`corpus`]
-//! reads the repository's own files, as the tests do that call it). Tests call the stacks as a
-//! program would, or hand exchanges to the clock, then let time pass.
+//! It may depend on the stack and the clock, and on no operating system interface. The exception is
+//! [`corpus`], which reads the repository's files for the tests that call it. Tests call the stacks
+//! as an application would, or pass exchanges to the clock, and then advance the time.
 #![forbid(unsafe_code)]
 
 pub mod corpus;
@@ -16,7 +16,7 @@ mod burst;
 mod figures;
 mod host;
 mod input;
-mod laws;
+mod invariants;
 mod link;
 mod messages;
 mod oscillator;

@@ -1,42 +1,41 @@
-//! One direction of a cable with all that can go wrong on the way.
+//! One direction of a cable, with its faults.
 
 use crate::{Burst, Messages, Rng};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tickwire_stack::time::{Instant, Span};
 
-/// What a link does to packets. The default is a perfect cable with 10 us delay.
+/// What a link does to packets. The default is a perfect cable with a delay of 10 us.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
-    /// Time on the way.
+    /// Propagation delay.
     pub delay: Span,
-    /// Added at random, from nothing up to this; packets keep their order.
+    /// Random additional delay, from zero up to this; packets keep their order.
     pub jitter: Span,
     /// Packets lost, per million.
     pub loss: u32,
-    /// Packets lost many at a time, besides.
+    /// Burst loss, in addition to `loss`.
     pub burst: Burst,
-    /// The last segment of each message of so many bytes that a TCP connection carries is lost when
-    /// it is sent for the first time. 0: it is not.
+    /// Loses the first transmission of the last segment of each message of this many bytes of a TCP
+    /// connection. 0: off.
     pub tail_of: u32,
-    /// Packets sent before this are lost; [`Instant::NEVER`]: none.
+    /// Packets sent before this are lost (a blackout); [`Instant::NEVER`]: none.
     pub dark_until: Instant,
-    /// Packets that arrive twice, per million.
+    /// Packets duplicated, per million.
     pub duplicate: u32,
     /// Packets held back so that later ones overtake them, per million.
     pub reorder: u32,
-    /// How long such a packet is held back, at most.
+    /// The longest time that such a packet is held back.
     pub reorder_by: Span,
     /// Packets in which one bit is flipped, per million.
     pub corrupt: u32,
-    /// Packets that routers mark for congestion (RFC 3168), per million of those that may be
-    /// marked.
+    /// Packets that routers mark for congestion (RFC 3168), per million of the ECN-capable ones.
     pub mark: u32,
     /// Bits per second; 0: no limit.
     pub rate: u64,
-    /// Bytes that may wait in front of the rate limit; more are dropped.
+    /// Bytes that may queue before the rate limit; more are dropped.
     pub queue: usize,
-    /// Largest IP packet that passes; larger ones vanish without a word (a path MTU black hole).
+    /// Largest IP packet that passes; larger ones are dropped silently (a path MTU black hole).
     pub mtu: usize,
 }
 
@@ -61,20 +60,20 @@ impl Default for LinkConfig {
     }
 }
 
-/// What happened on a link.
+/// Statistics of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Packets put in.
     pub sent: u64,
-    /// Packets that came out.
+    /// Packets that arrived.
     pub delivered: u64,
     /// Packets lost by chance, in bursts or one by one.
     pub lost: u64,
-    /// Last segments of messages, lost as told.
+    /// Last segments of messages, lost by `tail_of`.
     pub tails: u64,
-    /// Packets lost because nothing passed at that time.
+    /// Packets lost in a blackout.
     pub dark: u64,
-    /// Packets dropped in front of the rate limit.
+    /// Packets dropped before the rate limit, because its queue was full.
     pub overflowed: u64,
     /// Packets larger than the MTU.
     pub too_big: u64,
@@ -82,7 +81,7 @@ pub struct LinkStats {
     pub corrupted: u64,
     /// Packets marked for congestion.
     pub marked: u64,
-    /// Packets that were put in once and come out twice.
+    /// Packets that were sent once and arrive twice.
     pub duplicated: u64,
     /// Packets held back, for others to overtake them.
     pub reordered: u64,
@@ -90,7 +89,7 @@ pub struct LinkStats {
     pub bytes: u64,
 }
 
-/// Marks a packet as a router does (RFC 3168 §5); false if it is not one that may be marked.
+/// Marks a packet as a router does (RFC 3168 §5); false if it is not ECN-capable.
 fn mark(frame: &mut [u8]) -> bool {
     const ETHERNET: usize = 14;
     let (class, shift, ipv4) = match frame.get(12..15) {
@@ -119,28 +118,29 @@ struct InFlight {
     bytes: Vec<u8>,
 }
 
-/// One direction of a cable. Its user tells the time, and brings the chance: the same seed and the
-/// same packets at the same times give the same result.
+/// One direction of a cable. The caller supplies the time and the random numbers: the same seed and
+/// the same packets at the same times give the same result.
 #[derive(Debug)]
 pub struct Link {
-    /// What it does; may be changed at any time and holds for what is sent from then on. Messages
-    /// are followed from the first packet on: the size that `tail_of` had at first counts.
+    /// Its configuration; it may change at any time, and applies to packets sent from then on.
+    /// Messages are followed from the first packet on, so only the initial `tail_of` sets their
+    /// size.
     pub config: LinkConfig,
-    /// What happened so far.
+    /// Statistics so far.
     pub stats: LinkStats,
     messages: Messages,
-    /// It is in a burst of losses, until then at the latest.
+    /// End of the current loss burst at the latest.
     bad_until: Instant,
     flying: BinaryHeap<Reverse<InFlight>>,
     number: u64,
-    /// When the rate limit has sent all that waits.
+    /// When the rate limit has sent all queued packets.
     free_at: Instant,
     /// The latest arrival of a packet that keeps its order.
     last: Instant,
 }
 
 impl Link {
-    /// A cable on which nothing is under way.
+    /// A cable with nothing in flight.
     #[must_use]
     pub fn new(config: LinkConfig) -> Self {
         Self {
@@ -155,8 +155,7 @@ impl Link {
         }
     }
 
-    /// Puts a packet in, Ethernet header first. The time must not go back from one call to the
-    /// next.
+    /// Sends a packet, Ethernet header first. `now` must not go back from one call to the next.
     pub fn send(&mut self, now: Instant, rng: &mut Rng, mut bytes: Vec<u8>) {
         let LinkConfig { delay, jitter, duplicate, reorder, reorder_by, corrupt, mtu, .. } = self.config;
         self.stats.sent += 1;
@@ -199,7 +198,7 @@ impl Link {
         }
     }
 
-    /// When the rate limit has sent a packet of that length; none if it does not even take it.
+    /// When the rate limit has sent a packet of this length; `None` if the queue is full.
     fn queue(&mut self, now: Instant, length: usize) -> Option<Instant> {
         let LinkConfig { rate, queue, .. } = self.config;
         if rate == 0 {
@@ -214,11 +213,11 @@ impl Link {
         Some(self.free_at)
     }
 
-    /// Whether a packet is lost, and counts it.
+    /// Decides whether a packet is lost, and counts it.
     fn loses(&mut self, now: Instant, rng: &mut Rng, bytes: &[u8]) -> bool {
         let LinkConfig { loss, burst, tail_of, dark_until, .. } = self.config;
-        // All are looked at, also what is lost for another reason: a message's end is sent for the
-        // first time once.
+        // Every packet is inspected, even one lost for another reason: only the first transmission
+        // of a message's last segment counts.
         let tail = tail_of != 0 && self.messages.see(bytes).end;
         let stats = &mut self.stats;
         let count = if now < dark_until {
@@ -234,13 +233,13 @@ impl Link {
         true
     }
 
-    /// When the next packet comes out.
+    /// When the next packet arrives.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Instant> {
         self.flying.peek().map(|Reverse(packet)| packet.arrives)
     }
 
-    /// Takes out the next packet that has arrived by now.
+    /// Takes the next packet that has arrived by now.
     pub fn arrive(&mut self, now: Instant) -> Option<Vec<u8>> {
         if self.next_arrival()? > now {
             return None;

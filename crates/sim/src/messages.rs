@@ -1,8 +1,8 @@
-//! Where the messages of a TCP connection begin and end, seen from a cable.
+//! Message boundaries of a TCP connection, found from the packets on a cable.
 
-/// Follows one direction of the TCP connection that was opened last, whose program sends messages
-/// of one size. Retransmissions are told from what is sent for the first time. IPv4 and IPv6
-/// without extension headers; all else passes unseen.
+/// Follows one direction of the most recently opened TCP connection, whose program sends messages
+/// of one size. It distinguishes retransmissions from first transmissions. It parses IPv4 and IPv6
+/// without extension headers, and ignores all other packets.
 #[derive(Clone, Debug)]
 pub struct Messages {
     /// Bytes of a message.
@@ -13,13 +13,13 @@ pub struct Messages {
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     ports: [u8; 4],
-    /// The sequence number that is expected next.
+    /// The next sequence number expected.
     next: u32,
-    /// How many bytes came before it.
+    /// Number of bytes before it.
     seen: u64,
 }
 
-/// What a segment brings that no segment before it had.
+/// What a segment carries for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// The byte in the middle of a message.
@@ -28,7 +28,7 @@ pub struct News {
     pub end: bool,
 }
 
-/// What is read of a segment.
+/// The parsed fields of a segment.
 struct Segment {
     ports: [u8; 4],
     sequence: u32,
@@ -38,13 +38,13 @@ struct Segment {
 }
 
 impl Messages {
-    /// Messages of so many bytes; at least 1.
+    /// Follows messages of this many bytes; at least 1.
     #[must_use]
     pub fn new(size: u32) -> Self {
         Self { size: u64::from(size.max(1)), connection: None }
     }
 
-    /// Looks at a frame, Ethernet header first.
+    /// Inspects a frame, Ethernet header first.
     pub fn see(&mut self, frame: &[u8]) -> News {
         let Some(segment) = Segment::read(frame) else { return News::default() };
         if segment.opens {
@@ -56,14 +56,14 @@ impl Messages {
             return News::default();
         };
         let end = segment.sequence.wrapping_add(segment.length);
-        // Half of the numbers are ahead, the others behind (RFC 9293, section 3.4).
+        // Half of the sequence space is ahead, the other half behind (RFC 9293 §3.4).
         let fresh = end.wrapping_sub(connection.next);
         if segment.length == 0 || fresh == 0 || fresh > 1 << 31 {
             return News::default();
         }
         let (from, to) = (connection.seen, connection.seen + u64::from(fresh));
         (connection.next, connection.seen) = (end, to);
-        // How often a place has come by, before and now.
+        // Whether an offset within a message was passed.
         let passed = |place: u64| (from + self.size - place) / self.size < (to + self.size - place) / self.size;
         News { middle: passed(self.size / 2 + 1), end: passed(self.size) }
     }
@@ -138,14 +138,14 @@ mod tests {
     fn middle_and_end_of_each_message_are_told_once() {
         for make in [v4, v6] {
             let mut messages = Messages::new(2500);
-            // The numbers pass 2^32 within the first message.
+            // The sequence numbers wrap within the first message.
             let first = u32::MAX - 1200;
             assert_eq!(messages.see(&make(first.wrapping_sub(1), SYN, 0)), NOTHING);
             let at = |offset: u32| first.wrapping_add(offset);
             let told: Vec<News> =
                 (0..5).map(|n| messages.see(&make(at(n * 1000), ACK, if n == 2 { 500 } else { 1000 }))).collect();
-            // The fourth begins 500 bytes after what was seen last, as if 500 bytes had gone
-            // another way: they count as sent.
+            // The fourth segment begins 500 bytes after the highest byte seen, as if 500 bytes had
+            // taken another path. The skipped bytes count as sent.
             assert_eq!(told, [NOTHING, MIDDLE, END, MIDDLE, END]);
             assert_eq!(messages.see(&make(at(2000), ACK, 500)), NOTHING, "sent again");
             assert_eq!(messages.see(&make(at(5000), ACK, 0)), NOTHING, "an acknowledgement");

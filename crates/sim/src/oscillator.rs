@@ -1,45 +1,45 @@
-//! The oscillator behind a counter: how its rate wanders, in virtual time.
+//! The oscillator that drives a counter: how its rate wanders, in virtual time.
 //!
-//! A look costs the same however long ago the last one was: cycles and ageing are integrated in
-//! closed form, and the random parts over a span are drawn with the variances that they have over
-//! it. So months pass in seconds.
+//! A read costs the same however long ago the last one was. Cycles and ageing are integrated in
+//! closed form; the random parts over a span are drawn with the variances that they have over it.
+//! Months therefore pass in seconds.
 
 use crate::rng::Rng;
 use core::f64::consts::TAU;
 use tickwire_clock::Count;
 
-/// What disturbs a rate. All relative: 1e-6 is 1 us in a second.
+/// The disturbances of a rate. All are relative: 1e-6 is 1 us per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wander {
-    /// How far it is off from the beginning.
+    /// Constant frequency offset.
     pub skew: f64,
-    /// Cycles of temperature: height, and period in seconds.
+    /// Temperature cycles: amplitude, and period in seconds.
     pub cycles: &'static [(f64, f64)],
     /// Random walk: standard deviation of the change within a second.
     pub walk: f64,
     /// Noise of the rate itself: standard deviation of its mean over a second.
     pub white: f64,
-    /// Ageing: change per second.
+    /// Ageing: rate change per second.
     pub ageing: f64,
 }
 
 impl Wander {
-    /// A computer in an office: 10 ppm off, the air conditioning's half hour, a walk of 0.1 ppm in
-    /// a day, and 1 ns of noise in a second. The Allan deviation is near 1e-9 at 1 s and some 1e-8
-    /// at 1000 s, as in figure 12 of Ridoux, Veitch and Broomhead (2012).
+    /// A computer in an office: 10 ppm off, a half-hour cycle of the air conditioning, a walk of
+    /// 0.1 ppm in a day, and 1 ns of noise in a second. The Allan deviation is near 1e-9 at 1 s and
+    /// some 1e-8 at 1000 s, as in figure 12 of Ridoux, Veitch and Broomhead (2012).
     pub const OFFICE: Self = Self { skew: 10e-6, cycles: &[(2e-8, 1800.0)], walk: 3e-10, white: 1e-9, ageing: 1e-14 };
 
-    /// The wander of the clock benchmark's truth: 0.05 ppm in ten minutes, an Allan deviation of
-    /// some 3e-8 at 200 s, beside the office's noise.
+    /// The wander of the clock benchmark's reference clock: 0.05 ppm in ten minutes, an Allan
+    /// deviation of some 3e-8 at 200 s, plus the office's noise.
     pub const TEN_MINUTES: Self = Self { cycles: &[(5e-8, 600.0)], walk: 5e-11, ..Self::OFFICE };
 
-    /// A server in a room whose air conditioning keeps the temperature tightly, with the bump of
-    /// that figure at 200 s: 1e-8 there, and below 1e-9 at 1000 s, where only a walk of 0.015 ppm
-    /// in a day is left.
+    /// A server in a tightly controlled room, with the bump of that figure at 200 s. The Allan
+    /// deviation is 1e-8 there, and below 1e-9 at 1000 s, where only a walk of 0.015 ppm in a day
+    /// is left.
     pub const SERVER_ROOM: Self = Self { cycles: &[(1e-8, 200.0), (5e-9, 86_400.0)], walk: 5e-11, ..Self::OFFICE };
 }
 
-/// A counter that such an oscillator drives.
+/// A counter driven by such an oscillator.
 #[derive(Clone, Debug)]
 pub struct Oscillator {
     wander: Wander,
@@ -47,7 +47,7 @@ pub struct Oscillator {
     rng: Rng,
     /// Seconds since the beginning.
     now: f64,
-    /// How many nanoseconds the random parts have put the counter ahead of its nominal frequency.
+    /// Phase in ns by which the random parts have advanced the counter over its nominal frequency.
     ahead: f64,
     walked: f64,
     start: u64,
@@ -60,18 +60,18 @@ impl Oscillator {
         Self { wander, frequency, rng: Rng::new(seed), now: 0.0, ahead: 0.0, walked: 0.0, start: 1 << 40 }
     }
 
-    /// When it was last looked at, in seconds.
+    /// Time of the last read, in seconds.
     #[must_use]
     pub const fn now(&self) -> f64 {
         self.now
     }
 
-    /// The counter jumps, as when a virtual machine is moved to another host.
+    /// Steps the counter, as when a virtual machine migrates to another host.
     pub const fn jump(&mut self, counts: i64) {
         self.start = self.start.wrapping_add_signed(counts);
     }
 
-    /// The counter at `at` seconds, which is not before the last look.
+    /// The counter at `at` seconds, which must not be before the last read.
     ///
     /// # Panics
     /// If it is.
@@ -88,14 +88,14 @@ impl Oscillator {
             self.walked += walk * root * end;
             self.now = at;
         }
-        // In two parts, for a double has not enough digits for both.
+        // In two parts: a double has too few digits for both.
         let whole = libm::floor(at);
         let seconds = (whole as u64).wrapping_mul(self.frequency as u64);
         let rest = (at - whole + (self.ahead + self.steady(at)) * 1e-9) * self.frequency;
         Count(self.start.wrapping_add(seconds).wrapping_add_signed(rest as i64))
     }
 
-    /// What the parts that are not random have put it ahead by `at`, in ns.
+    /// Phase in ns that the deterministic parts have accumulated by `at`.
     fn steady(&self, at: f64) -> f64 {
         let Wander { skew, cycles, ageing, .. } = self.wander;
         let cycle = |&(height, period): &(f64, f64)| height * period / TAU * (1.0 - libm::cos(TAU * at / period));

@@ -1,17 +1,17 @@
-//! Two hosts on a cable, and the time that passes between them.
+//! Two hosts on a cable, in virtual time.
 
 use crate::host::Host;
-use crate::laws::Laws;
+use crate::invariants::Invariants;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::rng::Rng;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Config, Limits, Stack};
 
-/// How a pair is made.
+/// Configuration of a pair.
 #[derive(Clone, Debug)]
 pub struct PairConfig {
-    /// Seed of all chance.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Sizes of both stacks.
     pub limits: Limits,
@@ -19,16 +19,16 @@ pub struct PairConfig {
     pub stack: Config,
     /// The cable from host 0 to host 1 and back.
     pub links: [LinkConfig; 2],
-    /// The interface MTU that each host is told.
+    /// The interface MTU of each host.
     pub mtu: u32,
-    /// Each host knows the way to the other from the start. If not, a request for a path is
-    /// answered by the next step.
+    /// Each host knows the path to the other from the start. If false, the next step answers a path
+    /// request.
     pub paths: bool,
-    /// Both stacks are looked through at every step ([`Stack::audit`]), which takes as long as they
-    /// have frames and sockets.
+    /// Audits both stacks at every step ([`Stack::audit`]), which takes time in proportion to their
+    /// frames and sockets.
     pub audit: bool,
-    /// The numbers of connections are followed from step to step, and held against those of the
-    /// other host (`laws`). Only if nobody else is on the cable.
+    /// Checks the sequence numbers of connections from step to step, and against those of the other
+    /// host (`invariants`). Only valid if no third party injects packets.
     pub laws: bool,
 }
 
@@ -48,14 +48,14 @@ impl Default for PairConfig {
 }
 
 impl PairConfig {
-    /// The same conditions on both directions of the cable.
+    /// Applies the same conditions to both directions of the cable.
     #[must_use]
     pub fn with_link(mut self, link: LinkConfig) -> Self {
         self.links = [link; 2];
         self
     }
 
-    /// Another seed.
+    /// Uses another seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -72,9 +72,9 @@ pub struct Pair {
     now: Instant,
     mtu: u32,
     audit: bool,
-    laws: Option<Laws>,
+    laws: Option<Invariants>,
     trace: u64,
-    /// What each host sent last.
+    /// The last frame that each host sent.
     last: [Vec<u8>; 2],
 }
 
@@ -97,7 +97,7 @@ impl Pair {
             now,
             mtu: config.mtu,
             audit: config.audit,
-            laws: config.laws.then(Laws::default),
+            laws: config.laws.then(Invariants::default),
             trace: 0xcbf2_9ce4_8422_2325,
             last: [const { Vec::new() }; 2],
         };
@@ -114,7 +114,7 @@ impl Pair {
         Self::new(&PairConfig::default().with_seed(seed))
     }
 
-    /// The time.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
@@ -131,35 +131,34 @@ impl Pair {
         &self.hosts[host]
     }
 
-    /// A host, to act on it.
+    /// A host, mutably.
     pub fn host_mut(&mut self, host: usize) -> &mut Host {
         &mut self.hosts[host]
     }
 
-    /// The conditions on the way from a host; they may be changed at any time and hold for what is
-    /// sent from then on.
+    /// The conditions of the direction from a host; changes apply to packets sent from then on.
     pub fn link_mut(&mut self, from: usize) -> &mut LinkConfig {
         &mut self.links[from].config
     }
 
-    /// What happened on the way from a host.
+    /// Statistics of the direction from a host.
     #[must_use]
     pub fn link_stats(&self, from: usize) -> LinkStats {
         self.links[from].stats
     }
 
-    /// The frame that a host sent last, as somebody on the cable sees it; empty before the first.
+    /// The last frame that a host sent, as an on-path observer sees it; empty before the first.
     #[must_use]
     pub fn last_sent(&self, from: usize) -> &[u8] {
         &self.last[from]
     }
 
-    /// Tells a host the way to both addresses of the other.
+    /// Sets a host's paths to both addresses of the other as ready.
     pub fn resolve(&mut self, host: usize) {
         self.tell(host, PathState::Ready);
     }
 
-    /// Tells both hosts another MTU of their interfaces.
+    /// Changes the interface MTU of both hosts.
     pub fn set_mtu(&mut self, mtu: u32) {
         self.mtu = mtu;
         for host in 0..2 {
@@ -168,7 +167,7 @@ impl Pair {
         }
     }
 
-    /// Tells a host that the way to the other is in this state now.
+    /// Sets the state of a host's paths to the other.
     pub fn tell(&mut self, host: usize, state: PathState) {
         let peer = &self.hosts[1 - host];
         let (addresses, mac) = (peer.addresses, peer.mac);
@@ -180,14 +179,14 @@ impl Pair {
         }
     }
 
-    /// A hash over everything that was sent and arrived, and when: equal for equal seeds.
+    /// A hash over all packets sent and received with their times: equal for equal seeds.
     #[must_use]
     pub fn trace(&self) -> u64 {
         self.trace
     }
 
-    /// Moves packets from the stacks to the links, without letting time pass. Says whether there
-    /// were any.
+    /// Moves packets from the stacks to the links at the current time. Returns whether there were
+    /// any.
     pub fn flush(&mut self) -> bool {
         let mut any = false;
         for from in 0..2 {
@@ -218,20 +217,20 @@ impl Pair {
         self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next_event(&mut self) -> Option<Instant> {
         let deadlines = self.hosts.each_mut().map(|h| h.stack().deadline());
         let arrivals = self.links.each_ref().map(Link::next_arrival);
         deadlines.into_iter().chain(arrivals).flatten().min()
     }
 
-    /// Goes to the next event, but not beyond `limit`, and lets it happen. Says whether there was
-    /// one.
+    /// Advances to the next event, but not beyond `limit`, and processes it. Returns whether there
+    /// was one.
     pub fn step(&mut self, limit: Instant) -> bool {
         self.flush();
         let Some(at) = self.next_event().filter(|&at| at <= limit) else {
             self.now = self.now.max(limit);
-            // Completions of what was sent last.
+            // Completes the frames of the last transmission.
             self.flush();
             return false;
         };
@@ -255,13 +254,13 @@ impl Pair {
         true
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn run_for(&mut self, span: Span) {
         let limit = self.now + span;
         while self.step(limit) {}
     }
 
-    /// Lets time pass until `done` says so, for at most `span`. Says whether it did.
+    /// Advances the time until `done` returns true, by at most `span`. Returns whether it did.
     pub fn run_until(&mut self, span: Span, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let limit = self.now + span;
         loop {
@@ -274,8 +273,8 @@ impl Pair {
         }
     }
 
-    /// Frames of a host that are neither free nor set aside for receiving: held by sockets, queues
-    /// or the transmit ring.
+    /// Frames of a host that are neither free nor reserved for receiving: those held by sockets,
+    /// queues or the transmit ring.
     pub fn frames_held(&mut self, host: usize) -> usize {
         let stack = self.hosts[host].stack();
         stack.frames_in_use() - stack.filled()

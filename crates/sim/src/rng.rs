@@ -1,5 +1,5 @@
-//! Chance, reproducibly: the SplitMix64 generator (Steele, Lea, Flood 2014). Good enough to shake a
-//! network, and small.
+//! Reproducible random numbers: the SplitMix64 generator (Steele, Lea, Flood 2014). It is small,
+//! and good enough for network faults.
 
 /// A seeded generator.
 #[derive(Clone, Debug)]
@@ -26,22 +26,22 @@ impl Rng {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True in `per_million` of a million cases.
+    /// True with probability `per_million` / 1,000,000.
     pub fn chance(&mut self, per_million: u32) -> bool {
         per_million != 0 && self.below(1_000_000) < u64::from(per_million)
     }
 
-    /// A number from 0 up to 1.
+    /// A uniform number in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number with the mean 1, exponentially distributed: how long something random takes.
+    /// An exponentially distributed number with the mean 1, for random durations.
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.uniform())
     }
 
-    /// A number with the mean 0 and the variance 1, normally distributed (Box and Muller 1958).
+    /// A normally distributed number with the mean 0 and the variance 1 (Box and Muller 1958).
     pub fn normal(&mut self) -> f64 {
         libm::sqrt(2.0 * self.exponential()) * libm::cos(core::f64::consts::TAU * self.uniform())
     }

@@ -1,5 +1,5 @@
-//! What the clock goes through in virtual time, and what it promises then. One list for tests and
-//! for the benchmark.
+//! Scenarios of the clock in virtual time, and the accuracy it promises in each. Tests and the
+//! benchmark share the list.
 
 use crate::figures::{Figures, Summary};
 use crate::oscillator::Wander;
@@ -10,29 +10,29 @@ use core::fmt;
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
 
-/// What becomes of the path or the server.
+/// A change of the path or the server.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
-    /// The way there.
+    /// Delay to the server.
     Forth(Delay),
-    /// The way back.
+    /// Delay from the server.
     Back(Delay),
-    /// Both.
+    /// Delay in both directions.
     Both(Delay),
-    /// So many exchanges of a million are lost from now on.
+    /// Exchanges lost from now on, per million.
     Loss(u32),
-    /// The server is gone, or is back.
+    /// The server stops answering, or answers again.
     Silent(bool),
 }
 
-/// What a clock promises, in ns. Truth inside of the bound is promised always.
+/// What a clock promises, in ns. That the true time is within the bound is always promised.
 #[derive(Clone, Copy, Debug)]
 pub enum Promise {
-    /// The least and the greatest error are no farther apart.
+    /// The difference between the largest and the smallest error is at most this.
     Span(i64),
-    /// 99 of 100 errors are no larger.
+    /// The 99th percentile of the absolute error is at most this.
     P99(i64),
-    /// No error is larger.
+    /// No absolute error is larger.
     Max(i64),
     /// Nothing but the bound.
     Bound,
@@ -71,20 +71,19 @@ pub struct Scenario {
     pub name: &'static str,
     /// What drives the counter.
     pub wander: Wander,
-    /// Both directions of the path.
+    /// Delay of both directions of the path.
     pub path: Delay,
-    /// Between requests.
+    /// Seconds between requests.
     pub poll: f64,
-    /// How long it takes; what comes before the first is left out of the figures.
+    /// Begin and end of the measurement; readings before the begin are left out of the figures.
     pub measured: (f64, f64),
-    /// About how many reads of the clock are made in that time.
+    /// Approximate number of clock reads in that time.
     pub reads: u32,
-    /// What happens, in the order of time; from the last entry on, all of it again after so many
-    /// seconds.
+    /// The changes, in the order of time. With `again` the list repeats after so many seconds.
     pub changes: &'static [(f64, Change)],
-    /// See `changes`: none, once.
+    /// Period of `changes`; `None`: they happen once.
     pub again: Option<f64>,
-    /// What is promised.
+    /// The promise to check.
     pub promise: Promise,
 }
 
@@ -92,13 +91,13 @@ impl Scenario {
     /// Runs it.
     ///
     /// # Panics
-    /// If the clock never knew the time.
+    /// If the clock never synchronised.
     #[must_use]
     pub fn run(&self, seed: u64) -> Summary {
         self.figures(seed).summary().expect("the clock knew the time")
     }
 
-    /// Runs it, and gives every reading.
+    /// Runs it, and returns every reading.
     #[must_use]
     pub fn figures(&self, seed: u64) -> Figures {
         let mut server = TimeServer::new(seed ^ 0x5eed);
@@ -106,7 +105,7 @@ impl Scenario {
         let mut run = Timekeeping::new(self.wander, vec![server], self.poll, 0.0, seed);
         let (begin, end) = self.measured;
         let rate = f64::from(self.reads) / (end - begin);
-        // Truth must be inside from the first exchange on.
+        // The true time must be within the bound from the first exchange on.
         run.rate = rate.min(10.0);
         let mut outside = 0;
         let mut changes: Vec<(f64, Option<Change>)> = self.changes().map(|(at, change)| (at, Some(change))).collect();
@@ -145,7 +144,7 @@ impl Scenario {
     }
 }
 
-/// A scenario in which nothing happens.
+/// A scenario without changes.
 const CALM: Scenario = Scenario {
     name: "",
     wander: Wander::OFFICE,
@@ -158,25 +157,24 @@ const CALM: Scenario = Scenario {
     promise: Promise::P99(0),
 };
 
-/// Half a day of lock, then a day with exchanges as rare as in table 2 of Shafer et al. (2015).
+/// Half a day of synchronisation, then a day with exchanges as rare as in table 2 of Shafer et al.
+/// (2015).
 const fn rare(name: &'static str, wander: Wander, poll: f64, reads: u32, promise: Promise) -> Scenario {
     Scenario { name, wander, poll, reads, measured: (0.5 * DAY, 1.5 * DAY), promise, ..CALM }
 }
 
-/// A quarter of what lay between the least and the greatest error there, where the oscillator
-/// allows it.
+/// A quarter of the error range in that table, with an oscillator that allows it.
 const fn room(name: &'static str, poll: f64, reads: u32, least: i64, most: i64) -> Scenario {
     rare(name, Wander::SERVER_ROOM, poll, reads, Promise::Span((most - least) / 4))
 }
 
-/// With this oscillator alone the time is off by more than that after a few minutes, whatever the
-/// clock knows.
+/// This oscillator alone exceeds that range after a few minutes, whatever the clock knows.
 const fn office(name: &'static str, poll: f64) -> Scenario {
     rare(name, Wander::OFFICE, poll, 4_000_000, Promise::Bound)
 }
 
-/// The server is gone for 150 s after so many of lock, with an oscillator that goes through a cycle
-/// of 600 s.
+/// The server stops answering for 150 s after the given time of synchronisation, with an oscillator
+/// that has a cycle of 600 s.
 const fn gone(name: &'static str, changes: &'static [(f64, Change)], promise: Promise) -> Scenario {
     let from = changes[0].0;
     Scenario {

@@ -1,28 +1,28 @@
-//! A time server at the end of a path that delays: exchanges as a client with good stamps would see
-//! them.
+//! A time server at the end of a path with delay: produces exchanges as a client with good
+//! timestamps sees them.
 
 use crate::oscillator::Oscillator;
 use crate::rng::Rng;
-use tickwire_clock::keeper::Source;
-use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::ensemble::Source;
+use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos, ServerState};
 
 /// One direction of a path, in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Delay {
-    /// What every packet takes.
+    /// The minimum delay, common to all packets.
     pub least: f64,
-    /// Mean of what comes on top at random: stamps, wake-ups, queues of few packets.
+    /// Mean of the random delay on top: timestamps, wakeups, short queues.
     pub noise: f64,
-    /// How many packets of a million meet a queue, and how long that is at most.
+    /// Packets of a million that meet a queue, and the longest delay of that queue.
     pub queue: (u32, f64),
 }
 
 impl Delay {
-    /// A switch between two computers, with the kernel's stamps.
+    /// A switch between two computers, with kernel timestamps.
     pub const LAN: Self = Self { least: 15_000.0, noise: 300.0, queue: (1_000, 50_000.0) };
-    /// The same with a cable that is full in this direction: hardly a packet finds the queue of 10
-    /// ms empty.
+    /// The same with a saturated cable in this direction: hardly a packet finds the queue of 10 ms
+    /// empty.
     pub const FULL: Self = Self { queue: (950_000, 10_000_000.0), ..Self::LAN };
     /// A provider's network: half of the packets wait behind others for up to half a millisecond.
     pub const WIDE: Self = Self { least: 4_000_000.0, noise: 20_000.0, queue: (500_000, 500_000.0) };
@@ -33,11 +33,11 @@ impl Delay {
     }
 }
 
-/// UTC, as far as it has a leap second.
+/// UTC with at most one leap second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utc {
-    /// In seconds of the simulation: the beginning of 23:59:60, or of the 23:59:59 that is left
-    /// out; and +1 or -1.
+    /// In seconds of the simulation: the beginning of 23:59:60, or of the omitted 23:59:59; and +1
+    /// or -1.
     pub leap: Option<(f64, i32)>,
 }
 
@@ -49,7 +49,7 @@ impl Utc {
         truth(at).plus(-i64::from(step) * 1_000_000_000)
     }
 
-    /// The same as a server tells it that makes a leap second in this way.
+    /// The same time as served by a server that applies the leap second in this way.
     #[must_use]
     pub fn made(&self, how: Leaping, at: f64) -> Nanos {
         let Leaping { late, over } = how;
@@ -62,57 +62,56 @@ impl Utc {
     }
 }
 
-/// How a server makes a leap second, in seconds. The usual way is at its instant and at once, as
-/// kernels do it: 23:59:59 is repeated.
+/// How a server applies a leap second, in seconds. The usual way, as kernels do it, is a step at
+/// its instant: 23:59:59 is repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Leaping {
-    /// It begins so much after the instant, or before: after a second it is 00:00:00 that is
-    /// repeated, and who learns of it from others is later.
+    /// Delay after the instant, negative if before. A delay of one second repeats 00:00:00; a
+    /// server that learns of the leap from other servers is later still.
     pub late: f64,
-    /// It takes so long: one that stands still takes a second, others slew.
+    /// Duration: a clock that stands still takes one second, others slew for longer.
     pub over: f64,
 }
 
 impl Leaping {
-    /// Over the day around it, as Google's and Amazon's servers do.
+    /// Smeared over the day around the instant, as by Google's and Amazon's servers.
     pub const SMEARED: Self = Self { late: -43_200.0, over: 86_400.0 };
 }
 
 /// A server and the path to it.
 #[derive(Clone, Debug)]
 pub struct TimeServer {
-    /// The way there.
+    /// Delay to the server.
     pub forth: Delay,
-    /// The way back.
+    /// Delay from the server.
     pub back: Delay,
-    /// How far the server's clock is off, in ns.
+    /// Error of the server's clock, in ns.
     pub error: f64,
-    /// How far it says that it may be off, in ns: its root dispersion. Honest, if that is at least
-    /// `error`.
+    /// Root dispersion that it reports, in ns. It is honest if that is at least `error`.
     pub dispersion: u64,
-    /// What it says its distance from the reference is.
+    /// Stratum that it reports.
     pub stratum: u8,
-    /// How many exchanges of a million are lost.
+    /// Exchanges lost, per million.
     pub loss: u32,
     /// It does not answer.
     pub silent: bool,
-    /// How it makes leap seconds.
+    /// How it applies leap seconds.
     pub leaps: Leaping,
-    /// What the client's user knows of it.
+    /// What the client is configured to know about it.
     pub known: Source,
-    /// What it says of the end of the day.
+    /// Leap announcement that it sends.
     pub announces: Announcement,
     rng: Rng,
 }
 
-/// The time at the beginning of every simulation: 2026-01-01.
+/// The time at the start of every simulation: 2026-01-01.
 pub(crate) const BEGIN: Nanos = Nanos(1_767_225_600_000_000_000);
 
-/// How long the server takes to answer, in ns.
+/// The server's processing time, in ns.
 const AT_SERVER: f64 = 20_000.0;
 
 impl TimeServer {
-    /// A server with a right clock on a LAN.
+    /// A server with a correct clock on a LAN.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -130,13 +129,13 @@ impl TimeServer {
         }
     }
 
-    /// An exchange whose request leaves at `at` seconds; `None` if it is lost. Server stamps know
-    /// no leap seconds.
+    /// An exchange whose request leaves at `at` seconds; `None` if it is lost. The server's
+    /// timestamps contain no leap second.
     pub fn exchange(&mut self, at: f64, oscillator: &mut Oscillator) -> Option<Exchange> {
         self.exchange_in(&Utc::default(), at, oscillator)
     }
 
-    /// An exchange in a world with this UTC.
+    /// An exchange in a world with the given UTC.
     pub fn exchange_in(&mut self, utc: &Utc, at: f64, oscillator: &mut Oscillator) -> Option<Exchange> {
         let (forth, back) = (self.forth.draw(&mut self.rng), self.back.draw(&mut self.rng));
         if self.rng.chance(self.loss) || self.silent {
@@ -165,7 +164,7 @@ impl TimeServer {
     }
 }
 
-/// True time at `at` seconds of the simulation, in a world without leap seconds.
+/// True time at `at` seconds of the simulation, without leap seconds.
 #[must_use]
 pub fn truth(at: f64) -> Nanos {
     let whole = libm::floor(at);

@@ -1,11 +1,11 @@
-//! A clock daemon in virtual time: asks its servers, keeps the clock, publishes it; programs read
-//! it at random instants, and each reading is compared with the truth.
+//! A clock daemon in virtual time: it polls its servers, disciplines the clock and publishes it.
+//! Programs read it at random instants, and each reading is compared with the true time.
 
 use crate::figures::Figures;
 use crate::oscillator::{Oscillator, Wander};
 use crate::rng::Rng;
 use crate::time_server::{TimeServer, Utc, truth};
-use tickwire_clock::keeper::{self, Keeper};
+use tickwire_clock::ensemble::{self, Ensemble};
 use tickwire_clock::page::{Parameters, Reading, Status};
 use tickwire_clock::sync::{Outcome, Refusal};
 use tickwire_clock::{Count, Exchange, Scale};
@@ -18,40 +18,40 @@ pub const TAI_OFFSET: i32 = 37;
 /// Requests in the burst at the start, and seconds between them.
 const BURST: u32 = 8;
 const BURST_INTERVAL: f64 = 0.2;
-/// After a break of the counter there is another, but not within so many seconds.
+/// A break of the counter starts another burst, but not within this many seconds of the last.
 const BURST_AGAIN: f64 = 16.0;
-/// Holdover begins after so many polls, and after so many seconds at least.
+/// Holdover begins after this many poll intervals plus `TIMEOUT` seconds.
 const POLLS: f64 = 8.0;
-const PATIENCE: f64 = 2.0;
-/// The page is stale after so many ns.
+const TIMEOUT: f64 = 2.0;
+/// The page is stale after this many ns.
 const FRESH: i64 = 5_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// What has come of an exchange: when, with which server.
+/// The result of an exchange.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    /// In seconds.
+    /// Time of the request in seconds.
     pub at: f64,
-    /// Its number.
+    /// The server's index.
     pub server: usize,
     /// The exchange.
     pub exchange: Exchange,
-    /// What the clock made of it.
+    /// The clock's verdict on it.
     pub outcome: Result<Outcome, Refusal>,
 }
 
-/// The daemon, its world and its readers.
+/// The daemon, its environment and its readers.
 #[derive(Debug)]
 pub struct Timekeeping {
     /// What drives the counter.
     pub oscillator: Oscillator,
-    /// Whom it asks.
+    /// The servers that it polls.
     pub servers: Vec<TimeServer>,
     /// The clock.
-    pub keeper: Keeper,
+    pub ensemble: Ensemble,
     /// True UTC.
     pub utc: Utc,
-    /// Reads a second.
+    /// Reads per second.
     pub rate: f64,
     poll: f64,
     due: Vec<f64>,
@@ -65,17 +65,17 @@ pub struct Timekeeping {
 }
 
 impl Timekeeping {
-    /// A daemon that asks these servers every `poll` seconds. It starts at `start` seconds.
+    /// A daemon that polls these servers every `poll` seconds. It starts at `start` seconds.
     ///
     /// # Panics
     /// If there is no server.
     #[must_use]
     pub fn new(wander: Wander, servers: Vec<TimeServer>, poll: f64, start: f64, seed: u64) -> Self {
         assert!(!servers.is_empty());
-        let config = keeper::Config {
+        let config = ensemble::Config {
             nominal: Scale::from_period(1e9 / FREQUENCY).expect("a counter's frequency"),
             rate_error: 100e-6,
-            holdover_after: ((poll * POLLS + PATIENCE) * 1e9) as i64,
+            holdover_after: ((poll * POLLS + TIMEOUT) * 1e9) as i64,
             fresh_for: FRESH,
             tai_offset: Some(TAI_OFFSET),
         };
@@ -83,11 +83,11 @@ impl Timekeeping {
         oscillator.count(start);
         Self {
             oscillator,
-            keeper: Keeper::new(config, &servers.iter().map(|server| server.known).collect::<Vec<_>>()),
+            ensemble: Ensemble::new(config, &servers.iter().map(|server| server.known).collect::<Vec<_>>()),
             utc: Utc::default(),
             rate: 1.0,
             poll,
-            // Not all at the same instant.
+            // Staggered, so that requests do not coincide.
             due: (0..servers.len()).map(|number| start + 0.01 * number as f64).collect(),
             asked: vec![0; servers.len()],
             burst: start,
@@ -100,13 +100,13 @@ impl Timekeeping {
         }
     }
 
-    /// When something happened last, in seconds.
+    /// Time of the last event, in seconds.
     #[must_use]
     pub const fn now(&self) -> f64 {
         self.oscillator.now()
     }
 
-    /// Lets time pass until `end`, in seconds; `seen` is told of every exchange.
+    /// Advances the time to `end`, in seconds; calls `seen` with every exchange.
     pub fn until(&mut self, end: f64, mut seen: impl FnMut(&Happened)) {
         loop {
             let (server, due) =
@@ -128,26 +128,26 @@ impl Timekeeping {
     fn ask(&mut self, server: usize, at: f64, seen: &mut impl FnMut(&Happened)) {
         self.tick(at);
         let Some(exchange) = self.servers[server].exchange_in(&self.utc, at, &mut self.oscillator) else { return };
-        let breaks = self.keeper.breaks();
-        let outcome = self.keeper.exchange(server, &exchange, self.servers[server].announces);
-        if self.keeper.breaks() != breaks {
+        let breaks = self.ensemble.breaks();
+        let outcome = self.ensemble.exchange(server, &exchange, self.servers[server].announces);
+        if self.ensemble.breaks() != breaks {
             self.ask_again();
         }
         self.publish();
-        // Programs do not stop for an exchange, but the simulation's time does not run back either.
+        // Programs also read during an exchange, but the simulation's time must not go back.
         self.next_read = self.next_read.max(self.now());
         seen(&Happened { at, server, exchange, outcome });
     }
 
-    /// The host notices that the counter has broken.
+    /// The host detects that the counter has broken.
     pub fn disrupt(&mut self) {
         let now = self.now();
-        self.keeper.disrupt(self.oscillator.count(now));
+        self.ensemble.disrupt(self.oscillator.count(now));
         self.ask_again();
         self.publish();
     }
 
-    /// All servers are asked again, in a burst.
+    /// Polls all servers again, in a burst.
     fn ask_again(&mut self) {
         let now = self.now();
         if now - self.burst < BURST_AGAIN {
@@ -158,7 +158,7 @@ impl Timekeeping {
         self.due.iter_mut().enumerate().for_each(|(number, due)| *due = now + 0.01 * number as f64);
     }
 
-    /// The daemon publishes every second.
+    /// Publishes at every full second.
     fn tick(&mut self, at: f64) {
         let second = libm::floor(at);
         if second > self.published && second >= self.now() {
@@ -167,20 +167,20 @@ impl Timekeeping {
         }
     }
 
-    /// Publishes now.
+    /// Publishes the clock page now.
     pub fn publish(&mut self) {
         let now = self.now();
-        self.page = self.keeper.parameters(self.oscillator.count(now));
+        self.page = self.ensemble.parameters(self.oscillator.count(now));
         self.published = now;
     }
 
-    /// What the page says at `at` seconds, which is not before anything that has happened.
+    /// The page's reading at `at` seconds, which must not be before any earlier event.
     pub fn reading(&mut self, at: f64) -> Reading {
         self.tick(at);
         self.page.reading(self.oscillator.count(at))
     }
 
-    /// What the page says at `at` seconds of a value that the counter had before.
+    /// The page's reading at `at` seconds for an earlier counter value.
     pub fn reading_of(&mut self, at: f64, count: Count) -> Reading {
         self.tick(at);
         self.page.reading_of(count, || self.oscillator.count(at))
@@ -196,7 +196,7 @@ impl Timekeeping {
         }
     }
 
-    /// What readings since the last call showed.
+    /// The errors of readings since the last call.
     pub fn figures(&mut self) -> Figures {
         core::mem::take(&mut self.figures)
     }

@@ -1,5 +1,5 @@
-//! The clock against oscillators and paths of all kinds: how far it is off, and whether its bound
-//! is true. Errors are in nanoseconds.
+//! The clock with oscillators and paths of all kinds: its error, and whether its bound holds.
+//! Errors are in nanoseconds.
 
 use tickwire_clock::Scale;
 use tickwire_clock::sync::{Config, Outcome, Refusal, Sync};
@@ -7,9 +7,9 @@ use tickwire_sim::{Delay, Oscillator, TimeServer, Wander, truth};
 
 const FREQUENCY: f64 = 2.5e9;
 
-/// Nothing but a wrong frequency.
+/// Only a constant frequency offset.
 const STILL: Wander = Wander { skew: 10e-6, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };
-/// A rate that swings by 0.05 ppm.
+/// A rate with a cycle of 0.05 ppm.
 const SWINGING: Wander = Wander { cycles: &[(5e-8, 600.0)], ..STILL };
 
 /// A client, its oscillator and its server.
@@ -21,9 +21,9 @@ struct Run {
     next: f64,
     exchanges: u64,
     poll: f64,
-    /// Of each reading since the last look at them.
+    /// The error of each reading since `measure` began.
     errors: Vec<f64>,
-    /// Readings whose bound was not true.
+    /// Readings whose error exceeded the bound.
     lies: usize,
     outcomes: Vec<Result<Outcome, Refusal>>,
 }
@@ -45,7 +45,7 @@ impl Run {
         }
     }
 
-    /// Eight exchanges at once, then one a poll, as far as the server answers.
+    /// Eight exchanges at once, then one per poll interval, unless the server does not answer.
     fn until(&mut self, end: f64, answers: bool) -> &mut Self {
         while self.now < end {
             if self.next <= self.now {
@@ -71,8 +71,8 @@ impl Run {
         }
     }
 
-    /// Runs until `end` and tells the 50th and 99th percentile of the errors' sizes on the way, and
-    /// the greatest.
+    /// Runs until `end` and returns the 50th and 99th percentile and the maximum of the absolute
+    /// error.
     fn measure(&mut self, end: f64, answers: bool) -> [f64; 3] {
         self.errors.clear();
         self.until(end, answers);
@@ -116,7 +116,7 @@ fn two_seconds_after_a_cold_start_it_is_within_a_microsecond() {
 fn a_first_exchange_that_waited_spoils_nothing() {
     for seed in 0..20 {
         let mut run = Run::new(STILL, 1.0, seed);
-        // Nobody can know yet that this round trip is a long one.
+        // No earlier exchange shows that this round trip is a long one.
         run.server.back.least += 35_000.0;
         run.until(0.1, true);
         run.server.back = Delay::LAN;
@@ -166,8 +166,8 @@ fn an_hour_without_a_server_costs_less_than_a_tenth_of_a_millisecond() {
 fn a_quarter_of_an_hour_between_exchanges_is_little_enough_for_a_bound_that_is_true() {
     for poll in [30.0, 60.0, 120.0, 240.0, 480.0, 960.0] {
         let [median, ..] = Run::new(Wander::OFFICE, poll, 4).until(20.0 * poll, true).measure(200.0 * poll, true);
-        // What this oscillator's cycle does in a poll: the half hour's is hardly seen with
-        // exchanges so rare.
+        // What this oscillator's cycle contributes in a poll interval; exchanges this rare hardly
+        // see the half-hour cycle.
         assert!(median < 200.0 + 0.02 * poll * poll, "poll {poll}: {median}");
     }
 }
@@ -224,8 +224,8 @@ fn the_same_exchanges_give_the_same_clock_to_the_last_bit() {
 fn stamps_of_the_program_move_a_clock_of_kernel_stamps_little() {
     let mut run = Run::new(STILL, 1.0, 8);
     run.until(120.0, true);
-    // Late by 4 us at both ends, as a program is that the scheduler delays: the round trip alone
-    // tells of half of that.
+    // 4 us late at both ends, like a program that the scheduler delays: the round trip alone shows
+    // half of that.
     for _ in 0..10 {
         let exchange = run.server.exchange(run.now, &mut run.oscillator).unwrap();
         let exchange = tickwire_clock::Exchange {

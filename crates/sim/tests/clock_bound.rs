@@ -1,19 +1,19 @@
-//! The bound is true while what the clock was made of turns out to be worse than what comes:
-//! servers that correct themselves, paths that become shorter; and while it tells little: noise in
-//! one direction only, and silence.
+//! The bound holds when later measurements are better than those the clock was built on: servers
+//! that correct themselves, paths that become shorter. It also holds with little information: noise
+//! in one direction only, and silence.
 
 use tickwire_sim::timekeeping::FREQUENCY;
 use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
 
-/// A clock of one server, read four times a second.
+/// A clock with one server, read four times a second.
 fn with(server: TimeServer, poll: f64, seed: u64) -> Timekeeping {
     let mut run = Timekeeping::new(Wander::OFFICE, vec![server], poll, 0.0, seed);
     run.rate = 4.0;
     run
 }
 
-/// Runs until then. Everything read since the last call was within the bound; returns the median
-/// bound of it, in ns.
+/// Runs until `until` and checks that every reading since the last call was within its bound.
+/// Returns their median bound in ns.
 fn is_true(run: &mut Timekeeping, until: f64) -> i64 {
     run.until(until, |_| ());
     let summary = run.figures().summary().expect("the clock knew the time");
@@ -24,7 +24,7 @@ fn is_true(run: &mut Timekeeping, until: f64) -> i64 {
 
 const MS: f64 = 1e6;
 
-/// A server that is wrong, and honest about it.
+/// A server that is wrong, and reports so in its root dispersion.
 fn wrong(seed: u64) -> TimeServer {
     let mut server = TimeServer::new(seed);
     (server.error, server.dispersion) = (8.0 * MS, 10_000_000);
@@ -69,7 +69,7 @@ fn another_reference_is_waited_for_with_the_bound_of_the_old_one() {
     assert!(is_true(&mut run, 3_600.0) < 30_000);
 }
 
-/// Least delays there and back, in ns.
+/// Minimum delays to and from the server, in ns.
 fn set_path(server: &mut TimeServer, forth: f64, back: f64) {
     (server.forth.least, server.back.least) = (forth, back);
 }
@@ -78,7 +78,7 @@ fn set_path(server: &mut TimeServer, forth: f64, back: f64) {
 fn a_path_that_becomes_shorter_shows_what_it_hid() {
     let (ms, us) = (1e6, 1e3);
     for (seed, poll, from, to) in [
-        // A standing queue is gone.
+        // A standing queue drains.
         (1, 1.0, [20.0 * ms, 15.0 * us], [15.0 * us, 15.0 * us]),
         (2, 16.0, [20.0 * ms, 15.0 * us], [15.0 * us, 15.0 * us]),
         (3, 1.0, [15.0 * us, 20.0 * ms], [15.0 * us, 15.0 * us]),
@@ -86,10 +86,10 @@ fn a_path_that_becomes_shorter_shows_what_it_hid() {
         (5, 1.0, [95.0 * us, 5.0 * us], [5.0 * us, 5.0 * us]),
         (6, 1.0, [5.0 * us, 95.0 * us], [5.0 * us, 5.0 * us]),
         (7, 1.0, [20.0 * ms, 4.0 * ms], [4.0 * ms, 4.0 * ms]),
-        // The clock was right, and stays so.
+        // The clock was right, and remains so.
         (8, 1.0, [50.0 * us, 50.0 * us], [50.0 * us, 5.0 * us]),
         (9, 16.0, [50.0 * us, 50.0 * us], [5.0 * us, 5.0 * us]),
-        // Little, and not at all out of the interval.
+        // A small change, within the interval.
         (10, 1.0, [17.0 * us, 15.0 * us], [15.0 * us, 15.0 * us]),
         (11, 1.0, [30.0 * us, 15.0 * us], [15.0 * us, 15.0 * us]),
     ] {
@@ -99,8 +99,8 @@ fn a_path_that_becomes_shorter_shows_what_it_hid() {
         set_path(&mut run.servers[0], to[0], to[1]);
         is_true(&mut run, 200.0 * poll);
         let bound = is_true(&mut run, 1_000.0 * poll) as f64;
-        // Where the clock was right, what one direction lost is an asymmetry that it has learnt,
-        // and the bound keeps it.
+        // Where the clock was right, the delay that one direction lost is an asymmetry that the
+        // clock has learnt, and the bound keeps it.
         let path = if seed < 8 { to } else { from };
         assert!(bound < (path[0] + path[1]) / 2.0 + 3.0 * us, "{seed}: {bound}");
     }
@@ -125,7 +125,7 @@ fn a_queue_that_drains_is_followed_down() {
 
 #[test]
 fn noise_in_one_direction_is_a_bias() {
-    // Least delay, and the most that answers wait at random.
+    // The minimum delay, and the longest random delay of replies.
     for (seed, (least, wait)) in
         [(2e3, 20e3), (2e3, 40e3), (5e3, 30e3), (5e3, 60e3), (15e3, 100e3)].into_iter().enumerate()
     {
@@ -138,7 +138,7 @@ fn noise_in_one_direction_is_a_bias() {
 
 #[test]
 fn a_room_that_warms_while_no_server_answers() {
-    // Between requests, and what the rate turns by, with a time constant of five minutes.
+    // The poll interval, and the change of the rate, with a time constant of five minutes.
     for (poll, ppm) in [(1.0, 0.2), (1.0, -0.5), (1.0, 1.0), (16.0, -1.0), (64.0, 0.5), (64.0, 1.0)] {
         let mut run = with(TimeServer::new(1), poll, 1);
         is_true(&mut run, 3_600.0);

@@ -1,9 +1,9 @@
-//! Figures that no counter, server or user ever gives, but a file or a packet may: whatever they
-//! are, the clock does not panic. The test is built with overflow checks, so an overflow is one.
+//! Values that no counter, server or user ever produces, but a file or a packet may contain: none
+//! makes the clock panic. The test is built with overflow checks, so an overflow is a panic, too.
 
-use tickwire_clock::keeper::leap::Announcement;
-use tickwire_clock::keeper::table::Table;
-use tickwire_clock::keeper::{Config, Keeper, Source};
+use tickwire_clock::ensemble::leap::Announcement;
+use tickwire_clock::ensemble::table::Table;
+use tickwire_clock::ensemble::{Config, Ensemble, Source};
 use tickwire_clock::{Count, Exchange, Nanos, Scale, ServerState};
 use tickwire_sim::Rng;
 
@@ -15,7 +15,7 @@ fn one<T: Copy>(of: &[T], rng: &mut Rng) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Mostly near a value, sometimes at the ends of what there is.
+/// Mostly near a value, sometimes at the limits of the type.
 fn near(value: i64, by: u64, rng: &mut Rng) -> i64 {
     match rng.below(8) {
         0 => one(&[i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX], rng),
@@ -31,7 +31,7 @@ fn table(rng: &mut Rng) -> Option<Table> {
     Table::new(entries, Nanos(near(UNIX, 1 << 60, rng))).ok()
 }
 
-fn keeper(rng: &mut Rng) -> (Keeper, Scale) {
+fn ensemble(rng: &mut Rng) -> (Ensemble, Scale) {
     let exponent = rng.uniform() * 12.0 - 3.0;
     let nominal = Scale::from_period(libm::pow(10.0, one(&[exponent, 6.0, 9.0, -3.0], rng))).expect("a counter's");
     let config = Config {
@@ -44,11 +44,11 @@ fn keeper(rng: &mut Rng) -> (Keeper, Scale) {
     let asymmetry = |rng: &mut Rng| if rng.chance(500_000) { 0.0 } else { one(&NUMBERS, rng) };
     let sources: [_; SERVERS] =
         core::array::from_fn(|_| Source { asymmetry: asymmetry(rng), smeared: rng.chance(100_000) });
-    let mut keeper = Keeper::new(config, &sources).after(rng.next_u64() as u32, Count(rng.next_u64()));
+    let mut ensemble = Ensemble::new(config, &sources).after(rng.next_u64() as u32, Count(rng.next_u64()));
     if let Some(table) = table(rng).filter(|_| rng.chance(700_000)) {
-        keeper.set_leap_table(table);
+        ensemble.set_leap_table(table);
     }
-    (keeper, nominal)
+    (ensemble, nominal)
 }
 
 fn exchange(at: i64, nominal: Scale, rng: &mut Rng) -> Exchange {
@@ -77,7 +77,7 @@ fn exchange(at: i64, nominal: Scale, rng: &mut Rng) -> Exchange {
 fn nothing_makes_the_clock_panic() {
     for seed in 0..400 {
         let mut rng = Rng::new(seed);
-        let (mut keeper, nominal) = keeper(&mut rng);
+        let (mut ensemble, nominal) = ensemble(&mut rng);
         let steady = rng.chance(500_000);
         let mut at = 0_i64;
         for _ in 0..60 {
@@ -89,18 +89,18 @@ fn nothing_makes_the_clock_panic() {
             let server = rng.below(SERVERS as u64) as usize;
             let exchange = exchange(at, nominal, &mut rng);
             let announced = one(&[Announcement::None, Announcement::Insert, Announcement::Delete], &mut rng);
-            // Used or refused, both will do.
-            let _ = keeper.exchange(server, &exchange, announced);
+            // Accepted or refused: both are valid.
+            let _ = ensemble.exchange(server, &exchange, announced);
             if rng.chance(20_000) {
-                keeper.disrupt(Count(rng.next_u64()));
+                ensemble.disrupt(Count(rng.next_u64()));
             }
             if rng.chance(20_000) {
-                keeper.set_patience(server, rng.next_u64() as i64);
+                ensemble.set_silence_timeout(server, rng.next_u64() as i64);
             }
             let now = Count(near(exchange.received.0 as i64, 1 << 30, &mut rng) as u64);
-            let parameters = keeper.parameters(now);
+            let parameters = ensemble.parameters(now);
             let reading = parameters.reading(Count(near(now.0 as i64, 1 << 30, &mut rng) as u64));
-            let _ = (reading.interval(), parameters.elapsed(now, Count(rng.next_u64())), keeper.standings());
+            let _ = (reading.interval(), parameters.elapsed(now, Count(rng.next_u64())), ensemble.standings());
             let _ = parameters.count_at(Nanos(rng.next_u64() as i64));
         }
     }
@@ -110,10 +110,10 @@ fn nothing_makes_the_clock_panic() {
 fn a_server_that_takes_all_of_the_exchange_makes_no_round_trip_of_less_than_nothing() {
     let nominal = Scale::from_period(0.4).expect("a counter's");
     let config = Config { nominal, rate_error: 1e-4, holdover_after: 1 << 40, fresh_for: 1 << 40, tai_offset: None };
-    let mut keeper = Keeper::new(config, &[Source::default()]);
+    let mut ensemble = Ensemble::new(config, &[Source::default()]);
     for second in 0..60_i64 {
-        // 40000.8 ns, which is 40001; but each end by itself is rounded from the middle of the
-        // first exchange on, and then it is 40000.
+        // 40000.8 ns, which rounds to 40001. Each end rounded by itself from the middle of the
+        // first exchange gives 40000.
         let sent = second * 2_500_000_000;
         let received = sent + 100_002;
         let at_server = if second < 40 { 20_000 } else { 40_001 };
@@ -126,7 +126,7 @@ fn a_server_that_takes_all_of_the_exchange_makes_no_round_trip_of_less_than_noth
             server: ServerState { synchronised: true, stratum: 1, ..ServerState::default() },
             stamp_error: 0,
         };
-        let _ = keeper.exchange(0, &exchange, Announcement::None);
+        let _ = ensemble.exchange(0, &exchange, Announcement::None);
     }
-    assert!(keeper.server(0).round_trip() < 20_000.0, "it has been believed");
+    assert!(ensemble.server(0).round_trip() < 20_000.0, "it has been believed");
 }

@@ -1,15 +1,15 @@
-//! Leap seconds as real servers make them, servers that are set over one, and servers that live at
-//! another time.
+//! Leap seconds as real servers apply them, servers that are stepped across one, and servers whose
+//! date is wrong.
 
 use tickwire_clock::Nanos;
-use tickwire_clock::keeper::leap::Announcement;
-use tickwire_clock::keeper::table::Table;
+use tickwire_clock::ensemble::leap::Announcement;
+use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::page::Status;
 use tickwire_clock::sync::Refusal;
 use tickwire_sim::timekeeping::TAI_OFFSET;
 use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
 
-/// 2026-07-01 00:00:00 in seconds of the simulation, which begins with the year.
+/// 2026-07-01 00:00:00 in seconds of the simulation, which begins on 2026-01-01.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;
 const DAY: f64 = 86_400.0;
 const SECOND: i64 = 1_000_000_000;
@@ -18,7 +18,7 @@ fn servers(count: u64) -> Vec<TimeServer> {
     (0..count).map(|number| TimeServer::new(100 + number)).collect()
 }
 
-/// The leap seconds of 2015 and 2017, and one of `step` at that midnight.
+/// The leap seconds of 2015 and 2017, and one of `step` at `MIDNIGHT`.
 fn table(step: i32) -> Table {
     let past = [(1_435_708_800, TAI_OFFSET - 1), (1_483_228_800, TAI_OFFSET)];
     let past = past.map(|(unix, offset)| (Nanos(unix * SECOND), offset));
@@ -26,7 +26,8 @@ fn table(step: i32) -> Table {
     Table::new(entries.collect(), truth(MIDNIGHT + 150.0 * DAY)).unwrap()
 }
 
-/// A run that begins so many seconds before the midnight with a leap second.
+/// A run that begins `seconds` before `MIDNIGHT`, with a leap second there; returns the run and the
+/// leap's instant.
 fn before_midnight(servers: Vec<TimeServer>, poll: f64, seconds: f64, step: i32) -> (Timekeeping, f64) {
     let mut run = Timekeeping::new(Wander::OFFICE, servers, poll, MIDNIGHT - seconds, 1);
     let leap = if step > 0 { MIDNIGHT } else { MIDNIGHT - 1.0 };
@@ -34,7 +35,7 @@ fn before_midnight(servers: Vec<TimeServer>, poll: f64, seconds: f64, step: i32)
     (run, leap)
 }
 
-/// Error and bound of the Unix time that is published at `at`, in ns.
+/// Error and bound of the published Unix time at `at`, in ns.
 fn published(run: &mut Timekeeping, at: f64) -> (i64, u64) {
     run.until(at, |_| ());
     let at = at.max(run.now());
@@ -44,8 +45,8 @@ fn published(run: &mut Timekeeping, at: f64) -> (i64, u64) {
 
 #[test]
 fn a_leap_second_is_right_in_whatever_way_servers_make_it() {
-    // At once, or a second late so that 00:00:00 is repeated; standing still for the second;
-    // slewed; by who learns of it from others.
+    // A step at the instant, or a second late so that 00:00:00 is repeated; standing still for the
+    // second; slewed; by servers that learn of the leap from others.
     let ways = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 12.0), (10.0, 0.0), (300.0, 0.0), (0.0, 2000.0)];
     for (late, over) in ways {
         for (poll, count, step, tabled) in
@@ -58,7 +59,7 @@ fn a_leap_second_is_right_in_whatever_way_servers_make_it() {
             });
             let (mut run, leap) = before_midnight(all, poll, 600.0, step);
             if tabled {
-                run.keeper.set_leap_table(table(step));
+                run.ensemble.set_leap_table(table(step));
             }
             let (near, far) =
                 ((-30..150).map(|tenth| f64::from(tenth) / 10.0), (2..300).map(|ten| f64::from(10 * ten)));
@@ -70,36 +71,36 @@ fn a_leap_second_is_right_in_whatever_way_servers_make_it() {
                     "{late} s late, over {over} s, poll {poll} s, {count} servers, {step} s, after {since} s: {error} of {bound}"
                 );
             }
-            assert_eq!(run.keeper.parameters(run.oscillator.clone().count(leap + 3600.0)).disruptions, 0);
+            assert_eq!(run.ensemble.parameters(run.oscillator.clone().count(leap + 3600.0)).disruptions, 0);
         }
     }
 }
 
-/// A leap second that all announce and nobody makes.
+/// A leap second that all servers announce and none applies.
 fn false_alarm(poll: f64, count: u64, tabled: bool) -> Timekeeping {
     let mut all = servers(count);
     all.iter_mut().for_each(|server| server.announces = Announcement::Insert);
     let (mut run, _) = before_midnight(all, poll, 600.0, 1);
     run.utc.leap = None;
     if tabled {
-        run.keeper.set_leap_table(table(1));
+        run.ensemble.set_leap_table(table(1));
     }
     run
 }
 
 #[test]
-fn a_leap_second_that_nobody_makes_is_taken_back_unless_a_table_has_it() {
+fn a_leap_second_that_no_server_makes_is_taken_back_unless_a_table_has_it() {
     for (poll, count) in [(1.0, 1), (16.0, 1), (16.0, 3)] {
         let mut run = false_alarm(poll, count, false);
         let (error, _) = published(&mut run, MIDNIGHT + 2.5);
-        assert!((error + SECOND).abs() < 1_000_000, "who could know: {error}");
+        assert!((error + SECOND).abs() < 1_000_000, "a false alarm is not detectable yet: {error}");
         for since in [604.0 + 2.0 * poll, 1e3, 1e4, 0.9 * DAY, 1.1 * DAY] {
             let (error, bound) = published(&mut run, MIDNIGHT + since);
-            let disruptions = run.keeper.parameters(run.oscillator.clone().count(run.now() + 1.0)).disruptions;
+            let disruptions = run.ensemble.parameters(run.oscillator.clone().count(run.now() + 1.0)).disruptions;
             assert!(error.unsigned_abs() <= bound && bound < 1_000_000, "{poll} {count} {since}: {error} of {bound}");
             assert_eq!(disruptions, 1, "readers are told");
         }
-        // With a table the servers are wrong: for a day they are not listened to.
+        // With a table the servers are wrong: they are ignored for a day.
         let mut run = false_alarm(poll, count, true);
         for since in [3.0 + 9.0 * poll, 1e3, 0.9 * DAY] {
             let (error, bound) = published(&mut run, MIDNIGHT + since);
@@ -113,7 +114,7 @@ fn a_leap_second_that_nobody_makes_is_taken_back_unless_a_table_has_it() {
 }
 
 #[test]
-fn once_a_leap_second_is_taken_back_nobody_is_late_with_it() {
+fn once_a_leap_second_is_taken_back_no_server_is_late_with_it() {
     for poll in [128.0, 1024.0] {
         let mut run = false_alarm(poll, 3, false);
         let mut outcomes = Vec::new();
@@ -122,7 +123,7 @@ fn once_a_leap_second_is_taken_back_nobody_is_late_with_it() {
                 outcomes.push(happened.outcome);
             }
         });
-        // Two are most of three: the eighth answer of the second is used already.
+        // Two of three are a majority: the eighth reply of the second one is already used.
         let (denials, rest) = outcomes.split_at(8 + 7 + 7);
         assert!(denials.iter().all(|outcome| *outcome == Err(Refusal::Leaping)), "poll {poll}: {denials:?}");
         assert!(rest.len() > 9 && rest.iter().all(Result::is_ok), "poll {poll}: {rest:?}");
@@ -133,13 +134,13 @@ fn once_a_leap_second_is_taken_back_nobody_is_late_with_it() {
 
 #[test]
 fn a_server_that_is_set_over_a_leap_second_is_right_at_once() {
-    // Over the one of 2017, forward and back.
+    // Across the leap second of 2017, forward and back.
     let year = 365.0 * DAY * 1e9;
     for (wrong, right) in [(-12.0 * year, 0.0), (0.0, -12.0 * year)] {
         let mut all = servers(1);
         all[0].error = wrong;
         let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 2);
-        run.keeper.set_leap_table(table(1));
+        run.ensemble.set_leap_table(table(1));
         run.until(600.0, |_| ());
         run.servers[0].error = right;
         let mut set = false;
@@ -155,10 +156,10 @@ fn a_server_that_is_set_over_a_leap_second_is_right_at_once() {
 }
 
 #[test]
-fn who_is_outvoted_does_not_say_what_day_it_is() {
+fn an_outvoted_server_does_not_set_the_date() {
     let mut all = servers(4);
     all.iter_mut().for_each(|server| server.announces = Announcement::Insert);
-    // It lives at the end of the year, when there can be another leap second.
+    // Its date is the end of the year, when another leap second is possible.
     all[3].error = 183.5 * DAY * 1e9;
     let (mut run, leap) = before_midnight(all, 16.0, 7200.0, 1);
     for since in [-3600.0, -10.0, 100.0, 7200.0] {

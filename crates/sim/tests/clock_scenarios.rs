@@ -1,13 +1,13 @@
-//! The clock through all scenarios in virtual time, read some millions of times: truth lies inside
+//! The clock in all scenarios in virtual time, with some millions of reads: the true time is within
 //! the bound at every read, and the promises are kept.
 
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::{Promise, SCENARIOS};
 
-/// Of each scenario so many reads: the benchmark makes more.
+/// Reads per scenario; the benchmark makes more.
 const READS: u32 = 150_000;
 
-/// Missed, with this seed or others, and why.
+/// Scenarios that miss their promise, with this or another seed, and the reason.
 const MISSED: [(&str, &str); 2] = [
     (
         "both directions saturated",

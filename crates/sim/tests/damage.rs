@@ -1,4 +1,4 @@
-//! Damaged packets and noise as frames: nothing panics, nothing loops, no frame is lost.
+//! Damaged packets and random frames: no panic, no endless loop, no frame lost.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn target() -> (Pair, Vec<UdpId>) {
     (pair, sockets)
 }
 
-/// Good packets of every kind, to be damaged.
+/// Valid packets of every kind, to be damaged.
 fn seeds() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for family in 0..2 {
@@ -100,7 +100,7 @@ proptest! {
                     Damage::Grow(by) => packet.extend(std::iter::repeat_n(0, by)),
                 }
             }
-            // The header checksum would hide what lies behind it.
+            // A wrong header checksum would keep the rest of the packet from being parsed.
             if packet.len() >= 20 && packet[0] == 0x45 {
                 packet[10..12].fill(0);
                 let sum = tickwire_stack::checksum::plain(&packet[..20]);
@@ -118,7 +118,7 @@ proptest! {
     fn noise_does_no_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..60)) {
         let (mut pair, sockets) = target();
         for (number, mut bytes) in frames.into_iter().enumerate() {
-            // Most of it with a type that is looked at.
+            // Mostly with an EtherType that is parsed.
             if bytes.len() >= 15 && number % 4 != 0 {
                 let (kind, version) = if number % 2 == 0 { ([0x08, 0x00], 0x45) } else { ([0x86, 0xdd], 0x60) };
                 bytes[12..14].copy_from_slice(&kind);
@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// Frames lie in memory that others may write: what is said of them is not believed.
+/// Frames are in memory that other processes may write: their descriptors are not trusted.
 #[test]
 fn impossible_frames_are_counted_and_ignored() {
     let (mut pair, sockets) = target();
@@ -141,7 +141,7 @@ fn impossible_frames_are_counted_and_ignored() {
         stack.completed(id);
     }
     assert_eq!(stack.counters().eth_in_bad_frame.get(), 3);
-    // A packet that is longer than any.
+    // A packet longer than any valid one.
     stack.receive_bytes(now, &vec![0; 40 * 2048]);
     assert_eq!(stack.counters().eth_in_bad_frame.get(), 4);
     settle(&mut pair, &sockets);

@@ -1,4 +1,5 @@
-//! Fragments: any order, any loss, any nonsense; bounded in memory and time.
+//! Fragments in any order, with loss and invalid contents: reassembly is bounded in memory and
+//! time.
 
 mod common;
 
@@ -12,7 +13,7 @@ use tickwire_stack::{Limits, UdpId};
 
 const MORE: u16 = 0x2000;
 
-/// Where a fragment lies, whether others follow, its identification and its bytes.
+/// Offset, more-fragments flag, identification and bytes of a fragment.
 struct Part<'a> {
     offset: usize,
     more: bool,
@@ -20,7 +21,7 @@ struct Part<'a> {
     bytes: &'a [u8],
 }
 
-/// A host under fragments from its peer, in one family.
+/// A host that receives fragments from its peer, in one family.
 struct Target {
     pair: Pair,
     socket: UdpId,
@@ -45,7 +46,7 @@ impl Target {
         self.give_of(0, part);
     }
 
-    /// With this traffic class.
+    /// Delivers a fragment with this traffic class.
     fn give_of(&mut self, class: u8, part: &Part<'_>) {
         let (from, to) = (self.from.address, self.to.address);
         let packet = if let (Some(from), Some(to)) = (from.to_v4(), to.to_v4()) {
@@ -97,7 +98,8 @@ proptest! {
         let last = parts.len() - 1;
         for (i, part) in parts.iter().enumerate() {
             target.give(part);
-            // Duplicates, but not after the datagram is complete: then they would begin it anew.
+            // Duplicates, but not after the datagram is complete: then they would start a new
+            // reassembly.
             if i < last && twice >> (i % 64) & 1 == 1 {
                 target.give(part);
             }
@@ -134,9 +136,9 @@ proptest! {
             got.extend(received(&mut pair, 1, b));
         }
         for bytes in &got {
-            // Two flipped bits in one datagram can cancel out in its checksum; one never does.
+            // Two flipped bits in one datagram can cancel out in its checksum; a single one cannot.
             let single = bytes.len() <= 1452;
-            prop_assert!(sent.contains(bytes) || (corrupt > 0 && !single), "{} bytes that nobody sent", bytes.len());
+            prop_assert!(sent.contains(bytes) || (corrupt > 0 && !single), "{} bytes that were never sent", bytes.len());
         }
         if loss == 0 && corrupt == 0 {
             prop_assert!(sent.iter().all(|bytes| got.contains(bytes)));
@@ -146,7 +148,7 @@ proptest! {
     }
 }
 
-/// RFC 5722 §4, RFC 8200 §4.5; for IPv4 likewise.
+/// RFC 5722 §4, RFC 8200 §4.5; IPv4 likewise.
 #[test]
 fn overlapping_fragments_end_their_datagram() {
     for family in 0..2 {
@@ -167,7 +169,7 @@ fn overlapping_fragments_end_their_datagram() {
             }
             assert_eq!(target.count("IpReasmOverlaps"), 1, "family {family}, case {number}");
             assert_eq!(target.pair.frames_held(0), 0);
-            // What still comes of it does not begin it anew.
+            // Its remaining fragments do not start a new reassembly.
             let (datagram, _) = target.datagram(1500);
             let rest: Vec<_> = target.cut(&datagram, 1000, 3);
             rest.iter().for_each(|part| target.give(part));
@@ -191,7 +193,7 @@ fn what_is_not_completed_in_time_is_given_up() {
         target.pair.run_for(Span::from_secs(2));
         assert_eq!(target.pair.frames_held(0), 0);
         assert_eq!(target.count("IpReasmTimeout"), 1);
-        // Its identification may be used again.
+        // Its identification can be used again.
         parts.iter().for_each(|part| target.give(part));
         assert_eq!(target.received(), [payload]);
     }
@@ -201,7 +203,7 @@ fn what_is_not_completed_in_time_is_given_up() {
 fn a_flood_of_fragments_takes_a_bounded_share_of_memory_and_lets_honest_ones_through() {
     for family in 0..2 {
         let mut target = Target::new(family, Limits { frames: 1024, ..Limits::DEFAULT });
-        // Many datagrams that are never completed, then many pieces of one.
+        // Many datagrams that are never completed, then many fragments of one.
         for id in 0..2000 {
             target.give(&Part { offset: 0, more: true, id, bytes: &[0; 64] });
             assert!(target.pair.frames_held(0) <= 1024 / 8);
@@ -225,7 +227,7 @@ fn a_flood_of_fragments_takes_a_bounded_share_of_memory_and_lets_honest_ones_thr
     }
 }
 
-/// A few datagrams in many small pieces fill the quota before they fill the places.
+/// A few datagrams in many small fragments exhaust the quota before the reassembly slots.
 #[test]
 fn a_datagram_arrives_while_a_flood_holds_all_the_memory() {
     let mut target = Target::new(0, Limits { frames: 1024, ..Limits::DEFAULT });
@@ -241,7 +243,7 @@ fn a_datagram_arrives_while_a_flood_holds_all_the_memory() {
     assert_eq!(target.received(), [payload]);
 }
 
-/// RFC 8200 §4.5: the network may deliver a packet twice, also one that takes several frames.
+/// RFC 8200 §4.5: the network may duplicate a packet, even one that takes several frames.
 #[test]
 fn a_duplicate_of_a_jumbo_fragment_does_no_harm() {
     for family in 0..2 {
@@ -282,8 +284,8 @@ fn with_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
     packet
 }
 
-/// RFC 3168 §5.3: a router's mark on one fragment is a mark on the datagram; the rest of the class
-/// is the first fragment's.
+/// RFC 3168 §5.3: a CE mark on one fragment marks the datagram; the rest of the class is the first
+/// fragment's.
 #[test]
 fn a_mark_on_one_fragment_marks_the_datagram() {
     const ECT: u8 = 2;

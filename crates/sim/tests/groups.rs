@@ -1,4 +1,4 @@
-//! Multicast: every socket that wants a datagram gets its own copy, and its filter is obeyed.
+//! Multicast: every socket that joined receives its own copy, subject to its source filter.
 
 mod common;
 
@@ -13,7 +13,7 @@ use tickwire_stack::{Error, Limits, UdpId};
 const GROUP: Address = Address::v4([239, 1, 2, 3]);
 const OTHER: Address = Address::v4([239, 1, 2, 4]);
 
-/// A sender on host 0 that knows the way to both groups.
+/// A sender on host 0 that has paths to both groups.
 fn sender(pair: &mut Pair) -> (UdpId, Address) {
     let source = pair.host(0).addresses[0];
     let now = pair.now();
@@ -58,8 +58,8 @@ fn every_member_gets_its_own_copy() {
     assert_eq!(pair.frames_held(1), 0);
 }
 
-/// What other sockets have joined is heard by the host's socket (`IP_MULTICAST_ALL`), and not
-/// twice.
+/// The kernel delivers groups that other sockets joined to the host's socket (`IP_MULTICAST_ALL`),
+/// so the lane must not deliver them again.
 #[test]
 fn a_group_that_was_not_joined_is_not_taken() {
     let mut pair = Pair::seeded(1);
@@ -97,7 +97,7 @@ fn source_filters_are_obeyed() {
     assert_eq!(pair.stack(1).udp_set_filter(id, &GroupFilter::all(source)), Err(Error::Invalid));
 }
 
-/// What there is no room for changes nothing.
+/// A filter that does not fit changes nothing.
 #[test]
 fn a_filter_that_is_too_long_leaves_the_one_that_was_there() {
     let mut pair = Pair::seeded(1);

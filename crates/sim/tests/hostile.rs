@@ -1,5 +1,5 @@
-//! The fuzz targets over the committed corpus, and over seeded chance: what a fuzzer once found
-//! stays found.
+//! The fuzz targets over the committed corpus, and over seeded random bytes: defects that a fuzzer
+//! found stay regression tests.
 
 use tickwire_sim::corpus::{keep, replay};
 use tickwire_sim::{Rng, hostile};
@@ -13,22 +13,21 @@ fn chance(runs: u64, run: fn(&[u8])) {
     }
 }
 
-/// The first byte: the connection knows of routers' marks.
+/// In the first byte: the connection uses ECN.
 const MARKS: u8 = 0x40;
 
-/// A write of so many KB, with the way back cut or not.
+/// A write of `kb` KB, after which the direction to the peer is cut or not.
 fn written(kb: u8, cut: u8) -> Vec<u8> {
     vec![MARKS, 6, kb * 4, 0, 207, cut]
 }
 
-/// Attacks that get past the first checks, each written by hand: kinds of actions from 200 on
+/// Attacks that pass the first checks, each written by hand: kinds of actions from 200 on
 /// (`hostile::Arena::act`).
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    // Timestamps, three blocks of whole segments, and an acknowledgement of what the peer has: as a
-    // good peer in recovery.
+    // Timestamps, three SACK blocks of whole segments, and an acknowledgement of what the peer has,
+    // like a valid peer in recovery.
     let sacked = [200, 0b0100_1011, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 2, 1, 4, 2, 8, 1];
-    // What is acknowledged is a segment, the rest comes by and by; a router has marked it, and
-    // echoes fly.
+    // Data with an acknowledgement of three segments, marked CE by a router, with ECE and CWR set.
     let marked = [200, 0b1111_0001, 0x40 | 0x80, 0, 3, 0xff, 0xff, 20, 0, 0];
     let reneged = [200, 0b1100_0011, 0, 0, 1, 0, 10, 0, 0, 0, 0, 1];
     let time = |power: u8| [5, power];

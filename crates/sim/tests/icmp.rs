@@ -1,4 +1,4 @@
-//! ICMP errors: the socket concerned hears of them, forged ones do nothing.
+//! ICMP errors: the socket concerned receives them, forged ones have no effect.
 
 mod common;
 
@@ -10,7 +10,7 @@ use tickwire_stack::time::Span;
 use tickwire_stack::udp::MtuDiscover;
 use tickwire_stack::{Error, Ready, UdpId};
 
-/// A connected socket on host 0 and both of its ends.
+/// A connected socket on host 0, and both endpoints.
 fn connected(pair: &mut Pair, family: usize) -> (UdpId, Endpoint, Endpoint) {
     let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[family]);
     let (own, peer) = (Endpoint::new(own, 1000), Endpoint::new(peer, 2000));
@@ -25,8 +25,8 @@ fn give(pair: &mut Pair, packet: &[u8]) {
     assert!(pair.host_mut(0).receive(now, &frame(packet)));
 }
 
-/// Somebody complains that a datagram of the socket was too large for a way that carries `mtu`
-/// bytes. As on Linux the socket is told once.
+/// A router reports that a datagram of the socket exceeds a path MTU of `mtu` bytes. As on Linux
+/// the socket receives the error once.
 fn too_big(pair: &mut Pair, id: UdpId, (own, peer): (Endpoint, Endpoint), mtu: u32) {
     let family = usize::from(own.address.to_v4().is_none());
     let quoted = ip(own.address, peer.address, 17, &udp(own, peer, &[0; 100]));
@@ -69,11 +69,11 @@ fn errors_that_quote_what_no_socket_sent_do_nothing() {
         let port = Endpoint::new(own.address, 1001);
         let quoted = ip(port.address, peer.address, 17, &udp(port, peer, b"ping"));
         give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
-        // Quoting a packet that another host would have sent.
+        // Quoting a packet of another host.
         let quoted = ip(router(family), peer.address, 17, &udp(Endpoint::new(router(family), 1000), peer, b"ping"));
         give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
         assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 3);
-        // Cut, and with a flipped bit.
+        // Truncated, and with a flipped bit.
         let quoted = ip(own.address, peer.address, 17, &udp(own, peer, b"ping"));
         give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted[..[27, 47][family]]));
         assert_eq!(counter(&mut pair, 0, "IcmpInErrors"), 1);
@@ -86,7 +86,7 @@ fn errors_that_quote_what_no_socket_sent_do_nothing() {
     }
 }
 
-/// RFC 1122 §4.1.3.3, as Linux has it.
+/// RFC 1122 §4.1.3.3, as Linux implements it.
 #[test]
 fn an_unconnected_socket_is_not_bothered() {
     let mut pair = Pair::seeded(1);
@@ -98,7 +98,7 @@ fn an_unconnected_socket_is_not_bothered() {
     assert_eq!(pair.stack(0).readiness(id.into()), Ok(Ready::OUT));
 }
 
-/// RFC 5927 §7.2: ports are easily guessed. What an error about UDP says does not slow TCP down.
+/// RFC 5927 §7.2: ports are easily guessed. An error about UDP must not slow TCP down.
 #[test]
 fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     let mut pair = Pair::seeded(1);
@@ -124,7 +124,7 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 1);
 }
 
-/// Where a connected socket sends to besides is nothing to what reaches its peer, as on Linux
+/// The destinations of other sends do not affect the path MTU to the connected peer, as on Linux
 /// (`IP_MTU`).
 #[test]
 fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
@@ -167,7 +167,7 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
         too_big(&mut pair, id, (own, peer), 1300);
         assert_eq!(packets(&mut pair, 1440), 2);
         assert_eq!(packets(&mut pair, 1300 - 48), 1);
-        // Absurd claims are held at the floor, larger ones ignored.
+        // Absurdly small values are clamped to the floor, larger ones ignored.
         too_big(&mut pair, id, (own, peer), 68);
         let floor = [552, 1280][family];
         let now = pair.now();
@@ -179,8 +179,8 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
     }
 }
 
-/// RFC 1191 §3: less than 552 bytes is not believed, but routers are let fragment what is sent,
-/// unless the program wants it otherwise.
+/// RFC 1191 §3: less than 552 bytes is not believed, but packets are sent without DF, unless the
+/// program requests otherwise.
 #[test]
 fn rfc1191_3_datagrams_on_a_path_that_is_too_narrow_to_be_believed_may_be_fragmented() {
     let mut pair = Pair::seeded(1);

@@ -1,4 +1,4 @@
-//! What the IP layer lets in, and under which reason it drops the rest.
+//! Which packets the IP layer accepts, and the counter under which it drops the others.
 
 mod common;
 
@@ -25,7 +25,7 @@ impl Target {
         (Endpoint::new(peer, 9), Endpoint::new(own, 1000 + family as u16))
     }
 
-    /// A good packet with five bytes for the socket of that family.
+    /// A valid packet with five bytes for the socket of that family.
     fn good(&self, family: usize) -> Vec<u8> {
         let (from, to) = self.ends(family);
         ip(from.address, to.address, 17, &udp(from, to, b"hello"))
@@ -36,7 +36,7 @@ impl Target {
         assert!(self.pair.host_mut(0).receive(now, bytes));
     }
 
-    /// Whether what was given arrived at either socket as it should; nothing else may.
+    /// Whether the given packet arrived intact at either socket; no other data may arrive.
     fn heard(&mut self) -> bool {
         let all: Vec<_> = self.sockets.iter().flat_map(|&id| received(&mut self.pair, 0, id)).collect();
         assert!(all.iter().all(|bytes| bytes == b"hello"), "{all:?}");
@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-/// An IPv4 packet changed by hand, its header checksum made good again.
+/// An IPv4 packet changed by hand, with its header checksum recomputed.
 fn fixed(mut packet: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     change(&mut packet);
     packet[10..12].fill(0);
@@ -133,7 +133,7 @@ fn source_routes_and_options_without_sense_are_refused() {
 
 /// RFC 1122 §3.2.1.3 and §3.3.6, RFC 4291 §2.5.2, §2.5.3 and §2.7.
 #[test]
-fn addresses_that_nobody_can_have_are_refused() {
+fn impossible_addresses_are_refused() {
     let mut target = Target::new();
     let (from, to) = target.ends(0);
     let v4 = |octets| Endpoint::new(Address::v4(octets), 9);
@@ -156,7 +156,7 @@ fn addresses_that_nobody_can_have_are_refused() {
     for last in [0, 1] {
         let source = Endpoint::new(Address(u128::to_be_bytes(last)), 9);
         let packet = ip(source.address, to.address, 17, &udp(source, to, b"hello"));
-        target.dropped(&frame(&packet), "IpInAddrErrors", "nobody or ourselves as the source");
+        target.dropped(&frame(&packet), "IpInAddrErrors", "the unspecified or the loopback address as the source");
     }
     let mut mapped = ip(from.address, to.address, 17, &udp(from, to, b"hello"));
     mapped[8..24].copy_from_slice(&Address::v4([10, 0, 0, 2]).0);
@@ -195,7 +195,7 @@ fn broken_datagrams_are_dropped_by_reason() {
         target.dropped(&around(&good[..7]), "UdpInErrors", "less than a header");
         let mut elsewhere = to;
         elsewhere.port = 7;
-        target.dropped(&around(&udp(from, elsewhere, b"hello")), "UdpNoPorts", "a port that nobody has");
+        target.dropped(&around(&udp(from, elsewhere, b"hello")), "UdpNoPorts", "a port without a socket");
         let mut unsummed = good.clone();
         unsummed[6..8].fill(0);
         if family == 0 {
@@ -204,19 +204,19 @@ fn broken_datagrams_are_dropped_by_reason() {
         } else {
             target.dropped(&around(&unsummed), "UdpInCsumErrors", "IPv6 does not");
         }
-        // Bytes behind the datagram but within the packet are not part of it.
+        // Bytes after the datagram but within the packet are not part of it.
         target.give(&around(&[&good[..], b"more"].concat()));
         assert!(target.heard());
     }
 }
 
-/// RFC 791 §3.2: only what has been put together is a datagram.
+/// RFC 791 §3.2: only a completely reassembled datagram is delivered.
 #[test]
 fn a_fragment_of_nothing_in_particular_is_not_delivered() {
     let mut target = Target::new();
     let (from, to) = target.ends(0);
     let (from, to) = (from.address.to_v4().unwrap(), to.address.to_v4().unwrap());
-    // The second half of something whose ports are not in it.
+    // The second half of a datagram, which does not contain the ports.
     target.give(&frame(&ip_v4(from, to, 17, 9, 2, &[0; 16])));
     assert_eq!(target.pair.frames_held(0), 1);
     assert!(target.sockets.iter().all(|&id| target.pair.stack(0).udp_next_len(id) == Ok(None)));

@@ -10,12 +10,12 @@ use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::{Instant, Span};
 
-/// The identification of a packet, and whether it says "don't fragment".
+/// The identification of a packet, and whether it has DF set.
 fn header(packet: &[u8]) -> (u16, bool) {
     (u16::from_be_bytes([packet[18], packet[19]]), packet[20] & 0x40 != 0)
 }
 
-/// What host 0 sends until `end`, none of which arrives.
+/// The packets that host 0 sends until `end`, none of which arrives.
 fn lost(pair: &mut Pair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
     let mut packets = pair.host_mut(0).transmit(*now);
     while let Some(due) = pair.stack(0).deadline().filter(|&due| due <= end) {
@@ -27,7 +27,7 @@ fn lost(pair: &mut Pair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
 }
 
 /// RFC 6864 §4.2 and §4.3: where routers may fragment, no two packets have the same identification,
-/// also if one repeats the other. §4.1: where they may not, it has no meaning.
+/// not even a retransmission. §4.1: with DF it has no meaning.
 #[test]
 fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
     for may_fragment in [true, false] {
@@ -52,7 +52,7 @@ fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
     }
 }
 
-/// RFC 6864 §4.3: what two connections to one peer send is told apart, too.
+/// RFC 6864 §4.3: the packets of two connections to one peer differ, too.
 #[test]
 fn packets_of_different_connections_have_identifications_of_their_own() {
     let mut pair = Pair::new(&PairConfig::default());
@@ -72,9 +72,9 @@ fn packets_of_different_connections_have_identifications_of_their_own() {
     assert!(packets.len() > 20 && ids.len() == packets.len(), "{} of {}", ids.len(), packets.len());
 }
 
-/// RFC 7739 §5.3: what one peer sees of our identifications does not tell him those of what another
-/// is sent, in whose name he could plant fragments. Those of one peer's packets follow each other,
-/// so that none comes again soon.
+/// RFC 7739 §5.3: the identifications that one peer sees do not reveal those sent to another peer,
+/// in whose name it could inject fragments. Those to one peer are consecutive, so that none recurs
+/// soon.
 #[test]
 fn rfc7739_5_3_identifications_for_one_peer_tell_nothing_of_anothers() {
     let mut pair = Pair::new(&PairConfig::default());

@@ -1,6 +1,6 @@
-//! Unknown options in IPv6 extension headers (RFC 8200 §4.2). What the two highest bits of their
-//! type demand is done as far as it is ours: the packet is taken or dropped. The stack sends no
-//! ICMP errors; a packet that no accelerated socket claims is the host's, which does.
+//! Unknown options in IPv6 extension headers (RFC 8200 §4.2). The stack implements its part of what
+//! the two highest bits of the type demand: it accepts or drops the packet. The stack sends no ICMP
+//! errors; a packet that no accelerated socket claims belongs to the host's kernel, which does.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn all_nodes() -> Address {
     Address(address)
 }
 
-/// RFC 8200 §4.2: 00 is skipped; 01, 10 and 11 drop the packet, whoever else it is for.
+/// RFC 8200 §4.2: 00 is skipped; 01, 10 and 11 drop the packet, unicast or multicast.
 #[test]
 fn the_type_of_an_unknown_option_decides_whether_its_packet_is_taken() {
     for header in [HOP_BY_HOP, DESTINATION] {
@@ -50,7 +50,7 @@ fn the_type_of_an_unknown_option_decides_whether_its_packet_is_taken() {
     }
 }
 
-/// RFC 8200 §4.2: one that is to be skipped does not hide one behind it that is not.
+/// RFC 8200 §4.2: an option to be skipped does not hide a later one that demands a drop.
 #[test]
 fn each_option_of_a_header_is_looked_at() {
     let mut pair = Pair::seeded(1);

@@ -20,7 +20,7 @@ fn wire() -> Wire {
     Wire::on(&PairConfig { mtu: 9000, ..PairConfig::default() })
 }
 
-/// An accepted connection whose peer takes segments of 8960 bytes, with or without SACK.
+/// An accepted connection whose peer has an MSS of 8960 bytes, with or without SACK.
 fn accepted(wire: &mut Wire, sack: bool) -> (tickwire_stack::TcpId, u32, u32) {
     let listener = wire.listen(4);
     let options: &[u8] = if sack { &[2, 4, 0x23, 0, 4, 2, 1, 1] } else { &[2, 4, 0x23, 0] };
@@ -60,8 +60,8 @@ fn what_the_cable_does_to_jumbo_frames_is_repaired() {
     }
 }
 
-/// RFC 9293 §3.7.1: a listener's answer goes out before the host has spoken of the peer: it offers
-/// what all interfaces take, with a cookie, too.
+/// RFC 9293 §3.7.1: a listener's SYN-ACK is sent before the host has resolved the path to the peer.
+/// Its MSS fits all interfaces, with a SYN cookie, too.
 #[test]
 fn strangers_are_offered_what_every_interface_takes() {
     for syn_queue in [256, 0] {
@@ -77,7 +77,7 @@ fn strangers_are_offered_what_every_interface_takes() {
     }
 }
 
-/// RFC 9293 §3.7.4: Nagle's algorithm, and what is sent again, know whole segments only.
+/// RFC 9293 §3.7.4: Nagle's algorithm and retransmissions use whole segments only.
 #[test]
 fn a_lost_segment_is_sent_again_as_one() {
     for sack in [true, false] {
@@ -110,7 +110,7 @@ fn a_lost_segment_is_sent_again_as_one() {
     }
 }
 
-/// RFC 9293 §3.8.6: small writes are gathered; a peer's small window is filled, and never overrun.
+/// RFC 9293 §3.8.6: small writes are coalesced; a peer's small window is filled, and never overrun.
 #[test]
 fn the_peers_window_is_kept_to_the_byte() {
     let mut wire = wire();
@@ -136,7 +136,8 @@ fn the_peers_window_is_kept_to_the_byte() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 9293 §3.7.2: the host's MTU goes down while jumbo segments are under way, and up again.
+/// RFC 9293 §3.7.2: the host's MTU decreases while jumbo segments are in flight, and increases
+/// again.
 #[test]
 fn a_smaller_interface_mtu_is_followed() {
     let mut pair = jumbo(5, LinkConfig::default());
@@ -162,7 +163,7 @@ fn a_smaller_interface_mtu_is_followed() {
     close_and_check(&mut pair, client, server, listener);
 }
 
-/// Packets that wait for the neighbour wait whole, or not at all, and go out whole.
+/// A packet that waits for neighbour resolution is queued whole or not at all, and is sent whole.
 #[test]
 fn packets_wait_for_the_neighbour_whole() {
     let mut pair = jumbo(6, LinkConfig::default());
@@ -176,8 +177,7 @@ fn packets_wait_for_the_neighbour_whole() {
     assert_eq!(sent, 30);
     pair.stack(0).path_set(ready, now);
     pair.run_for(Span::from_millis(1));
-    // Twenty-five packets of five frames are what one neighbour may keep waiting: the oldest have
-    // given way.
+    // One neighbour may queue 25 packets of five frames; the oldest ones were dropped.
     for n in 5..30 {
         assert!(receive_datagram(&mut pair, to).unwrap() == pattern(8_900, n));
     }
@@ -188,7 +188,7 @@ fn packets_wait_for_the_neighbour_whole() {
     assert_eq!(pair.frames_held(0), 0);
 }
 
-/// What the first host's path to the second is looked up by.
+/// The query for the first host's path to the second.
 fn way(pair: &Pair) -> Query {
     Query::to(pair.host(1).addresses[0]).from(pair.host(0).addresses[0])
 }
@@ -215,7 +215,7 @@ fn receive_datagram(pair: &mut Pair, id: UdpId) -> Option<Vec<u8>> {
 fn datagrams_use_what_a_jumbo_frame_holds() {
     let mut pair = jumbo(7, LinkConfig::default());
     let (from, to) = (open(&mut pair, 0, 1000), open(&mut pair, 1, 2000));
-    // The largest that fit one frame, one packet, two fragments; and all.
+    // The largest that fit one frame, one packet and two fragments; and the largest datagram.
     for (len, packets) in
         [(1920, 1), (1921, 1), (8_971, 1), (8_972, 1), (8_973, 2), (17_944, 2), (17_945, 3), (65_507, 8)]
     {
@@ -228,8 +228,8 @@ fn datagrams_use_what_a_jumbo_frame_holds() {
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
 }
 
-/// RFC 9293 §3.8.1: FIN that was queued behind data already on its way lies in a frame of its own;
-/// with the data it is lost, and sent again.
+/// RFC 9293 §3.8.1: a FIN queued behind data in flight has a frame of its own. It is lost with the
+/// data, and retransmitted.
 #[test]
 fn data_and_fin_that_are_all_lost_come_again() {
     for (family, len) in [(0, 100), (1, 1_784), (0, 5_000), (1, 8_900), (0, 30_000)] {

@@ -1,4 +1,4 @@
-//! The simulation itself: reproducible, and doing to packets what it was told.
+//! The simulation itself: it is reproducible, and applies the configured faults to packets.
 
 mod common;
 
@@ -7,7 +7,7 @@ use tickwire_sim::{Burst, LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::time::Span;
 
-/// Sends numbered datagrams; gives their numbers as they arrived, and the pair.
+/// Sends numbered datagrams; returns their numbers in the order of arrival, and the pair.
 fn run(config: &PairConfig, count: u16, gap: Span) -> (Vec<u16>, Pair) {
     let mut pair = Pair::new(config);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
@@ -106,7 +106,7 @@ fn nothing_passes_a_dark_cable_in_its_direction() {
 fn the_rate_limit_spreads_packets_and_its_queue_is_bounded() {
     let link = LinkConfig { rate: 1_000_000, queue: 440, ..LinkConfig::default() };
     let (got, pair) = run(&PairConfig::default().with_link(link), 50, Span::from_micros(1));
-    // 44 bytes at 1 Mbit/s take 352 us: ten wait, the others are dropped.
+    // 44 bytes at 1 Mbit/s take 352 us: ten fit the queue, the others are dropped.
     assert!((10..=13).contains(&got.len()), "{}", got.len());
     assert_eq!(pair.link_stats(0).overflowed, 50 - got.len() as u64);
 }

@@ -1,4 +1,4 @@
-//! Segments that a peer, or somebody who is not the peer, should not have sent.
+//! Segments that a peer, or a third party, should not have sent.
 
 mod tcp_support;
 
@@ -58,9 +58,9 @@ fn data_with_an_acknowledgement_of_what_was_never_sent_is_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
-/// RFC 9293 §3.10.7.4, fifth check: only an acknowledgement that is not old says how large the
-/// window is. Else a forged one whose numbers lie only within the windows (RFC 5961 §5.2) would
-/// shut it for good: all that a peer says which only receives has an older number.
+/// RFC 9293 §3.10.7.4, fifth check: only an acknowledgement that is not old updates the window.
+/// Otherwise a forged one whose numbers are merely within the windows (RFC 5961 §5.2) would close
+/// it for good, because every acknowledgement of a peer that only receives has an older number.
 #[test]
 fn an_old_acknowledgement_does_not_shut_the_window() {
     let mut wire = Wire::new();
@@ -72,7 +72,7 @@ fn an_old_acknowledgement_does_not_shut_the_window() {
     assert_eq!(wire.one().data, b"on the way");
 }
 
-/// RFC 5961 §7, CVE-2016-5696: how many challenges one connection gets says nothing of any other.
+/// RFC 5961 §7, CVE-2016-5696: the challenge ACKs of one connection reveal nothing about any other.
 #[test]
 fn challenges_are_limited_for_each_connection_by_itself() {
     let mut wire = Wire::new();
@@ -95,7 +95,7 @@ fn challenges_are_limited_for_each_connection_by_itself() {
     wire.one();
 }
 
-/// RFC 9293 §3.10.7.4: before the connection is open, what is not acceptable is only answered,
+/// RFC 9293 §3.10.7.4: before the connection is open, an unacceptable segment is only answered,
 /// whatever it acknowledges.
 #[test]
 fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
@@ -115,8 +115,8 @@ fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
-/// RFC 9293 §3.8.3: a SYN that is repeated for ever does not keep a half-open connection, nor is
-/// each one answered.
+/// RFC 9293 §3.8.3: endlessly repeated SYNs do not keep a half-open connection alive, and are not
+/// all answered.
 #[test]
 fn a_repeated_syn_does_not_keep_a_half_open_connection() {
     let mut wire = Wire::new();
@@ -167,19 +167,19 @@ fn paws_drops_a_segment_from_before_the_wrap() {
     assert_eq!((ack.ack, ack.times().unwrap().1), (theirs + 3, 5010));
     assert_eq!(wire.recv(id).unwrap(), b"new");
     assert_eq!(wire.count("TcpExtPAWSEstab"), 1);
-    // A RST is not subject to it (RFC 7323 §5.2).
+    // PAWS does not apply to a RST (RFC 7323 §5.2).
     wire.put(Seg::new(RST, theirs + 3, 0).timestamps(4000, 0));
     assert_eq!(wire.recv(id), Err(Error::Reset));
 }
 
-/// RFC 7323 §5.5: after 24 days of silence a timestamp says nothing, and a new one takes its place.
+/// RFC 7323 §5.5: after 24 days of silence TS.Recent is invalid, and a new timestamp replaces it.
 #[test]
 fn paws_forgets_a_timestamp_after_24_days() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
     let syn = Seg::new(SYN, 1000, 0).options(&[2, 4, 5, 180]).timestamps(5000, 0);
     let (id, ours, theirs) = wire.accepted_with(listener, syn);
-    // Meanwhile the peer's clock has gone more than half-way around.
+    // Meanwhile the peer's timestamp clock has advanced by more than half its range.
     let later = 5000u32.wrapping_add(1 << 31).wrapping_add(1000);
     wire.pass(Span::from_secs(23 * 24 * 3600));
     wire.put(Seg::new(ACK, theirs, ours).timestamps(later, 0).data(b"early"));
@@ -190,7 +190,7 @@ fn paws_forgets_a_timestamp_after_24_days() {
     wire.put(Seg::new(ACK, theirs + 2, ours).timestamps(later, 0).data(b"te"));
     assert_eq!(wire.recv(id).unwrap(), b"late");
     assert_eq!(wire.taken().last().unwrap().times().unwrap().1, later);
-    // From here on it protects again.
+    // From here on PAWS protects again.
     wire.put(Seg::new(ACK, theirs + 4, ours).timestamps(later - 1, 0).data(b"old"));
     wire.taken();
     assert_eq!(wire.recv(id), Err(Error::WouldBlock));
@@ -211,8 +211,8 @@ fn what_lies_outside_of_the_window_is_answered_and_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"sta");
 }
 
-/// RFC 5961 §7: two ends that disagree answer each other's acknowledgements. That must not go on as
-/// fast as the network carries them, while probes, which back off, and data are answered each time.
+/// RFC 5961 §7: two desynchronised ends acknowledge each other's acknowledgements. That loop must
+/// be rate limited, while probes, which back off, and data are answered each time.
 #[test]
 fn rfc5961_7_acknowledgements_outside_of_the_window_are_answered_less_and_less_often() {
     let mut wire = Wire::new();
@@ -237,7 +237,7 @@ fn rfc5961_7_acknowledgements_outside_of_the_window_are_answered_less_and_less_o
 
 /// RFC 9293 §3.10.7.1.
 #[test]
-fn a_segment_for_nobody_is_answered_by_a_reset() {
+fn a_segment_without_a_connection_is_answered_by_a_reset() {
     let mut wire = Wire::new();
     wire.put(Seg::new(SYN, 7, 0));
     let reset = wire.one();
@@ -273,8 +273,8 @@ fn a_bad_checksum_or_header_is_counted_and_dropped() {
     wire.nothing();
 }
 
-/// RFC 5927: only an error that quotes what is under way is believed, and none ends a connection
-/// that works.
+/// RFC 5927: only an error that quotes data in flight is believed, and none ends an established
+/// connection.
 #[test]
 fn icmp_errors_do_not_end_a_connection() {
     let mut wire = Wire::new();
@@ -298,8 +298,7 @@ fn icmp_errors_do_not_end_a_connection() {
     assert_eq!(wire.count("IcmpInUnmatched"), 1);
 }
 
-/// 20,000 random segments into a live connection: nothing panics, nothing leaks, the stack still
-/// serves.
+/// 20,000 random segments on a live connection: no panic, no leak, and the stack still works.
 #[test]
 fn random_segments_leave_the_stack_whole() {
     let mut rng = tickwire_sim::Rng::new(42);

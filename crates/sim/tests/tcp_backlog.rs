@@ -1,5 +1,5 @@
-//! A listener whose queues fill: half-open connections, those that wait to be accepted, SYN cookies
-//! beside both (RFC 4987 §3.6), and what becomes of them all when it closes.
+//! A listener whose queues are full: half-open connections, those waiting for accept, SYN cookies
+//! (RFC 4987 §3.6), and what becomes of all of them when it closes.
 
 mod tcp_support;
 
@@ -10,7 +10,7 @@ use tickwire_stack::{Config, Error, ListenerId, Ready};
 
 const OPTIONS: [u8; 4] = [2, 4, 3, 232];
 
-/// A peer from this port sends a SYN, which is answered. Returns the number after the answer's.
+/// A peer at this port sends a SYN and receives a SYN-ACK. Returns ISS + 1 of the stack.
 fn half_open(wire: &mut Wire, port: u16) -> u32 {
     wire.peer.port = port;
     wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
@@ -19,29 +19,29 @@ fn half_open(wire: &mut Wire, port: u16) -> u32 {
     answer.seq.wrapping_add(1)
 }
 
-/// That peer goes on.
+/// That peer sends a segment; returns the stack's answers.
 fn say(wire: &mut Wire, port: u16, seg: Seg) -> Vec<Seg> {
     wire.peer.port = port;
     wire.put(seg);
     wire.taken()
 }
 
-/// What the stack does when it is asked for a connection, until it has none.
+/// Accepts connections until the queue is empty; returns how many.
 fn accept_all(wire: &mut Wire, listener: ListenerId) -> usize {
     std::iter::from_fn(|| wire.stack().tcp_accept(listener).ok()).count()
 }
 
-/// RFC 9293 §3.10.7.2 and §3.10.7.4, RFC 4987 §3.6. While the accept queue is full, a last
-/// acknowledgement of a handshake is as if it had been lost, and so is a SYN; what belongs to no
-/// handshake is reset. With room again everybody gets in whom the listener had answered, with what
-/// they sent.
+/// RFC 9293 §3.10.7.2 and §3.10.7.4, RFC 4987 §3.6. While the accept queue is full, the last
+/// acknowledgement of a handshake and a SYN are treated as lost; a segment of no handshake is
+/// reset. With room again, every peer that received a SYN-ACK is accepted, with the data that it
+/// sent.
 #[test]
-fn a_full_accept_queue_loses_nobody_who_was_answered() {
+fn a_full_accept_queue_loses_no_answered_peer() {
     const BACKLOG: u16 = 10;
     let mut wire = Wire::new();
     let listener = wire.listen(BACKLOG.into());
     let queued: Vec<(u16, u32)> = (0..BACKLOG).map(|n| (2000 + n, half_open(&mut wire, 2000 + n))).collect();
-    // One more than the backlog fits, as on Linux.
+    // The queue holds one more than the backlog, as on Linux.
     let cookies: Vec<(u16, u32)> = (0..=BACKLOG).map(|n| (3000 + n, half_open(&mut wire, 3000 + n))).collect();
     assert_eq!(wire.count("TcpExtSyncookiesSent"), u64::from(BACKLOG) + 1);
     for &(port, ours) in &cookies {
@@ -56,7 +56,7 @@ fn a_full_accept_queue_loses_nobody_who_was_answered() {
     let stranger = say(&mut wire, 4000, Seg::new(ACK, 77, 99));
     assert_eq!(stranger.iter().map(|seg| (seg.bits, seg.seq)).collect::<Vec<_>>(), [(RST, 99)]);
     assert_eq!(say(&mut wire, 4001, Seg::new(SYN, 1000, 0)), [], "no new one either");
-    // Who was half open is answered again, a cookie is sent but once.
+    // SYN-ACKs of half-open connections are retransmitted; a cookie is sent only once.
     wire.pass(Span::from_millis(1100));
     let mut again: Vec<u32> = wire.taken().iter().filter(|seg| seg.has(SYN | ACK)).map(|seg| seg.seq + 1).collect();
     again.sort_unstable();
@@ -82,11 +82,11 @@ fn a_full_accept_queue_loses_nobody_who_was_answered() {
     assert_eq!(accept_all(&mut wire, listener), usize::from(BACKLOG));
 }
 
-/// RFC 9293 §3.10.4: whoever waits when the listener closes is reset, at his place in the stream,
-/// with what he has sent or without; half-open connections too, so that nobody waits in vain. Then
-/// the port is nobody's.
+/// RFC 9293 §3.10.4: when the listener closes, every waiting connection is reset at its sequence
+/// number, with or without received data. Half-open connections are reset, too, so that no peer
+/// waits in vain. The port is then closed.
 #[test]
-fn a_listener_that_closes_resets_all_who_wait() {
+fn a_listener_that_closes_resets_all_waiting_connections() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
     let waiting: Vec<(u16, u32, usize)> = (0..6)
@@ -117,12 +117,12 @@ fn a_listener_that_closes_resets_all_who_wait() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// What the peer's last segment of a handshake may be, and whether it opens the connection.
+/// Flags of the peer's last handshake segment, and whether it opens the connection.
 const LAST: [(u8, bool); 6] =
     [(ACK, true), (ACK | PSH, true), (FIN | ACK, true), (SYN | ACK, false), (RST | ACK, false), (RST, false)];
 
-/// RFC 9293 §3.10.7.2 and §3.10.7.4: data and FIN beside the last acknowledgement count at once;
-/// SYN or RST beside it do not open. A listener that has to send cookies is no different in that.
+/// RFC 9293 §3.10.7.2 and §3.10.7.4: data and FIN with the last acknowledgement are accepted at
+/// once; with SYN or RST it does not open. SYN cookies make no difference.
 #[test]
 fn the_last_segment_of_a_handshake_opens_with_or_without_a_cookie() {
     for cookies in [false, true] {
@@ -133,7 +133,7 @@ fn the_last_segment_of_a_handshake_opens_with_or_without_a_cookie() {
             let listener = wire.listen(8);
             let ours = half_open(&mut wire, 4000);
             let what = format!("bits {bits:#x}, cookies: {cookies}");
-            // A cookie needs no memory, so there is nothing to be sent again by.
+            // A cookie keeps no state, so there is nothing to retransmit.
             wire.pass(Span::from_millis(1100));
             assert_eq!(wire.taken().len(), usize::from(!cookies), "{what}");
             assert_eq!(wire.stack().readiness(listener.into()), Ok(Ready::NONE), "{what}");

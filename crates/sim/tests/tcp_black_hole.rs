@@ -1,4 +1,4 @@
-//! RFC 8899, RFC 4821: paths that drop large packets without a word.
+//! RFC 8899, RFC 4821: paths that silently drop large packets.
 
 mod tcp_support;
 
@@ -8,7 +8,7 @@ use tickwire_sim::{Pair, PairConfig};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::Span;
 
-/// Two hosts that are told `told`, on a cable that carries `carried`.
+/// Two hosts with interface MTU `told`, on a cable that carries packets of up to `carried` bytes.
 fn pair(told: u32, carried: usize) -> Pair {
     let mut config = PairConfig { mtu: told, ..PairConfig::default() };
     for link in &mut config.links {
@@ -22,7 +22,7 @@ fn segment_size(pair: &mut Pair, id: TcpId) -> u32 {
     pair.stack(0).tcp_info(id, now).unwrap().send_mss.into()
 }
 
-/// RFC 8899 §4.3, §5.2: in a fraction of a second, and not with packets of every size.
+/// RFC 8899 §4.3, §5.2: within a fraction of a second, and without a probe of every size.
 #[test]
 fn rfc8899_4_3_a_transfer_finds_the_size_that_gets_through() {
     for (told, carried, found) in
@@ -45,7 +45,7 @@ fn rfc8899_4_3_a_transfer_finds_the_size_that_gets_through() {
     }
 }
 
-/// RFC 8899 §4.3: that nothing arrives is no sign of it.
+/// RFC 8899 §4.3: a complete outage is no sign of a black hole.
 #[test]
 fn rfc8899_4_3_after_an_outage_segments_are_as_long_as_before() {
     for told in [1500, 9000] {
@@ -73,8 +73,8 @@ fn rfc8899_4_3_after_an_outage_segments_are_as_long_as_before() {
     }
 }
 
-/// RFC 8899 §5.1.1, §5.3.2: larger packets are tried again, less and less often, and used when they
-/// get through.
+/// RFC 8899 §5.1.1, §5.3.2: larger packets are probed again, with increasing intervals, and used
+/// once they get through.
 #[test]
 fn rfc8899_5_1_1_a_larger_size_is_tried_again_and_taken_up() {
     let mut pair = pair(1500, 1400);
@@ -100,8 +100,8 @@ fn rfc8899_5_1_1_a_larger_size_is_tried_again_and_taken_up() {
     assert_eq!(segment_size(&mut pair, client), 1500 - 52);
 }
 
-/// RFC 4821 §7.7: that it is lost again and again says little of a segment's size, if that is below
-/// what most paths carry.
+/// RFC 4821 §7.7: repeated loss of a segment says little about its size, if that is below what most
+/// paths carry.
 #[test]
 fn rfc4821_7_7_what_fits_a_smaller_packet_is_sent_again_as_it_is() {
     let mut wire = Wire::new();

@@ -1,4 +1,4 @@
-//! Ending connections: in order, half-way, by force, by time.
+//! Ending connections: orderly, half-closed, by reset, by timeout.
 
 mod tcp_support;
 
@@ -9,7 +9,7 @@ use tickwire_stack::tcp::{Setting, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, InUse, Ready};
 
-/// RFC 9293 §3.6: one direction ends, the other goes on.
+/// RFC 9293 §3.6: one direction ends, the other continues.
 #[test]
 fn a_half_closed_connection_still_carries_the_other_direction() {
     let mut pair = Pair::seeded(1);
@@ -50,8 +50,7 @@ fn both_sides_close_at_once() {
     assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::TimeWait, State::TimeWait));
 }
 
-/// As on Linux, whose sockets are closed from TIME-WAIT on, but not while an acknowledgement of
-/// their FIN is awaited.
+/// As on Linux, where `shutdown` fails from TIME-WAIT on, but not while a FIN is unacknowledged.
 #[test]
 fn there_is_nothing_to_shut_from_time_wait_on() {
     let mut wire = Wire::new();
@@ -70,7 +69,7 @@ fn there_is_nothing_to_shut_from_time_wait_on() {
     assert_eq!(shut(&mut wire), ([Err(Error::NotConnected); 3], State::Closed as u8));
 }
 
-/// RFC 9293 §3.10.7.4: the peer's FIN comes before its acknowledgement of ours, again, and alone.
+/// RFC 9293 §3.10.7.4: the peer's FIN arrives before it acknowledges ours, again, and alone.
 #[test]
 fn closing_waits_for_the_acknowledgement_of_our_fin() {
     let mut wire = Wire::new();
@@ -94,8 +93,8 @@ fn closing_waits_for_the_acknowledgement_of_our_fin() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.4: what was written before close arrives, over a bad cable too, though nobody
-/// holds the handle any more.
+/// RFC 9293 §3.10.4: data written before close arrives even over a lossy cable, although no process
+/// holds the socket any more.
 #[test]
 fn close_delivers_what_was_written() {
     for seed in 0..10 {
@@ -115,7 +114,7 @@ fn close_delivers_what_was_written() {
     }
 }
 
-/// RFC 9293 §3.6.1: the stream is complete; who writes is told of the reset.
+/// RFC 9293 §3.6.1: the stream reads to its end; a write reports the reset.
 #[test]
 fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
     let mut pair = Pair::seeded(3);
@@ -126,7 +125,7 @@ fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
     pair.run_for(Span::from_millis(10));
     send(&mut pair, 1, server, b"answer").unwrap();
     pair.run_for(Span::from_millis(10));
-    // It has not read that.
+    // The client has not read the answer.
     close(&mut pair, 0, client);
     pair.run_for(Span::from_millis(10));
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"all");
@@ -160,9 +159,9 @@ fn data_for_a_closed_program_is_answered_by_a_reset() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.7.4, first and eighth check: a peer that has not heard that its last words
-/// arrived sends them again in one segment with its FIN. They are no data that nobody will read:
-/// the program has read them, and the connection ends in order.
+/// RFC 9293 §3.10.7.4, first and eighth check: a peer that missed our acknowledgement retransmits
+/// its last data in one segment with its FIN. That is no unread data: the program has read it, and
+/// the connection ends in order.
 #[test]
 fn rfc9293_3_10_7_4_old_data_beside_a_new_fin_does_not_reset() {
     for acknowledged in [false, true] {
@@ -182,7 +181,7 @@ fn rfc9293_3_10_7_4_old_data_beside_a_new_fin_does_not_reset() {
     }
 }
 
-/// RFC 9293 §3.10.5: `SO_LINGER` with no time.
+/// RFC 9293 §3.10.5: `SO_LINGER` with a time of zero.
 #[test]
 fn a_lingering_close_without_time_resets() {
     let mut pair = Pair::seeded(4);
@@ -221,7 +220,7 @@ fn fin_wait_2_of_a_closed_program_ends_by_time() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 1337: TIME-WAIT is not assassinated, and answers a FIN that comes again.
+/// RFC 1337: a RST does not end TIME-WAIT, and a repeated FIN is acknowledged.
 #[test]
 fn time_wait_survives_a_reset_and_answers_a_repeated_fin() {
     let mut wire = Wire::new();
@@ -240,7 +239,7 @@ fn time_wait_survives_a_reset_and_answers_a_repeated_fin() {
     assert_eq!(wire.stack().deadline(), None);
 }
 
-/// RFC 9293 §3.6.1: TIME-WAIT lasts as long as it lasts, whatever the program sets meanwhile.
+/// RFC 9293 §3.6.1: the duration of TIME-WAIT is independent of options set meanwhile.
 #[test]
 fn keepalive_does_not_change_the_end_of_time_wait() {
     for on in [false, true] {
@@ -261,7 +260,7 @@ fn keepalive_does_not_change_the_end_of_time_wait() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, eighth check: a FIN that overtakes data waits for it.
+/// RFC 9293 §3.10.7.4, eighth check: a FIN that overtakes data is held until the gap closes.
 #[test]
 fn fin_out_of_order_is_held_until_the_gap_closes() {
     let mut wire = Wire::new();
@@ -276,8 +275,8 @@ fn fin_out_of_order_is_held_until_the_gap_closes() {
     assert_eq!(wire.recv(id).unwrap(), b"");
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482): to the moment, not with the next retransmission, which may be as
-/// far away again.
+/// `TCP_USER_TIMEOUT` (RFC 5482): it expires exactly, not with the next retransmission, which may
+/// be as far away again.
 #[test]
 fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
     for seconds in [1, 2, 3, 30, 100] {
@@ -294,7 +293,7 @@ fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
     }
 }
 
-/// Without one, retransmissions are counted (RFC 9293 §3.8.3: at least 100 s).
+/// Without a user timeout, retransmissions are counted (RFC 9293 §3.8.3: at least 100 s).
 #[test]
 fn retransmissions_end_after_more_than_a_hundred_seconds() {
     let mut pair = Pair::seeded(6);
@@ -335,8 +334,9 @@ fn keepalive_finds_out_that_the_peer_is_gone() {
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
 }
 
-/// RFC 9293 §3.8.4: the first probe after the idle time, the others an interval apart, and after so
-/// many of them in vain a reset; any answer, or a probe of the peer's own, begins it all again.
+/// RFC 9293 §3.8.4: the first probe follows the idle time, the others follow at the interval, and
+/// after the last unanswered one a reset. Any answer, or a probe of the peer, restarts the idle
+/// time.
 #[test]
 fn keepalive_keeps_to_its_times() {
     let mut wire = Wire::new();
@@ -402,9 +402,9 @@ fn an_orphan_before_a_shut_window_is_given_up() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// RFC 9293 §3.10.7.4: who reuses an end of a connection in TIME-WAIT must not meet what is left of
-/// it on the way. The clock of initial sequence numbers is slower than a LAN, and a peer without
-/// timestamps cannot tell the two apart.
+/// RFC 9293 §3.10.7.4: a connection that replaces one in TIME-WAIT must not collide with that one's
+/// old segments. The ISN clock is slower than a LAN, and a peer without timestamps cannot tell the
+/// two connections apart.
 #[test]
 fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() {
     let mut wire = Wire::new();
@@ -430,9 +430,9 @@ fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() 
     assert_eq!(wire.one().ack, theirs + 14);
 }
 
-/// RFC 9293 §3.5.1: a device that has restarted, with low numbers and the port that it always uses,
-/// finds an old connection in TIME-WAIT. It is asked, answers as it must, and its next SYN opens
-/// the connection, as with Linux, not a minute later.
+/// RFC 9293 §3.5.1: a device that has restarted, with low numbers and its fixed port, meets an old
+/// connection in TIME-WAIT. It receives a challenge, answers with a RST, and its next SYN opens the
+/// connection, as with Linux, instead of after a minute.
 #[test]
 fn rfc9293_3_5_1_a_peer_that_has_forgotten_a_connection_in_time_wait_opens_another() {
     for (forgotten, seq_off) in [(true, 0), (false, 0), (true, 1)] {
@@ -458,11 +458,11 @@ fn rfc9293_3_5_1_a_peer_that_has_forgotten_a_connection_in_time_wait_opens_anoth
     }
 }
 
-/// RFC 1337 §2, RFC 9293 §3.10.7.4: a SYN ends TIME-WAIT only if it opens another connection. Where
-/// nobody listens anybody could end it so: by a forged SYN of high number, or by one of low number,
-/// if the peer has forgotten the connection and answers what he is asked then by a RST.
+/// RFC 1337 §2, RFC 9293 §3.10.7.4: a SYN ends TIME-WAIT only if it opens another connection.
+/// Otherwise any host could end it by a forged SYN with a high number. One with a low number would
+/// do if the peer has forgotten the connection and answers the challenge with a RST.
 #[test]
-fn rfc1337_2_a_syn_for_nobody_does_not_end_time_wait() {
+fn rfc1337_2_a_syn_without_a_listener_does_not_end_time_wait() {
     for ahead in [10, 0_u32.wrapping_sub(10)] {
         let mut wire = Wire::new();
         let listener = wire.listen(8);
@@ -487,8 +487,8 @@ fn rfc1337_2_a_syn_for_nobody_does_not_end_time_wait() {
     }
 }
 
-/// RFC 5681 §2: the congestion window limits how much data is sent. A FIN with none does not wait
-/// for an acknowledgement to open it.
+/// RFC 5681 §2: the congestion window limits the data in flight. A FIN without data does not wait
+/// for it.
 #[test]
 fn a_bare_fin_does_not_wait_for_the_congestion_window() {
     let mut wire = Wire::new();

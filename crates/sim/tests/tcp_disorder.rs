@@ -1,13 +1,13 @@
-//! What a peer is told of its segments that came out of order, twice, or not at all, and what its
-//! own acknowledgements are worth meanwhile.
+//! Acknowledgements for segments that arrived out of order, twice, or not at all, and how the
+//! peer's own acknowledgements are processed meanwhile.
 
 mod tcp_support;
 
 use tcp_support::raw::*;
 use tickwire_stack::time::Span;
 
-/// RFC 2018 §4, RFC 2883 §4: blocks are for every acknowledgement that does not cover all that
-/// came, and a duplicate is reported at once. A full segment has no room for either.
+/// RFC 2018 §4, RFC 2883 §4: every acknowledgement that does not cover all received data carries
+/// SACK blocks, and a duplicate is reported at once. A full segment has no room for either.
 #[test]
 fn rfc2018_4_blocks_go_out_beside_full_segments() {
     let mut wire = Wire::new();
@@ -22,14 +22,14 @@ fn rfc2018_4_blocks_go_out_beside_full_segments() {
     };
     wire.put(Seg::new(ACK, theirs + 1000, ours + 2000).data(&[2; 100]));
     assert_eq!(block_beside_data(&mut wire), [(theirs + 1000, theirs + 1100)]);
-    // The gap closes: that goes with the data.
+    // The gap closes: the data carries the acknowledgement.
     wire.put(Seg::new(ACK, theirs, ours + 4000).data(&[2; 1000]));
     assert!(wire.taken().iter().all(|seg| seg.data.len() == 1000 && seg.ack == theirs + 1100));
     wire.put(Seg::new(ACK, theirs + 1050, ours + 6000).data(&[2; 100]));
     assert_eq!(block_beside_data(&mut wire), [(theirs + 1050, theirs + 1100)]);
 }
 
-/// What is to be told goes with a segment that has room for it.
+/// Pending SACK blocks go with a segment that has room for them.
 #[test]
 fn rfc2018_4_blocks_go_with_data_that_leaves_room() {
     let mut wire = Wire::new();
@@ -41,7 +41,8 @@ fn rfc2018_4_blocks_go_with_data_that_leaves_room() {
     assert_eq!((last.data.len(), last.blocks()), (100, vec![(theirs + 1000, theirs + 1100)]));
 }
 
-/// RFC 5681 §4.2: out of order is answered by a duplicate acknowledgement, which has no data (§2).
+/// RFC 5681 §4.2: an out-of-order segment causes a duplicate acknowledgement, which has no data
+/// (§2).
 #[test]
 fn rfc5681_4_2_duplicate_acknowledgements_go_out_beside_data() {
     let mut wire = Wire::new();
@@ -56,8 +57,8 @@ fn rfc5681_4_2_duplicate_acknowledgements_go_out_beside_data() {
     }
 }
 
-/// RFC 9293 §3.10.7.4: a full window does not stop acknowledgements from being taken. Those of a
-/// peer that has filled it come from its right edge; with a gap before it that is not RCV.NXT.
+/// RFC 9293 §3.10.7.4: acknowledgements are accepted at a full window. Those of a peer that has
+/// filled it carry the number of its right edge; behind a gap that is not RCV.NXT.
 #[test]
 fn rfc9293_3_10_7_4_what_is_acknowledged_from_the_edge_of_a_full_window_is_taken() {
     let mut wire = Wire::new();
@@ -88,8 +89,8 @@ fn rfc9293_3_10_7_4_what_is_acknowledged_from_the_edge_of_a_full_window_is_taken
     assert_eq!(wire.one().data.len(), 1000);
 }
 
-/// RFC 2018 §5: blocks that cannot be (of what was never sent, of nothing, the wrong way round) are
-/// passed over, and counted; those beside them are taken.
+/// RFC 2018 §5: invalid blocks (of data never sent, empty, or reversed) are ignored and counted;
+/// those beside them are used.
 #[test]
 fn rfc2018_5_blocks_that_cannot_be_are_counted_and_those_beside_them_taken() {
     let mut wire = Wire::new();
@@ -104,8 +105,8 @@ fn rfc2018_5_blocks_that_cannot_be_are_counted_and_those_beside_them_taken() {
     assert_eq!(wire.count("TcpExtTCPSACKDiscard"), 3);
 }
 
-/// RFC 2883 §4: a segment that brings bytes again which wait out of order is reported by these
-/// bytes, before the block that holds them.
+/// RFC 2883 §4: a segment that repeats part of the out-of-order data is reported by the repeated
+/// bytes, before the block that contains them.
 #[test]
 fn rfc2883_4_a_partial_duplicate_of_what_waits_is_reported() {
     let mut wire = Wire::new();
@@ -125,8 +126,9 @@ fn rfc2883_4_a_partial_duplicate_of_what_waits_is_reported() {
     assert_eq!(told(0, 200), [block(150, 200)], "the gap closes, and all is acknowledged");
 }
 
-/// RFC 9293 §3.10.7.4, RFC 5681 §4.2: a FIN without data is a segment as one with data is. Beyond a
-/// gap it is answered at once, or its sender waits for a timeout to send again what was lost.
+/// RFC 9293 §3.10.7.4, RFC 5681 §4.2: a FIN without data is treated like a data segment. Beyond a
+/// gap it is answered at once; otherwise its sender would retransmit the lost data only after a
+/// timeout.
 #[test]
 fn rfc5681_4_2_a_bare_fin_beyond_a_gap_is_acknowledged_at_once() {
     let mut wire = Wire::new();
@@ -145,8 +147,8 @@ fn rfc5681_4_2_a_bare_fin_beyond_a_gap_is_acknowledged_at_once() {
     assert_eq!(wire.one().ack, theirs + 101, "the FIN had come");
 }
 
-/// RFC 9293 §3.10.7.4: a FIN that comes again is answered each time, and reported as a duplicate
-/// (RFC 2883), as data is.
+/// RFC 9293 §3.10.7.4: a repeated FIN is answered each time, and reported as a duplicate (RFC
+/// 2883), like data.
 #[test]
 fn rfc9293_3_10_7_4_a_bare_fin_that_comes_again_is_acknowledged_each_time() {
     let mut wire = Wire::new();
@@ -160,7 +162,7 @@ fn rfc9293_3_10_7_4_a_bare_fin_that_comes_again_is_acknowledged_each_time() {
     }
 }
 
-/// A FIN takes no room: a peer that has filled the window may close.
+/// A FIN needs no buffer space: a peer that has filled the window may close.
 #[test]
 fn rfc9293_3_10_7_4_a_bare_fin_at_the_edge_of_a_full_window_is_taken() {
     let mut wire = Wire::new();

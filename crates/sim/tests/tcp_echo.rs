@@ -1,4 +1,4 @@
-//! What echoed timestamps tell of round trips, where something was sent again because only its
+//! Round trips measured by echoed timestamps, where data was retransmitted only because its
 //! acknowledgement was lost.
 
 mod tcp_support;
@@ -11,7 +11,8 @@ use tickwire_stack::time::Span;
 /// MSS 1000, SACK.
 const OPTIONS: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
 
-/// A connection with SACK and timestamps, and the numbers that the stack and the peer send next.
+/// A connection with SACK and timestamps, and the sequence numbers that the stack and the peer send
+/// next.
 fn stamped(wire: &mut Wire) -> (TcpId, u32, u32) {
     let listener = wire.listen(4);
     wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&OPTIONS).timestamps(5, 0))
@@ -22,8 +23,8 @@ fn info(wire: &mut Wire, id: TcpId) -> TcpInfo {
     wire.stack().tcp_info(id, now).unwrap()
 }
 
-/// RFC 7323 §4.3: what the peer sends again, because our answer was lost, is answered with its new
-/// timestamp: a sender measures by it.
+/// RFC 7323 §4.3: data that the peer retransmits because our acknowledgement was lost is
+/// acknowledged with its new timestamp, by which the sender measures.
 #[test]
 fn rfc7323_4_3_what_comes_again_is_answered_with_its_own_timestamp() {
     let mut wire = Wire::new();
@@ -37,15 +38,14 @@ fn rfc7323_4_3_what_comes_again_is_answered_with_its_own_timestamp() {
     assert_eq!(data(&mut wire, theirs + 1000, ours, 1000, 20), Some(20));
     assert_eq!(data(&mut wire, theirs + 1000, ours, 1000, 30), Some(30));
     assert_eq!(data(&mut wire, theirs, ours, 1000, 40), Some(30), "what ends before it lies outside of the window");
-    // Whoever guesses: an acknowledgement of what was never sent, and a timestamp that has been
-    // overtaken.
+    // A guess: an acknowledgement of data never sent, and an older timestamp.
     assert_eq!(data(&mut wire, theirs + 1000, ours + 1, 1000, 50), Some(30));
     assert_eq!(data(&mut wire, theirs + 1000, ours, 1000, 25), Some(30));
-    assert_eq!(data(&mut wire, theirs + 2000, ours, 1000, 31), Some(31), "nobody's guess has shut the peer out");
+    assert_eq!(data(&mut wire, theirs + 2000, ours, 1000, 31), Some(31), "no guess has shut the peer out");
 }
 
-/// Sends something, which the peer answers when it has been sent again and again and the clock of
-/// timestamps has ticked once more. Returns what was known before and after.
+/// Sends data that the peer answers after several retransmissions and one more tick of the
+/// timestamp clock. Returns the figures before and after.
 fn repaired(echoes_first: bool, reports: bool) -> [TcpInfo; 2] {
     let mut wire = Wire::new();
     let (id, mut ours, theirs) = stamped(&mut wire);
@@ -80,21 +80,21 @@ fn repaired(echoes_first: bool, reports: bool) -> [TcpInfo; 2] {
     [before, info(&mut wire, id)]
 }
 
-/// RFC 6298 §3, RFC 7323 §5.3: the peer had got it the first time, says so, and echoes the
-/// timestamp of then (it takes none from what lies before its window). The time since is no round
-/// trip: our timeout is in it.
+/// RFC 6298 §3, RFC 7323 §5.3: the peer had received the first transmission, reports so, and echoes
+/// that one's timestamp (it takes none from segments before its window). The time since then is no
+/// round trip: it includes our timeout.
 #[test]
 fn rfc6298_3_a_timeout_is_not_measured_as_a_round_trip() {
     let [before, after] = repaired(true, true);
     assert_eq!((after.srtt, after.rttvar), (before.srtt, before.rttvar));
-    // Without that report the first transmission has arrived late, and took as long as the echo
-    // says.
+    // Without that report the first transmission has arrived late, and the echo gives its round
+    // trip.
     let [before, after] = repaired(true, false);
     assert!(after.srtt > before.srtt + Span::from_millis(1), "{:?}", after.srtt);
 }
 
-/// RFC 7323 §4.1: that clock ticks once in a millisecond, and on a LAN a round trip is far shorter.
-/// A tick in between says nothing.
+/// RFC 7323 §4.1: the timestamp clock ticks every millisecond, and on a LAN a round trip is far
+/// shorter. A tick in between says nothing.
 #[test]
 fn rfc7323_4_1_a_tick_is_not_measured_as_a_round_trip() {
     for reports in [false, true] {

@@ -1,5 +1,5 @@
-//! Explicit congestion notification (RFC 3168): who agrees to it, what is marked, who is told, and
-//! who slows down.
+//! Explicit congestion notification (RFC 3168): negotiation, marking, the echo to the sender, and
+//! the sender's reaction.
 
 mod tcp_support;
 
@@ -21,7 +21,7 @@ fn using(ecn: Ecn) -> Wire {
     Wire::with(config)
 }
 
-/// A connection that the peer opened, asking for it.
+/// A connection that the peer opened, requesting ECN.
 fn agreed(wire: &mut Wire) -> (TcpId, u32, u32) {
     let listener = wire.listen(8);
     wire.accepted_with(listener, Seg::new(SYN | ECE | CWR, 1000, 0).options(&OPTIONS))
@@ -32,7 +32,8 @@ fn window(wire: &mut Wire, id: TcpId) -> u32 {
     wire.stack().tcp_info(id, now).unwrap().cwnd / MSS
 }
 
-/// RFC 3168 §6.1.1: a SYN with both bits asks; the answer has one of them, if ours takes part.
+/// RFC 3168 §6.1.1: a SYN with both bits requests ECN; the SYN-ACK has one of them if the stack
+/// uses ECN.
 #[test]
 fn a_syn_that_asks_is_answered() {
     for (ecn, asked, answered) in [
@@ -55,10 +56,10 @@ fn a_syn_that_asks_is_answered() {
     }
 }
 
-/// RFC 3168 §6.1.1, §6.1.1.1: who asks does so once; a SYN that was lost may have been so for the
-/// asking.
+/// RFC 3168 §6.1.1, §6.1.1.1: only the first SYN requests ECN, because a lost one may have been
+/// dropped for the request.
 #[test]
-fn our_syn_asks_and_does_without_when_nobody_answers() {
+fn our_syn_requests_ecn_and_does_without_it_when_unanswered() {
     for (ecn, answer, takes_part) in [(Ecn::Ask, ECE, true), (Ecn::Ask, 0, false), (Ecn::Accept, ECE, false)] {
         let mut wire = using(ecn);
         let (own, peer, now) = (wire.own, wire.peer, wire.now);
@@ -80,7 +81,7 @@ fn our_syn_asks_and_does_without_when_nobody_answers() {
     assert_eq!(wire.one().bits, SYN);
 }
 
-/// RFC 3168 §6.1.4, §6.1.5: what carries no data and what is sent again cannot be marked.
+/// RFC 3168 §6.1.4, §6.1.5: segments without data and retransmissions are not ECN-capable.
 #[test]
 fn only_new_data_can_be_marked() {
     let mut wire = using(Ecn::Accept);
@@ -94,7 +95,7 @@ fn only_new_data_can_be_marked() {
     assert!(later.iter().all(|seg| seg.class == 0), "{later:?}");
 }
 
-/// RFC 3168 §5: the field is the stack's, whatever the program says of its traffic class.
+/// RFC 3168 §5: the stack controls the ECN field, whatever traffic class the program sets.
 #[test]
 fn a_program_cannot_set_the_field() {
     let mut wire = using(Ecn::Accept);
@@ -104,7 +105,8 @@ fn a_program_cannot_set_the_field() {
     let known = wire.stack().path_get(&before).unwrap().info;
     wire.stack().tcp_set(id, now, Setting::Tos(0xb8 | 3)).unwrap();
     wire.send(id, b"data").unwrap();
-    // Packets of another type of service may go another way: they wait until the host has spoken.
+    // Packets of another type of service may take another path: they wait until the host has
+    // resolved it.
     assert_eq!(wire.taken().len(), 0);
     let query = before.of_service(0xb8);
     assert_eq!((wire.stack().take_request(), wire.stack().tcp_query(id)), (Some(query), Ok(query)));
@@ -112,8 +114,8 @@ fn a_program_cannot_set_the_field() {
     assert_eq!(wire.one().class, 0xb8);
 }
 
-/// RFC 3168 §6.1.3: a mark is echoed at once, and by every acknowledgement until the peer has said
-/// that it slows down.
+/// RFC 3168 §6.1.3: a mark is echoed at once, and by every acknowledgement until the peer has set
+/// CWR.
 #[test]
 fn a_mark_is_echoed_until_the_peer_has_heard() {
     let mut wire = using(Ecn::Accept);
@@ -142,7 +144,8 @@ fn a_mark_is_echoed_until_the_peer_has_heard() {
     assert_eq!(wire.count("TcpInCePkts"), 2, "§6.1.4: a mark on what carries no data means nothing");
 }
 
-/// RFC 3168 §6.1.2: once for each window, the sender slows down and says so; nothing is sent again.
+/// RFC 3168 §6.1.2: once per window, the sender reduces its window and sets CWR; nothing is
+/// retransmitted.
 #[test]
 fn an_echo_slows_down_once_for_each_window() {
     let mut wire = using(Ecn::Accept);
@@ -158,14 +161,15 @@ fn an_echo_slows_down_once_for_each_window() {
     assert_eq!(sent.len(), 7, "PRR spreads it over the round trip");
     assert!(sent[0].has(CWR) && !sent[1..].iter().any(|seg| seg.has(CWR)));
     assert!(sent.iter().all(|seg| seg.seq - ours >= 10 * MSS && seg.class == ECT0));
-    // What acknowledges the segment that said so, and echoes still, is about a later mark.
+    // An acknowledgement of the segment with CWR that still has ECE is about a later mark.
     wire.put(Seg::new(ACK | ECE, theirs, ours + 11 * MSS));
     assert!(wire.taken().iter().any(|seg| seg.has(CWR)));
     assert_eq!(wire.count("TcpEcnReductions"), 2);
     assert_eq!(wire.count("TcpRetransSegs"), 0);
 }
 
-/// RFC 3168 §6.1.2: a loss in a window that was reduced for a mark is repaired, and costs no more.
+/// RFC 3168 §6.1.2: a loss in a window that was reduced for a mark is repaired without a second
+/// reduction.
 #[test]
 fn a_loss_in_the_same_window_is_no_second_reason() {
     let mut wire = using(Ecn::Accept);
@@ -186,7 +190,7 @@ fn a_loss_in_the_same_window_is_no_second_reason() {
     assert_eq!(wire.count("TcpEcnReductions"), 1);
 }
 
-/// RFC 4987 §3.6: what a SYN asked for comes back with the cookie.
+/// RFC 4987 §3.6: the cookie's timestamp preserves the SYN's ECN request.
 #[test]
 fn a_cookie_remembers_it() {
     let mut config = Config::default();
@@ -199,7 +203,7 @@ fn a_cookie_remembers_it() {
         let (id, ..) = wire.accepted_with(listener, syn);
         wire.send(id, b"data").unwrap();
         assert_eq!(wire.one().class, if bits == 0 { 0 } else { ECT0 });
-        // Without timestamps nothing can be remembered, so nothing may be agreed on.
+        // Without timestamps nothing can be stored in the cookie, so ECN must not be negotiated.
         wire.peer.port += 1;
         wire.put(Seg::new(SYN | bits, 1000, 0).options(&OPTIONS));
         assert_eq!(wire.one().bits, SYN | ACK);
@@ -207,7 +211,7 @@ fn a_cookie_remembers_it() {
     assert_eq!(wire.count("TcpExtSyncookiesRecv"), 2);
 }
 
-/// RFC 3168 §1: where routers mark, senders slow down and nothing has to be sent again; in both
+/// RFC 3168 §1: where routers mark, senders reduce their rate without retransmissions; in both
 /// families.
 #[test]
 fn a_path_that_marks_needs_no_retransmission() {

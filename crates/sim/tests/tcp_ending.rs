@@ -1,5 +1,5 @@
-//! What ends a connection, and what is then left of it: lingering closes, FINs that nobody
-//! acknowledges, FIN-WAIT-2, the user timeout.
+//! The end of a connection and what remains of it: lingering closes, unacknowledged FINs,
+//! FIN-WAIT-2, the user timeout.
 
 mod tcp_support;
 
@@ -8,8 +8,8 @@ use tickwire_stack::tcp::{Setting, Shutdown, State};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Config, Error, TcpId};
 
-/// A connection with a round trip of 1 ms; no SACK, so that nothing but the timeout repeats what is
-/// not acknowledged.
+/// A connection with a round trip of 1 ms; without SACK, so that only the timeout retransmits
+/// unacknowledged data.
 fn measured() -> (Wire, TcpId, u32, u32) {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
@@ -32,9 +32,9 @@ fn set(wire: &mut Wire, id: TcpId, setting: Setting) {
     wire.stack().tcp_set(id, now, setting).unwrap();
 }
 
-/// `SO_LINGER` without time (RFC 9293 §3.10.5, ABORT): RST where the stream stands, whatever has
-/// been shut before; without the option FIN, and with a time likewise (the waiting is the
-/// caller's).
+/// `SO_LINGER` with a time of zero (RFC 9293 §3.10.5, ABORT): a RST at the current sequence number,
+/// whatever was shut down before. Without the option, and with a longer time (the caller does the
+/// waiting): a FIN.
 #[test]
 fn how_a_connection_lingers_says_how_it_is_closed() {
     for linger in [None, Some(Span::ZERO), Some(Span::from_secs(3))] {
@@ -82,8 +82,8 @@ fn how_a_connection_lingers_says_how_it_is_closed() {
     }
 }
 
-/// RFC 9293 §3.10.4 and §3.8.3: what was written before goes first, FIN behind it, and both come
-/// again until they are acknowledged.
+/// RFC 9293 §3.10.4 and §3.8.3: data written before the close is sent first, the FIN follows, and
+/// both are retransmitted until they are acknowledged.
 #[test]
 fn data_comes_before_the_end() {
     for shuts in [false, true] {
@@ -109,8 +109,8 @@ fn data_comes_before_the_end() {
     }
 }
 
-/// RFC 9293 §3.8.1 and RFC 6298 §5: a FIN that is not acknowledged is sent again, less and less
-/// often, also when the peer's own has come or the acknowledgement of what was before it.
+/// RFC 9293 §3.8.1 and RFC 6298 §5: an unacknowledged FIN is retransmitted with backoff, also after
+/// the peer's own FIN, or after the acknowledgement of the data before it.
 #[test]
 fn a_fin_comes_again_until_it_is_acknowledged() {
     for state in [State::FinWait1, State::Closing, State::LastAck] {
@@ -148,9 +148,9 @@ fn a_fin_comes_again_until_it_is_acknowledged() {
     }
 }
 
-/// RFC 9293 §3.6 sets FIN-WAIT-2 no limit; as on Linux it has one when the program has closed: then
-/// who still uses the connection is reset (§3.10.7.1). A program that has only shut its side may
-/// wait for as long as it likes (§3.6.1).
+/// RFC 9293 §3.6 sets no limit for FIN-WAIT-2. As on Linux it has one once the program has closed;
+/// a peer that then still uses the connection is reset (§3.10.7.1). A program that has only shut
+/// down its sending side may wait without limit (§3.6.1).
 #[test]
 fn fin_wait_2_lasts_its_time_and_then_nothing_is_left() {
     for (seconds, closes, left) in [(1, true, false), (60, true, true), (1, false, true)] {
@@ -179,13 +179,13 @@ fn fin_wait_2_lasts_its_time_and_then_nothing_is_left() {
     }
 }
 
-/// When something is sent, in milliseconds after `start`, and what.
+/// The transmissions since `start`: time in milliseconds after it, and flags.
 fn sent_after(wire: &mut Wire, start: Instant) -> Vec<(u64, u8)> {
     wire.taken_at().into_iter().map(|(at, seg)| (at.since(start).as_millis(), seg.bits)).collect()
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): what comes before its end saves the
-/// connection, what comes later finds nobody; for a FIN of a program that is gone as for data.
+/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): an acknowledgement before it expires saves
+/// the connection, a later one finds none. That holds for the FIN of a closed socket as for data.
 #[test]
 fn the_user_timeout_decides_which_acknowledgement_comes_too_late() {
     for (timeout, answered) in [(0, 3), (5, 4), (5, 7)] {
@@ -224,8 +224,8 @@ fn the_user_timeout_decides_which_acknowledgement_comes_too_late() {
     }
 }
 
-/// RFC 5482 §2: the time counts from when the data was sent, though a tail loss probe (RFC 8985 §7)
-/// has begun the retransmission timeout anew.
+/// RFC 5482 §2: the user timeout counts from the first transmission, although a tail loss probe
+/// (RFC 8985 §7) restarts the retransmission timer.
 #[test]
 fn a_probe_does_not_postpone_the_user_timeout() {
     let mut wire = Wire::new();
@@ -246,7 +246,7 @@ fn a_probe_does_not_postpone_the_user_timeout() {
     assert_eq!(wire.recv(id), Err(Error::TimedOut));
 }
 
-/// RFC 5482 §2: every acknowledgement begins the time anew.
+/// RFC 5482 §2: every acknowledgement restarts the user timeout.
 #[test]
 fn the_user_timeout_begins_anew_with_each_acknowledgement() {
     let (mut wire, id, ours, theirs) = measured();

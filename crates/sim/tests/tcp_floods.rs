@@ -1,5 +1,5 @@
-//! Floods by somebody who knows which connection there is, or only that there is a listener: what
-//! was open goes on, and no memory is held.
+//! Floods by an attacker that knows a connection's ends, or only a listener: open connections
+//! continue, and no memory is held.
 
 mod tcp_support;
 
@@ -12,7 +12,7 @@ use tickwire_stack::{Limits, TcpId};
 
 const FLOOD: u32 = 20_000;
 
-/// Question and answer on a connection: the answer goes out in the moment of the question.
+/// A request and its response on a connection: the response is sent immediately.
 #[track_caller]
 fn answers(wire: &mut Wire, id: TcpId, ours: &mut u32, theirs: &mut u32) {
     wire.taken();
@@ -33,8 +33,8 @@ fn plain(wire: &mut Wire) -> (TcpId, u32, u32) {
     (id, ours, theirs)
 }
 
-/// RFC 5961 §3.2 and §7: resets with every number of the window but the one expected. Each is
-/// counted; a few are answered; none is obeyed.
+/// RFC 5961 §3.2 and §7: resets with every number of the window but RCV.NXT. Each is counted; a few
+/// are challenged; none is accepted.
 #[test]
 fn rfc5961_3_2_resets_swept_through_the_window_end_nothing() {
     let mut wire = Wire::new();
@@ -47,7 +47,7 @@ fn rfc5961_3_2_resets_swept_through_the_window_end_nothing() {
         wire.pass(Span::from_micros(50));
     }
     answers(&mut wire, id, &mut ours, &mut theirs);
-    // As many as lie in a window of 64 KB.
+    // As many as are within a window of 64 KB.
     let (sent, withheld) = (wire.count("TcpExtTCPChallengeACK"), wire.count("TcpExtTCPACKSkippedChallenge"));
     assert!(sent + withheld > 19_000, "{sent} answered, {withheld} not");
     assert!(sent <= 4, "{sent} answers in a second");
@@ -55,15 +55,15 @@ fn rfc5961_3_2_resets_swept_through_the_window_end_nothing() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 5961 §5.2: data whose acknowledgement is a guess. What is taken by chance alone needs both
-/// numbers in their windows.
+/// RFC 5961 §5.2: data with a guessed acknowledgement. Data is accepted only if both numbers are in
+/// their windows.
 #[test]
 fn rfc5961_5_2_data_with_guessed_acknowledgements_is_not_taken() {
     let mut wire = Wire::new();
     let (id, mut ours, mut theirs) = plain(&mut wire);
     let mut rng = Rng::new(5961);
-    // What the peer may acknowledge again: the largest window that it has offered (of 65,535 bytes
-    // at most here).
+    // How far back the peer may acknowledge: the largest window that it has offered (here at most
+    // 65,535 bytes).
     let far = |ack: u32, ours: u32| ours.wrapping_sub(ack) > 70_000;
     let mut sent = 0;
     for n in 0..FLOOD {
@@ -82,7 +82,7 @@ fn rfc5961_5_2_data_with_guessed_acknowledgements_is_not_taken() {
     assert_eq!((wire.count("TcpRetransSegs"), wire.held()), (0, 0));
 }
 
-/// RFC 5961 §4.2: the same with SYNs, which nobody's connection begins anew by.
+/// RFC 5961 §4.2: the same with SYNs, which must not restart a connection.
 #[test]
 fn rfc5961_4_2_syns_between_the_ends_of_a_connection_end_nothing() {
     let mut wire = Wire::new();
@@ -100,8 +100,8 @@ fn rfc5961_4_2_syns_between_the_ends_of_a_connection_end_nothing() {
     assert_eq!((wire.state(id), wire.held()), (Ok(State::Established), 0));
 }
 
-/// A SYN from the address and port to which it goes (CERT CA-1997-28): dropped and counted, whether
-/// anybody listens there or not.
+/// A SYN whose source equals its destination address and port (CERT CA-1997-28): dropped and
+/// counted, with or without a listener.
 #[test]
 fn land_packets_are_dropped() {
     let mut wire = Wire::new();
@@ -119,8 +119,8 @@ fn land_packets_are_dropped() {
     answers(&mut wire, id, &mut ours, &mut theirs);
 }
 
-/// RFC 4987: strangers who open and never go on. They get neither the pool of connections nor
-/// frames: others can be opened to and from here all the while.
+/// RFC 4987: strangers that open connections and never continue. They exhaust neither the
+/// connection pool nor the frames: others can connect in both directions all the while.
 #[test]
 fn rfc4987_half_open_connections_leave_the_pool_to_others() {
     let limits = Limits { frames: 256, tcp: 64, ..Limits::DEFAULT };
@@ -138,7 +138,8 @@ fn rfc4987_half_open_connections_leave_the_pool_to_others() {
             answers(&mut wire, id, &mut ours, &mut theirs);
             let held = wire.held();
             assert!(held <= 128, "{held} frames of 256 after {n} SYNs");
-            // Somebody honest comes in, with or without a cookie; and one of ours gets out.
+            // A legitimate peer connects, with or without a cookie; and one of our own connects
+            // works.
             wire.peer = Endpoint::new(peer.address, 5_000 + (n / 1_000) as u16);
             wire.own = second;
             let (honest, ..) = wire.accepted_with(other, Seg::new(SYN, 1000, 0));
@@ -160,8 +161,8 @@ fn rfc4987_half_open_connections_leave_the_pool_to_others() {
     assert_eq!((wire.held(), wire.count("TcpCurrEstab")), (0, 1));
 }
 
-/// RFC 2018 §8, the attackers leave a gap and send single bytes behind it, each of which takes a
-/// frame. However many they are, others can send.
+/// RFC 2018 §8: the attackers leave a gap and send single bytes beyond it, each of which takes a
+/// frame. However many there are, other connections can send.
 #[test]
 fn rfc2018_8_single_bytes_behind_a_gap_leave_frames_to_others() {
     let limits = Limits { frames: 2048, tcp: 64, ..Limits::DEFAULT };
@@ -187,7 +188,7 @@ fn rfc2018_8_single_bytes_behind_a_gap_leave_frames_to_others() {
         wire.put(Seg::new(RST, theirs, ours));
         wire.taken();
     }
-    // What was let go is repaired as any loss is: with the gap, and behind it.
+    // Discarded data is repaired like any loss: with the gap, and beyond it.
     let (port, (id, ours, theirs)) = attackers[0];
     wire.peer.port = port;
     for n in (0..1_000).step_by(500) {
@@ -197,7 +198,8 @@ fn rfc2018_8_single_bytes_behind_a_gap_leave_frames_to_others() {
 }
 
 /// RFC 9293 §3.8.6.2.1, the attacker receives: a window that opens by one byte at a time, each
-/// acknowledged at once. He gets few small segments, and costs no more memory than his send buffer.
+/// acknowledged at once. It receives few small segments, and costs no more memory than its send
+/// buffer.
 #[test]
 fn rfc9293_3_8_6_2_1_a_window_of_one_byte_at_a_time_gets_five_segments_a_second() {
     let mut wire = Wire::new();
@@ -218,8 +220,8 @@ fn rfc9293_3_8_6_2_1_a_window_of_one_byte_at_a_time_gets_five_segments_a_second(
     assert!(held <= 8, "{held} frames for 5,000 bytes");
 }
 
-/// RFC 9293 §3.8.6.2.2, the attacker sends: one byte a segment to a program that reads each at
-/// once. The window does not move by such steps, and no frame stays.
+/// RFC 9293 §3.8.6.2.2, the attacker sends: one byte per segment to a program that reads each at
+/// once. The window does not move in such steps, and no frame stays in use.
 #[test]
 fn rfc9293_3_8_6_2_2_single_bytes_are_acknowledged_together_and_hold_no_frame() {
     let mut wire = Wire::new();
@@ -235,8 +237,8 @@ fn rfc9293_3_8_6_2_2_single_bytes_are_acknowledged_together_and_hold_no_frame() 
     assert!(acknowledgements <= FLOOD as usize, "{acknowledgements} for {FLOOD} segments");
 }
 
-/// RFC 3465 §2.3, RFC 5681 §3.1: a receiver that acknowledges byte by byte opens the sender's
-/// window by what it acknowledges, not by how often.
+/// RFC 3465 §2.3, RFC 5681 §3.1: a receiver that acknowledges byte by byte opens the congestion
+/// window by the bytes it acknowledges, not by the number of acknowledgements.
 #[test]
 fn rfc5681_3_1_acknowledgements_that_are_divided_do_not_open_the_window_faster() {
     let mut wire = Wire::new();

@@ -10,7 +10,7 @@ use tickwire_stack::time::Span;
 const MS: Span = Span::from_millis(1);
 
 impl Peer {
-    /// In congestion avoidance: the first of ten segments of 1000 bytes was lost.
+    /// In congestion avoidance, after the first of ten segments of 1000 bytes was lost.
     fn avoiding() -> Self {
         let mut wire = Wire::new();
         let accepted = wire.accepted();
@@ -41,15 +41,14 @@ impl Peer {
     }
 }
 
-/// RFC 9438 §4.2, RFC 5681 §3.1: the end of a message was sent while the window was full; what it
-/// proves is the same as what the beginning does, although less is under way when it is
-/// acknowledged.
+/// RFC 9438 §4.2, RFC 5681 §3.1: the end of a message was sent while the window was full. Its
+/// acknowledgement proves as much as that of the beginning, although less is then in flight.
 #[test]
 fn rfc9438_4_2_the_acknowledgement_of_what_filled_the_window_lets_it_grow() {
     let mut peer = Peer::avoiding();
     assert_eq!(peer.cwnd(), 7000, "beta of ten segments");
     peer.message(14_000);
-    // A segment for a window in the first 4 ms, 8 of the 14 segments; 9/17 of one after that
+    // One segment per window in the first 4 ms, for 8 of the 14 segments; 9/17 of that afterwards
     // (§4.3).
     assert!((8450..8550).contains(&peer.cwnd()), "{}", peer.cwnd());
 }
@@ -67,8 +66,8 @@ fn rfc9438_4_2_what_leaves_room_in_the_window_does_not_let_it_grow() {
     assert_eq!(peer.cwnd(), before);
 }
 
-/// RFC 5681 §3.1: in slow start the window grows by what is acknowledged, up to twice the most that
-/// was under way in the round trip.
+/// RFC 5681 §3.1: in slow start the window grows by the bytes acknowledged, up to twice the most in
+/// flight during the round trip.
 #[test]
 fn rfc5681_3_1_slow_start_grows_to_twice_what_a_message_had_under_way() {
     for (message, window) in [(10_000, 20_000), (8000, 16_000), (4000, 10_000)] {

@@ -1,4 +1,4 @@
-//! Opening connections: retransmission, refusal, both sides at once, full queues, SYN cookies,
+//! Opening connections: retransmission, refusal, simultaneous open, full queues, SYN cookies,
 //! TIME-WAIT reuse.
 
 mod tcp_support;
@@ -11,7 +11,7 @@ use tickwire_stack::tcp::State;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Error, Ready};
 
-/// RFC 7323 §2 and §3, RFC 2018 §2: nothing is used that was not offered.
+/// RFC 7323 §2 and §3, RFC 2018 §2: only offered options are used.
 #[test]
 fn options_are_used_only_if_both_sides_offer_them() {
     let mut wire = Wire::new();
@@ -32,8 +32,8 @@ fn options_are_used_only_if_both_sides_offer_them() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 7323 §2.2 and §2.3: the window means what the SYN said, with any shift up to 14, also when a
-/// cookie has remembered the rest.
+/// RFC 7323 §2.2 and §2.3: the window is scaled as the SYN offered, with any shift up to 14, also
+/// when a cookie stores the options.
 #[test]
 fn the_shift_that_is_set_is_offered_and_used() {
     for (set, used) in [(0, 0), (8, 8), (14, 14), (200, 14)] {
@@ -75,7 +75,7 @@ fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
 
 /// RFC 9293 §3.8.3.
 #[test]
-fn nobody_answers_and_the_attempt_times_out() {
+fn an_unanswered_attempt_times_out() {
     let mut pair = Pair::seeded(3);
     pair.link_mut(0).loss = 1_000_000;
     let client = connect(&mut pair, 0, 4000);
@@ -121,7 +121,7 @@ fn both_sides_open_at_once() {
     }
 }
 
-/// RFC 9293 §3.5: SYNs and their answers cross on a bad cable, and data follows: each loss is
+/// RFC 9293 §3.5: SYNs and SYN-ACKs cross on a lossy cable, and data follows: each loss is
 /// repaired.
 #[test]
 fn both_sides_open_at_once_over_a_bad_cable() {
@@ -142,8 +142,8 @@ fn both_sides_open_at_once_over_a_bad_cable() {
     }
 }
 
-/// RFC 9293 §3.5: a SYN that crosses ours is answered by SYN-ACK with the same number; its answer
-/// may carry data.
+/// RFC 9293 §3.5: a SYN that crosses ours is answered by a SYN-ACK with the same number; the reply
+/// to that may carry data.
 #[test]
 fn a_crossing_syn_is_answered_and_its_acknowledgement_opens() {
     for with_syn in [true, false] {
@@ -185,7 +185,7 @@ fn a_full_accept_queue_keeps_the_others_waiting() {
     let accepted: Vec<_> = std::iter::from_fn(|| pair.stack(1).tcp_accept(listener).ok()).collect();
     assert_eq!(accepted.len(), 2, "a backlog of one lets two wait, as on Linux");
     assert!(pair.stack(1).counters().tcp_listen_overflows.get() > 0);
-    // With room again, the others get in by retransmission.
+    // With room again, the others are accepted by retransmission.
     let mut more = Vec::new();
     pair.run_until(Span::from_secs(30), |pair| {
         more.extend(pair.stack(1).tcp_accept(listener));
@@ -199,7 +199,7 @@ fn a_full_accept_queue_keeps_the_others_waiting() {
 
 /// RFC 9293 §3.10.4.
 #[test]
-fn closing_a_listener_resets_who_was_not_accepted() {
+fn closing_a_listener_resets_unaccepted_connections() {
     let mut pair = Pair::seeded(7);
     let listener = listen(&mut pair, 1, 8);
     let client = connect(&mut pair, 0, 4000);
@@ -212,7 +212,7 @@ fn closing_a_listener_resets_who_was_not_accepted() {
     assert_eq!(pair.frames_held(1), 0);
 }
 
-/// RFC 4987 §3.6: a flood does not keep a real client out, and options survive the cookie.
+/// RFC 4987 §3.6: a flood does not keep a legitimate client out, and options survive the cookie.
 #[test]
 fn syn_cookies_admit_a_client_through_a_flood() {
     let mut config = Config::default();
@@ -236,14 +236,15 @@ fn syn_cookies_admit_a_client_through_a_flood() {
     let data = Seg::new(ACK, theirs, ours).data(b"hello");
     wire.put(data);
     assert_eq!(wire.recv(id).unwrap(), b"hello");
-    // A guess is refused.
+    // A guessed cookie is refused.
     wire.peer.port = 4001;
     wire.put(Seg::new(ACK, 1001, 0x1234_5678));
     assert_eq!(wire.taken().last().unwrap().bits, RST);
     assert_eq!(wire.count("TcpExtSyncookiesFailed"), 1);
 }
 
-/// RFC 6191, RFC 9293 §3.10.7.4: a newer SYN takes the place of a TIME-WAIT, an older one does not.
+/// RFC 6191, RFC 9293 §3.10.7.4: a newer SYN replaces a connection in TIME-WAIT, an older one does
+/// not.
 #[test]
 fn time_wait_gives_way_to_a_newer_syn() {
     for stamps in [false, true] {
@@ -274,7 +275,7 @@ fn a_client_may_reuse_its_port_at_once() {
         pair.run_for(Span::from_millis(1));
         let server = pair.stack(1).tcp_accept(listener).unwrap();
         assert_eq!(state(&mut pair, 0, client), State::Established, "round {round}");
-        // The server closes first, so TIME-WAIT stays on its side.
+        // The server closes first, so TIME-WAIT is on its side.
         close(&mut pair, 1, server);
         pair.run_for(Span::from_millis(1));
         close(&mut pair, 0, client);
@@ -283,7 +284,7 @@ fn a_client_may_reuse_its_port_at_once() {
     assert_eq!(pair.frames_held(1), 0);
 }
 
-/// More connections in TIME-WAIT than there are slots: the oldest give way, nothing is refused.
+/// More connections in TIME-WAIT than slots: the oldest are replaced, and none is refused.
 #[test]
 fn time_wait_never_fills_the_pool() {
     let mut pair = Pair::seeded(10);

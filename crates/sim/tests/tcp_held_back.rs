@@ -1,5 +1,5 @@
-//! A peer that holds its acknowledgements back as a kernel does: 40 ms for less than a full
-//! segment, but at once for what it has already.
+//! A peer that delays its acknowledgements as a kernel does: by 40 ms for less than a full segment,
+//! but not at all for a duplicate.
 
 mod tcp_support;
 
@@ -16,12 +16,12 @@ impl Peer {
         Self::of(wire, accepted)
     }
 
-    /// Messages that are acknowledged within 200 us.
+    /// Sends messages that are acknowledged within 200 us.
     fn quick(&mut self, messages: u32) {
         self.answered(messages, Span::from_micros(200));
     }
 
-    /// Messages that are acknowledged after `way`.
+    /// Sends messages that are acknowledged after `way`.
     fn answered(&mut self, messages: u32, way: Span) {
         for _ in 0..messages {
             self.wire.send(self.id, &[1; 100]).unwrap();
@@ -34,8 +34,8 @@ impl Peer {
         self.wire.nothing();
     }
 
-    /// A message whose acknowledgement is held back for `delay`, unless a probe comes. Whether it
-    /// did.
+    /// Sends a message whose acknowledgement is delayed by `delay`, unless a probe arrives. Returns
+    /// whether it did.
     fn held_back(&mut self, delay: Span) -> bool {
         let first = self.ours;
         self.wire.send(self.id, &[2; 100]).unwrap();
@@ -54,7 +54,7 @@ impl Peer {
         false
     }
 
-    /// A message that is lost: after what time it was sent again.
+    /// Sends a message that is lost; returns the time until its retransmission.
     fn lost(&mut self) -> Span {
         self.wire.send(self.id, &[3; 100]).unwrap();
         self.wire.one();
@@ -69,7 +69,8 @@ impl Peer {
         again[0].0.since(sent)
     }
 
-    /// Five segments of which the first is lost and the others arrive: it is sent again at once.
+    /// Sends five segments of which the first is lost and the others arrive: it is retransmitted at
+    /// once.
     fn gap(&mut self) {
         let first = self.ours;
         self.wire.send(self.id, &[4; 5_000]).unwrap();
@@ -88,8 +89,8 @@ impl Peer {
     }
 }
 
-/// RFC 8985 §7.2 adds the peer's longest delay for a single segment. It is learnt, since most peers
-/// have none.
+/// RFC 8985 §7.2 adds the peer's maximum acknowledgement delay for a single segment. It is learnt,
+/// since most peers have none.
 #[test]
 fn a_peer_that_holds_acknowledgements_back_is_soon_probed_no_more() {
     let mut peer = Peer::new();
@@ -105,7 +106,8 @@ fn a_peer_that_holds_acknowledgements_back_is_soon_probed_no_more() {
     assert_eq!((peer.wire.count("TcpExtTCPTimeouts"), peer.wire.count("TcpRetransSegs")), (0, peer.probes()));
 }
 
-/// RFC 8985 §7.2: the price: one loss is repaired so much later, the next one as fast as ever.
+/// RFC 8985 §7.2: the cost is that one loss is repaired that much later; the next one is repaired
+/// as fast as before.
 #[test]
 fn what_was_learnt_delays_one_repair_and_is_forgotten_with_it() {
     let mut peer = Peer::new();
@@ -140,8 +142,7 @@ fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
     assert!(peer.lost() < Span::from_millis(6));
 }
 
-/// RFC 8985 §7.2: the round trip itself is no sign that acknowledgements are held back, however
-/// long it is.
+/// RFC 8985 §7.2: a long round trip alone is no sign of delayed acknowledgements.
 #[test]
 fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_smallest_allowance() {
     let (way, held_back) = (Span::from_millis(50), Span::from_millis(90));
@@ -160,7 +161,7 @@ fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_small
     assert!(first < Span::from_millis(62), "{} us", first.as_micros());
 }
 
-/// RFC 8985 §7.2: losses that acknowledgements show are losses: the next one may be of a last
+/// RFC 8985 §7.2: losses shown by acknowledgements are real, and the next one may be of a last
 /// message.
 #[test]
 fn what_was_learnt_is_forgotten_when_acknowledgements_show_a_loss() {

@@ -1,5 +1,5 @@
-//! What a program is told of its connection (`TCP_INFO`), with Linux's meaning of each figure,
-//! towards a peer made by hand.
+//! What `TCP_INFO` reports about a connection to a hand-made peer, with Linux's meaning of each
+//! field.
 
 mod tcp_support;
 
@@ -24,7 +24,7 @@ fn peer() -> Peer {
     peer
 }
 
-/// The stack sends so many bytes at once.
+/// The stack sends this many bytes at once.
 fn sends(peer: &mut Peer, bytes: usize) {
     peer.wire.send(peer.id, &pattern(bytes, 1)).unwrap();
     assert_eq!(peer.wire.taken().len(), bytes.div_ceil(1000));
@@ -35,7 +35,7 @@ fn info(peer: &mut Peer) -> TcpInfo {
     peer.wire.stack().tcp_info(peer.id, now).unwrap()
 }
 
-/// What is deemed lost stays so until it arrives, however often it is sent meanwhile.
+/// A segment counts as lost until it arrives, however often it is retransmitted meanwhile.
 #[test]
 fn what_is_lost_counts_until_it_arrives_and_what_is_sent_again_beside_it() {
     let mut peer = peer();
@@ -60,7 +60,7 @@ fn what_is_lost_counts_until_it_arrives_and_what_is_sent_again_beside_it() {
     assert_eq!(told(&mut peer), (0, 0));
 }
 
-/// RFC 8985 §7.3: a probe repeats what nobody deems lost.
+/// RFC 8985 §7.3: a probe retransmits a segment that is not deemed lost.
 #[test]
 fn what_a_probe_repeats_is_sent_again_and_not_lost() {
     let mut peer = peer();
@@ -72,7 +72,7 @@ fn what_a_probe_repeats_is_sent_again_and_not_lost() {
     assert_eq!(info(&mut peer).resent, 0);
 }
 
-/// RFC 4015: what was only late is not lost.
+/// RFC 4015: a segment that was only late is not lost.
 #[test]
 fn a_recovery_that_is_taken_back_leaves_nothing_lost() {
     let mut peer = peer();
@@ -88,8 +88,8 @@ fn a_recovery_that_is_taken_back_leaves_nothing_lost() {
 }
 
 /// `tcpi_reordering` and `tcpi_reord_seen`: the distance, in segments, from one that was overtaken
-/// to the end of what had arrived; each acknowledgement that tells of some counts once. What was
-/// sent again was overtaken by nobody.
+/// to the highest that had arrived; each acknowledgement that reports any counts once. A
+/// retransmission is not counted as overtaken.
 #[test]
 fn what_was_overtaken_counts_by_how_far_and_how_often() {
     let mut peer = peer();
@@ -111,7 +111,7 @@ fn what_was_overtaken_counts_by_how_far_and_how_often() {
     assert_eq!(told(&mut peer), (7, 2));
 }
 
-/// Bytes are payload, without SYN and FIN; segments are all, or those with payload.
+/// Bytes are payload, without SYN and FIN; segments are counted in total and with payload.
 #[test]
 fn bytes_and_segments_count_in_both_directions() {
     let mut peer = peer();
@@ -147,7 +147,7 @@ fn bytes_and_segments_count_in_both_directions() {
     assert_eq!(told.delivered, 13, "the FIN alone is one");
 }
 
-/// What was sent again is told of by bytes, and the duplicates that the peer reports (RFC 2883) by
+/// Retransmissions are counted in bytes, and the duplicates that the peer reports (RFC 2883) in
 /// segments.
 #[test]
 fn what_was_sent_again_and_reported_as_a_duplicate_counts() {
@@ -166,7 +166,7 @@ fn what_was_sent_again_and_reported_as_a_duplicate_counts() {
     assert_eq!(info(&mut peer).duplicates, 3, "more than any window held");
 }
 
-/// RFC 3168: what is acknowledged with an echo.
+/// RFC 3168: segments acknowledged with ECE.
 #[test]
 fn what_is_acknowledged_with_a_mark_counts() {
     for (asks, marked) in [(ECE | CWR, 2), (0, 0)] {
@@ -183,7 +183,7 @@ fn what_is_acknowledged_with_a_mark_counts() {
     }
 }
 
-/// A segment in several frames is one.
+/// A segment in several frames counts as one.
 #[test]
 fn jumbo_segments_count_as_one_each() {
     let mut wire = Wire::on(&PairConfig { mtu: 9000, ..PairConfig::default() });
@@ -203,7 +203,7 @@ fn jumbo_segments_count_as_one_each() {
     assert_eq!(info(&mut peer).delivered, 3);
 }
 
-/// `tcpi_busy_time`: from the first byte that waits to the last that is acknowledged.
+/// `tcpi_busy_time`: from the first queued byte until all bytes are acknowledged.
 #[test]
 fn time_with_something_to_do_counts() {
     let mut peer = peer();
@@ -221,7 +221,7 @@ fn time_with_something_to_do_counts() {
     assert_eq!(info(&mut peer).busy, before + MS + MS);
 }
 
-/// `include/uapi/linux/tcp.h`: where each figure lies in `struct tcp_info`.
+/// `include/uapi/linux/tcp.h`: the offset of each field in `struct tcp_info`.
 #[test]
 fn the_structure_is_that_of_linux() {
     let us = |n: u64| Span::from_micros(n);

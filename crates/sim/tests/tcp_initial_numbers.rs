@@ -1,4 +1,4 @@
-//! The first number of a connection, as a peer sees it.
+//! The initial sequence number of a connection, as a peer sees it.
 
 mod tcp_support;
 
@@ -7,7 +7,7 @@ use tcp_support::raw::*;
 use tickwire_sim::PairConfig;
 use tickwire_stack::time::Span;
 
-/// The peer asks for a connection from that port, gets a number, and takes it back.
+/// The peer sends a SYN from that port, receives the ISN, and resets the connection.
 fn number(wire: &mut Wire, port: u16) -> u32 {
     wire.peer.port = port;
     wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
@@ -18,14 +18,13 @@ fn number(wire: &mut Wire, port: u16) -> u32 {
     answer.seq
 }
 
-/// How far the second number lies after the first; a number in the other half of the space lies
-/// before it.
+/// Distance from the first number to the second; negative in the other half of the sequence space.
 fn step(first: u32, second: u32) -> i32 {
     second.wrapping_sub(first) as i32
 }
 
-/// RFC 6528 §3: of the same ends the number grows by one every 4 us, so that what is left of one
-/// connection is not taken for the next one's.
+/// RFC 6528 §3: for the same ends the ISN grows by one every 4 us, so that old segments of one
+/// connection are not taken for the next one's.
 #[test]
 fn rfc6528_3_a_pair_of_ports_that_is_used_again_begins_with_a_higher_number() {
     let mut wire = Wire::new();
@@ -58,8 +57,8 @@ fn rfc6528_3_a_port_that_is_connected_again_begins_with_a_higher_number() {
     }
 }
 
-/// RFC 6528 §3: whoever opens connections of his own learns nothing of those between other ends,
-/// neither from their ports nor from another host that does the same.
+/// RFC 6528 §3: a peer that opens connections learns nothing about the numbers between other ends,
+/// neither from its own ports nor from another host that does the same.
 #[test]
 fn rfc6528_3_the_number_of_one_port_says_nothing_of_another() {
     let steps = |seed| {

@@ -1,4 +1,4 @@
-//! Frames that the kernel never gives back, and a transmit ring that takes no more.
+//! Frames that the kernel never completes, and a transmit ring that stays full.
 
 mod tcp_support;
 
@@ -8,7 +8,7 @@ use tickwire_stack::Error;
 use tickwire_stack::tcp::{Setting, State};
 use tickwire_stack::time::Span;
 
-/// For a millisecond the device of host 0 sends nothing of what it is given, and forgets it.
+/// For a millisecond the device of host 0 drops the frames in its ring without completing them.
 #[test]
 fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
     for (mtu, late) in [(1500, false), (1500, true), (9000, false), (9000, true)] {
@@ -38,7 +38,7 @@ fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
         let now = pair.now();
         pair.stack(1).tcp_close_listener(listener, now).unwrap();
         pair.run_for(Span::from_secs(100));
-        // What is in the kernel's hands stays there, and no more than that.
+        // The frames that the kernel kept stay in use, and no others.
         let held = pair.frames_held(0);
         assert!(held + given > 0, "frames were kept");
         let rest = pair.host_mut(0).give_back();
@@ -46,8 +46,8 @@ fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
     }
 }
 
-/// RFC 9293 §3.8.3: nothing leaves this host any more: the connection ends as one does whose peer
-/// is gone.
+/// RFC 9293 §3.8.3: if nothing leaves this host any more, the connection ends as if its peer were
+/// gone.
 #[test]
 fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
     for keeps in [false, true] {
@@ -68,7 +68,7 @@ fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
 }
 
 /// `TCP_USER_TIMEOUT` (RFC 5482) counts from the first byte that does not get through, wherever it
-/// is.
+/// is queued.
 #[test]
 fn the_user_timeout_counts_what_has_not_left_this_host() {
     let mut pair = pair_with(3, LinkConfig::default());
@@ -83,7 +83,7 @@ fn the_user_timeout_counts_what_has_not_left_this_host() {
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
 }
 
-/// A ring that is full for a while loses nothing, and nothing is taken for lost.
+/// A ring that is full for a while loses nothing, and nothing is deemed lost.
 #[test]
 fn a_ring_that_is_full_for_a_while_costs_no_retransmission() {
     let mut pair = Pair::seeded(4);

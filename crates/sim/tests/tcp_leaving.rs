@@ -1,5 +1,5 @@
-//! Connections that are handed over to another stack of the host: they stand still, are read out,
-//! and are forgotten, or go on.
+//! Handover of connections to another stack of the host: they are suspended, read out, and then
+//! forgotten or resumed.
 
 mod tcp_support;
 
@@ -26,13 +26,13 @@ fn bytes(pair: &mut Pair, host: usize, id: TcpId) -> Vec<u8> {
     all
 }
 
-/// A pair whose stacks are looked through at each step, on a cable of a millisecond.
+/// A pair whose stacks are audited at each step, on a cable with a delay of 1 ms.
 fn looked_through(seed: u64, loss: u32) -> Pair {
     let link = LinkConfig { delay: Span::from_millis(1), loss, ..LinkConfig::default() };
     Pair::new(&PairConfig { audit: true, ..PairConfig::default().with_seed(seed).with_link(link) })
 }
 
-/// How many packets a host has put on the cable.
+/// Packets that a host has sent on the cable.
 fn packets(pair: &Pair, from: usize) -> u64 {
     pair.link_stats(from).sent
 }
@@ -49,7 +49,7 @@ fn a_suspended_connection_says_nothing_and_goes_on_when_it_is_resumed() {
                 false
             });
             suspend(&mut pair, 0, client);
-            // What lies in the transmit queue goes out.
+            // The frames in the transmit queue still leave.
             pair.flush();
             let before = packets(&pair, 0);
             pair.run_for(Span::from_millis(700));
@@ -74,7 +74,7 @@ fn what_is_read_out_is_what_was_written_and_not_received_and_what_came_and_was_n
             [&mut there, &mut back].into_iter().for_each(|flow| flow.pump(pair));
             false
         });
-        // More comes that nobody reads.
+        // More data arrives that is not read.
         let more = send(&mut pair, 1, server, &back.data[back.sent..]).unwrap_or(0);
         back.sent += more;
         pair.run_for(Span::from_millis(3));
@@ -87,14 +87,15 @@ fn what_is_read_out_is_what_was_written_and_not_received_and_what_came_and_was_n
         let known = pair.stack(0).tcp_numbers().find(|numbers| numbers.id == client.into()).unwrap();
         assert_eq!((state.send_una, state.receive_next), (known.una.0, known.received.0));
         assert_eq!(state.receive_window, known.edge.since(known.received));
-        // What the peer has got, and what is read out, overlap or adjoin, and are all there is.
+        // The data that the peer has received and the data read out overlap or adjoin, and cover
+        // all of the stream.
         pair.run_for(Span::from_millis(20));
         let got = recv(&mut pair, 1, server, 1 << 20).map_or(0, |bytes| bytes.len());
         assert!(there.got.len() + got + queued.len() >= there.sent, "nothing is missing");
     }
 }
 
-/// Of a segment that the peer has acknowledged in part, the rest is read out.
+/// Of a partly acknowledged segment, the rest is read out.
 #[test]
 fn a_segment_that_is_acknowledged_in_part_is_read_out_in_part() {
     let mut wire = Wire::new();
@@ -109,7 +110,7 @@ fn a_segment_that_is_acknowledged_in_part_is_read_out_in_part() {
     assert_eq!(all, b"456789");
 }
 
-/// It was never acknowledged, and the peer sends it again.
+/// Out-of-order data was never acknowledged, so the peer retransmits it.
 #[test]
 fn what_came_out_of_order_is_not_read_out() {
     let mut wire = Wire::new();
@@ -121,7 +122,7 @@ fn what_came_out_of_order_is_not_read_out() {
     let mut all = Vec::new();
     wire.stack().tcp_leaving_bytes(id, |bytes| all.extend_from_slice(bytes)).unwrap();
     assert_eq!((state.receive_next, state.unread, all), (theirs + 3, 3, b"abc".to_vec()));
-    // What comes meanwhile is dropped, and not acknowledged.
+    // Segments that arrive meanwhile are dropped, and not acknowledged.
     wire.taken();
     wire.put(Seg::new(ACK, theirs + 3, ours).data(b"de"));
     assert!(wire.taken().is_empty());
@@ -151,10 +152,10 @@ fn it_leaves_without_a_word_and_nothing_of_it_is_left() {
     pair.stack(1).tcp_close_listener(listener, now).unwrap();
 }
 
-/// A FIN has a number, but no place among the bytes.
+/// A FIN has a sequence number, but no byte in the stream.
 #[test]
 fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
-    // The peer's FIN has come; ours; ours, and it is acknowledged.
+    // The peer's FIN has arrived; ours was sent; both, and ours is acknowledged.
     for (theirs_shut, ours_shut) in [(true, false), (false, true), (true, true)] {
         let mut pair = looked_through(5, 0);
         let (client, server, _) = connected(&mut pair, 1);
@@ -185,7 +186,7 @@ fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
     }
 }
 
-/// What has ended in order, on both sides, can be read by another process.
+/// A connection that both sides have closed in order can be read by another process.
 #[test]
 fn what_is_over_leaves_with_what_was_not_read() {
     for first in [0, 1] {
@@ -231,7 +232,7 @@ fn what_cannot_be_handed_over_does_not_stand_still() {
     assert!(pair.stack(0).tcp_suspend(client, now).is_ok(), "that was acknowledged");
 }
 
-/// The program closes it, or shuts it, while it is being handed over, and that comes to nothing.
+/// The program closes or shuts down the connection during the handover, which then fails.
 #[test]
 fn a_suspended_connection_can_be_closed_and_shut() {
     for closed in [true, false] {
@@ -254,9 +255,10 @@ fn a_suspended_connection_can_be_closed_and_shut() {
     }
 }
 
-/// A client that connects while a listener leaves sends its SYN again, and the next one has it.
+/// A client that connects during a listener's handover retransmits its SYN, and the next listener
+/// accepts it.
 #[test]
-fn a_listener_that_leaves_refuses_nobody_and_a_closed_one_does() {
+fn a_listener_that_leaves_refuses_no_client_and_a_closed_one_does() {
     for family in 0..2 {
         let mut pair = looked_through(8, 0);
         let (client, server, listener) = connected(&mut pair, family);
@@ -283,8 +285,8 @@ fn a_listener_that_leaves_refuses_nobody_and_a_closed_one_does() {
     }
 }
 
-/// What is left to send leaves also when the program has closed the connection; if it is not taken,
-/// it goes on.
+/// Unsent data is handed over even if the program has closed the connection; if no stack takes it,
+/// it is sent from here.
 #[test]
 fn what_a_closed_connection_has_to_send_can_be_read_out() {
     for taken in [true, false] {
@@ -313,7 +315,8 @@ fn what_a_closed_connection_has_to_send_can_be_read_out() {
     }
 }
 
-/// What another stack has begun is not reset by a listener that has taken its place just now.
+/// A connection of another stack is not reset by a listener that has just replaced that stack's
+/// listener.
 #[test]
 fn a_listener_that_settles_does_not_answer_what_another_has_begun() {
     let mut pair = looked_through(10, 0);

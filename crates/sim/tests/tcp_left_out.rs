@@ -1,6 +1,6 @@
-//! RFC 8985 §7.2, seen from the receiver: who has a single segment under way allows for its
-//! acknowledgement being held back, and finds a loss behind it late. So while more must follow, the
-//! last segment that has come is acknowledged together with that.
+//! RFC 8985 §7.2, seen from the receiver: a sender with a single segment in flight allows for a
+//! delayed acknowledgement, and so detects a loss behind it late. While more data must follow, the
+//! last received segment is therefore acknowledged together with that data.
 
 mod tcp_support;
 
@@ -31,16 +31,16 @@ impl Sender {
         let listener = wire.listen(8);
         let (id, ours, next) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(options));
         let mut sender = Self { wire, id, ours, next, acked: next, edge: next };
-        // The acknowledgements at once that a connection begins with are over with the first
-        // answer.
+        // The quick acknowledgements at the start of a connection end with the first answer.
         sender.exchange();
-        // It does not wait before it sends the rest of a message.
+        // This sender sends the rest of a message without waiting.
         sender.together(&[(1000, 0), (100, PSH)]);
         sender.exchange();
         sender
     }
 
-    /// One that keeps the rest of a message until all before it is acknowledged.
+    /// A sender with Nagle's algorithm: it keeps the rest of a message until all before it is
+    /// acknowledged.
     fn of_nagles_kind() -> Self {
         let mut wire = Wire::new();
         let (id, ours, next) = wire.accepted();
@@ -49,12 +49,12 @@ impl Sender {
         sender
     }
 
-    /// A question that is answered.
+    /// A request that is answered.
     fn exchange(&mut self) {
         self.exchange_in(Span::ZERO);
     }
 
-    /// The same, over a way of this length there and back.
+    /// The same, with this round-trip time.
     fn exchange_in(&mut self, round_trip: Span) {
         self.together(&[(100, PSH)]);
         self.wire.send(self.id, b"answer").unwrap();
@@ -67,7 +67,7 @@ impl Sender {
         self.acked = self.next;
     }
 
-    /// Segments of these lengths, with these bits, come together.
+    /// Segments of these lengths, with these flags, arrive in one batch.
     fn together(&mut self, segments: &[(usize, u8)]) {
         self.wire.stack().batch_begin(segments.len() as u32);
         for &(len, bits) in segments {
@@ -78,12 +78,12 @@ impl Sender {
         self.wire.stack().batch_end(now);
     }
 
-    /// So many full segments behind which there are more.
+    /// This many full segments, with more to follow.
     fn burst(&mut self, segments: usize) {
         self.together(&vec![(1000, 0); segments]);
     }
 
-    /// How much is not acknowledged by the one segment that was sent.
+    /// The number of bytes that the one transmitted segment does not acknowledge.
     #[track_caller]
     fn left_out(&mut self) -> u32 {
         let seg = self.wire.one();
@@ -96,7 +96,7 @@ impl Sender {
         self.next - seg.ack
     }
 
-    /// After what time the rest is acknowledged.
+    /// The time after which the rest is acknowledged.
     #[track_caller]
     fn told_after(&mut self) -> Span {
         let begin = self.wire.now;
@@ -115,7 +115,7 @@ fn the_last_segment_waits_for_what_must_follow_it() {
     assert_eq!(sender.left_out(), 1000);
     sender.wire.pass(Span::from_millis(12));
     sender.wire.nothing();
-    // As from the kernel's probe.
+    // As with a tail loss probe of the kernel.
     sender.together(&[(500, PSH)]);
     sender.wire.pass(MS.times(4));
     assert_eq!(sender.left_out(), 0);
@@ -133,10 +133,10 @@ fn the_end_of_a_message_is_acknowledged_with_all_before_it() {
     sender.wire.nothing();
 }
 
-/// RFC 5681 §4.2: for every second segment one goes out. A sender with a window of two has sent all
-/// that it may; one that had three under way goes on.
+/// RFC 5681 §4.2: every second segment is acknowledged. A sender with a window of two has sent all
+/// that it may; one that had three in flight continues.
 #[test]
-fn as_many_acknowledgements_go_as_ever_and_nobody_stands_still() {
+fn as_many_acknowledgements_go_as_ever_and_no_sender_stalls() {
     let mut sender = Sender::new();
     for _ in 0..3 {
         sender.burst(2);
@@ -152,12 +152,12 @@ fn as_many_acknowledgements_go_as_ever_and_nobody_stands_still() {
         sender.burst(2);
         assert_eq!(sender.left_out(), 1000);
     }
-    // Its window may have become smaller: by a timeout, after which nothing came for long,
+    // The sender's window may have become smaller: by a timeout, after a long silence,
     sender.wire.pass(Span::from_millis(200));
     sender.wire.taken();
     sender.burst(2);
     assert_eq!(sender.left_out(), 0);
-    // or by a loss, which was told and repaired a moment ago.
+    // or by a loss, which was reported and repaired a moment ago.
     sender.exchange();
     sender.burst(3);
     assert_eq!(sender.left_out(), 1000);
@@ -171,24 +171,24 @@ fn as_many_acknowledgements_go_as_ever_and_nobody_stands_still() {
     assert_eq!(sender.left_out(), 0);
 }
 
-/// RFC 5681 §4.2 allows 500 ms; with a segment left out a Linux peer probes within 16 ms, and later
-/// nothing is won.
+/// RFC 5681 §4.2 allows 500 ms. With a segment left out a Linux peer probes within 16 ms; waiting
+/// longer gains nothing.
 #[test]
 fn what_was_left_out_is_acknowledged_when_nothing_follows() {
     let mut sender = Sender::new();
     sender.burst(5);
     assert_eq!(sender.left_out(), 1000);
     assert_eq!(sender.told_after(), Span::from_millis(20));
-    // Long after that something comes: nobody had waited.
+    // The next data arrives long after that: the sender was not waiting.
     sender.wire.pass(Span::from_millis(200));
     sender.burst(5);
     assert_eq!(sender.left_out(), 1000);
 }
 
 /// RFC 896: a sender may keep the small rest of a message until all before it is acknowledged. That
-/// takes the time once.
+/// costs the delay once.
 #[test]
-fn who_waits_for_the_acknowledgement_is_known_by_it() {
+fn a_sender_that_waits_for_the_acknowledgement_is_known_by_it() {
     let mut sender = Sender::new();
     sender.burst(5);
     assert_eq!(sender.left_out(), 1000);
@@ -210,10 +210,10 @@ fn who_waits_for_the_acknowledgement_is_known_by_it() {
     }
 }
 
-/// RFC 896: what is left out of the first acknowledgement already would cost such a sender the time
-/// on each new connection, and with a long round trip at each message.
+/// RFC 896: leaving out a segment of the very first acknowledgement would cost such a sender the
+/// delay on each new connection, and with a long round trip at each message.
 #[test]
-fn nobody_has_to_wait_who_may_have_waited_for_the_acknowledgement() {
+fn no_sender_is_delayed_that_may_have_waited_for_the_acknowledgement() {
     for round_trip in [Span::from_micros(200), MS.times(30)] {
         let mut sender = Sender::of_nagles_kind();
         (0..40).for_each(|_| sender.exchange_in(round_trip));
@@ -228,14 +228,14 @@ fn nobody_has_to_wait_who_may_have_waited_for_the_acknowledgement() {
     }
 }
 
-/// Such a sender may repair the rest of a message, and answer later than the round trip that was
-/// measured: both look as if it had not waited. It has to at most once.
+/// Such a sender may retransmit the rest of a message, or answer later than the measured round
+/// trip: both look as if it had not waited. It is delayed at most once.
 #[test]
-fn who_seems_not_to_have_waited_is_found_out() {
+fn a_sender_that_seems_not_to_have_waited_is_detected() {
     for repaired in [false, true] {
         let mut sender = Sender::of_nagles_kind();
         if repaired {
-            // Full segments go out behind a small one; it is lost and sent again.
+            // Full segments are sent behind a small one, which is lost and retransmitted.
             sender.next += 300;
             sender.burst(2);
             sender.next -= 2300;
@@ -262,15 +262,14 @@ fn who_seems_not_to_have_waited_is_found_out() {
     }
 }
 
-/// Nothing is learnt of a peer to which no round trip was measured.
+/// Nothing is learnt about a peer without a measured round trip.
 #[test]
 fn without_a_round_trip_nothing_is_late() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
     wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]));
     let answer = wire.one();
-    // Of two that were sent nobody knows which one is acknowledged (Karn's rule, RFC 6298 section
-    // 3).
+    // Of two transmissions it is unknown which one is acknowledged (Karn's algorithm, RFC 6298 §3).
     wire.pass(Span::from_millis(1500));
     assert!(wire.one().has(SYN | ACK));
     let (ours, next) = (answer.seq + 1, answer.ack);
@@ -286,9 +285,10 @@ fn without_a_round_trip_nothing_is_late() {
     }
 }
 
-/// What must follow has come before the time is over: the peer has not waited, whenever it goes on.
+/// The expected data arrived before the delay was over: the peer has not waited, whenever it
+/// continues.
 #[test]
-fn who_goes_on_just_in_time_has_not_waited() {
+fn a_sender_that_goes_on_just_in_time_has_not_waited() {
     let mut sender = Sender::new();
     sender.burst(4);
     assert_eq!(sender.left_out(), 1000);
@@ -302,10 +302,10 @@ fn who_goes_on_just_in_time_has_not_waited() {
     assert_eq!(sender.left_out(), 1000);
 }
 
-/// A message shows another kind: its rest comes with it, or so late that it was lost and sent
-/// again.
+/// A sender without Nagle's algorithm is recognised by its messages: the rest comes at once, or so
+/// late that it was lost and retransmitted.
 #[test]
-fn who_has_not_waited_is_known_by_the_end_of_a_message() {
+fn a_sender_that_has_not_waited_is_known_by_the_end_of_a_message() {
     for late in [false, true] {
         let mut sender = Sender::of_nagles_kind();
         sender.burst(3);
@@ -330,7 +330,7 @@ fn a_single_segment_waits_longer_behind_others_only() {
     sender.wire.pass(Span::from_micros(300));
     sender.burst(1);
     assert_eq!(sender.told_after(), Span::from_millis(20));
-    // Alone it may be all that the sender's window holds, as after a timeout.
+    // A single segment may be all that the sender's window holds, as after a timeout.
     sender.wire.pass(Span::from_millis(200));
     sender.exchange();
     sender.wire.pass(MS.times(10));
@@ -340,11 +340,11 @@ fn a_single_segment_waits_longer_behind_others_only() {
 
 #[test]
 fn nothing_is_left_out_where_it_would_be_missed() {
-    // Whoever has no SACK counts duplicates.
+    // A peer without SACK counts duplicates.
     let mut sender = Sender::with(&[2, 4, 3, 232]);
     sender.burst(4);
     assert_eq!(sender.left_out(), 0);
-    // A gap is told of at once, and so is its end.
+    // A gap is reported at once, and so is its end.
     let mut sender = Sender::new();
     sender.next += 1000;
     sender.burst(3);
@@ -356,7 +356,7 @@ fn nothing_is_left_out_where_it_would_be_missed() {
     assert_eq!(sender.left_out(), 0);
 }
 
-/// What follows must have room: a sender who has filled the window waits for it to open.
+/// The data that follows must have room: a sender that has filled the window waits for it to open.
 #[test]
 fn nothing_is_left_out_where_the_window_is_full() {
     let mut sender = Sender::new();

@@ -1,5 +1,5 @@
-//! How long what a program has closed waits for the peer's FIN (`TCP_LINGER2`), as on Linux: the
-//! time that was set, the stack's own, or not at all.
+//! How long a closed socket waits for the peer's FIN (`TCP_LINGER2`), as on Linux: for the time
+//! set, for the stack's default, or not at all.
 
 mod tcp_support;
 
@@ -13,8 +13,8 @@ fn set(wire: &mut Wire, id: TcpId, time: Option<Span>) {
     wire.stack().tcp_set(id, now, Setting::FinWait(time)).unwrap();
 }
 
-/// RFC 9293 §3.6.1 and RFC 1122 §4.2.2.13 leave the time open; Linux holds it below two minutes,
-/// and 0 stands for the host's.
+/// RFC 9293 §3.6.1 and RFC 1122 §4.2.2.13 leave the time open; Linux limits it to two minutes, and
+/// 0 means the host's default.
 #[test]
 fn fin_wait_2_lasts_as_long_as_the_program_says() {
     let mut config = Config::default();
@@ -35,8 +35,8 @@ fn fin_wait_2_lasts_as_long_as_the_program_says() {
     }
 }
 
-/// As on Linux three and a half timeouts at least: a FIN that is lost on a slow way must not find
-/// nobody.
+/// As on Linux at least three and a half timeouts: a retransmitted FIN on a slow path must still
+/// find the connection.
 #[test]
 fn fin_wait_2_lasts_long_enough_for_a_lost_fin() {
     let mut wire = Wire::new();
@@ -57,7 +57,7 @@ fn fin_wait_2_lasts_long_enough_for_a_lost_fin() {
     assert!(left >= rto.times(3), "{left:?} of {rto:?}");
 }
 
-/// A time below 0: the connection is reset as soon as the peer has acknowledged our FIN, with or
+/// A negative time: the connection is reset as soon as the peer has acknowledged our FIN, with or
 /// without its own.
 #[test]
 fn without_a_wait_the_connection_is_reset_when_its_fin_is_acknowledged() {
@@ -75,8 +75,8 @@ fn without_a_wait_the_connection_is_reset_when_its_fin_is_acknowledged() {
     }
 }
 
-/// The same, if it is closed when it is in FIN-WAIT-2 already; until then it waits for the peer,
-/// who may go on.
+/// The same if it is closed in FIN-WAIT-2; until then it waits for the peer, which may continue to
+/// send.
 #[test]
 fn without_a_wait_the_connection_is_reset_when_it_is_closed_in_fin_wait_2() {
     let mut wire = Wire::new();
@@ -96,7 +96,7 @@ fn without_a_wait_the_connection_is_reset_when_it_is_closed_in_fin_wait_2() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// Connections have the time that their listener was told.
+/// Connections inherit the time set on their listener.
 #[test]
 fn a_listener_passes_its_time_on() {
     let mut wire = Wire::new();

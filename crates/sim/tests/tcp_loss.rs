@@ -1,4 +1,4 @@
-//! How losses are repaired: by whom, how fast, and what that does to the window.
+//! Loss recovery: by which algorithm, how fast, and its effect on the congestion window.
 
 mod tcp_support;
 
@@ -22,8 +22,8 @@ fn measured(wire: &mut Wire) -> (TcpId, u32, u32) {
     (id, ours + 1, theirs)
 }
 
-/// RFC 2018, RFC 6675: what the peer has is not sent again, what lies before three SACKed segments
-/// is, at once.
+/// RFC 2018, RFC 6675: SACKed data is not retransmitted; a segment below three SACKed ones is, at
+/// once.
 #[test]
 fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
     let mut wire = Wire::new();
@@ -47,9 +47,9 @@ fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
 }
 
-/// RFC 6298 §3 (Karn): acknowledgements are lost for a second. The one that comes then answers a
-/// retransmission, so it says nothing of how long what was sent once took, or the next loss would
-/// be repaired a quarter of a second late.
+/// RFC 6298 §3 (Karn): acknowledgements are lost for a second. The next one answers a
+/// retransmission, so it yields no round-trip sample. Otherwise the next loss would be repaired a
+/// quarter of a second late.
 #[test]
 fn no_round_trip_is_measured_across_a_retransmission() {
     let mut wire = Wire::new();
@@ -64,8 +64,8 @@ fn no_round_trip_is_measured_across_a_retransmission() {
     assert!(srtt < Span::from_millis(2), "{srtt:?}");
 }
 
-/// RFC 5681 §3.1: after a timeout the window grows by what arrived since, not by what had been told
-/// of before: that would be a burst into the queue that has just overflowed.
+/// RFC 5681 §3.1: after a timeout the window grows by data acknowledged since, not by data that was
+/// SACKed before. That would be a burst into the queue that has just overflowed.
 #[test]
 fn after_a_timeout_the_window_opens_segment_by_segment() {
     let mut wire = Wire::new();
@@ -81,8 +81,8 @@ fn after_a_timeout_the_window_opens_segment_by_segment() {
     assert!((1000..=2000).contains(&cwnd), "{cwnd}");
 }
 
-/// RFC 8985 §7.4.2: a duplicate acknowledgement of the probe says that nothing was lost, also when
-/// nothing else is under way, and from a peer that reports no duplicates.
+/// RFC 8985 §7.4.2: a duplicate acknowledgement of the probe shows that nothing was lost, also if
+/// nothing else is in flight, and from a peer without DSACK.
 #[test]
 fn a_needless_probe_costs_no_window() {
     let mut wire = Wire::new();
@@ -103,7 +103,7 @@ fn a_needless_probe_costs_no_window() {
     assert_eq!(wire.count("TcpExtTCPLossProbeRecovery"), 0);
 }
 
-/// RFC 8985 §7: a loss at the end is found by a probe, not by a timeout.
+/// RFC 8985 §7: a tail loss is found by a probe, not by a timeout.
 #[test]
 fn a_tail_loss_is_repaired_by_a_probe() {
     let mut wire = Wire::new();
@@ -133,7 +133,7 @@ fn a_tail_loss_is_repaired_by_a_probe() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
 }
 
-/// RFC 6298: nothing answers; the timeout doubles.
+/// RFC 6298: no acknowledgement arrives; the timeout doubles.
 #[test]
 fn the_timeout_doubles_while_nothing_answers() {
     let mut wire = Wire::new();
@@ -183,8 +183,8 @@ fn three_duplicate_acknowledgements_repair_a_loss_without_sack() {
     assert_eq!(wire.count("TcpRetransSegs"), 2);
 }
 
-/// RFC 9937 §6.2 (PRR): half a window is lost at once. Until what was sent again is acknowledged no
-/// more is sent than arrives: the queue has just overflowed.
+/// RFC 9937 §6.2 (PRR): half a window is lost at once. Until a retransmission is acknowledged no
+/// more is sent than is delivered: the queue has just overflowed.
 #[test]
 fn rfc9937_6_2_no_more_is_sent_than_arrives_until_repairs_arrive() {
     let mut wire = Wire::new();
@@ -203,8 +203,8 @@ fn rfc9937_6_2_no_more_is_sent_than_arrives_until_repairs_arrive() {
     assert_eq!(wire.taken().iter().map(|s| s.seq - ours).collect::<Vec<_>>(), [3000, 4000]);
 }
 
-/// RFC 6582 §3.2, step 3: a partial acknowledgement shows the next loss, which is sent again at
-/// once. What duplicate acknowledgements have stood for is not under way, also after it.
+/// RFC 6582 §3.2, step 3: a partial acknowledgement shows the next loss, which is retransmitted at
+/// once. Segments counted by duplicate acknowledgements stay out of the bytes in flight afterwards.
 #[test]
 fn rfc6582_3_2_a_partial_acknowledgement_sends_the_next_loss_at_once() {
     let mut wire = Wire::new();
@@ -225,8 +225,8 @@ fn rfc6582_3_2_a_partial_acknowledgement_sends_the_next_loss_at_once() {
     assert!(next.first() == Some(&5000) && next.len() <= 2, "{next:?}");
 }
 
-/// RFC 8985: reordering that stays within a quarter of the round trip is waited for once it has
-/// been seen.
+/// RFC 8985: once reordering has been seen, RACK waits a quarter of the round trip for late
+/// segments.
 #[test]
 fn reordering_alone_soon_causes_no_retransmission() {
     let link = LinkConfig {
@@ -244,7 +244,7 @@ fn reordering_alone_soon_causes_no_retransmission() {
     assert_eq!(pair.stack(0).counters().tcp_timeouts.get(), 0);
 }
 
-/// RFC 2018 §8: a peer that throws away what it had SACKed.
+/// RFC 2018 §8: a peer that discards SACKed data (reneging).
 #[test]
 fn a_peer_that_reneges_still_gets_everything() {
     let mut wire = Wire::new();
@@ -254,7 +254,7 @@ fn a_peer_that_reneges_still_gets_everything() {
     wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 1000, ours + 4000)]));
     wire.pass(Span::from_millis(1));
     wire.taken();
-    // The hole is filled, but what was SACKed is not acknowledged: it is gone.
+    // The hole is filled, but the SACKed data is not acknowledged: it was discarded.
     wire.put(Seg::new(ACK, theirs, ours + 1000));
     wire.pass(Span::from_millis(100));
     let again: Vec<_> = wire.taken().iter().map(|s| s.seq).collect();
@@ -267,8 +267,8 @@ fn a_peer_that_reneges_still_gets_everything() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 3522: the echo of an old timestamp shows that the timeout was needless, and the window comes
-/// back.
+/// RFC 3522: the echo of an old timestamp shows that the timeout was spurious, and the window is
+/// restored.
 #[test]
 fn a_needless_timeout_is_taken_back() {
     let mut wire = Wire::new();
@@ -290,7 +290,7 @@ fn a_needless_timeout_is_taken_back() {
     assert_eq!(wire.count("TcpExtTCPSpuriousRTOs"), 1);
 }
 
-/// RFC 6298 §5: the cable is dead for a while and comes back.
+/// RFC 6298 §5: the cable is down for a while and comes back.
 #[test]
 fn a_blackout_is_survived() {
     for (seed, dark) in [10, 100, 1_000, 10_000].into_iter().enumerate() {
@@ -320,7 +320,7 @@ fn a_blackout_is_survived() {
     }
 }
 
-/// RFC 8985 §7: one lost message in a ping-pong costs about the smallest timeout, not 200 ms.
+/// RFC 8985 §7: one lost message in a ping-pong costs about the minimum timeout, not 200 ms.
 #[test]
 fn a_lost_message_costs_milliseconds() {
     let mut pair = Pair::seeded(3);
@@ -347,7 +347,7 @@ fn a_lost_message_costs_milliseconds() {
     assert!(worst < Span::from_millis(35), "the worst round trip took {} us", worst.as_micros());
 }
 
-/// RFC 9438 §4, RFC 5681 §3.1: a bottleneck with a short queue: CUBIC keeps it busy.
+/// RFC 9438 §4, RFC 5681 §3.1: CUBIC keeps a bottleneck with a short queue busy.
 #[test]
 fn a_bottleneck_is_kept_busy() {
     for name in ["cubic", "reno"] {
@@ -366,7 +366,7 @@ fn a_bottleneck_is_kept_busy() {
 }
 
 /// A program that did not run for a while finds its timers late and the acknowledgements in its
-/// receive ring: it must not take its own pause for a loss.
+/// receive ring. It must not treat its own pause as a loss.
 #[test]
 fn a_late_timer_is_not_taken_for_a_loss() {
     let mut wire = Wire::new();
@@ -378,7 +378,7 @@ fn a_late_timer_is_not_taken_for_a_loss() {
     wire.nothing();
     wire.put(Seg::new(ACK, theirs, ours + 5_000));
     assert_eq!((wire.count("TcpRetransSegs"), wire.count("TcpExtTCPTimeouts")), (0, 0));
-    // It is excused once; a real loss is repaired.
+    // The grace is given once; a real loss is repaired.
     wire.send(id, &pattern(5_000, 1)).unwrap();
     wire.taken();
     wire.now += Span::from_millis(50);
@@ -386,8 +386,8 @@ fn a_late_timer_is_not_taken_for_a_loss() {
     assert!(wire.taken().iter().any(|s| s.seq == ours + 5_000));
 }
 
-/// What such a program is granted then is time for a round trip, however often the timeout has
-/// doubled: the cable may have come back long ago.
+/// The grace for such a program is one round trip, however often the timeout has doubled: the cable
+/// may have come back long ago.
 #[test]
 fn a_late_timer_does_not_double_the_silence() {
     let mut wire = Wire::new();
@@ -405,9 +405,9 @@ fn a_late_timer_does_not_double_the_silence() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), timeouts + 1);
 }
 
-/// A probe (RFC 8985 §7) may be late long before the timeout, which has doubled and stays so until
-/// something is measured (RFC 6298 §5): what was sent a moment ago has not been silent since the
-/// last outage began, and the program's patience (RFC 5482) begins with it.
+/// A late probe (RFC 8985 §7) may precede the timeout by far, because that stays doubled until a
+/// round trip is measured (RFC 6298 §5). New data must not inherit the silence of the previous
+/// outage: its user timeout (RFC 5482) begins with its transmission.
 #[test]
 fn a_late_probe_does_not_count_an_outage_before_it() {
     let mut wire = Wire::new();
@@ -427,8 +427,8 @@ fn a_late_probe_does_not_count_an_outage_before_it() {
     assert_eq!(wire.state(id), Ok(State::Closed));
 }
 
-/// RFC 8985 §8: the reordering timer goes on, also if the acknowledgement that started it lets new
-/// data out.
+/// RFC 8985 §8: the reordering timer continues, also if the acknowledgement that started it
+/// releases new data.
 #[test]
 fn new_data_does_not_stop_the_wait_for_reordered_segments() {
     let mut wire = Wire::new();
@@ -443,9 +443,9 @@ fn new_data_does_not_stop_the_wait_for_reordered_segments() {
     assert_eq!(wire.taken().iter().map(|s| s.seq).collect::<Vec<_>>(), [ours + 1000]);
 }
 
-/// RFC 8985 §6.2, step 3: what one acknowledgement tells of arrived in an order that nobody knows,
-/// so the newest block, which comes first, shows no reordering. What lies before three segments
-/// that have arrived is still sent again at once.
+/// RFC 8985 §6.2, step 3: the order in which the blocks of one acknowledgement arrived is unknown,
+/// so the newest block, which comes first, shows no reordering. A segment below three that have
+/// arrived is still retransmitted at once.
 #[test]
 fn blocks_of_one_acknowledgement_show_no_reordering() {
     let mut wire = Wire::new();
@@ -469,8 +469,7 @@ fn blocks_of_one_acknowledgement_show_no_reordering() {
     assert_eq!(wire.one().seq, ours);
 }
 
-/// Questions and answers, one at a time. `delay` says how much longer than usual each question
-/// takes.
+/// Requests and responses, one at a time. `delay` is the extra delay of each request.
 fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
     let usual = pair.link_mut(0).delay;
     for n in 0..questions {
@@ -483,8 +482,8 @@ fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32
     pair.link_mut(0).delay = usual;
 }
 
-/// RFC 8985 §7.2: a peer that does not run for a scheduler's tick (4 ms), or holds its
-/// acknowledgement back, has lost nothing.
+/// RFC 8985 §7.2: a peer that pauses for a scheduler tick (4 ms), or delays its acknowledgement,
+/// has lost nothing.
 #[test]
 fn a_peer_that_takes_breaks_is_not_probed() {
     for micros in [10, 600, 1_500] {
@@ -492,7 +491,7 @@ fn a_peer_that_takes_breaks_is_not_probed() {
         let (client, server, _) = connected(&mut pair, 0);
         ask(&mut pair, (client, server), 100, |_| Span::ZERO);
         ask(&mut pair, (client, server), 1_000, |n| Span::from_millis(if n % 50 == 49 { 4 } else { 0 }));
-        // Nor has one that takes in questions and answers none of them at once.
+        // Nor has a peer that reads requests and answers none of them at once.
         for _ in 0..100 {
             send(&mut pair, 0, client, &[1; 64]).unwrap();
             pair.run_for(Span::from_millis(30));
@@ -504,9 +503,9 @@ fn a_peer_that_takes_breaks_is_not_probed() {
     }
 }
 
-/// RFC 8985 §7.2. The last message of all is lost: it is sent again by a probe, after two
-/// (smoothed) round trips and 5 ms at most, which begin again when what was before it is
-/// acknowledged (within 3.75 ms).
+/// RFC 8985 §7.2. The very last message is lost: a probe retransmits it after two smoothed round
+/// trips and at most 5 ms. That time restarts when the data before it is acknowledged (within 3.75
+/// ms).
 #[test]
 fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
     for micros in [10, 100, 1_000, 10_000] {
@@ -542,7 +541,7 @@ fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
     }
 }
 
-/// RFC 3708: only what was sent again in this recovery tells whether it was needless.
+/// RFC 3708: only retransmissions of this recovery tell whether it was spurious.
 #[test]
 fn a_duplicate_of_an_earlier_probe_does_not_undo_a_later_recovery() {
     let mut wire = Wire::new();
@@ -552,7 +551,7 @@ fn a_duplicate_of_an_earlier_probe_does_not_undo_a_later_recovery() {
     wire.one();
     wire.pass(Span::from_millis(1));
     wire.put(ack(ours + 1000));
-    // The acknowledgement of this one comes late: a probe repeats it.
+    // The acknowledgement of this segment is late: a probe repeats it.
     wire.send(id, &[2; 1000]).unwrap();
     wire.pass(Span::from_millis(9));
     assert_eq!(wire.taken().len(), 2, "the segment and the probe");

@@ -1,4 +1,4 @@
-//! Many connections, small pools, and what must hold for all of them together.
+//! Many connections, small pools, and the invariants across all of them.
 
 mod tcp_support;
 
@@ -9,9 +9,8 @@ use tickwire_stack::tcp::{Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, InUse, Limits, ListenerId, Ready, TcpId};
 
-/// A random life of many connections over a bad cable, with random writes, reads, half-closes,
-/// closes and aborts: bytes that arrive are those that were sent, in order, and at the end nothing
-/// is left.
+/// A random life of many connections over a lossy cable, with random writes, reads, half-closes,
+/// closes and aborts. The received bytes are those sent, in order, and at the end nothing is left.
 #[test]
 fn random_lives_leave_nothing_behind() {
     struct Side {
@@ -110,7 +109,7 @@ fn random_lives_leave_nothing_behind() {
     }
 }
 
-/// Thirty transfers at once through a lane with few frames: all come to their end.
+/// Thirty concurrent transfers through a lane with few frames: all complete.
 #[test]
 fn few_frames_are_shared_and_nothing_deadlocks() {
     let limits = Limits { frames: 256, tcp: 64, ..Limits::DEFAULT };
@@ -139,7 +138,7 @@ fn few_frames_are_shared_and_nothing_deadlocks() {
     assert_eq!([0, 1].map(|host| pair.stack(host).in_use()), [InUse::default(); 2]);
 }
 
-/// A program that never reads cannot take the lane's frames from the others.
+/// A program that never reads cannot take the lane's frames from other connections.
 #[test]
 fn unread_connections_do_not_starve_the_others() {
     let limits = Limits { frames: 1024, tcp: 64, ..Limits::DEFAULT };
@@ -161,13 +160,13 @@ fn unread_connections_do_not_starve_the_others() {
     transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 300_000)], Span::from_secs(60));
 }
 
-/// As many connections as wanted whose peers open no window, each with as much queued for it as the
-/// stack takes.
+/// `count` connections whose peers open no window, each with as much data queued as the stack
+/// accepts.
 fn slow_readers(wire: &mut Wire, listener: ListenerId, count: u16) -> Vec<TcpId> {
     readers(wire, listener, count, 0)
 }
 
-/// The same, after they have taken none of so many segments that were sent to them.
+/// The same, after the peers have acknowledged none of `segments` segments sent to them.
 fn readers(wire: &mut Wire, listener: ListenerId, count: u16, segments: usize) -> Vec<TcpId> {
     let readers = (0..count).map(|n| {
         wire.peer.port = 5000 + n;
@@ -184,7 +183,7 @@ fn readers(wire: &mut Wire, listener: ListenerId, count: u16, segments: usize) -
     readers
 }
 
-/// A connection beside many that take all frames.
+/// A connection beside many that hold all frames.
 struct Honest {
     id: TcpId,
     ours: u32,
@@ -206,7 +205,7 @@ impl Honest {
         assert_eq!(wire.recv(self.id).unwrap(), b"question");
     }
 
-    /// After what time it can answer. The others do `meanwhile`.
+    /// The time after which it can answer. The others do `meanwhile`.
     #[track_caller]
     fn answers_after(&self, wire: &mut Wire, mut meanwhile: impl FnMut(&mut Wire)) -> Span {
         let begin = wire.now;
@@ -244,8 +243,8 @@ fn slow_readers_leave_room_for_the_others() {
     }
 }
 
-/// RFC 6429 §4: a connection that makes no progress may be given up when there is no memory. One
-/// that makes some is not.
+/// RFC 6429 §4: a connection without progress may be aborted when memory runs out. One with
+/// progress is not.
 #[test]
 fn slow_readers_are_given_up_when_frames_run_out() {
     let mut wire = pressed();
@@ -275,7 +274,7 @@ fn slow_readers_are_given_up_when_frames_run_out() {
     let (few, given_up) = work(&mut wire);
     assert_eq!(given_up, 0);
     let (_, given_up) = work(&mut wire);
-    assert_eq!(given_up, 1, "nobody reads what is left of it");
+    assert_eq!(given_up, 1, "the orphan is given up first");
     let (many, given_up) = work(&mut wire);
     assert!(given_up > 1 && many > few && many >= 16_000, "{given_up} given up; room for {few}, then {many} bytes");
     assert_eq!(wire.state(id), Ok(State::Established));
@@ -283,8 +282,8 @@ fn slow_readers_are_given_up_when_frames_run_out() {
     assert_eq!(wire.send(lost, b"x"), Err(Error::TimedOut));
 }
 
-/// So many that not even one frame is left for who has nothing queued: they are given up after
-/// seconds, and while they are not, nothing is lost.
+/// So many that no frame is left for a connection with an empty queue: some are aborted after
+/// seconds, and until then nothing is lost.
 #[test]
 fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     let mut wire = pressed();
@@ -295,22 +294,22 @@ fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     let after = honest.answers_after(&mut wire, |_| {});
     assert!(
         (Span::from_secs(4)..Span::from_secs(6)).contains(&after),
-        "nobody is given up for a moment without progress: {after:?}"
+        "none is given up for a moment without progress: {after:?}"
     );
     assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
 }
 
-/// Nor do they escape for ever who never acknowledge the one segment that was sent, and are heard
-/// all the time. They have as long as whom nobody hears.
+/// A peer that never acknowledges the one segment sent, but is heard all the time, does not escape
+/// for ever either. It has as long as a silent one.
 #[test]
-fn who_acknowledges_nothing_is_given_up_after_a_minute_when_no_frame_is_left() {
+fn a_peer_that_acknowledges_nothing_is_given_up_after_a_minute_when_no_frame_is_left() {
     let mut wire = pressed();
     let listener = wire.listen(8);
     let honest = Honest::new(&mut wire, listener);
     readers(&mut wire, listener, 400, 1);
     honest.is_asked(&mut wire);
     let after = honest.answers_after(&mut wire, |wire| {
-        // Each that is tried again says that it is there, and shut.
+        // Each probed peer answers that it is alive, with a closed window.
         for (port, seg) in wire.taken_with_ports().into_iter().filter(|&(port, _)| port != Honest::PORT) {
             wire.peer.port = port;
             wire.put(Seg::new(ACK, seg.ack, seg.seq).window(0));
@@ -322,9 +321,9 @@ fn who_acknowledges_nothing_is_given_up_after_a_minute_when_no_frame_is_left() {
     );
 }
 
-/// However few frames each holds of whom many hold all.
+/// The same where many connections hold all frames, and each holds few.
 #[test]
-fn who_holds_little_is_given_up_after_a_minute_when_no_frame_is_left() {
+fn a_connection_that_holds_little_is_given_up_after_a_minute_when_no_frame_is_left() {
     let mut wire = pressed();
     let listener = wire.listen(8);
     let honest = Honest::new(&mut wire, listener);
@@ -339,10 +338,10 @@ fn who_holds_little_is_given_up_after_a_minute_when_no_frame_is_left() {
     assert!((Span::from_secs(55)..Span::from_secs(65)).contains(&after), "the network may be away: {after:?}");
 }
 
-/// Where nothing is acknowledged the network may be away, in one direction or both: that ends no
-/// connection within seconds, however few frames are left, and all goes on when it is back.
+/// Without acknowledgements the network may be down, in one direction or both. That ends no
+/// connection within seconds, however few frames are left, and all continue when it is back.
 #[test]
-fn who_is_not_answered_for_seconds_is_not_given_up_when_no_frame_is_left() {
+fn a_connection_unanswered_for_seconds_is_not_given_up_when_no_frame_is_left() {
     [false, true].into_iter().for_each(not_answered_for_seconds);
 }
 
@@ -358,7 +357,7 @@ fn not_answered_for_seconds(heard: bool) {
             Written { id, ours, theirs, taken: 0, acked: 0 }
         })
         .collect();
-    // Dark for 20 s, and all programs go on writing.
+    // An outage of 20 s; all programs continue to write.
     let end = wire.now + Span::from_secs(20);
     while wire.now < end {
         for (port, one) in (5000..).zip(&mut all).filter(|_| heard) {
@@ -375,7 +374,7 @@ fn not_answered_for_seconds(heard: bool) {
         wire.taken();
     }
     assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
-    // Light: each peer takes what comes in order, until all of it has.
+    // The network is back: each peer accepts data in order, until it has all of it.
     let end = wire.now + Span::from_secs(60);
     while all.iter().any(|one| one.acked != one.taken) {
         assert!(wire.now < end, "something does not arrive");
@@ -392,7 +391,7 @@ fn not_answered_for_seconds(heard: bool) {
     assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
 }
 
-/// A connection, what it was given to send, and what the peer has of it.
+/// A connection, the amount of data queued, and the amount that the peer has acknowledged.
 struct Written {
     id: TcpId,
     ours: u32,
@@ -401,10 +400,10 @@ struct Written {
     acked: u32,
 }
 
-/// Who is closed meanwhile needs a frame for his FIN, and may be slow to be heard of: he is not
-/// given up instead of those who hold the frames.
+/// A connection that is closed meanwhile needs a frame for its FIN, and its peer may be slow to
+/// answer. It is not aborted instead of those that hold the frames.
 #[test]
-fn who_is_closed_beside_slow_readers_is_not_given_up_in_their_place() {
+fn a_connection_closed_beside_slow_readers_is_not_given_up_in_their_place() {
     let mut wire = pressed();
     let listener = wire.listen(8);
     let options = [2, 4, 3, 232];
@@ -435,11 +434,11 @@ fn who_is_closed_beside_slow_readers_is_not_given_up_in_their_place() {
     assert!(sent.len() >= ports.len() && sent.iter().all(|seg| seg.has(FIN)), "{sent:?}");
 }
 
-/// Peers that read nothing and go on sending, so that both queues of each fill: whoever holds
-/// nothing gets a frame for his answer all the same, without waiting until the others have been
-/// stuck for so long that they are given up.
+/// Peers that read nothing and continue to send, so that both queues of each fill. A connection
+/// that holds nothing still gets a frame for its answer, without waiting until the others have been
+/// stuck for so long that they are aborted.
 #[test]
-fn who_has_nothing_queued_may_answer_beside_many_whose_queues_are_full() {
+fn a_connection_with_nothing_queued_may_answer_beside_many_whose_queues_are_full() {
     let mut wire = pressed();
     let listener = wire.listen(8);
     let options = [2, 4, 3, 232];
@@ -465,8 +464,8 @@ fn who_has_nothing_queued_may_answer_beside_many_whose_queues_are_full() {
     assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
 }
 
-/// No frame for a connection that has nothing under way: it is not writable, and hears of it when
-/// there is one again.
+/// No frame for a connection with nothing in flight: it is not writable, and becomes so when there
+/// is a frame again.
 #[test]
 fn a_connection_without_a_frame_is_told_when_there_is_one() {
     let limits = Limits { frames: 64, tcp: 64, ..Limits::DEFAULT };
@@ -496,7 +495,7 @@ fn a_connection_without_a_frame_is_told_when_there_is_one() {
     }
 }
 
-/// The same while the peer goes on sending: what comes meanwhile puts nothing off.
+/// The same while the peer continues to send: received data does not delay the wakeup.
 #[test]
 fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
     let mut wire = pressed();
@@ -518,7 +517,7 @@ fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
     assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::OUT));
 }
 
-/// Readiness as `poll` on Linux shows it, from the first to the last moment of a connection.
+/// Readiness as `poll` on Linux reports it, over the life of a connection.
 #[test]
 fn readiness_follows_the_life_of_a_connection() {
     let mut pair = Pair::seeded(1);

@@ -1,5 +1,5 @@
-//! Segments that the receiving kernel has merged (GRO) are taken whole, and say nothing of how long
-//! the peer's segments are.
+//! Segments that the receiving kernel has merged (GRO) are accepted whole, and do not affect the
+//! estimate of the peer's segment size.
 
 mod tcp_support;
 
@@ -8,8 +8,8 @@ use tickwire_stack::TcpId;
 
 const BYTES: [u8; 8000] = [7; 8000];
 
-/// A sender of segments of 1000 bytes. The acknowledgements at once of a connection's beginning are
-/// over.
+/// A sender of segments of 1000 bytes, past the quick acknowledgements at the start of a
+/// connection.
 struct Sender {
     wire: Wire,
     id: TcpId,
@@ -23,7 +23,7 @@ impl Sender {
         let listener = wire.listen(8);
         let (id, ours, next) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
         let mut sender = Self { wire, id, ours, next };
-        // An answer ends the acknowledgements at once that a connection begins with.
+        // An answer ends the quick acknowledgements at the start of the connection.
         sender.comes(100, PSH);
         sender.wire.send(sender.id, b"answer").unwrap();
         sender.ours += 6;
@@ -36,7 +36,7 @@ impl Sender {
         self.merged(len, 0, bits);
     }
 
-    /// Several come, of `each` bytes but the last; one if that is 0.
+    /// A packet arrives that was merged from segments of `each` bytes; 0: from one segment.
     fn merged(&mut self, len: usize, each: u16, bits: u8) {
         self.wire.stack().batch_begin(1);
         self.wire.put_merged(Seg::new(ACK | bits, self.next, self.ours).data(&BYTES[..len]), each);
@@ -48,7 +48,7 @@ impl Sender {
 
 #[test]
 fn after_a_merged_one_every_second_full_segment_is_acknowledged_as_before() {
-    // The second fits a packet, as two of a peer with a narrow path do.
+    // The second one fits a packet, like two merged segments of a peer with a small path MTU.
     for (len, each, full) in [(8000, 1000, 1000), (1072, 536, 1000)] {
         let mut sender = Sender::new();
         sender.merged(len, each, PSH);
@@ -73,7 +73,7 @@ fn a_merged_one_is_acknowledged_however_short_it_is() {
 
 #[test]
 fn what_is_longer_than_a_packet_of_ours_may_be_one() {
-    // Our own way is narrow, the peer's is not.
+    // Our own path has a small MTU, the peer's has not.
     let mut sender = Sender::new();
     for _ in 0..40 {
         sender.comes(1600, 0);

@@ -21,7 +21,7 @@ fn opening() -> (Wire, TcpId, u32) {
     (wire, id, syn.seq)
 }
 
-/// The connection is over, refused, and nothing of it is left: who goes on is reset (RFC 9293
+/// The connection is refused and nothing of it is left: a later segment is reset (RFC 9293
 /// §3.10.7.1).
 #[track_caller]
 fn is_refused(wire: &mut Wire, id: TcpId, iss: u32) {
@@ -61,8 +61,8 @@ fn what_is_sent_or_read_before_the_connection_is_open_waits() {
     assert_eq!(wire.one().ack, 1007);
 }
 
-/// RFC 9293 §3.10.7.3, second check: RST with an acknowledgement of our SYN refuses, and both who
-/// writes and who reads is told.
+/// RFC 9293 §3.10.7.3, second check: a RST that acknowledges our SYN refuses, which both reads and
+/// writes report.
 #[test]
 fn a_reset_that_acknowledges_the_syn_refuses() {
     let (mut wire, id, iss) = opening();
@@ -74,7 +74,7 @@ fn a_reset_that_acknowledges_the_syn_refuses() {
     assert_eq!(wire.count("TcpAttemptFails"), 1);
 }
 
-/// RFC 9293 §3.10.7.3, first and second check: any other RST may be a stranger's.
+/// RFC 9293 §3.10.7.3, first and second check: any other RST may be forged.
 #[test]
 fn a_reset_that_does_not_know_the_syn_is_ignored() {
     let (mut wire, id, iss) = opening();
@@ -85,8 +85,8 @@ fn a_reset_that_does_not_know_the_syn_is_ignored() {
     assert_eq!(wire.state(id), Ok(State::SynSent));
 }
 
-/// RFC 9293 §3.10.7.3, first check: what acknowledges anything but our SYN is of another
-/// connection, which is reset; ours goes on.
+/// RFC 9293 §3.10.7.3, first check: a segment that acknowledges anything but our SYN belongs to
+/// another connection, which is reset; ours continues.
 #[test]
 fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
     for bits in [ACK, SYN | ACK, FIN | ACK] {
@@ -98,7 +98,7 @@ fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
             assert_eq!(
                 sent.len(),
                 if already == 0 { 2 } else { 1 },
-                "the SYN goes once more, not as often as anybody likes"
+                "the SYN is sent once more, not for each such segment"
             );
         }
         assert_eq!(wire.state(id), Ok(State::SynSent));
@@ -107,10 +107,11 @@ fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
     }
 }
 
-/// RFC 9293 §3.10.7.3, first check, with the peer of RFC 6191: it has a connection of a program
-/// before us, between the same ends, in TIME-WAIT, and our numbers are not above that one's
-/// (another program's stack has its own clock and its own secret). It asks, our RST ends the old
-/// connection, and our SYN comes at once behind it, not when its timer expires after a second.
+/// RFC 9293 §3.10.7.3, first check, with a peer as in RFC 6191. It has an earlier connection
+/// between the same ends in TIME-WAIT, and our ISN is not above that one's numbers (another
+/// program's stack has its own clock and its own secret). It sends a challenge ACK, our RST ends
+/// the old connection, and our SYN follows immediately, instead of when its timer expires after a
+/// second.
 #[test]
 fn an_old_connection_of_the_peers_costs_a_round_trip_and_not_a_timeout() {
     let (mut wire, id, iss) = opening();
@@ -128,7 +129,7 @@ fn an_old_connection_of_the_peers_costs_a_round_trip_and_not_a_timeout() {
     assert!(wire.now.since(begun) < Span::from_millis(1));
 }
 
-/// The same, and what follows the RST is lost: the timer goes on as if nothing had been.
+/// The same, but the SYN behind the RST is lost: the timer continues as if nothing had happened.
 #[test]
 fn a_syn_that_is_lost_behind_the_reset_is_sent_when_its_timer_says() {
     let (mut wire, _, iss) = opening();
@@ -152,7 +153,7 @@ fn a_good_acknowledgement_alone_opens_nothing() {
     assert_eq!(wire.state(id), Ok(State::SynSent));
 }
 
-/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after an active open: a RST in its place
+/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after an active open: a RST at RCV.NXT
 /// refuses; another in the window is challenged (RFC 5961 §3.2).
 #[test]
 fn a_reset_after_crossing_syns_refuses() {
@@ -176,8 +177,8 @@ fn a_reset_after_crossing_syns_refuses() {
     }
 }
 
-/// RFC 9293 §3.10.4, SYN-RECEIVED: what is to be closed waits until the connection is open, and is
-/// closed then. As on Linux it is shut from then on for who reads.
+/// RFC 9293 §3.10.4, SYN-RECEIVED: a shutdown waits until the connection is open, and is then
+/// carried out. As on Linux a read returns the end of the stream from then on.
 #[test]
 fn a_connection_that_is_shut_after_crossing_syns_ends_when_it_is_open() {
     for (how, with_fin) in [
@@ -224,7 +225,7 @@ fn a_connection_that_is_shut_after_crossing_syns_ends_when_it_is_open() {
     }
 }
 
-/// The FIN of it is sent again as any other.
+/// Its FIN is retransmitted like any other.
 #[test]
 fn the_end_that_was_asked_for_before_the_connection_was_open_is_sent_again() {
     let (mut wire, id, iss) = opening();
@@ -243,8 +244,8 @@ fn the_end_that_was_asked_for_before_the_connection_was_open_is_sent_again() {
     assert_eq!(wire.state(id), Ok(State::FinWait2));
 }
 
-/// As on Linux (`tcp_disconnect`), where what is left is neither connected nor shut; a further
-/// `shutdown` shuts it.
+/// As on Linux (`tcp_disconnect`), which leaves a socket neither connected nor shut down; a further
+/// `shutdown` shuts it down.
 #[test]
 fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
     let over = Ready::OUT | Ready::HUP;
@@ -268,7 +269,7 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
         assert_eq!(wire.recv(id), Err(Error::Reset));
         assert_eq!((wire.stack().readiness(id.into()), wire.recv(id)), (Ok(ready), read));
         assert_eq!(wire.send(id, b"x"), Err(Error::Pipe));
-        // Nothing of it is left: who answers its SYN is reset.
+        // Nothing of it is left: an answer to its SYN is reset.
         wire.put(Seg::new(SYN | ACK, 1000, iss + 1));
         assert_eq!(wire.one().bits, RST);
         wire.close(id);
@@ -276,8 +277,8 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
     }
 }
 
-/// RFC 9293 §3.10.4, CLOSE in SYN-RECEIVED: what nobody holds any more goes on until the connection
-/// is open, and ends in order; a peer that never answers does not keep it.
+/// RFC 9293 §3.10.4, CLOSE in SYN-RECEIVED: a closed socket continues until the connection is open,
+/// and ends in order; a peer that never answers does not keep it alive.
 #[test]
 fn a_connection_that_is_closed_after_crossing_syns_ends_in_order() {
     for (answers, keepalive) in [(true, false), (true, true), (false, false)] {
@@ -300,14 +301,14 @@ fn a_connection_that_is_closed_after_crossing_syns_ends_in_order() {
             wire.pass(Span::from_secs(130));
             let again = wire.taken();
             assert!(again.len() == 6 && again.iter().all(|seg| seg.bits == SYN | ACK && seg.seq == iss), "{again:?}");
-            // Nothing is left of it: it is a stranger's.
+            // Nothing of it is left: the segment is reset.
             wire.put(Seg::new(ACK, 1001, iss + 1));
             assert_eq!(wire.one().bits, RST);
         }
     }
 }
 
-/// The same, with data that comes too late, or no time to linger (§3.10.5, ABORT).
+/// The same, with data after the close, or with a linger time of zero (§3.10.5, ABORT).
 #[test]
 fn a_connection_that_is_closed_after_crossing_syns_is_reset_if_the_peer_is_not_done() {
     for lingers in [false, true] {
@@ -330,10 +331,10 @@ fn a_connection_that_is_closed_after_crossing_syns_is_reset_if_the_peer_is_not_d
     }
 }
 
-/// A thread that sleeps until the connection is open must find out that another has ended the
+/// A thread that sleeps until the connection is open must be woken when another thread ends the
 /// attempt.
 #[test]
-fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
+fn a_waiter_for_a_connection_is_woken_when_the_attempt_ends() {
     for (crossing, abort) in [(false, false), (false, true), (true, false), (true, true)] {
         let (mut wire, id, _) = opening();
         if crossing {
@@ -351,8 +352,8 @@ fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: only the number after our SYN opens. Any other
-/// is answered by RST with that number, and the connection waits on.
+/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: only an acknowledgement of our SYN opens. Any
+/// other is answered by a RST with that number, and the connection stays half open.
 #[test]
 fn only_the_number_after_our_syn_opens_a_half_open_connection() {
     for offset in [0u32, 2, 1000, u32::MAX, 1] {
@@ -374,8 +375,8 @@ fn only_the_number_after_our_syn_opens_a_half_open_connection() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after a passive open: the listener is as
-/// before, and who goes on is reset.
+/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after a passive open: the listener is
+/// unchanged, and later segments of that peer are reset.
 #[test]
 fn a_reset_half_open_connection_leaves_the_listener_as_it_was() {
     let mut wire = Wire::new();

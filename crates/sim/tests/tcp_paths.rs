@@ -1,4 +1,5 @@
-//! The way to a peer: guessed from its SYN, asked of the host, evicted, lost, and found again.
+//! The path to a peer: guessed from its SYN, requested from the host, evicted, lost, and found
+//! again.
 
 mod tcp_support;
 
@@ -10,7 +11,7 @@ use tickwire_stack::tcp::{Setting, State, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Limits};
 
-/// What the host says of a destination.
+/// The host's answer about a destination.
 fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) -> PathInfo {
     PathInfo {
         query: Query::to(destination).from(wire.own.address),
@@ -29,13 +30,13 @@ fn tell(wire: &mut Wire, destination: Address, state: PathState, mtu: u32, next_
     wire.stack().path_set(info, now);
 }
 
-/// What is known of the way to a destination.
+/// The cached path to a destination.
 fn known(wire: &mut Wire, destination: Address) -> Option<PathInfo> {
     let query = Query::to(destination).from(wire.own.address);
     wire.stack().path_get(&query).map(|path| path.info)
 }
 
-/// About which destination the stack wants to hear.
+/// The destination for which the stack requests a path.
 fn asked(wire: &mut Wire) -> Option<Address> {
     let query = wire.stack().take_request()?;
     assert_eq!((query.source, query.interface), (wire.own.address, 0));
@@ -53,7 +54,7 @@ fn wire(paths: u32) -> Wire {
     Wire::on(&PairConfig { limits, paths: false, ..PairConfig::default() })
 }
 
-/// As [`wire`], with a connection to a peer whose path the host has told.
+/// Like [`wire`], with a connection to a peer whose path the host has resolved.
 fn accepted(paths: u32) -> (Wire, tickwire_stack::TcpId, u32, u32) {
     let mut wire = wire(paths);
     let peer = wire.peer.address;
@@ -72,7 +73,7 @@ fn a_connection_whose_path_was_evicted_asks_for_it_and_goes_on() {
     assert!(known(&mut wire, peer).is_none(), "strangers fill the cache");
     wire.send(id, &[1; 3000]).unwrap();
     wire.nothing();
-    // Whoever takes the request may die before he has asked.
+    // The process that takes the request may die before it has asked the host.
     for _ in 0..3 {
         assert_eq!(asked(&mut wire), Some(peer));
         assert_eq!(asked(&mut wire), None);
@@ -100,7 +101,8 @@ fn a_path_in_use_is_not_evicted() {
     }
 }
 
-/// A cable is pulled for some seconds. Nobody but us has a reason to ask for the neighbour again.
+/// A cable is unplugged for some seconds. Only this stack has a reason to resolve the neighbour
+/// again.
 #[test]
 fn a_neighbour_that_failed_is_asked_for_again() {
     let (mut wire, id, _, _) = accepted(64);
@@ -120,7 +122,7 @@ fn a_neighbour_that_failed_is_asked_for_again() {
     assert_eq!(wire.state(id), Ok(State::Established));
 }
 
-/// As on Linux: what a route sets holds for connections on it, and a change of it at once.
+/// As on Linux: route metrics apply to connections over that route, and changes apply at once.
 #[test]
 fn what_a_route_sets_holds() {
     let (mut wire, id, ours, theirs) = accepted(8);
@@ -145,7 +147,7 @@ fn what_a_route_sets_holds() {
     let ours = ours.wrapping_add(5000);
     wire.put(Seg::new(ACK, theirs, ours));
     wire.taken();
-    // Far more than are acknowledged at once at the beginning.
+    // Far more segments than get quick acknowledgements at the start.
     for n in 0..40 {
         wire.put(Seg::new(ACK, theirs + n, ours).data(b"x"));
         assert_eq!(wire.one().ack, theirs + n + 1, "segment {n}");
@@ -153,7 +155,7 @@ fn what_a_route_sets_holds() {
     set(&mut wire, Metrics::default());
     let now = wire.now;
     wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
-    // What is sent soon after a question makes the exchange interactive.
+    // Data sent soon after a received segment makes the exchange interactive.
     wire.send(id, b"answer").unwrap();
     wire.put(Seg::new(ACK, theirs + 40, ours.wrapping_add(6)).data(b"x"));
     wire.taken();
@@ -161,7 +163,8 @@ fn what_a_route_sets_holds() {
     wire.nothing();
 }
 
-/// Whoever is on the link can send a SYN from any address; data goes only where the host says.
+/// Any host on the link can send a SYN from any address; data is sent only to the next hop that the
+/// host has resolved.
 #[test]
 fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     let mut wire = wire(64);
@@ -169,7 +172,7 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     wire.put(Seg::new(SYN, 1000, 0));
     let ours = wire.one().seq.wrapping_add(1);
     assert_eq!(wire.last_to, [2, 0, 0, 0, 0, 1], "back to where it came from");
-    assert_eq!(asked(&mut wire), None, "the host is not asked for what anybody may forge");
+    assert_eq!(asked(&mut wire), None, "the host is not asked about a source that may be forged");
     let (own, peer, now) = (wire.own, wire.peer, wire.now);
     let options = wire.stack().tcp_defaults();
     let other = Endpoint::new(own.address, 2000);
@@ -191,10 +194,10 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 5]);
 }
 
-/// What connects in the name of a host that is not there ends with the host's word, accepted or
-/// not, whether or not it was sent anything.
+/// A connection from the forged address of a host that does not exist ends with the host's answer,
+/// accepted or not, whether or not data was sent to it.
 #[test]
-fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
+fn a_connection_from_a_forged_address_ends_when_the_host_finds_no_neighbour() {
     for (accepts, greets) in [(false, false), (true, false), (true, true)] {
         let mut wire = wire(64);
         let listener = wire.listen(8);
@@ -208,7 +211,7 @@ fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
         let peer = wire.peer.address;
         assert_eq!(asked(&mut wire), Some(peer));
         tell(&mut wire, peer, PathState::Resolving, 1500, 0);
-        // The host says so, or never says anything.
+        // The host reports the failure, or never answers.
         if greets {
             tell(&mut wire, peer, PathState::Unreachable, 1500, 0);
         } else {
@@ -222,8 +225,8 @@ fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
     }
 }
 
-/// However long the forger takes for the last step of the handshake: what counts is how long the
-/// host has had for its word.
+/// However late the forger completes the handshake: the time limit counts the host's time for its
+/// answer.
 #[test]
 fn a_made_up_name_that_answers_late_ends_too() {
     for late in [Span::from_millis(10), Span::from_secs(5), Span::from_secs(14)] {
@@ -244,8 +247,8 @@ fn a_made_up_name_that_answers_late_ends_too() {
     }
 }
 
-/// The host speaks of a name as a whole: what connects in it while the host still looks for it, or
-/// has just given up, is no better.
+/// The host's answer concerns the whole address: a connection from it during the resolution, or
+/// just after its failure, is treated alike.
 #[test]
 fn a_made_up_name_does_not_stay_by_its_second_connection() {
     for gave_up in [false, true] {
@@ -272,8 +275,8 @@ fn a_made_up_name_does_not_stay_by_its_second_connection() {
     }
 }
 
-/// The host found the peer that it did not know when it connected; from then on it is a peer as
-/// others are.
+/// The host has found the peer that was unknown at the time of the SYN; from then on it is a peer
+/// like any other.
 #[test]
 fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
     for idle in [Span::from_millis(10), Span::from_secs(60)] {
@@ -297,8 +300,8 @@ fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
     }
 }
 
-/// A peer that has shown that data reaches it, or that has been here for long, stays while its
-/// neighbour entry comes and goes.
+/// A peer that has acknowledged data, or that has been connected for long, survives failures of its
+/// neighbour entry.
 #[test]
 fn a_connection_outlives_a_neighbour_that_fails_for_a_while() {
     for proven in [true, false] {
@@ -330,17 +333,17 @@ fn the_hosts_word_is_not_overruled_by_a_packet() {
         wire.put(Seg::new(ACK, 1000, 0));
         wire.nothing();
         assert_eq!(known(&mut wire, peer).unwrap().state, state);
-        // Nor for a segment to a port where nobody is.
+        // Nor for a segment to a closed port.
         wire.own.port += 1;
         wire.put(Seg::new(SYN, 1000, 0));
         wire.nothing();
     }
 }
 
-/// RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): a SYN from no single host, or from ourselves, is
-/// dropped without a word.
+/// RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): a SYN from an address that is not a single
+/// host's, or from our own, is dropped silently.
 #[test]
-fn what_nobody_can_have_sent_is_not_answered() {
+fn a_syn_from_an_impossible_address_is_not_answered() {
     let mut wire = wire(64);
     wire.listen(8);
     let (peer, own) = (wire.peer, wire.own);
@@ -354,9 +357,9 @@ fn what_nobody_can_have_sent_is_not_answered() {
     assert_eq!(wire.count("IpInAddrErrors"), 3);
 }
 
-/// RFC 4987. Neither the path cache nor the host notices.
+/// RFC 4987. Neither the path cache nor the host is affected.
 #[test]
-fn a_flood_of_syns_costs_no_path_and_asks_nobody() {
+fn a_flood_of_syns_costs_no_path_and_no_request() {
     let (mut wire, id, _, _) = accepted(64);
     let (peer, own) = (wire.peer, wire.own);
     for n in 0..2000 {
@@ -373,14 +376,14 @@ fn a_flood_of_syns_costs_no_path_and_asks_nobody() {
     assert!(guesses <= 16, "{guesses}");
     wire.send(id, b"still here").unwrap();
     assert_eq!(wire.one().data, b"still here");
-    // The guesses go with the connections that did not come about.
+    // The guessed paths are removed with their failed connections.
     wire.pass(Span::from_secs(300));
     wire.taken();
     assert!((0..2000).all(|n| known(&mut wire, stranger(n)).is_none()));
     assert!(known(&mut wire, peer.address).is_some());
 }
 
-/// RFC 4987 §3.6: a cookie that comes back is as good as a SYN-ACK that was acknowledged.
+/// RFC 4987 §3.6: a valid cookie is equivalent to an acknowledged SYN-ACK.
 #[test]
 fn a_connection_from_a_cookie_asks_the_host_too() {
     let mut wire = wire(2);
@@ -397,8 +400,8 @@ fn a_connection_from_a_cookie_asks_the_host_too() {
     assert_eq!(wire.one().data, b"secret");
 }
 
-/// As on Linux (`SO_BINDTODEVICE`, a link-local peer): what comes by another interface is not for
-/// it. The wire's packets come by the first one.
+/// As on Linux (`SO_BINDTODEVICE`, a link-local peer): packets of another interface are not
+/// delivered to it. The wire's packets arrive by interface 1.
 #[test]
 fn a_connection_that_is_bound_to_an_interface_hears_nothing_by_another() {
     for interface in [1, 2] {

@@ -1,4 +1,4 @@
-//! Path MTU: routers that say what fits, and hosts that change their mind.
+//! Path MTU: routers that report it, and hosts that change it.
 
 mod tcp_support;
 
@@ -26,7 +26,7 @@ fn too_big(wire: &Wire, seq: u32, mtu: u16) -> Vec<u8> {
     ipv4(wire.peer, wire.own, 1, &icmp)
 }
 
-/// RFC 1191 §6.4: sent again at once in pieces that fit, and no sign of congestion.
+/// RFC 1191 §6.4: resegmented and retransmitted at once, without a congestion response.
 #[test]
 fn what_does_not_fit_is_sent_again_in_pieces_that_do() {
     let mut wire = Wire::new();
@@ -57,9 +57,8 @@ fn what_does_not_fit_is_sent_again_in_pieces_that_do() {
     assert_eq!(wire.held(), 0);
 }
 
-/// RFC 1191 §3: a path that says it carries less than 552 bytes may be a lie, so segments get no
-/// smaller; but it may be true, so routers are let fragment them, as on Linux, until what was
-/// learnt is forgotten (§6.3).
+/// RFC 1191 §3: a reported path MTU below 552 bytes may be forged, so segments get no smaller. It
+/// may also be true, so they are sent without DF, as on Linux, until the report expires (§6.3).
 #[test]
 fn rfc1191_3_a_path_that_is_too_narrow_to_be_believed_may_fragment() {
     for first in [None, Some(552)] {
@@ -88,7 +87,7 @@ fn rfc1191_3_a_path_that_is_too_narrow_to_be_believed_may_fragment() {
     }
 }
 
-/// RFC 5927 §7.2: a forged one is not believed, nor one that would make packets absurdly small.
+/// RFC 5927 §7.2: a forged report is ignored, and so is one that would make packets absurdly small.
 #[test]
 fn forged_mtu_reports_do_no_harm() {
     let mut wire = Wire::new();
@@ -104,7 +103,7 @@ fn forged_mtu_reports_do_no_harm() {
     assert!(wire.stack().tcp_info(id, now).unwrap().send_mss >= 500);
 }
 
-/// RFC 9293 §3.7.2: the host's own MTU goes down and up again.
+/// RFC 9293 §3.7.2: the host's own MTU decreases and increases again.
 #[test]
 fn a_changed_interface_mtu_is_followed() {
     for family in 0..2 {

@@ -1,4 +1,4 @@
-//! Losses that times tell of: tail loss probes and RACK (RFC 8985) with SACK and a round trip of 30
+//! Time-based loss detection: tail loss probes and RACK (RFC 8985) with SACK and a round trip of 30
 //! ms.
 
 mod tcp_support;
@@ -15,7 +15,7 @@ const LEN: u32 = 1000;
 struct Flight {
     wire: Wire,
     id: TcpId,
-    /// The first byte that is not acknowledged.
+    /// The oldest unacknowledged byte.
     una: u32,
     theirs: u32,
 }
@@ -25,7 +25,7 @@ impl Flight {
         Self::varied(Span::ZERO)
     }
 
-    /// Every other round trip takes so much longer.
+    /// Every other round trip takes longer by `by`.
     fn varied(by: Span) -> Self {
         let mut wire = Wire::new();
         let (id, una, theirs) = wire.accepted();
@@ -56,21 +56,20 @@ impl Flight {
         }
     }
 
-    /// The peer acknowledges so many segments.
+    /// The peer acknowledges this many segments.
     fn acknowledge(&mut self, segments: u32) {
         self.una += segments * LEN;
         self.wire.put(Seg::new(ACK, self.theirs, self.una));
     }
 
-    /// The peer has these segments beyond the first that is missing; the first missing one is
-    /// number 0.
+    /// The peer SACKs these segments beyond the first missing one, which is number 0.
     fn sack(&mut self, from: u32, to: u32) {
         let block = (self.una + from * LEN, self.una + (to + 1) * LEN);
         self.wire.put(Seg::new(ACK, self.theirs, self.una).sack(&[block]));
     }
 
-    /// Which segments leave within this time, and how long after now; number 0 is the first that is
-    /// missing.
+    /// The segments that leave within this time, with the time from now; number 0 is the first
+    /// missing one.
     fn within(&mut self, span: Span) -> Vec<(u32, Span)> {
         let start: Instant = self.wire.now;
         self.wire.pass(span);
@@ -83,10 +82,10 @@ impl Flight {
     }
 }
 
-/// RFC 8985 §7.2, §7.3: nothing of a flight is acknowledged. After two round trips (and 5 ms,
-/// though more than one segment is under way) the last segment is sent again, once, or when the
-/// retransmission timeout would be over, if that is sooner; only later does the timeout repeat the
-/// first.
+/// RFC 8985 §7.2, §7.3: nothing of a flight is acknowledged. The last segment is retransmitted
+/// once, after two round trips (and 5 ms, though more than one segment is in flight). If the
+/// retransmission timeout is earlier, that is the time of the probe. Only later does the timeout
+/// retransmit the first segment.
 #[test]
 fn a_lost_flight_is_probed_by_its_last_segment() {
     for varied in [true, false] {
@@ -106,8 +105,8 @@ fn a_lost_flight_is_probed_by_its_last_segment() {
     }
 }
 
-/// RFC 8985 §7.2: an acknowledgement of a part begins the wait anew. The probe's SACK shows the
-/// rest to be lost, which is sent again without a timeout (§7.4, §6.2).
+/// RFC 8985 §7.2: a partial acknowledgement restarts the probe timer. SACK of the probe shows that
+/// the rest is lost, which is retransmitted without a timeout (§7.4, §6.2).
 #[test]
 fn a_lost_tail_is_probed_after_the_last_acknowledgement_and_repaired_by_the_probes() {
     let mut flight = Flight::varied(ROUND);
@@ -121,7 +120,7 @@ fn a_lost_tail_is_probed_after_the_last_acknowledgement_and_repaired_by_the_prob
     assert!(sent[0].1 >= pto, "{:?} before {pto:?}", sent[0].1);
     flight.wire.pass(ROUND);
     flight.sack(3, 3);
-    // Each acknowledgement of one of them lets others go, as far as the window allows.
+    // Each acknowledgement of a retransmission releases others, as far as the window allows.
     let first = flight.una;
     let mut again: Vec<u32> = Vec::new();
     for n in 1..=3 {
@@ -137,9 +136,9 @@ fn a_lost_tail_is_probed_after_the_last_acknowledgement_and_repaired_by_the_prob
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 step 5: a segment is lost when one sent after it has arrived and a quarter of the
-/// round trip has passed; the acknowledgement of its retransmission shows as lost whatever was sent
-/// before that and has not arrived.
+/// RFC 8985 §6.2 step 5: a segment is lost if one sent after it has arrived and a quarter of the
+/// round trip has passed. The acknowledgement of its retransmission marks as lost every
+/// unacknowledged segment sent before that.
 #[test]
 fn what_was_sent_before_a_retransmission_that_arrived_is_lost() {
     let mut flight = Flight::new();
@@ -159,8 +158,8 @@ fn what_was_sent_before_a_retransmission_that_arrived_is_lost() {
 }
 
 /// RFC 8985 §6.2 step 4: fewer than three segments after a hole may have overtaken it; the
-/// reordering timer decides. RFC 6937 §3.1 lets the first of the hole go then, and the second with
-/// the acknowledgement of the first.
+/// reordering timer decides. RFC 6937 §3.1 then releases the first segment of the hole, and the
+/// second with the acknowledgement of the first.
 #[test]
 fn a_hole_is_repaired_when_the_reordering_time_is_over() {
     let mut flight = Flight::new();
@@ -177,9 +176,8 @@ fn a_hole_is_repaired_when_the_reordering_time_is_over() {
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 steps 3 and 4: where segments have been seen to arrive in another order, three of
-/// them behind a hole prove nothing any more; but the reordering time still ends, within a round
-/// trip.
+/// RFC 8985 §6.2 steps 3 and 4: after reordering has been seen, three segments beyond a hole no
+/// longer prove a loss; but the reordering timer still expires within a round trip.
 #[test]
 fn known_reordering_is_waited_for_but_not_for_ever() {
     let mut flight = Flight::new();
@@ -201,8 +199,8 @@ fn known_reordering_is_waited_for_but_not_for_ever() {
     flight.no_timeout();
 }
 
-/// RFC 8985 §6.2 step 5: a retransmission that is lost itself is found by what was sent after it,
-/// not by a timeout, and the recovery goes on.
+/// RFC 8985 §6.2 step 5: a lost retransmission is detected by segments sent after it, not by a
+/// timeout, and the recovery continues.
 #[test]
 fn a_lost_retransmission_is_sent_again_without_a_timeout() {
     let mut flight = Flight::new();
@@ -220,8 +218,8 @@ fn a_lost_retransmission_is_sent_again_without_a_timeout() {
     assert_eq!(flight.info().congestion_state, 3, "Linux's TCP_CA_Recovery");
 }
 
-/// RFC 6298 and RFC 5681 §3.1, as `TCP_INFO` shows them: a measured connection is open and without
-/// reordering; after a timeout it is in loss recovery with a window of one segment.
+/// RFC 6298 and RFC 5681 §3.1, as `TCP_INFO` reports them: a measured connection is open and
+/// without reordering; after a timeout it is in loss recovery with a window of one segment.
 #[test]
 fn the_figures_of_a_connection_tell_of_a_timeout() {
     let mut wire = Wire::new();

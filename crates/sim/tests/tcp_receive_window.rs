@@ -1,5 +1,5 @@
-//! The window that we offer, from full to nothing and back (RFC 9293 §3.8.6): never more than the
-//! buffer holds, never less than what was promised.
+//! The offered window, from full to zero and back (RFC 9293 §3.8.6): never more than the buffer
+//! holds, never less than was promised.
 
 mod tcp_support;
 
@@ -9,7 +9,7 @@ use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, TcpId};
 
-/// A peer that sends as much as the window takes.
+/// A peer that sends as much as the window allows.
 struct Sender {
     wire: Wire,
     id: TcpId,
@@ -26,7 +26,7 @@ impl Sender {
         Self { wire, id, ours, first: theirs, next: theirs, window: 60_000 }
     }
 
-    /// Sends a segment of at most `len` bytes, and hears the window.
+    /// Sends a segment of at most `len` bytes, and reads the window from the answer.
     fn put(&mut self, len: usize) {
         let len = len.min(self.window as usize);
         let data = pattern(len, self.next as u8);
@@ -38,7 +38,7 @@ impl Sender {
         self.window = answer.window.into();
     }
 
-    /// Sends until the window is shut, and says how much.
+    /// Sends until the window is closed, and returns the number of bytes.
     fn fill(&mut self, len: usize) -> u32 {
         for _ in 0..20_000 {
             if self.window == 0 {
@@ -57,7 +57,7 @@ impl Sender {
         buffer
     }
 
-    /// Asks, and hears the window.
+    /// Sends a probe, and returns the window.
     fn probe(&mut self) -> u32 {
         self.wire.pass(Span::from_secs(1));
         self.wire.put(Seg::new(ACK, self.next.wrapping_sub(1), self.ours));
@@ -67,10 +67,10 @@ impl Sender {
     }
 }
 
-/// RFC 9293 §3.8.6.2.2: a window that is never read from shuts, whatever the size of the segments:
-/// when the buffer is about full, or holds as many segments as it may (each takes a frame, unless
-/// it is short). Beyond it nothing is taken. It does not open for less than a segment; then the
-/// peer is told without having asked, and never of more than there is room for.
+/// RFC 9293 §3.8.6.2.2: a window that is never read from closes, whatever the segment size. It
+/// closes when the buffer is about full, or holds its limit of segments (each takes a frame, unless
+/// it is short). Data beyond it is dropped. It does not open by less than a segment; then the peer
+/// gets an unsolicited window update, never for more than there is room for.
 #[test]
 fn a_program_that_does_not_read_shuts_the_window_and_reading_opens_it() {
     for len in [50, 512, 1000] {
@@ -108,7 +108,7 @@ fn a_program_that_does_not_read_shuts_the_window_and_reading_opens_it() {
     }
 }
 
-/// RFC 9293 §3.8.6: a program that reads all at once never shuts the window, and bytes arrive as
+/// RFC 9293 §3.8.6: a program that reads at once never closes the window, and the bytes arrive as
 /// they were sent.
 #[test]
 fn a_program_that_reads_keeps_the_window_open() {
@@ -124,9 +124,9 @@ fn a_program_that_reads_keeps_the_window_open() {
     }
 }
 
-/// RFC 9293 §3.8.6 (SHLD-14) and RFC 7323 §2.4: `SO_RCVBUF` made smaller takes nothing back that
-/// was offered. All of that is taken in, nothing beyond it, and from then on the smaller buffer
-/// counts. (Linux throws away what was promised in such a case.)
+/// RFC 9293 §3.8.6 (SHLD-14) and RFC 7323 §2.4: a smaller `SO_RCVBUF` does not shrink the window
+/// already offered. Data within it is accepted, none beyond it, and from then on the smaller buffer
+/// applies. (Linux drops promised data in such a case.)
 #[test]
 fn a_smaller_buffer_takes_what_was_promised_and_no_more() {
     let mut sender = Sender::new();

@@ -1,5 +1,5 @@
-//! How much is sent into the window that the peer offers: what its handshake says, windows about as
-//! large as what is to be sent, and windows that shrink (RFC 9293 §3.8.6).
+//! How much is sent into the peer's window: the window of the handshake, windows about as large as
+//! the data, and windows that shrink (RFC 9293 §3.8.6).
 
 mod tcp_support;
 
@@ -21,9 +21,9 @@ fn send_window(wire: &mut Wire, id: TcpId) -> u32 {
     wire.stack().tcp_info(id, now).unwrap().send_window
 }
 
-/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: the acknowledgement that ends the handshake
-/// says how large the window is, whatever the SYN said. Its highest bit is a bit like others, also
-/// when it is shifted as far as can be (RFC 7323 §2.2, §2.3).
+/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: the last segment of the handshake sets the
+/// window, whatever the SYN offered. The field is unsigned, also with the largest shift (RFC 7323
+/// §2.2, §2.3).
 #[test]
 fn the_window_of_the_last_handshake_segment_counts_and_is_unsigned() {
     for (window, shift) in [(0x8000, None), (0xffff, None), (0x8000, Some(1)), (0x8000, Some(14)), (0xffff, Some(14))] {
@@ -45,10 +45,10 @@ fn the_window_of_the_last_handshake_segment_counts_and_is_unsigned() {
     }
 }
 
-/// RFC 9293 §3.8.6 (the window counts from what is acknowledged, and only that may be sent): data
-/// of the peer is lost and sent again, so what acknowledges most carries lower numbers than what
-/// came before. Its window is taken with its acknowledgement, or that would move the last one's end
-/// to where the peer never let it.
+/// RFC 9293 §3.8.6: the window counts from the acknowledgement number, and limits what is sent.
+/// Data of the peer is lost and retransmitted, so the highest acknowledgement has a lower sequence
+/// number than an earlier segment. Its window is used together with its acknowledgement number;
+/// otherwise the old window would extend the right edge beyond the peer's offer.
 #[test]
 fn the_window_of_what_is_sent_again_is_taken_with_its_acknowledgement() {
     for (acked, window) in [(2000, 1000), (3000, 0)] {
@@ -68,8 +68,8 @@ fn the_window_of_what_is_sent_again_is_taken_with_its_acknowledgement() {
     }
 }
 
-/// RFC 9293 §3.8.6: data that fills the window takes FIN along, one number behind it. A peer that
-/// cuts it off (§3.10.7.4) gets it again.
+/// RFC 9293 §3.8.6: data that fills the window carries the FIN, one number beyond it. A peer that
+/// trims it (§3.10.7.4) gets it again.
 #[test]
 fn a_fin_goes_with_the_data_that_fills_the_window() {
     let mut wire = Wire::new();
@@ -87,8 +87,8 @@ fn a_fin_goes_with_the_data_that_fills_the_window() {
     assert!(again.iter().any(|seg| seg.has(FIN) && seg.end() == ours + 1000), "{again:?}");
 }
 
-/// RFC 9293 §3.8.6.2.1: a segment is cut where the window was never larger than that; otherwise it
-/// waits for the window. What waits goes out with the acknowledgement of what made room for it.
+/// RFC 9293 §3.8.6.2.1: a segment is split only if the window was never larger; otherwise it waits
+/// for the window. Waiting data is sent with the acknowledgement of the data that opened it.
 #[test]
 fn segments_about_as_large_as_the_window_go_whole_and_carry_acknowledgements() {
     let len = SAMPLE.len() as u16;
@@ -116,9 +116,8 @@ fn segments_about_as_large_as_the_window_go_whole_and_carry_acknowledgements() {
     }
 }
 
-/// `TCP_CORK` and RFC 9293 §3.7.1: what was written bit by bit is put together into full segments,
-/// and cut by the peer's segment size; the rest waits for the cork's time. A window smaller than a
-/// segment does not make it wait longer than that.
+/// `TCP_CORK` and RFC 9293 §3.7.1: small writes are coalesced into full segments of the peer's MSS;
+/// the rest waits for the cork's timeout. A window smaller than a segment does not extend that.
 #[test]
 fn a_cork_makes_full_segments_of_small_writes() {
     for mss in [536u16, 1000] {
@@ -150,9 +149,9 @@ fn a_cork_makes_full_segments_of_small_writes() {
     }
 }
 
-/// RFC 9293 §3.8.6 (MUST-34, SHLD-14 to SHLD-17): a peer that takes back what it had offered gets
-/// nothing new beyond its window, all that lies in it, again if need be, and is not given up
-/// because of the rest.
+/// RFC 9293 §3.8.6 (MUST-34, SHLD-14 to SHLD-17): after a peer has shrunk its window, no new data
+/// is sent beyond it. Data within it is retransmitted if need be, and the rest is no reason to
+/// abort the connection.
 #[test]
 fn a_window_that_shrinks_is_kept_to_and_ends_nothing() {
     let mut wire = Wire::new();
@@ -162,7 +161,7 @@ fn a_window_that_shrinks_is_kept_to_and_ends_nothing() {
     wire.put(Seg::new(ACK, theirs, ours).window(5_000));
     assert_eq!(wire.send(id, &data), Ok(12_000));
     assert_eq!(wire.taken().len(), 5);
-    // 5000 bytes were offered and sent; now only one segment more may come.
+    // 5000 bytes were offered and sent; now the window allows one segment.
     wire.put(Seg::new(ACK, theirs, ours + 1_000).window(1_000));
     wire.nothing();
     let mut again = Vec::new();
@@ -191,8 +190,8 @@ fn a_window_that_shrinks_is_kept_to_and_ends_nothing() {
     assert!(got == data, "{} bytes", got.len());
 }
 
-/// RFC 9293 §3.8.6 (MUST-35): a window that shrinks to nothing while data is under way is probed
-/// like any other, for as long as the peer answers.
+/// RFC 9293 §3.8.6 (MUST-35): a window that shrinks to zero with data in flight is probed like any
+/// other, for as long as the peer answers.
 #[test]
 fn a_window_that_shrinks_to_nothing_is_probed() {
     let mut wire = Wire::new();
@@ -212,8 +211,8 @@ fn a_window_that_shrinks_to_nothing_is_probed() {
     assert_eq!(wire.one().data, b"goes on");
 }
 
-/// RFC 9293 §3.8.6 and §3.10.3: what is beyond the window waits here, and a program that goes on
-/// writing is stopped by its buffer.
+/// RFC 9293 §3.8.6 and §3.10.3: data beyond the window is queued, and a program that continues to
+/// write is limited by its send buffer.
 #[test]
 fn what_the_window_does_not_take_is_kept() {
     let mut wire = Wire::new();

@@ -1,5 +1,5 @@
-//! A window of nothing, on either side: when it is probed and when not, how a probe is answered,
-//! and when patience ends (RFC 9293 §3.8.6.1).
+//! A zero window on either side: when it is probed, how a probe is answered, and when the
+//! connection times out (RFC 9293 §3.8.6.1).
 
 mod tcp_support;
 
@@ -10,8 +10,8 @@ use tickwire_stack::{Error, TcpId};
 
 const SAMPLE: &[u8] = b"Sample Data";
 
-/// A connection with a round trip of 1 ms, whose peer has shut its window while it sent something
-/// of its own.
+/// A connection with a round trip of 1 ms, whose peer has closed its window with a data segment of
+/// its own.
 fn shut() -> (Wire, TcpId, u32, u32) {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
@@ -27,9 +27,9 @@ fn shut() -> (Wire, TcpId, u32, u32) {
     (wire, id, ours + 11, theirs + 11)
 }
 
-/// RFC 9293 §3.8.6.1: there is nothing to ask for while there is nothing to send. Then the first
-/// probe comes after the retransmission timeout, from just before the window; and the data when the
-/// window opens.
+/// RFC 9293 §3.8.6.1: a zero window is not probed while there is nothing to send. Otherwise the
+/// first probe follows after the retransmission timeout, with the number just before the window;
+/// and the data when the window opens.
 #[test]
 fn a_shut_window_is_probed_only_while_something_waits_for_it() {
     let (mut wire, id, ours, theirs) = shut();
@@ -51,8 +51,8 @@ fn a_shut_window_is_probed_only_while_something_waits_for_it() {
     wire.nothing();
 }
 
-/// RFC 9293 §3.8.6.1 and §3.10.4: the end of the stream waits behind a shut window as data does,
-/// and asks likewise.
+/// RFC 9293 §3.8.6.1 and §3.10.4: a FIN waits behind a zero window like data, and is probed for
+/// likewise.
 #[test]
 fn a_program_that_closes_before_a_shut_window_probes_it() {
     let (mut wire, id, ours, theirs) = shut();
@@ -68,9 +68,9 @@ fn a_program_that_closes_before_a_shut_window_probes_it() {
     assert!(last.last().unwrap().has(FIN));
 }
 
-/// RFC 9293 §3.10.7.4, first check: the peer's probes, of whichever kind (an old byte's place, an
-/// old byte, a byte beyond our window), are each answered with where we are and what we offer, and
-/// change nothing.
+/// RFC 9293 §3.10.7.4, first check: each of the peer's probes is answered with RCV.NXT and our
+/// window, and changes nothing. It may be an old sequence number, an old byte, or a byte beyond our
+/// window.
 #[test]
 fn the_peers_probes_are_answered() {
     let mut wire = Wire::new();
@@ -95,9 +95,9 @@ fn the_peers_probes_are_answered() {
     assert_eq!(wire.recv(id), Err(Error::WouldBlock));
 }
 
-/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): it limits the waiting for a window too, to
-/// the moment. As on Linux also where the probes are answered: the program has said how long its
-/// data may wait.
+/// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): it also limits the wait for a window,
+/// exactly. As on Linux that includes a peer that answers the probes: the program has set how long
+/// its data may wait.
 #[test]
 fn the_user_timeout_ends_the_waiting_for_a_window() {
     for answered in [false, true] {
@@ -129,12 +129,12 @@ fn the_user_timeout_ends_the_waiting_for_a_window() {
             assert_eq!(wire.recv(id), Err(Error::TimedOut));
             wire.put(Seg::new(ACK, theirs, ours));
             let reset = wire.one();
-            assert_eq!((reset.bits, reset.seq), (RST, ours), "nobody is there any more");
+            assert_eq!((reset.bits, reset.seq), (RST, ours), "the connection is gone");
         }
     }
 }
 
-/// RFC 9293 §3.8.6.1: without such a limit, whoever answers may keep his window shut.
+/// RFC 9293 §3.8.6.1: without such a limit, a peer that answers may keep its window closed.
 #[test]
 fn an_answered_probe_keeps_the_connection() {
     let (mut wire, id, ours, theirs) = shut();

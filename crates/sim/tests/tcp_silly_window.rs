@@ -8,7 +8,7 @@ use tickwire_sim::Pair;
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 
-/// RFC 9293 §3.8.6.2: no silly windows, from a reader of single bytes.
+/// RFC 9293 §3.8.6.2: a reader of single bytes does not cause silly windows.
 #[test]
 fn rfc9293_3_8_6_2_2_a_slow_reader_does_not_cause_small_segments() {
     let mut pair = Pair::seeded(2);
@@ -34,8 +34,9 @@ fn rfc9293_3_8_6_2_2_a_slow_reader_does_not_cause_small_segments() {
     assert!(segments < 140, "{segments} segments for 42 full ones");
 }
 
-/// RFC 9293 §3.8.6.2.1: a window that is small against what it was is used after 0.1 to 1 s, not at
-/// once, or one that opens by ten bytes at a time would be filled by hundreds of segments a second.
+/// RFC 9293 §3.8.6.2.1: a window that is small compared with its former size is used after 0.1 to 1
+/// s, not at once. Otherwise one that opens by ten bytes at a time would be filled by hundreds of
+/// segments a second.
 #[test]
 fn rfc9293_3_8_6_2_1_a_silly_window_is_not_filled_before_two_hundred_milliseconds() {
     let mut wire = Wire::new();

@@ -1,5 +1,5 @@
-//! Retransmission timeouts: what is deemed lost, when a timeout is found to be needless, and how
-//! long the next one is (RFC 5682, RFC 6298, RFC 8985).
+//! Retransmission timeouts: which segments are deemed lost, when a timeout is found to be spurious,
+//! and how long the next one is (RFC 5682, RFC 6298, RFC 8985).
 
 mod tcp_support;
 
@@ -31,8 +31,8 @@ impl Peer {
         peer
     }
 
-    /// A message that is acknowledged after `delay`, or as soon as the peer gets it a second time.
-    /// How many copies were sent.
+    /// Sends a message that is acknowledged after `delay`, or when the peer gets it a second time.
+    /// Returns the number of additional copies.
     fn message(&mut self, bytes: usize, delay: Span) -> usize {
         self.wire.send(self.id, &pattern(bytes, 1)).unwrap();
         let (sent, mut copies) = (self.wire.now, self.wire.taken().len());
@@ -55,8 +55,8 @@ impl Peer {
         self.wire.stack().tcp_info(self.id, now).unwrap()
     }
 
-    /// Ten segments of twenty are sent (an eleventh as a probe, where SACK allows one), and a
-    /// timeout sends the first again.
+    /// Sends ten segments of twenty (and an eleventh as a probe, where SACK allows one); a timeout
+    /// retransmits the first.
     fn timed_out(options: &[u8]) -> (Self, u32) {
         let mut peer = Self::new(options);
         peer.send(20_000);
@@ -70,7 +70,8 @@ impl Peer {
     }
 }
 
-/// RFC 5682 §2.1, step 3b: acknowledgements of what was sent once still come, so nothing was lost.
+/// RFC 5682 §2.1, step 3b: acknowledgements of the original transmissions still arrive, so nothing
+/// was lost.
 #[test]
 fn rfc5682_2_1_a_needless_timeout_is_found_without_sack_and_timestamps() {
     let (mut peer, before) = Peer::timed_out(&PLAIN);
@@ -83,8 +84,8 @@ fn rfc5682_2_1_a_needless_timeout_is_found_without_sack_and_timestamps() {
     assert_eq!((peer.wire.count("TcpExtTCPSpuriousRTOs"), peer.wire.count("TcpRetransSegs")), (1, 1));
 }
 
-/// RFC 5682 §2.1, step 3a: a duplicate acknowledgement is of the new segments: what was before them
-/// is lost.
+/// RFC 5682 §2.1, step 3a: a duplicate acknowledgement is for the new segments, so the ones before
+/// them are lost.
 #[test]
 fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
     let (mut peer, _) = Peer::timed_out(&PLAIN);
@@ -103,8 +104,8 @@ fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
     assert_eq!((peer.info().outstanding, peer.wire.count("TcpExtTCPSpuriousRTOs")), (0, 0));
 }
 
-/// RFC 5681 §3.1: the acknowledgement of the only segment that was lost begins slow start. A single
-/// segment after it, and a peer may hold back the next acknowledgement (RFC 9293 §3.8.6.3).
+/// RFC 5681 §3.1: the acknowledgement of the only lost segment begins slow start. After a single
+/// new segment a peer might delay its acknowledgement (RFC 9293 §3.8.6.3).
 #[test]
 fn rfc5681_3_1_after_a_timeout_that_one_segment_repaired_two_are_sent() {
     let mut peer = Peer::new(&PLAIN);
@@ -117,7 +118,7 @@ fn rfc5681_3_1_after_a_timeout_that_one_segment_repaired_two_are_sent() {
     assert_eq!(peer.sent(), [1000, 2000]);
 }
 
-/// RFC 5682 §2.1, step 2a: the peer has something that lies behind what was sent again.
+/// RFC 5682 §2.1, step 2a: the peer has a segment beyond the retransmitted one.
 #[test]
 fn rfc5682_2_1_a_duplicate_first_means_a_true_loss() {
     let (mut peer, _) = Peer::timed_out(&PLAIN);
@@ -154,8 +155,8 @@ fn rfc5682_3_1_a_true_loss_is_seen_when_new_segments_arrive_before_it_is_repaire
     assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 0);
 }
 
-/// RFC 5682 §2.1, step 1, RFC 3168 §6.1.2: that the window is being reduced for a router's mark
-/// says nothing of losses.
+/// RFC 5682 §2.1, step 1, RFC 3168 §6.1.2: a window reduction for an ECN mark says nothing about
+/// losses.
 #[test]
 fn rfc5682_2_1_a_timeout_is_asked_about_also_while_a_mark_slows_down() {
     const ECE: u8 = 64;
@@ -176,7 +177,7 @@ fn rfc5682_2_1_a_timeout_is_asked_about_also_while_a_mark_slows_down() {
     assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 1);
 }
 
-/// RFC 5682 §2.1, step 2b: there is nothing new to ask with.
+/// RFC 5682 §2.1, step 2b: there is no new data to send.
 #[test]
 fn rfc5682_2_1_without_new_data_what_was_deemed_lost_is_sent_again() {
     for options in [&PLAIN[..], &SACK] {
@@ -189,8 +190,8 @@ fn rfc5682_2_1_without_new_data_what_was_deemed_lost_is_sent_again() {
     }
 }
 
-/// RFC 5682 §2.1, step 1: only the first is sent again, also if more of its kind would fit a
-/// segment.
+/// RFC 5682 §2.1, step 1: only the first segment is retransmitted, also if more small ones would
+/// fit one segment.
 #[test]
 fn rfc5682_2_1_the_first_of_many_small_segments_is_sent_again_alone() {
     let mut peer = Peer::new(&PLAIN);
@@ -204,8 +205,8 @@ fn rfc5682_2_1_the_first_of_many_small_segments_is_sent_again_alone() {
     assert_eq!(peer.sent(), [100, 200, 300, 400, 500, 600, 700, 800, 900]);
 }
 
-/// RFC 8985 §6.3: a timeout deems lost the first and what was sent longer ago than a round trip,
-/// not what has just left.
+/// RFC 8985 §6.3: a timeout marks as lost the first segment and those sent more than a round trip
+/// ago, but not the most recent ones.
 #[test]
 fn rfc8985_6_3_what_was_sent_just_before_a_timeout_is_not_lost() {
     let mut peer = Peer::new(&SACK);
@@ -222,7 +223,7 @@ fn rfc8985_6_3_what_was_sent_just_before_a_timeout_is_not_lost() {
     assert_eq!((peer.info().outstanding, peer.wire.count("TcpRetransSegs")), (0, 2));
 }
 
-/// RFC 6298 §5 (Karn): the doubled timeout is kept until something that was sent once is
+/// RFC 6298 §5 (Karn): the backed-off timeout is kept until data that was sent only once is
 /// acknowledged.
 #[test]
 fn rfc6298_5_the_doubled_timeout_is_kept_until_a_round_trip_is_measured() {
@@ -240,8 +241,8 @@ fn rfc6298_5_the_doubled_timeout_is_kept_until_a_round_trip_is_measured() {
     assert_eq!((peer.info().backoff, peer.info().rto), (0, base));
 }
 
-/// RFC 7323 §4.1: the echo says which transmission was acknowledged, so nothing is kept. A round
-/// trip shorter than a tick of that clock is still one.
+/// RFC 7323 §4.1: the echo identifies the acknowledged transmission, so the backoff ends. A round
+/// trip shorter than a tick of the timestamp clock is still a sample.
 #[test]
 fn rfc6298_5_an_echoed_timestamp_ends_the_doubling() {
     let mut wire = Wire::new();
@@ -261,8 +262,8 @@ fn rfc6298_5_an_echoed_timestamp_ends_the_doubling() {
     assert_eq!(wire.stack().tcp_info(id, now).unwrap().backoff, 0);
 }
 
-/// RFC 6298 §5, RFC 1122 §4.2.3.1: the round trip becomes forty times as long at one blow. A peer
-/// without SACK and timestamps can say so only by acknowledging something that was sent once.
+/// RFC 6298 §5, RFC 1122 §4.2.3.1: the round trip suddenly becomes forty times as long. A peer
+/// without SACK and timestamps can show that only by acknowledging data that was sent once.
 #[test]
 fn rfc6298_5_a_longer_round_trip_is_learnt_without_sack_and_timestamps() {
     let mut peer = Peer::new(&PLAIN);
@@ -280,8 +281,8 @@ fn rfc6298_5_a_longer_round_trip_is_learnt_without_sack_and_timestamps() {
     assert!(again < 10, "{again} retransmissions");
 }
 
-/// RFC 9293 §3.8.6.3: an acknowledgement may be held back for up to half a second, and embedded
-/// systems do so for 200 to 250 ms. One of four messages is.
+/// RFC 9293 §3.8.6.3: an acknowledgement may be delayed by up to half a second, and embedded
+/// systems delay it by 200 to 250 ms. Here they delay that of one message in four.
 #[test]
 fn rfc9293_3_8_6_3_acknowledgements_held_back_without_sack_and_timestamps_are_soon_waited_for() {
     for delay in [40, 200, 250] {
@@ -295,7 +296,7 @@ fn rfc9293_3_8_6_3_acknowledgements_held_back_without_sack_and_timestamps_are_so
     }
 }
 
-/// What was learnt so delays the repair of single messages only.
+/// A delay learnt in this way defers only the repair of single messages.
 #[test]
 fn rfc9293_3_8_6_3_what_was_learnt_of_single_messages_does_not_delay_others() {
     let mut peer = Peer::new(&PLAIN);
@@ -310,9 +311,9 @@ fn rfc9293_3_8_6_3_what_was_learnt_of_single_messages_does_not_delay_others() {
     assert!(!peer.sent().is_empty());
 }
 
-/// A SYN, our answer, that answer once more (after another SYN that comes after `again`; never:
-/// after a second, by itself), and `then` the acknowledgement. With timestamps it echoes the first
-/// answer's or the second's.
+/// A SYN, our SYN-ACK, its repetition (for a second SYN after `again`; without it by timeout after
+/// a second), and the acknowledgement after `then`. With timestamps it echoes SYN-ACK number
+/// `echoed`.
 fn opened(again: Option<Span>, then: Span, echoed: Option<usize>) -> TcpInfo {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
@@ -334,7 +335,7 @@ fn opened(again: Option<Span>, then: Span, echoed: Option<usize>) -> TcpInfo {
     wire.stack().tcp_info(id, now).unwrap()
 }
 
-/// RFC 6298 §3 (Karn): which of the two is acknowledged is not known without timestamps.
+/// RFC 6298 §3 (Karn): without timestamps it is unknown which of the two SYN-ACKs is acknowledged.
 #[test]
 fn rfc6298_3_an_answer_that_was_repeated_for_a_repeated_syn_measures_nothing() {
     let (again, then) = (Some(Span::from_millis(600)), Span::from_millis(100));
@@ -344,8 +345,8 @@ fn rfc6298_3_an_answer_that_was_repeated_for_a_repeated_syn_measures_nothing() {
     assert_eq!(info.srtt, Span::from_millis(700));
 }
 
-/// RFC 6298 §5.7: the timer expired over a SYN: data begins with three seconds, unless a timestamp
-/// shows that a round trip takes less than the timer did.
+/// RFC 6298 §5.7: after a retransmitted SYN the data phase starts with a timeout of three seconds,
+/// unless a timestamp shows that a round trip is shorter than the timer was.
 #[test]
 fn rfc6298_5_7_after_a_lost_syn_the_timeout_begins_at_three_seconds() {
     let then = Span::from_millis(100);
@@ -356,8 +357,8 @@ fn rfc6298_5_7_after_a_lost_syn_the_timeout_begins_at_three_seconds() {
     assert_eq!(opened(None, then, Some(1)).srtt, then);
 }
 
-/// RFC 8899 §4.3: after six timeouts the path is found to take small packets only. What is lost was
-/// queued in longer segments; a piece of it that fits the window is sent.
+/// RFC 8899 §4.3: after six timeouts the path is found to carry only small packets. The lost data
+/// was queued in longer segments; a piece that fits the window is sent.
 #[test]
 fn rfc5681_3_1_a_piece_of_a_lost_segment_goes_where_the_whole_does_not_fit() {
     let (mut peer, _) = Peer::timed_out(&PLAIN);

@@ -1,5 +1,5 @@
-//! Losses by script instead of by chance: the last segment of each message, and a cable on which
-//! one direction is dark for a second.
+//! Scripted instead of random losses: the last segment of each message, and a cable with a blackout
+//! of one second in one direction.
 
 mod tcp_support;
 
@@ -14,7 +14,7 @@ fn lan() -> LinkConfig {
     LinkConfig { delay: Span::from_micros(50), ..LinkConfig::default() }
 }
 
-/// Sends a message and answers it; how long it took to be there.
+/// Sends a message and answers it; returns the time until it arrived.
 fn message(pair: &mut Pair, client: TcpId, server: TcpId, size: usize) -> Span {
     let (began, data) = (pair.now(), pattern(size, 3));
     let (mut sent, mut got) = (0, Vec::new());
@@ -39,7 +39,7 @@ fn connected_without_nagle(pair: &mut Pair, family: usize) -> (TcpId, TcpId) {
     (client, server)
 }
 
-/// RFC 8985 §7: the end of a message is sent again by a probe, not by a timeout.
+/// RFC 8985 §7: a probe retransmits the end of a message, not a timeout.
 #[test]
 fn the_lost_end_of_every_message_is_repaired_by_a_probe() {
     for family in [0, 1] {
@@ -54,8 +54,8 @@ fn the_lost_end_of_every_message_is_repaired_by_a_probe() {
     }
 }
 
-/// What is under way when one direction gets dark arrives soon after it is light again, whichever
-/// direction it was, and the connection goes on as before.
+/// Data in flight at the start of a blackout arrives soon after its end, whichever direction it
+/// affects, and the connection continues as before.
 #[test]
 fn a_second_of_darkness_in_either_direction_costs_little_more_than_the_second() {
     for dark in [0, 1] {
@@ -66,7 +66,7 @@ fn a_second_of_darkness_in_either_direction_costs_little_more_than_the_second() 
             pair.link_mut(dark).dark_until = pair.now() + Span::from_secs(1);
             let took = message(&mut pair, client, server, size);
             assert!(pair.link_stats(dark).dark > 0);
-            // The timeout has doubled up to then, from some milliseconds.
+            // The timeout has backed off until then, from a few milliseconds.
             assert!(took < Span::from_millis(2000), "direction {dark}, {size} bytes: {took:?}");
             let after = message(&mut pair, client, server, size);
             assert!(after < usual + Span::from_millis(20), "direction {dark}, {size} bytes: {usual:?}, then {after:?}");

@@ -1,4 +1,4 @@
-//! TCP moves bytes, whatever the cable does to them.
+//! TCP transfers data over cables with any faults.
 
 mod tcp_support;
 
@@ -38,7 +38,7 @@ fn a_connection_opens_carries_bytes_and_closes() {
     }
 }
 
-/// What goes out together leaves as one train, so no segment of it is sent by itself first.
+/// Segments sent together leave as one train, so none of them is sent by itself first.
 #[test]
 fn several_segments_at_once_are_a_stream_and_few_are_not() {
     for family in 0..2 {
@@ -56,8 +56,8 @@ fn several_segments_at_once_are_a_stream_and_few_are_not() {
     }
 }
 
-/// A thread that sends a message a millisecond must not wait for another's stream in the same
-/// stack.
+/// A thread that sends one message per millisecond must not wait for another thread's bulk stream
+/// in the same stack.
 #[test]
 fn what_is_no_stream_leaves_before_what_streams_have_queued() {
     for family in 0..2 {
@@ -76,7 +76,7 @@ fn what_is_no_stream_leaves_before_what_streams_have_queued() {
         assert_eq!(pair.stack(0).prompt_len(), 1);
         pair.flush();
         assert!(pair.last_sent(0).len() > 1000, "the message was not the last");
-        // All of it arrives in order, so nothing has overtaken within the connection.
+        // All data arrives in order, so no segment was overtaken within the connection.
         let mut got = Vec::new();
         pair.run_until(Span::from_secs(1), |pair| {
             got.extend(recv(pair, 1, server, 1 << 20).unwrap_or_default());
@@ -84,7 +84,7 @@ fn what_is_no_stream_leaves_before_what_streams_have_queued() {
         });
         assert!(got == stream);
         assert_eq!(pair.stack(1).counters().tcp_ofo_queue.get(), 0);
-        // With nothing under way it is no stream any more.
+        // With nothing in flight it no longer counts as a stream.
         pair.run_for(Span::from_millis(10));
         send(&mut pair, 0, client, b"again").unwrap();
         assert_eq!((pair.stack(0).prompt_len(), pair.stack(0).stream_len()), (1, 0));
@@ -150,9 +150,9 @@ fn the_same_seed_gives_the_same_trace() {
     assert_ne!(run(5), run(6));
 }
 
-/// RFC 9293 §3.8.1, RFC 6675, RFC 8985: a cable that loses 0.8 %, four in a row, as the benchmark's
-/// does. Where the end of a flight or its repair is among the four only a timer finds out, and one
-/// that is not answered either is followed by the next, which waits twice as long.
+/// RFC 9293 §3.8.1, RFC 6675, RFC 8985: a cable that loses 0.8 %, four in a row, like the
+/// benchmark's. If the end of a flight or its repair is among the four, only a timer detects that.
+/// If its retransmission is unanswered as well, the next timeout is twice as long.
 #[test]
 fn bursts_of_loss_are_repaired_in_both_directions_and_soon() {
     const LEN: usize = 640_000;

@@ -1,4 +1,4 @@
-//! Segments whose sequence or acknowledgement number no peer in order would send, in every
+//! Segments with sequence or acknowledgement numbers that no synchronised peer would send, in every
 //! synchronized state (RFC 9293 §3.10.7.4, first and fifth check).
 
 mod tcp_support;
@@ -18,14 +18,14 @@ const STATES: [State; 7] = [
     State::TimeWait,
 ];
 
-/// A connection in a state, and what both ends send next there.
+/// A connection in a given state, and the next sequence numbers of both ends.
 struct Met {
     wire: Wire,
     id: TcpId,
-    /// SND.NXT, and the oldest number that is not acknowledged.
+    /// SND.NXT and SND.UNA.
     ours: u32,
     una: u32,
-    /// RCV.NXT, and the right edge of the window offered.
+    /// RCV.NXT, and the right edge of the offered window.
     theirs: u32,
     edge: u32,
 }
@@ -76,7 +76,7 @@ impl Met {
         assert_eq!(self.wire.one().ack, self.theirs);
     }
 
-    /// The peer acknowledges all.
+    /// The peer acknowledges all data.
     fn acknowledge(&mut self) {
         self.una = self.ours;
         self.wire.put(Seg::new(ACK, self.theirs, self.una));
@@ -87,7 +87,7 @@ impl Met {
         self.wire.state(self.id).unwrap()
     }
 
-    /// The answer is a bare acknowledgement of where both ends are.
+    /// The answer is a bare acknowledgement with SND.NXT and RCV.NXT.
     #[track_caller]
     fn is_told_where_we_are(&mut self, what: &str) {
         let answer = self.wire.one();
@@ -95,7 +95,7 @@ impl Met {
         assert_eq!(told, (ACK, self.ours, self.theirs, 0), "{what}");
     }
 
-    /// Nothing has been taken: neither bytes nor the end of the stream.
+    /// Nothing was accepted: neither data nor the end of the stream.
     #[track_caller]
     fn has_taken_nothing(&mut self, state: State, what: &str) {
         assert_eq!(self.state(), state, "{what}");
@@ -104,8 +104,8 @@ impl Met {
     }
 }
 
-/// RFC 9293 §3.10.7.4, first check: in every state an acknowledgement says what is expected, and
-/// nothing of the segment is used. RFC 5961 §4.2: a SYN likewise, wherever it lies.
+/// RFC 9293 §3.10.7.4, first check: in every state an acknowledgement with RCV.NXT is sent, and
+/// nothing of the segment is used. RFC 5961 §4.2: a SYN is treated alike, at any sequence number.
 #[test]
 fn what_lies_beyond_the_window_is_answered_and_not_taken() {
     for state in STATES {
@@ -116,7 +116,8 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
             ("SYN", SYN, b"", 0),
             ("SYN and ACK", SYN | ACK, b"", 0),
         ] {
-            // A newer SYN may take the place of TIME-WAIT (RFC 6191): that has its own scenarios.
+            // A newer SYN may replace a connection in TIME-WAIT (RFC 6191): that has its own
+            // scenarios.
             if state == State::TimeWait && bits == SYN {
                 continue;
             }
@@ -127,8 +128,8 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
                 met.wire.put(seg.clone());
                 met.is_told_where_we_are(&what);
                 met.has_taken_nothing(state, &what);
-                // What comes again at once is not answered again, unless it may be the data, or the
-                // end, of a peer that has missed our answer.
+                // An immediate repetition is not answered again, unless it may be the data or FIN
+                // of a peer that has missed our answer.
                 met.wire.put(seg);
                 if data.is_empty() && bits & FIN == 0 || state == State::TimeWait {
                     met.wire.nothing();
@@ -140,8 +141,8 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, first check: a RST outside of the window is dropped without a word, or two
-/// ends could go on answering each other.
+/// RFC 9293 §3.10.7.4, first check: a RST outside of the window is dropped silently; otherwise two
+/// ends could answer each other endlessly.
 #[test]
 fn a_reset_beyond_the_window_is_not_answered() {
     for state in STATES {
@@ -156,7 +157,7 @@ fn a_reset_beyond_the_window_is_not_answered() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, first check: what was received long ago is acknowledged again, because that
+/// RFC 9293 §3.10.7.4, first check: old data is acknowledged again, because the first
 /// acknowledgement may have been lost.
 #[test]
 fn what_was_received_before_is_acknowledged_again() {
@@ -168,8 +169,8 @@ fn what_was_received_before_is_acknowledged_again() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, fifth check, and RFC 5961 §5.2: who acknowledges what was never sent is told
-/// what was, and what comes with it is dropped.
+/// RFC 9293 §3.10.7.4, fifth check, and RFC 5961 §5.2: an acknowledgement of data never sent is
+/// answered with SND.NXT, and the data beside it is dropped.
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_yet_is_answered_and_its_data_dropped() {
     for state in STATES {
@@ -185,8 +186,8 @@ fn an_acknowledgement_of_what_was_not_sent_yet_is_answered_and_its_data_dropped(
     }
 }
 
-/// RFC 9293 §3.10.7.4, seventh check: where the peer may still send, data is taken in; where it has
-/// said that no more comes, it is ignored.
+/// RFC 9293 §3.10.7.4, seventh check: data is accepted while the peer may still send, and ignored
+/// after its FIN.
 #[test]
 fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
     for state in STATES {
@@ -211,8 +212,8 @@ fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
     }
 }
 
-/// RFC 9293 §3.10.7.4, fifth check: in CLOSING the acknowledgement of our FIN counts, although the
-/// data beside it does not.
+/// RFC 9293 §3.10.7.4, fifth check: in CLOSING the acknowledgement of our FIN is used, although the
+/// data beside it is ignored.
 #[test]
 fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
     let mut met = Met::new(State::Closing);
@@ -221,8 +222,8 @@ fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
     assert_eq!(met.state(), State::TimeWait);
 }
 
-/// RFC 9293 §3.6 and §3.10.7.4: what came out of order in CLOSE-WAIT has changed nothing; the
-/// program ends the connection, and then there is none.
+/// RFC 9293 §3.6 and §3.10.7.4: an unacceptable segment in CLOSE-WAIT has changed nothing; the
+/// program closes the connection, and it is gone.
 #[test]
 fn close_wait_is_left_in_order_whatever_came_meanwhile() {
     for (beyond_window, beyond_sent) in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)] {
@@ -238,7 +239,7 @@ fn close_wait_is_left_in_order_whatever_came_meanwhile() {
         met.wire.nothing();
         met.wire.put(Seg::new(ACK, met.theirs, met.ours + 1).data(b"Sample"));
         let reset = met.wire.one();
-        assert_eq!((reset.bits, reset.seq), (RST, met.ours + 1), "nobody is there any more");
+        assert_eq!((reset.bits, reset.seq), (RST, met.ours + 1), "the connection is gone");
         met.wire.pass(Span::from_secs(1));
         met.wire.nothing();
         assert_eq!(met.wire.held(), 0);

@@ -1,5 +1,5 @@
-//! Reductions of the window that proved needless are taken back, and only those (RFC 2883, RFC
-//! 3522, RFC 3708, RFC 4015).
+//! Spurious reductions of the window are undone, and only those (RFC 2883, RFC 3522, RFC 3708, RFC
+//! 4015).
 
 mod tcp_support;
 
@@ -24,7 +24,7 @@ impl Peer {
         peer
     }
 
-    /// The stack sends so many bytes at once.
+    /// The stack sends this many bytes at once.
     fn sends(&mut self, bytes: usize) {
         self.wire.send(self.id, &pattern(bytes, 1)).unwrap();
         assert_eq!(self.wire.taken().len(), bytes.div_ceil(1000));
@@ -54,8 +54,8 @@ fn rfc3708_3_a_retransmission_that_is_reported_as_a_duplicate_after_the_recovery
     assert_eq!(peer.wire.count("TcpRetransSegs"), 1);
 }
 
-/// As above, with new data under way when the report comes, and two segments that the peer got and
-/// reports as one (its network card puts them together).
+/// As above, with new data in flight when the report arrives, and two segments that the peer
+/// received and reports as one (its network card merges them).
 #[test]
 fn rfc3708_3_one_report_may_stand_for_several_segments() {
     let mut peer = Peer::new();
@@ -73,7 +73,7 @@ fn rfc3708_3_one_report_may_stand_for_several_segments() {
     assert!(peer.cwnd() >= before, "{} of {before}", peer.cwnd());
 }
 
-/// RFC 3708 §3: one of two retransmissions was needed.
+/// RFC 3708 §3: one of two retransmissions was necessary.
 #[test]
 fn rfc3708_3_one_duplicate_of_two_retransmissions_proves_nothing() {
     let mut peer = Peer::new();
@@ -105,7 +105,7 @@ fn rfc3708_3_the_duplicate_of_a_probe_does_not_undo_the_recovery_that_it_led_to(
     assert!(peer.cwnd() < before, "{} of {before}", peer.cwnd());
 }
 
-/// RFC 3708 §3: the network doubled a packet that was sent once.
+/// RFC 3708 §3: the network duplicated a packet that was sent once.
 #[test]
 fn rfc3708_3_a_packet_that_the_network_doubled_undoes_nothing() {
     let mut peer = Peer::new();
@@ -120,8 +120,8 @@ fn rfc3708_3_a_packet_that_the_network_doubled_undoes_nothing() {
     assert!(peer.cwnd() < before, "{} of {before}", peer.cwnd());
 }
 
-/// RFC 8985 §6.2, step 4: the window for reordering grows where reordering looked like a loss. That
-/// a probe was needless is no sign of it.
+/// RFC 8985 §6.2, step 4: the reordering window grows when reordering looked like a loss. A
+/// spurious probe is no sign of reordering.
 #[test]
 fn rfc8985_6_2_needless_probes_do_not_widen_the_reordering_window() {
     let mut peer = Peer::new();
@@ -141,8 +141,9 @@ fn rfc8985_6_2_needless_probes_do_not_widen_the_reordering_window() {
     assert_eq!(peer.sent(), [0]);
 }
 
-/// Packets are overtaken by more than what RACK waits for: the window stays, and the transfer is
-/// nearly as fast as without. Losses reduce it, overtaken packets or not.
+/// Packets are overtaken by more than RACK's reordering window: the congestion window stays, and
+/// the transfer is nearly as fast as without reordering. Losses reduce the window, with or without
+/// reordering.
 #[test]
 fn rfc4015_reordering_does_not_close_the_window_and_losses_do() {
     let mut took = Vec::new();

@@ -1,6 +1,6 @@
-//! What routers and hosts say of a destination (RFC 1122 §4.2.3.9, RFC 9293 §3.9.2.2): it ends an
-//! attempt to connect, and explains the end of a connection, but does not bring it about (RFC 5927
-//! §5.2, §6).
+//! ICMP errors of routers and hosts about a destination (RFC 1122 §4.2.3.9, RFC 9293 §3.9.2.2).
+//! They end an attempt to connect, and explain the end of a connection, but do not cause it (RFC
+//! 5927 §5.2, §6).
 
 mod common;
 mod tcp_support;
@@ -17,8 +17,8 @@ use tickwire_stack::{Error, Ready, TcpId};
 const NET: Error = Error::NetworkUnreachable;
 const HOST: Error = Error::HostUnreachable;
 
-/// ICMP type, code, and what a program is told: Linux's `icmp_err_convert`, and what it makes of
-/// time exceeded and of parameter problems.
+/// ICMP type, code, and the error that a program gets: as in Linux's `icmp_err_convert`, and
+/// Linux's errors for time exceeded and parameter problems.
 const V4: [(u8, u8, Error); 18] = [
     (3, 0, NET),
     (3, 1, HOST),
@@ -41,8 +41,8 @@ const V4: [(u8, u8, Error); 18] = [
 ];
 
 /// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy,
-/// rejected, and what is not known yet; time exceeded, and parameter problems, an unknown next
-/// header among them (§3.3, §3.4).
+/// rejected, and an undefined code; time exceeded, and parameter problems, an unknown next header
+/// among them (§3.3, §3.4).
 const V6: [(u8, u8, Error); 11] = [
     (1, 0, NET),
     (1, 1, Error::Prohibited),
@@ -61,7 +61,7 @@ fn errors() -> impl Iterator<Item = (usize, (u8, u8, Error))> {
     V4.into_iter().map(|e| (0, e)).chain(V6.into_iter().map(|e| (1, e)))
 }
 
-/// Somebody on the way to host 1 sends host 0 an error that quotes a packet.
+/// A router on the path to host 1 sends host 0 an error that quotes a packet.
 fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8]) {
     let mut v6 = pair.host(1).addresses[1];
     v6.0[15] = 99;
@@ -70,7 +70,7 @@ fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8
     assert!(pair.host_mut(0).receive(now, &frame(&icmp(router, own, kind, code, 0, quoted))));
 }
 
-/// Host 0 has sent a SYN, which is on its way.
+/// Host 0 has sent a SYN, which is in flight.
 fn opening(family: usize) -> (Pair, TcpId, Vec<u8>) {
     let mut pair = Pair::seeded(1);
     let client = connect(&mut pair, family, 4000);
@@ -80,15 +80,15 @@ fn opening(family: usize) -> (Pair, TcpId, Vec<u8>) {
     (pair, client, sent.remove(0).split_off(14))
 }
 
-/// The first bytes of a segment from host 0 to host 1 with this number, in its packet.
+/// The packet with the first bytes of a segment from host 0 to host 1 with this sequence number.
 fn quote(pair: &Pair, family: usize, seq: u32) -> Vec<u8> {
     let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[family]);
     let ports = [4000u16.to_be_bytes(), PORT.to_be_bytes()].concat();
     ip(own, peer, 6, &[&ports[..], &seq.to_be_bytes(), &[0; 12]].concat())
 }
 
-/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error that fits the
-/// code. What has expired on the way is as good as unreachable.
+/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error for the code.
+/// Time exceeded counts as unreachable.
 #[test]
 fn an_error_about_the_syn_ends_the_attempt() {
     for (family, (kind, code, told)) in errors() {
@@ -106,7 +106,7 @@ fn an_error_about_the_syn_ends_the_attempt() {
     }
 }
 
-/// RFC 9293 §3.10.7.1: nothing is left of the attempt, and the peer's late answer is reset.
+/// RFC 9293 §3.10.7.1: nothing is left of the attempt, and a late SYN-ACK is reset.
 #[test]
 fn what_answers_the_syn_after_the_error_is_reset() {
     let (mut pair, client, syn) = opening(0);
@@ -122,8 +122,8 @@ fn what_answers_the_syn_after_the_error_is_reset() {
     assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
 }
 
-/// RFC 5927 §4.1: who does not know the number of our SYN has not seen it. Nor does it end with
-/// codes that nobody has defined, nor with a request to slow down (RFC 6633).
+/// RFC 5927 §4.1: a sender that does not know the number of our SYN has not seen it. Undefined
+/// codes do not end the attempt either, nor does a source quench (RFC 6633).
 #[test]
 fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
     for family in 0..2 {
@@ -146,8 +146,8 @@ fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
     }
 }
 
-/// RFC 1122 §4.2.3.9 and RFC 5927 §5.2: a connection that works is not ended by an error, not even
-/// a hard one; if it ends because nothing gets through any more, the error says why.
+/// RFC 1122 §4.2.3.9 and RFC 5927 §5.2: no error, not even a hard one, ends an established
+/// connection. If it times out because nothing gets through any more, the error gives the reason.
 #[test]
 fn an_error_about_an_open_connection_explains_its_end() {
     for (family, (kind, code, told)) in errors() {
@@ -171,7 +171,8 @@ fn an_error_about_an_open_connection_explains_its_end() {
     }
 }
 
-/// RFC 1122 §4.2.3.9: what was said before the peer acknowledged again explains nothing any more.
+/// RFC 1122 §4.2.3.9: an error from before the peer's last acknowledgement explains nothing any
+/// more.
 #[test]
 fn an_error_is_forgotten_when_the_peer_is_heard_again() {
     let mut pair = Pair::seeded(1);
@@ -190,8 +191,8 @@ fn an_error_is_forgotten_when_the_peer_is_heard_again() {
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
 }
 
-/// RFC 5927 §4.1: a half-open connection of a listener is nobody's attempt, and an error about it
-/// does not end it.
+/// RFC 5927 §4.1: a half-open connection of a listener is not a local attempt, and an error about
+/// it does not end it.
 #[test]
 fn an_error_about_a_syn_that_was_answered_leaves_the_peer_its_time() {
     let mut pair = Pair::seeded(1);

@@ -1,4 +1,4 @@
-//! Urgent data as Linux has it (RFC 6093).
+//! Urgent data as Linux implements it (RFC 6093).
 
 mod tcp_support;
 
@@ -9,7 +9,7 @@ use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Ready};
 
-/// RFC 9293 §3.8.5, as Linux has it (RFC 6093 §3).
+/// RFC 9293 §3.8.5, as Linux implements it (RFC 6093 §3).
 #[test]
 fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
     let mut pair = Pair::seeded(1);
@@ -61,7 +61,7 @@ fn a_mark_that_is_announced_before_its_byte_waits_for_it() {
     assert_eq!(wire.stack().tcp_recv_urgent(id, false), Ok(b'!'));
     assert_eq!(wire.recv(id).unwrap(), b"c");
     assert_eq!(wire.recv(id).unwrap(), b"d");
-    // Only the urgent byte is left to read: that is nothing to read.
+    // Only the urgent byte is left, which a read does not return.
     let mut seg = Seg::new(ACK | URG, theirs + 5, ours).data(b"?");
     seg.urgent = 1;
     wire.put(seg);

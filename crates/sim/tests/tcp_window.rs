@@ -5,9 +5,9 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::Pair;
+use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::tcp::{Setting, State};
 use tickwire_stack::time::Span;
-use tickwire_stack::watch::Interest;
 use tickwire_stack::{Error, Ready, SetId};
 
 /// RFC 9293 §3.8.6.1.
@@ -22,7 +22,7 @@ fn a_zero_window_is_probed_until_it_opens() {
     let probes = wire.taken();
     assert!((3..15).contains(&probes.len()), "{} probes", probes.len());
     assert!(probes.iter().all(|p| p.seq == ours.wrapping_sub(1) && p.data.is_empty()), "{probes:?}");
-    // The peer is alive and keeps its window shut: that may last for ever (RFC 9293 §3.8.6.1).
+    // The peer is alive and keeps its window closed, which may last for ever (RFC 9293 §3.8.6.1).
     for _ in 0..100 {
         wire.pass(Span::from_secs(60));
         wire.put(Seg::new(ACK, theirs, ours).window(0));
@@ -32,10 +32,10 @@ fn a_zero_window_is_probed_until_it_opens() {
     assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
 }
 
-/// RFC 9293 §3.8.6.1: probes come less and less often, at least once a minute, as retransmissions
-/// do; unanswered they end the connection as those would.
+/// RFC 9293 §3.8.6.1: probes back off like retransmissions, to at least one per minute; if
+/// unanswered they end the connection as those would.
 #[test]
-fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
+fn probes_of_a_shut_window_back_off_and_end_only_without_an_answer() {
     for answered in [true, false] {
         let mut wire = Wire::new();
         let (id, ours, theirs) = wire.accepted();
@@ -68,8 +68,7 @@ fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
     }
 }
 
-/// RFC 9293 §3.8.6.1: the window opens, and the acknowledgement that says so is lost: the next
-/// probe finds out.
+/// RFC 9293 §3.8.6.1: the window opens, and the window update is lost: the next probe reveals it.
 #[test]
 fn a_lost_window_update_is_found_by_a_probe() {
     let mut wire = Wire::new();
@@ -155,9 +154,9 @@ fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
     assert_eq!(wire.one().data, b"more!");
 }
 
-/// RFC 9293 §3.8.6.2.2, RFC 5681 §2: reading is answered with an acknowledgement only if it opens
-/// the window. Without scaling, most of a large buffer never shows in it, and an acknowledgement
-/// that says nothing new would count as a duplicate.
+/// RFC 9293 §3.8.6.2.2, RFC 5681 §2: a read sends an acknowledgement only if it opens the window.
+/// Without scaling, most of a large buffer never shows in the window, and an acknowledgement
+/// without news would count as a duplicate.
 #[test]
 fn reading_repeats_no_window_that_cannot_grow() {
     let mut wire = Wire::new();
@@ -173,8 +172,8 @@ fn reading_repeats_no_window_that_cannot_grow() {
     }
 }
 
-/// RFC 9293 §3.7.4 (Nagle's algorithm can be switched off), and Linux's tcp(7): that forces out
-/// what is queued, even what is corked; the cork holds what is written afterwards.
+/// RFC 9293 §3.7.4 (Nagle's algorithm can be disabled), and Linux's tcp(7): `TCP_NODELAY` flushes
+/// queued data, even if corked; the cork holds data written afterwards.
 #[test]
 fn nodelay_flushes_what_a_cork_or_more_holds() {
     let mut wire = Wire::new();
@@ -197,8 +196,8 @@ fn nodelay_flushes_what_a_cork_or_more_holds() {
     assert_eq!(wire.one().data, b"more");
 }
 
-/// RFC 9293 §3.8.6.3: at once at the start, then every second segment, and after a while in any
-/// case.
+/// RFC 9293 §3.8.6.3: at once at the start, then for every second segment, and after the delay in
+/// any case.
 #[test]
 fn acknowledgements_are_quick_at_first_and_then_delayed() {
     let mut wire = Wire::new();
@@ -223,13 +222,13 @@ fn acknowledgements_are_quick_at_first_and_then_delayed() {
     assert_eq!(wire.count("TcpExtDelayedACKs"), 1);
 }
 
-/// RFC 9293 §3.8.6.3: as the kernel does with what its GRO joins: one acknowledgement for all,
-/// unless it tells of something out of order.
+/// RFC 9293 §3.8.6.3: like the kernel for segments merged by its GRO: one acknowledgement for all,
+/// unless some are out of order.
 #[test]
 fn segments_that_came_together_are_acknowledged_together() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
-    // MSS 1000, windows may be larger than 64 KiB.
+    // MSS 1000, and window scaling for windows beyond 64 KiB.
     let (id, ours, mut theirs) =
         wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 1, 3, 3, 7]));
     let together = |wire: &mut Wire, segments: &[u32]| {
@@ -260,8 +259,8 @@ fn segments_that_came_together_are_acknowledged_together() {
     assert_eq!(after[0].ack, theirs + 70_000);
 }
 
-/// RFC 9293 §3.8.6.3: at the start of a connection so many acknowledgements are quick, however many
-/// segments each is for.
+/// RFC 9293 §3.8.6.3: quick acknowledgements at the start are counted, not the segments that they
+/// cover.
 #[test]
 fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
     let mut wire = Wire::new();
@@ -278,7 +277,7 @@ fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
     }
 }
 
-/// RFC 9293 §3.8.6.3: the answer to what came carries the acknowledgement; there is no second one.
+/// RFC 9293 §3.8.6.3: a response carries the acknowledgement; there is no second one.
 #[test]
 fn what_waits_to_be_acknowledged_goes_with_data() {
     let mut wire = Wire::new();
@@ -295,8 +294,8 @@ fn what_waits_to_be_acknowledged_goes_with_data() {
     wire.nothing();
 }
 
-/// RFC 9293 §3.8.6.3: more connections than may wait: those that do are acknowledged early, and
-/// none is forgotten.
+/// RFC 9293 §3.8.6.3: with more connections than the batch holds, those in it are acknowledged
+/// early, and none is forgotten.
 #[test]
 fn many_connections_are_acknowledged_in_one_batch() {
     let mut wire = Wire::new();
@@ -324,8 +323,8 @@ fn many_connections_are_acknowledged_in_one_batch() {
     }
 }
 
-/// RFC 1122 §4.2.3.2: not more than half a second, however the stack is set, and never more than
-/// one full segment behind.
+/// RFC 1122 §4.2.3.2: delayed by at most half a second, whatever the configuration, and never by
+/// more than one full segment.
 #[test]
 fn acknowledgements_are_delayed_by_half_a_second_at_most() {
     let mut config = tickwire_stack::Config::default();
@@ -355,12 +354,12 @@ fn acknowledgements_are_delayed_by_half_a_second_at_most() {
     }
 }
 
-/// RFC 9293 §3.8.6.3. A stream of messages in one direction: where nothing was there to carry the
+/// RFC 9293 §3.8.6.3. A stream of messages in one direction: once no response has carried the
 /// acknowledgement of one, the next are acknowledged at once, without a timer that wakes the
-/// program for each. (Linux leaves its interactive mode at the same event.) An answer makes the
-/// exchange one that is worth waiting for again.
+/// program for each. (Linux leaves its interactive mode at the same event.) A response makes the
+/// exchange interactive again.
 #[test]
-fn what_nobody_answers_is_acknowledged_at_once() {
+fn what_is_not_answered_is_acknowledged_at_once() {
     let mut wire = Wire::new();
     let (id, ours, mut theirs) = wire.accepted();
     let message = |wire: &mut Wire, theirs: &mut u32| {
@@ -470,8 +469,7 @@ fn the_receive_buffer_grows_for_a_program_that_reads_fast() {
     assert!(after > 2 * before, "{before} -> {after}");
 }
 
-/// RFC 2018 §4: 256 byte-sized segments out of order in 100 separate runs: bounded, and put
-/// together again.
+/// RFC 2018 §4: single bytes out of order in 100 separate blocks: bounded, and reassembled.
 #[test]
 fn a_hundred_separate_runs_are_kept() {
     let mut wire = Wire::new();
@@ -502,7 +500,7 @@ fn a_duplicate_is_reported() {
     assert_eq!((ack.ack, ack.blocks()), (theirs + 6, vec![(theirs + 2, theirs + 4)]));
 }
 
-/// A flood of tiny segments that nobody reads holds no more memory than the buffer's worth.
+/// A flood of tiny segments that is not read holds no more memory than the receive buffer's size.
 #[test]
 fn tiny_segments_do_not_hold_a_frame_each() {
     let mut wire = Wire::new();
@@ -524,7 +522,7 @@ fn a_send_buffer_that_was_set_is_kept_to() {
     wire.put(Seg::new(ACK, theirs, ours).window(0));
     assert_eq!(wire.send(id, &[1; 100_000]), Ok(20_000));
     assert_eq!(wire.send(id, &[1; 10]), Err(Error::WouldBlock));
-    // Room for a single byte is not worth waking anybody.
+    // Room for a single byte is not worth a wakeup.
     wire.put(Seg::new(ACK, theirs, ours).window(60_000));
     let sent: u32 = wire.taken().iter().map(|s| s.data.len() as u32).sum();
     wire.put(Seg::new(ACK, theirs, ours + 1000));
@@ -533,13 +531,13 @@ fn a_send_buffer_that_was_set_is_kept_to() {
     assert!(wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
 }
 
-/// What a set of its own says about a connection that is watched for room.
+/// What an epoll set reports about a connection that it watches for send room.
 fn room_told(wire: &mut Wire, set: SetId) -> bool {
     wire.stack().set_wait(set, 1, |event| assert_eq!(event.ready, Ready::OUT)).unwrap() == 1
 }
 
-/// As on Linux, where it is noted when the program is told that there is no room, not only when a
-/// send meets none.
+/// As on Linux, which notes the wish for room when the program learns that there is none, not only
+/// when a send fails.
 #[test]
 fn room_is_told_also_when_all_was_taken_that_was_sent() {
     for mode in [false, true] {
@@ -561,7 +559,7 @@ fn room_is_told_also_when_all_was_taken_that_was_sent() {
     }
 }
 
-/// `TCP_NOTSENT_LOWAT`: a program that decides late what it sends wants little of it to wait.
+/// `TCP_NOTSENT_LOWAT`: a program that decides late what it sends wants little data queued.
 #[test]
 fn little_is_kept_unsent_where_a_mark_is_set_and_room_is_told_as_it_goes_out() {
     const MARK: u32 = 10_000;
@@ -578,21 +576,20 @@ fn little_is_kept_unsent_where_a_mark_is_set_and_room_is_told_as_it_goes_out() {
     assert_eq!(queued, MARK);
     assert_eq!(wire.send(id, &[1; 10]), Err(Error::WouldBlock));
     assert!(!room_told(&mut wire, set));
-    // Not what is unacknowledged counts, but what is unsent.
+    // Unsent data counts, not unacknowledged data.
     wire.put(Seg::new(ACK, theirs, ours).window(60_000));
     let sent = wire.taken().iter().map(|s| s.data.len() as u32).sum::<u32>();
     assert_eq!(sent, queued);
     assert!(room_told(&mut wire, set));
     wire.put(Seg::new(ACK, theirs, ours + sent).window(60_000));
-    // One send goes on while what it brings goes out.
+    // One send continues while its own data leaves.
     let more = wire.send(id, &[1; 100_000]).unwrap() as u32;
     let out = wire.taken().iter().map(|s| s.data.len() as u32).sum::<u32>();
     assert!(out > 0 && (MARK..MARK + 1500).contains(&(more - out)), "{out} of {more}");
     assert!(!wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
 }
 
-/// A segment larger than a frame (jumbo MTU, or what a virtual device put together) arrives in
-/// several.
+/// A segment larger than a frame (jumbo MTU, or merged by a virtual device) arrives in several.
 #[test]
 fn a_segment_in_several_frames_is_taken_whole() {
     let mut wire = Wire::new();

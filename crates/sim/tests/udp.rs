@@ -1,4 +1,4 @@
-//! UDP between two hosts: what a program sees of it.
+//! UDP between two hosts, as a program sees it.
 
 mod common;
 
@@ -12,8 +12,8 @@ use tickwire_stack::{Error, Limits, Ready};
 
 const MS: Span = Span::from_millis(1);
 
-/// RFC 768, RFC 1122 §4.1.3.5: both families, all sizes around every border, up to the largest
-/// datagram there is.
+/// RFC 768, RFC 1122 §4.1.3.5: both families, all sizes around every boundary, up to the largest
+/// datagram.
 #[test]
 fn datagrams_of_every_size_arrive_whole() {
     for family in 0..2 {
@@ -37,8 +37,8 @@ fn datagrams_of_every_size_arrive_whole() {
     }
 }
 
-/// Many sockets that nobody reads, each below its own limit, must not keep all frames: without any
-/// in the fill ring a lane is deaf.
+/// Many unread sockets, each below its own limit, must not hold all frames: without any in the fill
+/// ring a lane receives nothing.
 #[test]
 fn unread_sockets_leave_frames_to_receive_into() {
     let limits = Limits { frames: 1024, udp: 256, ..Limits::DEFAULT };
@@ -48,7 +48,7 @@ fn unread_sockets_leave_frames_to_receive_into() {
     let unread: Vec<_> = (0..250).map(|n| open(&mut pair, 1, to, 2000 + n)).collect();
     for _ in 0..16 {
         for n in 0..250 {
-            // Where there is no room just now, there is no datagram.
+            // A datagram that finds no room is not sent.
             let _ = send(&mut pair, 0, a, Endpoint::new(to, 2000 + n), b"unread");
             pair.run_for(Span::from_micros(20));
         }
@@ -91,7 +91,7 @@ fn a_receive_tells_where_from_where_to_and_how() {
             interface: 0,
             segment: None,
         };
-        // Packets of another type of service may go another way: the host is asked.
+        // Packets of another type of service may take another path: the host is asked.
         let asked = pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]);
         assert_eq!(asked, Err(Error::NeedPath));
         let known = pair.stack(0).path_get(&Query::to(to).from(from)).unwrap().info;
@@ -243,7 +243,7 @@ fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
     assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::WouldBlock));
     assert!(!pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT));
     let set = pair.stack(0).set_create().unwrap();
-    let out = tickwire_stack::watch::Interest::edge(Ready::OUT);
+    let out = tickwire_stack::epoll_sets::Interest::edge(Ready::OUT);
     pair.stack(0).item_add(set, a.into(), 0, out, 5).unwrap();
     assert_eq!(pair.stack(0).set_wait(set, 9, |_| {}), Ok(0));
     pair.run_for(MS);
@@ -265,9 +265,9 @@ fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read(
         let _ = send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x");
         pair.run_for(Span::from_micros(50));
     }
-    assert_eq!(pair.stack(1).readiness(b.into()), Ok(Ready::IN), "no room, though nobody tried to send");
+    assert_eq!(pair.stack(1).readiness(b.into()), Ok(Ready::IN), "no room, though no send has failed");
     let set = pair.stack(1).set_create().unwrap();
-    let out = tickwire_stack::watch::Interest::edge(Ready::OUT);
+    let out = tickwire_stack::epoll_sets::Interest::edge(Ready::OUT);
     pair.stack(1).item_add(set, b.into(), 0, out, 5).unwrap();
     assert_eq!(pair.stack(1).set_wait(set, 9, |_| {}), Ok(0));
     assert!(received(&mut pair, 1, b).len() > 64);
@@ -286,8 +286,8 @@ fn what_may_not_be_fragmented_is_refused() {
     assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(Error::MessageTooLong));
 }
 
-/// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: what waits for an address to be resolved goes out when it
-/// is.
+/// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: packets that wait for address resolution are sent once it
+/// succeeds.
 #[test]
 fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
@@ -316,7 +316,8 @@ fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     assert_eq!(pair.frames_held(0), 0);
 }
 
-/// RFC 4861 §7.2.2: when resolution has failed, what waited is given up, and the sender told.
+/// RFC 4861 §7.2.2: when resolution has failed, waiting packets are dropped, and the sender gets an
+/// error.
 #[test]
 fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
     let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });

@@ -1,5 +1,5 @@
-//! Which datagrams a socket hears and may send, by the address that it is bound to (RFC 1122
-//! §4.1.3.5, RFC 3493 §3.7; Linux's choices where they leave one).
+//! Which datagrams a socket receives and may send, by its bound address (RFC 1122 §4.1.3.5, RFC
+//! 3493 §3.7; Linux's choices where these leave one).
 
 mod common;
 
@@ -12,7 +12,7 @@ use tickwire_stack::{Error, UdpId};
 
 const PORT: u16 = 5000;
 
-/// Empty, small, and about a packet.
+/// Empty, small, and about the size of a packet.
 const SIZES: [usize; 3] = [0, 11, 1000];
 
 fn all_systems(family: usize) -> Address {
@@ -21,7 +21,7 @@ fn all_systems(family: usize) -> Address {
     [Address::v4([224, 0, 0, 1]), Address(v6)][family]
 }
 
-/// A datagram from host 1 comes to host 0; says whether the socket has heard it, whole.
+/// Delivers a datagram from host 1 to host 0; returns whether the socket has received it intact.
 fn hears(pair: &mut Pair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
     let peer = pair.host(1).addresses[usize::from(to.to_v4().is_none())];
     let (from, to) = (Endpoint::new(peer, 9), Endpoint::new(to, PORT));
@@ -36,9 +36,9 @@ fn hears(pair: &mut Pair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
     !got.is_empty()
 }
 
-/// RFC 1122 §4.1.3.5, RFC 3493 §3.7: any address of a family means each of ours and the groups of
-/// that family, `::` means IPv4, too; one address means that one. Of the groups it hears those that
-/// it has joined.
+/// RFC 1122 §4.1.3.5, RFC 3493 §3.7: the wildcard address of a family means all of our addresses
+/// and the groups of that family, and `::` includes IPv4. A specific address means that one. A
+/// socket receives only groups that it has joined.
 #[test]
 fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
     let addresses = Pair::seeded(1).host(0).addresses;
@@ -70,7 +70,7 @@ fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
     }
 }
 
-/// Of IPv4's groups a socket of both families hears what it has joined.
+/// A dual-stack socket receives the IPv4 groups that it has joined.
 #[test]
 fn a_socket_of_both_families_hears_the_ipv4_groups_that_it_asked_for() {
     let mut pair = Pair::seeded(1);
@@ -82,8 +82,8 @@ fn a_socket_of_both_families_hears_the_ipv4_groups_that_it_asked_for() {
     assert!(!hears(&mut pair, socket, all_systems(0), b"x"));
 }
 
-/// RFC 3493 §3.7: a socket sends within the family of the address that it is bound to, `::` in
-/// both; a group is sent to its own Ethernet address (RFC 1112 §6.4, RFC 2464 §7) as the host says.
+/// RFC 3493 §3.7: a socket sends within the family of its bound address, `::` in both. A packet to
+/// a group has the group's Ethernet address (RFC 1112 §6.4, RFC 2464 §7), as the host resolves it.
 #[test]
 fn a_socket_sends_within_its_family() {
     let addresses = Pair::seeded(1).host(0).addresses;
@@ -130,7 +130,8 @@ fn a_socket_sends_within_its_family() {
     }
 }
 
-/// As the host's routes may have it (`ip rule from`), and a socket that names an interface.
+/// The host's routes may depend on the source (`ip rule from`), or on an interface that a socket
+/// names.
 #[test]
 fn what_is_sent_from_another_address_or_by_another_interface_has_a_way_of_its_own() {
     let mut pair = Pair::seeded(1);

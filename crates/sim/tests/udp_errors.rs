@@ -1,4 +1,4 @@
-//! ICMP errors about datagrams, as a program meets them: in a send, in a receive, by `SO_ERROR`
+//! ICMP errors about datagrams, as a program receives them: by a send, a receive, or `SO_ERROR`
 //! (RFC 1122 §4.1.3.3).
 
 mod common;
@@ -9,7 +9,7 @@ use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::MtuDiscover;
 use tickwire_stack::{Error, Ready, UdpId};
 
-/// Two sockets of host 0 that have sent to host 1, and the datagram of the first.
+/// Two sockets of host 0 that have sent to host 1, and the first one's datagram.
 struct Asked {
     pair: Pair,
     socket: UdpId,
@@ -38,7 +38,7 @@ impl Asked {
         Self { pair, socket, clean, peer, quoted, family }
     }
 
-    /// The peer, or somebody on the way, complains about the first socket's datagram.
+    /// The peer, or a router, sends an error about the first socket's datagram.
     fn complain(&mut self, (kind, code): (u8, u8)) {
         let [own, peer] = [0, 1].map(|host| self.pair.host(host).addresses[self.family]);
         let now = self.pair.now();
@@ -54,12 +54,12 @@ impl Asked {
     }
 }
 
-/// What the peer's host and a router say: port unreachable, time exceeded; in both families.
+/// Errors of the peer's host and of a router: port unreachable, time exceeded; in both families.
 const REFUSED: [(u8, u8); 2] = [(3, 3), (1, 4)];
 const EXPIRED: [(u8, u8); 2] = [(11, 0), (3, 0)];
 
-/// RFC 1122 §4.1.3.3: a connected socket hears that its peer refuses, by whatever is called next,
-/// once; then it works on. Another socket with the same peer is not concerned.
+/// RFC 1122 §4.1.3.3: a connected socket reports its peer's refusal once, by whichever call comes
+/// next; then it works again. Another socket with the same peer is not affected.
 #[test]
 fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
     for (family, refused) in REFUSED.into_iter().enumerate() {
@@ -91,8 +91,8 @@ fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
     }
 }
 
-/// As on Linux without `IP_RECVERR`: no verdict for a connected socket, and none at all for one
-/// that could not tell which of its datagrams is meant.
+/// As on Linux without `IP_RECVERR`: a soft error is not reported to a connected socket. An
+/// unconnected one gets no error, because it could not tell which of its datagrams is meant.
 #[test]
 fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
     for family in 0..2 {
@@ -108,8 +108,8 @@ fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
     }
 }
 
-/// RFC 1122 §4.1.3.3, as Linux has it: of the errors that may pass a connected socket hears
-/// nothing, of hard ones which it was.
+/// RFC 1122 §4.1.3.3, as Linux implements it: transient errors are not reported to a connected
+/// socket, hard ones are, by kind.
 #[test]
 fn hard_errors_are_told_by_what_they_say() {
     let (net, host) = (Some(Error::NetworkUnreachable), Some(Error::HostUnreachable));
@@ -150,10 +150,10 @@ fn hard_errors_are_told_by_what_they_say() {
     }
 }
 
-/// As on Linux: who lets his datagrams be fragmented anyhow is not told that one was too large for
-/// the way.
+/// As on Linux: a socket that allows fragmentation of its datagrams gets no error about one that
+/// was too large for the path.
 #[test]
-fn who_lets_routers_fragment_is_not_told_of_a_smaller_mtu() {
+fn a_socket_that_allows_fragmentation_gets_no_mtu_error() {
     for (mode, told) in [
         (MtuDiscover::Dont, None),
         (MtuDiscover::Want, Some(Error::MessageTooLong)),
@@ -169,7 +169,7 @@ fn who_lets_routers_fragment_is_not_told_of_a_smaller_mtu() {
     }
 }
 
-/// RFC 1122 §4.1.3.3: an error does not take what has come before or comes after it.
+/// RFC 1122 §4.1.3.3: an error does not remove datagrams received before or after it.
 #[test]
 fn datagrams_beside_an_error_are_received() {
     let mut asked = Asked::new(0, true);

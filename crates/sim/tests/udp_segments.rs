@@ -1,17 +1,17 @@
-//! One send that is many packets: it goes out whole, or not at all.
+//! One send of many packets (UDP_SEGMENT): it is sent whole, or not at all.
 
 mod common;
 
 use common::{counter, open, pattern, received, send};
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::SendTo;
-use tickwire_stack::watch::Interest;
 use tickwire_stack::{Error, Limits, Ready, UdpId};
 
-/// Two hosts whose stacks have so many frames, a socket on each, and where the second one is.
+/// Two hosts whose stacks have this many frames, a socket on each, and the second one's endpoint.
 fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
     let limits = Limits { frames, ..Limits::DEFAULT };
     let link = LinkConfig { rate: 1_000_000_000, ..LinkConfig::default() };
@@ -21,8 +21,8 @@ fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
     (pair, a, b, Endpoint::new(to, 2000))
 }
 
-/// What arrives within two milliseconds, read as it comes: neither queue nor frames of the receiver
-/// are the question here.
+/// The datagrams of the next two milliseconds, read as they arrive: neither the receiver's queue
+/// nor its frames are tested here.
 fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for _ in 0..1000 {
@@ -32,7 +32,7 @@ fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
     all
 }
 
-/// Sends `bytes` in datagrams of `segment`.
+/// Sends `bytes` in datagrams of `segment` bytes.
 fn send_cut(pair: &mut Pair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16) -> Result<usize, Error> {
     let now = pair.now();
     let to = SendTo { destination: Some(to), segment: Some(segment), ..SendTo::default() };
@@ -59,8 +59,8 @@ fn what_is_cut_into_datagrams_arrives_in_order() {
     }
 }
 
-/// A writable socket takes the largest send, and one that is not takes none. Were one refused of
-/// which `poll` says that it may go, its program would try again and again.
+/// A writable socket accepts the largest send, and an unwritable one none. If `poll` reported a
+/// socket writable whose send is refused, its program would retry in a busy loop.
 #[test]
 fn readiness_agrees_with_what_a_send_answers() {
     for (len, segment) in [(12_800, 100), (65_507, 0)] {
@@ -86,8 +86,8 @@ fn readiness_agrees_with_what_a_send_answers() {
     }
 }
 
-/// The kernel takes all of a send into its buffer, or says that it can never do so; so a program
-/// counts what was taken as sent.
+/// The kernel copies all of a send into its buffer, or reports that it never can; so a program
+/// counts accepted data as sent.
 #[test]
 fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
     let (mut pair, a, b, to) = hosts(256, true);
@@ -104,8 +104,8 @@ fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
     assert!(arrived(&mut pair, b).concat() == sent);
 }
 
-/// Two hosts of which the first does not know yet where the second is, with an address of each, and
-/// what it has been told of that.
+/// Two hosts of which the first has not resolved the second yet, a socket on each, and the second
+/// one's endpoint.
 fn unresolved() -> (Pair, UdpId, UdpId, Endpoint) {
     let (mut pair, a, b, to) = hosts(4096, false);
     let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
@@ -138,9 +138,8 @@ fn the_largest_send_waits_whole_for_the_neighbour() {
     }
 }
 
-/// RFC 4861 §7.2.2, as in the kernel's queue of a neighbour: the new arrival replaces the oldest.
-/// Were it refused, the socket would be writable all the same, and its program would try again and
-/// again.
+/// RFC 4861 §7.2.2, like the kernel's queue of a neighbour: a new packet replaces the oldest. If it
+/// were refused, the socket would still be writable, and its program would retry in a busy loop.
 #[test]
 fn of_what_waits_for_a_neighbour_the_oldest_gives_way_and_the_socket_stays_writable() {
     let (mut pair, a, b, to) = unresolved();
@@ -156,9 +155,9 @@ fn of_what_waits_for_a_neighbour_the_oldest_gives_way_and_the_socket_stays_writa
     assert_eq!(pair.frames_held(0), 0);
 }
 
-/// Nobody is woken for a send that would have been refused again.
+/// No waiter is woken for a send that would be refused again.
 #[test]
-fn what_is_sent_to_a_neighbour_that_is_not_there_wakes_nobody() {
+fn what_is_sent_to_an_absent_neighbour_wakes_no_waiter() {
     let (mut pair, a, _, to) = unresolved();
     let set = pair.stack(0).set_create().unwrap();
     pair.stack(0).item_add(set, a.into(), 0, Interest::edge(Ready::OUT), 5).unwrap();
@@ -173,7 +172,7 @@ fn what_is_sent_to_a_neighbour_that_is_not_there_wakes_nobody() {
     assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::NoPath));
 }
 
-/// Packets that wait for other neighbours are not dropped for it, and nothing is refused.
+/// Packets waiting for other neighbours are not dropped for it, and nothing is refused.
 #[test]
 fn when_others_have_all_places_a_packet_is_dropped_and_counted() {
     let limits = Limits { waiting: 4, ..Limits::DEFAULT };

@@ -1,19 +1,19 @@
-//! What TCP costs in the stack alone: `cargo run --release -p tickwire-stack --features owned
+//! The CPU cost of TCP in the stack alone: `cargo run --release -p tickwire-stack --features owned
 //! --example tcp_cost`.
 //!
-//! Two stacks, the bytes of each frame copied from one to the other as a wire would. Both sides'
-//! work and the copy are in the figures.
+//! Two stacks; the bytes of each frame are copied from one to the other as a wire would. The
+//! results include both sides' work and the copy.
 //!
-//! `tcp_cost many CONNECTIONS ACTIVE MESSAGES` sends so many messages, each with its answer, over
-//! some of many connections, in turn; `cargo xtask bench scale` counts the instructions of its
-//! function `messages_measured` with callgrind. They are the same in every run.
+//! `tcp_cost many CONNECTIONS ACTIVE MESSAGES` sends that many messages, each with its answer, over
+//! the active ones of many connections, in turn. `cargo xtask bench scale` counts the instructions
+//! of its function `messages_measured` with callgrind. They are the same in every run.
 
 use std::time::Instant as Clock;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::{RecvFlags, Setting};
 use tickwire_stack::time::Instant;
-use tickwire_stack::watch::Interest;
 use tickwire_stack::{Config, Error, Limits, Memory, OwnedMemory, Ready, SetId, Stack, TcpId};
 
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
@@ -31,7 +31,7 @@ fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
     stack.path_set(info, now);
 }
 
-/// Carries what one stack wants to send to the other. Says how many packets.
+/// Carries the packets of one stack to the other. Returns how many.
 fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, now: Instant) -> usize {
     let mut packets = [None; 64];
     let mut count = 0;
@@ -136,7 +136,7 @@ fn stream(chunk: usize) {
     );
 }
 
-/// One side of many connections, all in one epoll set, as a server with an event loop has them.
+/// One side of many connections, all in one epoll set, as in a server with an event loop.
 struct Side<'a> {
     stack: Stack<'a>,
     connections: Vec<TcpId>,
@@ -160,7 +160,7 @@ impl<'a> Side<'a> {
         self.connections.push(connection);
     }
 
-    /// Waits for a message and reads it. Says on which connection it came.
+    /// Waits for a message and reads it. Returns its connection.
     fn receive(&mut self, now: Instant, buffer: &mut [u8]) -> usize {
         let mut came = None;
         self.stack.set_wait(self.set, 1, |event| came = Some(event.data as usize)).expect("a set");
@@ -175,13 +175,13 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A message on each of the chosen connections in turn, and its answer. Says how many packets that
-/// took.
+/// A message on each of the chosen connections in turn, and its answer. Returns the number of
+/// packets.
 #[inline(never)]
 fn messages_measured(sides: [&mut Side<'_>; 2], now: &mut u64, chosen: &[usize], messages: usize) -> usize {
     const SIZE: usize = 64;
-    // Each connection has its turn before an acknowledgement that waits for an answer is sent by
-    // itself, however many they are: packets are the same.
+    // Short enough for each connection to have its turn before a delayed acknowledgement is sent
+    // separately, however many they are: the packets are the same.
     const STEP: u64 = 2_000;
     let ([a, b], mut buffer, mut packets) = (sides, [0; SIZE], 0);
     for &number in chosen.iter().cycle().take(messages) {
@@ -205,9 +205,9 @@ fn messages_measured(sides: [&mut Side<'_>; 2], now: &mut u64, chosen: &[usize],
     packets
 }
 
-/// Messages over some of many connections; the others are idle, with a keepalive timer each.
+/// Messages over some of many connections; the others are idle, each with a keepalive timer.
 fn many(connections: usize, active: usize, messages: usize) {
-    // The same memory however many there are.
+    // The same memory for any number of connections.
     let limits = Limits { tcp: 12_288, ..Limits::DEFAULT }.with_room_for_its_sockets();
     let mut memories = [OwnedMemory::new(&limits), OwnedMemory::new(&limits)];
     let [near, far] = &mut memories;
@@ -237,10 +237,9 @@ fn many(connections: usize, active: usize, messages: usize) {
     );
 }
 
-/// What room for one more connection takes of a lane's memory, with what epoll and the caller keep
-/// of it.
+/// The memory that a lane needs per additional connection, including that for epoll and the caller.
 fn bytes_a_connection() -> usize {
-    // Hash tables grow by doubling, so a doubling tells what each takes of them.
+    // Hash tables grow by doubling, so doubling the connections shows their share.
     let size = |connections| {
         let limits = Limits { tcp: connections, ..Limits::DEFAULT }.with_room_for_its_sockets();
         Memory::size(&limits)

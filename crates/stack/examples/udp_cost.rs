@@ -1,9 +1,9 @@
-//! What one small datagram costs in the stack alone: `cargo run --release -p tickwire-stack
+//! The CPU cost of one small datagram in the stack alone: `cargo run --release -p tickwire-stack
 //! --features owned --example udp_cost`.
 //!
-//! The figure is that of the quietest of many batches, so that other work on the machine does not
+//! The result is that of the fastest of many batches, so that other work on the machine does not
 //! count. One stack sends, its frame's bytes are copied into a frame of the other as a wire would,
-//! that one receives; each part is timed.
+//! and that one receives; each part is timed.
 
 use std::time::{Duration, Instant as Clock};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -51,7 +51,7 @@ fn measure(connect: bool, size: usize) {
     let (mut sending, mut receiving) = (Duration::ZERO, Duration::ZERO);
     let (mut best_send, mut best_receive) = (Duration::MAX, Duration::MAX);
     let overhead = {
-        // What one pair of clock readings adds to the time between them.
+        // The time that one pair of clock readings adds to what it measures.
         let batch = || (0..ROUNDS).map(|_| Clock::now().elapsed()).sum::<Duration>();
         (0..BATCHES).map(|_| batch()).min().unwrap_or_default() / ROUNDS
     };

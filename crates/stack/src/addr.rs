@@ -1,7 +1,7 @@
-//! Addresses in one form for both families: IPv4 is carried as an IPv4-mapped IPv6 address (RFC
+//! Addresses in one form for both families: IPv4 is represented as an IPv4-mapped IPv6 address (RFC
 //! 4291 §2.5.5.2).
 //!
-//! One form means one hash table, one socket type and no branch per family outside the packet
+//! One form means one hash table, one socket type and no branch per family outside of the packet
 //! builders.
 
 use core::fmt;
@@ -61,7 +61,7 @@ impl Address {
     #[must_use]
     #[inline]
     pub const fn to_v4(self) -> Option<[u8; 4]> {
-        // As one number: this is asked several times per packet.
+        // As one number: this is called several times per packet.
         let number = u128::from_be_bytes(self.0);
         if number >> 32 == 0xffff { Some((number as u32).to_be_bytes()) } else { None }
     }
@@ -107,8 +107,7 @@ impl Address {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
     }
 
-    /// Whether this is an IPv6 group that does not leave the link, or not even the interface (RFC
-    /// 4291 §2.7).
+    /// Whether this is an IPv6 group with link-local or interface-local scope (RFC 4291 §2.7).
     #[must_use]
     pub const fn is_link_local_group(self) -> bool {
         self.0[0] == 0xff && matches!(self.0[1] & 15, 1 | 2)

@@ -1,9 +1,8 @@
-//! What must hold between the parts of a stack between any two calls. Simulations, the endurance
-//! test and fuzzers look at it at every step; nothing else does: it takes as long as there are
-//! frames and sockets.
+//! Invariants of a stack that hold between any two calls. Only simulations, the endurance test and
+//! fuzzers check them, at every step: the time is proportional to the number of frames and sockets.
 //!
-//! Only a defect of ours can break any of it, whatever peers and programs do, so what is broken is
-//! told by a panic.
+//! Only a defect of the stack can violate them, whatever peers and programs do. So a violation
+//! panics.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -16,21 +15,21 @@ use crate::pool::Link;
 /// The holder of free frames.
 const FREE: &str = "the free list";
 
-/// Who holds which frame.
+/// The holder of each frame.
 #[derive(Debug)]
 pub(crate) struct Holders {
     of: Vec<Option<&'static str>>,
 }
 
 impl Holders {
-    /// Notes that a frame is held.
+    /// Records that a frame is held.
     #[track_caller]
     pub(crate) fn note(&mut self, frame: FrameId, holder: &'static str) {
         let before = self.of[frame as usize].replace(holder);
         assert_eq!(before, None, "frame {frame} has two holders, the other is {holder}");
     }
 
-    /// Notes that a packet's frames are held: the first, and those chained to it.
+    /// Records that a packet's frames are held: the first, and those chained to it.
     pub(crate) fn note_chain(&mut self, frames: &Frames<'_>, first: FrameId, holder: &'static str) -> u32 {
         let (mut at, mut count) = (first, 0);
         loop {
@@ -45,15 +44,15 @@ impl Holders {
     }
 }
 
-/// How many slots are taken of what programs and peers can make a stack keep, besides frames (and
-/// paths, which it remembers for as long as there is room).
+/// How many slots are in use that programs and peers can occupy, besides frames (and paths, which
+/// stay cached for as long as there is room).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     /// TCP connections, with or without a handle.
     pub connections: usize,
     /// Listening sockets.
     pub listeners: usize,
-    /// Sockets for datagrams.
+    /// UDP sockets.
     pub datagrams: usize,
     /// Memberships in groups.
     pub memberships: usize,
@@ -65,12 +64,12 @@ pub struct InUse {
     pub guesses: usize,
     /// Epoll sets.
     pub sets: usize,
-    /// Sockets in them.
+    /// Their items.
     pub items: usize,
 }
 
 impl Stack<'_> {
-    /// What is in use. Nothing is some time after all was closed.
+    /// What is in use. All is zero some time after everything was closed.
     #[must_use]
     pub fn in_use(&self) -> InUse {
         let core = &self.mem.core;
@@ -87,13 +86,13 @@ impl Stack<'_> {
         }
     }
 
-    /// Looks whether every frame has one holder, every slot of every pool is either free or
-    /// somebody's who will give it back, every list ends, every count is right, packets find each
-    /// socket that they must and no other, and every connection keeps to the laws of its numbers
-    /// and has a timer for what it waits for.
+    /// Checks the invariants. Every frame has one holder. Every slot of every pool is either free
+    /// or has an owner that will free it. Every list ends, and every count is right. Packets find
+    /// the right socket, and no other. The sequence numbers of every connection are consistent, and
+    /// it has a timer for whatever it waits for.
     ///
     /// # Panics
-    /// If anything is wrong, with what.
+    /// If an invariant is violated; the message names it.
     pub fn audit(&self) {
         let mut holders = Holders { of: vec![None; self.mem.frames.meta.len()] };
         let (free, frames) = (&self.mem.frames.free, &self.mem.frames);
@@ -113,8 +112,8 @@ impl Stack<'_> {
         self.audit_rings(&holders);
     }
 
-    /// Frames that nobody holds are on their way out, and are freed afterwards; what the rings are
-    /// said to hold they hold.
+    /// Frames without a holder are being transmitted, and are freed afterwards; the rings hold as
+    /// many frames as their counters say.
     fn audit_rings(&self, holders: &Holders) {
         let core = &self.mem.core;
         let (mut filled, mut queued) = (0, 0);
@@ -123,7 +122,7 @@ impl Stack<'_> {
                 Some(FREE) => continue,
                 Some(holder) => {
                     let stray = meta.flags & (flag::FILLED | flag::FREE_ON_COMPLETE);
-                    assert_eq!(stray, 0, "frame {id} of {holder} is someone else's, too: {:#x}", meta.flags);
+                    assert_eq!(stray, 0, "frame {id} of {holder} has another holder, too: {:#x}", meta.flags);
                 }
                 None if meta.flags & flag::FILLED != 0 => filled += 1,
                 None => {
@@ -143,14 +142,14 @@ impl Stack<'_> {
     }
 }
 
-/// Follows every chain of a hash table, in which there are no more than `most` entries; `next` is
-/// told of each, and of the chain that it is in. Says how many there are.
+/// Follows every chain of a hash table, with at most `most` entries each; `next` gets each entry
+/// and its chain's index. Returns the number of entries.
 #[track_caller]
 pub(crate) fn chains(table: &[Link], most: usize, mut next: impl FnMut(u32, usize) -> Link) -> usize {
     table.iter().enumerate().map(|(chain, &first)| walk(first, most, |index| next(index, chain))).sum()
 }
 
-/// Follows a list, which may be no longer than `most`; says how long it is.
+/// Follows a list of at most `most` entries; returns their number.
 #[track_caller]
 pub(crate) fn walk(mut at: Link, most: usize, mut next: impl FnMut(u32) -> Link) -> usize {
     let mut count = 0;

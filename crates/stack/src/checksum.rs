@@ -13,9 +13,9 @@ impl Sum {
     /// Adds bytes as big-endian 16-bit words, an odd last byte padded with zero.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        // One's complement addition is the same in either byte order save for a final swap (RFC
-        // 1071 §2 (B)), and wider words fold down to 16-bit ones (§2 (C)): so sum native 32-bit
-        // words in 64 bits, which cannot overflow below 2^32 words.
+        // One's complement addition is the same in either byte order except for a final swap (RFC
+        // 1071 §2 (B)), and wider words fold down to 16-bit ones (§2 (C)). So this sums native
+        // 32-bit words in 64 bits, which cannot overflow below 2^32 words.
         let (blocks, rest) = bytes.as_chunks::<16>();
         let (mut a, mut b) = (0u64, 0u64);
         for block in blocks {
@@ -38,14 +38,14 @@ impl Sum {
         Self(fold(self.0) + fold(sum))
     }
 
-    /// Adds bytes that start at an odd place of the whole.
+    /// Adds bytes that start at an odd offset of the whole.
     #[must_use]
     pub fn swapped_bytes(self, bytes: &[u8]) -> Self {
         let own = fold(Self::ZERO.bytes(bytes).0) as u16;
         Self(self.0 + u64::from(own.swap_bytes()))
     }
 
-    /// Adds bytes that start at an odd place of the whole, or at an even one.
+    /// Adds bytes that start at an odd or even offset of the whole.
     #[must_use]
     pub fn bytes_at(self, odd: bool, bytes: &[u8]) -> Self {
         if odd { self.swapped_bytes(bytes) } else { self.bytes(bytes) }
@@ -84,7 +84,7 @@ impl Sum {
         !u16::from_be(fold(self.0) as u16)
     }
 
-    /// Whether bytes that contain their checksum sum to what they must.
+    /// Whether bytes that contain their checksum have the right sum.
     #[must_use]
     pub fn is_good(self) -> bool {
         self.checksum() == 0
@@ -113,7 +113,7 @@ pub fn plain(bytes: &[u8]) -> u16 {
     Sum::ZERO.bytes(bytes).checksum()
 }
 
-/// Whether two addresses are of one family, as the two ends of any packet are.
+/// The common family of two addresses, such as both endpoints of a packet; `None` if they differ.
 #[must_use]
 pub(crate) fn same_family(a: Address, b: Address) -> Option<Family> {
     let family = a.family();

@@ -1,6 +1,6 @@
-//! Which socket a packet is for: two hash tables, one of connected sockets by all four ends, one of
-//! listening and bound sockets by port. The cost of a packet does not depend on the number of
-//! sockets.
+//! Demultiplexing: which socket gets a packet. One hash table holds connected sockets by their
+//! 4-tuple, another holds listening and bound sockets by port. The cost of a packet does not depend
+//! on the number of sockets.
 
 #[cfg(any(test, feature = "owned"))]
 pub(crate) mod audit;
@@ -21,7 +21,7 @@ pub(crate) const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
 
-/// In which table a node is.
+/// The table of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 enum Place {
@@ -31,7 +31,7 @@ enum Place {
     Bound = 2,
 }
 
-/// A socket's place in the tables.
+/// A socket's entry in the tables.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Node {
@@ -42,12 +42,12 @@ pub(crate) struct Node {
     protocol: u8,
     /// For sockets bound to `::`: IPv6 only, no IPv4.
     v6only: u8,
-    /// Flows are spread over it and others that are bound alike (`SO_REUSEPORT`).
+    /// Flows are spread over this socket and others with the same binding (`SO_REUSEPORT`).
     spread: u8,
     place: Place,
 }
 
-/// How well a bound socket fits a packet; the best wins.
+/// How well a bound socket matches a packet; the best wins.
 fn fit(bound: Address, v6only: bool, wanted: Address) -> Option<u8> {
     if bound == wanted {
         return Some(3);
@@ -68,8 +68,8 @@ const fn protocol_of(kind: SocketKind) -> u8 {
 }
 
 impl Stack<'_> {
-    /// A keyed hash over both ends, so that a peer cannot aim at one bucket (or at one of several
-    /// listeners).
+    /// A keyed hash over both endpoints, so that a peer cannot aim at one bucket (or at one of
+    /// several listeners).
     pub(crate) fn flow_hash(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> u64 {
         let secret = self.mem.core.secret;
         let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
@@ -87,13 +87,13 @@ impl Stack<'_> {
         self.flow_hash(protocol, local, remote) as usize & (self.mem.connected.len() - 1)
     }
 
-    /// Ports are chosen on this host, so this one needs no key.
+    /// Ports are chosen on this host, so this hash needs no key.
     fn bound_bucket(&self, protocol: u8, port: u16) -> usize {
         (usize::from(port) ^ usize::from(protocol) << 8) & (self.mem.bound.len() - 1)
     }
 
-    /// Enters a connected socket. Of UDP sockets with the same ends, which the host lets have one
-    /// port, the one that was connected last is found, as on Linux.
+    /// Enters a connected socket. Of UDP sockets with the same endpoints (the host lets them share
+    /// a port) the one that was connected last is found, as on Linux.
     ///
     /// # Errors
     /// [`Error::AddressInUse`] if that connection exists (TCP).
@@ -125,9 +125,9 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Enters a listening or bound socket. Several may share an address and port (the host decided
-    /// that already): over those that are `spread` flows are spread (`SO_REUSEPORT`), of others the
-    /// one that was bound last is found (`SO_REUSEADDR`).
+    /// Enters a listening or bound socket. Several may share an address and port, which the host
+    /// has decided already. Flows are spread over those that are `spread` (`SO_REUSEPORT`); of
+    /// others the one that was bound last is found (`SO_REUSEADDR`).
     ///
     /// # Errors
     /// [`Error::Stale`] if there is no such slot.
@@ -156,7 +156,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Takes a socket out, wherever it is; nothing happens if it is nowhere.
+    /// Removes a socket from its table, if it is in one.
     pub(crate) fn demux_remove(&mut self, kind: SocketKind, index: u32) {
         let Some(slot) = self.mem.slot(kind, index) else { return };
         let Some(&Node { next, bucket, place, .. }) = self.mem.nodes.get(slot) else { return };
@@ -182,7 +182,7 @@ impl Stack<'_> {
         self.mem.nodes[slot] = Node::default();
     }
 
-    /// The connected socket with exactly these ends.
+    /// The connected socket with exactly these endpoints.
     pub(crate) fn find_connected(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
         let mut at = self.mem.connected[self.connected_bucket(protocol, local, remote)];
         while let Some(slot) = at.get() {
@@ -195,12 +195,12 @@ impl Stack<'_> {
         None
     }
 
-    /// The socket bound to that port which fits the address best; among equals the one that was
-    /// bound last, as on Linux. If flows are spread over that and others, the flow decides, so that
-    /// it stays with its socket.
+    /// The socket bound to that port that matches the address best; of equal ones the one that was
+    /// bound last, as on Linux. If flows are spread over that one and others, the hash of the flow
+    /// decides, so that a flow stays with its socket.
     pub(crate) fn find_bound(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
         let spread = |slot: u32| self.mem.nodes[slot as usize].spread != 0;
-        // The walk begins with what was bound last.
+        // The walk begins with the socket that was bound last.
         let (mut best, mut count, mut found) = (0, 0u64, None);
         for (slot, score) in self.bound_to(protocol, local) {
             if score > best {
@@ -225,8 +225,8 @@ impl Stack<'_> {
         self.find_bound(TCP, local, remote).map(|(_, index)| index)
     }
 
-    /// Every socket bound to that port and address or to any address, with how well it fits (higher
-    /// is better).
+    /// Every socket bound to that port and address or to any address, with its rank (higher is
+    /// better).
     pub(crate) fn bound_to(&self, protocol: u8, local: Endpoint) -> impl Iterator<Item = (u32, u8)> {
         let mut at = self.bound_first(protocol, local.port);
         core::iter::from_fn(move || {
@@ -236,13 +236,13 @@ impl Stack<'_> {
         })
     }
 
-    /// Where a walk over the sockets bound to a port starts.
+    /// The start of a walk over the sockets bound to a port.
     pub(crate) fn bound_first(&self, protocol: u8, port: u16) -> Link {
         self.mem.bound[self.bound_bucket(protocol, port)]
     }
 
-    /// The next socket of such a walk from `at` on, how well it fits, and where the walk goes on.
-    /// For walks during which the sockets change (but not their places).
+    /// The next socket of such a walk from `at` on, its rank, and where the walk continues. For
+    /// walks during which the sockets change (but not their bindings).
     pub(crate) fn bound_next(&self, mut at: Link, protocol: u8, local: Endpoint) -> Option<(u32, u8, Link)> {
         while let Some(slot) = at.get() {
             let node = &self.mem.nodes[slot as usize];

@@ -1,14 +1,13 @@
-//! What a call on a socket can answer other than success. The preload library turns each into its
-//! errno.
+//! Errors of calls on a socket. The preload library maps each to an errno.
 
 use core::fmt;
 
-/// Why a socket call did not succeed.
+/// Why a socket call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     /// Nothing to read, or no room to write, at this moment (`EAGAIN`).
     WouldBlock,
-    /// The handle names no live socket (`EBADF`).
+    /// The handle refers to no live socket (`EBADF`).
     Stale,
     /// A pool is full (`ENOBUFS`).
     NoBuffers,
@@ -18,7 +17,7 @@ pub enum Error {
     NotConnected,
     /// The socket already has a peer (`EISCONN`).
     AlreadyConnected,
-    /// A connect is under way (`EALREADY`, `EINPROGRESS`).
+    /// A connect is in progress (`EALREADY`, `EINPROGRESS`).
     InProgress,
     /// The peer refused: RST to our SYN, or ICMP port unreachable (`ECONNREFUSED`).
     Refused,
@@ -28,33 +27,33 @@ pub enum Error {
     Aborted,
     /// No answer within the user timeout or after all retransmissions (`ETIMEDOUT`).
     TimedOut,
-    /// ICMP or the neighbour table says the host cannot be reached (`EHOSTUNREACH`).
+    /// ICMP or the neighbour table reports the host as unreachable (`EHOSTUNREACH`).
     HostUnreachable,
-    /// ICMP says the network cannot be reached (`ENETUNREACH`).
+    /// ICMP reports the network as unreachable (`ENETUNREACH`).
     NetworkUnreachable,
-    /// ICMP says the protocol is not known there (`ENOPROTOOPT`).
+    /// ICMP reports the protocol as unknown to the peer (`ENOPROTOOPT`).
     ProtocolUnreachable,
-    /// ICMP says that there is no such host (`EHOSTDOWN`).
+    /// ICMP reports that there is no such host (`EHOSTDOWN`).
     HostDown,
-    /// ICMP says that our host is isolated (`ENONET`).
+    /// ICMP reports that our host is isolated (`ENONET`).
     Isolated,
-    /// ICMP says that a source route failed (`EOPNOTSUPP`).
+    /// ICMP reports that a source route failed (`EOPNOTSUPP`).
     SourceRoute,
-    /// ICMP says that our packet was malformed (`EPROTO`).
+    /// ICMP reports our packet as malformed (`EPROTO`).
     Malformed,
-    /// ICMPv6 says that somebody forbids it (`EACCES`).
+    /// ICMPv6 reports a prohibition: by an administrator, a policy or a reject route (`EACCES`).
     Prohibited,
     /// The lane is gone: the service stopped, or its interface went away (`ENETDOWN`).
     NetworkDown,
     /// The sending side is shut (`EPIPE`).
     Pipe,
-    /// Another socket of this lane has that address and port (`EADDRINUSE`).
+    /// Another socket of this lane uses that address and port (`EADDRINUSE`).
     AddressInUse,
     /// The call does not fit the socket's state or kind (`EINVAL`).
     Invalid,
-    /// The program's memory, where its bytes come from or go to, is not there (`EFAULT`).
+    /// The program's buffer is not accessible (`EFAULT`).
     Fault,
-    /// The host said, a moment ago, that there is no path to the destination (`EHOSTUNREACH`).
+    /// The host reported, a moment ago, that there is no path to the destination (`EHOSTUNREACH`).
     NoPath,
     /// The path to the destination is not known yet: ask the host, enter it with
     /// [`crate::Stack::path_set`] and call again.

@@ -1,28 +1,27 @@
-//! Frames: the packet buffers of the lane, and what the stack notes about each.
+//! Frames: the packet buffers of the lane, and the stack's notes about each.
 //!
-//! A frame has one owner at a time: the free list, the kernel's fill ring, a socket's queue, the
-//! transmit queue, or the kernel's transmit ring. Received payload stays in its frame until the
-//! program reads it; a sent TCP segment stays in its frame until it is acknowledged (one copy each
-//! way).
+//! A frame has one owner at a time: the free list, the receive reserve, a socket's queue, the
+//! transmit queue, or the sender (a system call, or an asynchronous transmit ring). Received
+//! payload stays in its frame until the program reads it; a sent TCP segment stays in its frame
+//! until it is acknowledged (one copy each way).
 
 use crate::addr::Endpoint;
 use crate::pool::{FreeList, Link, Slot};
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// Bytes of one frame: an AF_XDP chunk, a power of two (half a page on the usual hosts).
+/// Bytes of one frame, a power of two (half a page on the usual hosts).
 pub const FRAME_SIZE: usize = 2048;
 
-/// Where the payload of an outgoing frame starts: room before it for Ethernet (14), IPv6 (40), its
-/// fragment header (8) and TCP with all options (60), rounded up so that payloads lie on a cache
-/// line.
+/// Where the payload of an outgoing frame starts. It leaves room for Ethernet (14), IPv6 (40), its
+/// fragment header (8) and TCP with all options (60), and aligns the payload to a cache line.
 pub const HEADROOM: usize = 128;
 
 /// The largest payload of one outgoing frame.
 pub const MAX_PAYLOAD: usize = FRAME_SIZE - HEADROOM;
 
-/// Most frames of one outgoing packet: enough for 9000 bytes with room to spare, and fewer than an
-/// skb has places for.
+/// Most frames of one outgoing packet: enough for 9000 bytes with a margin, and fewer than the
+/// fragments of an skb.
 pub const MOST_PIECES: usize = 8;
 
 /// The index of a frame in the lane.
@@ -30,14 +29,14 @@ pub type FrameId = u32;
 
 /// Bits of [`FrameMeta::flags`].
 pub mod flag {
-    /// In the kernel's transmit ring, not yet completed: its bytes must not change and it must not
-    /// be reused.
+    /// Handed out for sending, not yet completed: its bytes must not change and it must not be
+    /// reused.
     pub const IN_KERNEL: u16 = 1 << 0;
-    /// To be freed when the kernel has completed it (nobody else holds it).
+    /// To be freed when it is completed (it has no other holder).
     pub const FREE_ON_COMPLETE: u16 = 1 << 1;
     /// Waiting in the transmit queue.
     pub const QUEUED: u16 = 1 << 2;
-    /// The packet goes on in the next frame of the chain (jumbo frames, fragments).
+    /// The packet continues in the next frame of the chain (jumbo frames, fragments).
     pub const MORE: u16 = 1 << 3;
     /// The TCP segment carries SYN.
     pub const SYN: u16 = 1 << 4;
@@ -51,13 +50,14 @@ pub mod flag {
     pub const RETRANSMITTED: u16 = 1 << 8;
     /// The segment should carry PSH.
     pub const PUSH: u16 = 1 << 9;
-    /// In the kernel's fill ring, waiting for a packet.
+    /// In the receive reserve, waiting for a packet.
     pub const FILLED: u16 = 1 << 10;
-    /// Deemed lost, and sent again since.
+    /// Deemed lost, and retransmitted since.
     pub const RESENT: u16 = 1 << 11;
-    /// It went out in one packet with the frame before it.
+    /// It was sent in one packet with the frame before it.
     pub const PIECE: u16 = 1 << 12;
-    /// It is being sent by a call that has sent it when it returns, or was when it was last sent.
+    /// It is being sent by a synchronous call that completes it ([`crate::Stack::stream_begin`]),
+    /// or was when last sent.
     pub const WRITING: u16 = 1 << 13;
     /// Received, and its transport checksum is known to be good.
     pub const CHECKED: u16 = 1 << 14;
@@ -65,17 +65,16 @@ pub mod flag {
     pub const MAYBE_PARTIAL: u16 = 1 << 15;
 }
 
-/// What the stack notes about a frame.
+/// The stack's notes about a frame.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct FrameMeta {
-    /// The next frame of whatever list it is on.
+    /// The next frame of its list.
     pub next: Link,
     /// The previous frame, on lists that are walked both ways. On TCP's send queue: a frame some
     /// way behind this one.
     pub prev: Link,
-    /// Where the bytes in question (payload on a queue, whole packet in the transmit queue) start
-    /// in the frame.
+    /// Where its bytes (payload on a queue, whole packet in the transmit queue) start in the frame.
     pub offset: u16,
     /// How many bytes.
     pub len: u16,
@@ -96,7 +95,7 @@ pub struct FrameMeta {
     pub at: Instant,
     /// UDP and reassembly: length of the whole datagram, in its first frame.
     pub total: u32,
-    /// UDP: where the datagram came from (the destination is read from the packet's own header).
+    /// UDP: the sender (the destination is read from the packet's own header).
     pub source: Endpoint,
     /// TCP: the outstanding segment that was sent next after this one (RACK walks segments in the
     /// order of sending).
@@ -107,7 +106,7 @@ pub struct FrameMeta {
 }
 
 impl FrameMeta {
-    /// UDP: by which interface the datagram came, as the host numbers it; 0 if that is not known.
+    /// UDP: the incoming interface, by the host's number; 0 if unknown.
     #[must_use]
     pub fn interface(&self) -> u32 {
         self.older.get().unwrap_or(0)
@@ -124,7 +123,7 @@ impl Slot for FrameMeta {
     }
 }
 
-/// The frames of a lane: bytes, notes and free list together.
+/// The frames of a lane: bytes, notes and free list.
 pub struct Frames<'a> {
     /// The bytes of all frames, `FRAME_SIZE` each.
     pub bytes: &'a mut [u8],
@@ -135,14 +134,14 @@ pub struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// Takes a free frame, its notes cleared.
+    /// Takes a free frame and clears its notes.
     pub fn take(&mut self) -> Option<FrameId> {
         let id = self.free.take(self.meta)?;
         self.meta[id as usize] = FrameMeta::default();
         Some(id)
     }
 
-    /// Gives a frame back, at once or, if the kernel still has it, when it is completed.
+    /// Frees a frame, at once or, if it is queued or being sent, when it is completed.
     pub fn give(&mut self, id: FrameId) {
         let meta = &mut self.meta[id as usize];
         if meta.flags & (flag::IN_KERNEL | flag::QUEUED) != 0 {
@@ -152,12 +151,12 @@ impl Frames<'_> {
         }
     }
 
-    /// Makes every frame free that is not in one of the kernel's rings; those are freed when they
-    /// come back.
+    /// Frees every frame that is not in an asynchronous transmit ring; those are freed on
+    /// completion.
     pub(crate) fn rebuild(&mut self) {
         self.free.zero();
         let all = self.meta.len();
-        // Taking them all and giving back the free ones leaves exactly the others taken.
+        // Taking all and giving back the free ones leaves exactly the others taken.
         for _ in 0..all {
             self.free.take(self.meta);
         }
@@ -172,7 +171,7 @@ impl Frames<'_> {
         }
     }
 
-    /// Gives back a frame and all that are chained to it by [`flag::MORE`].
+    /// Frees a frame and all that are chained to it by [`flag::MORE`].
     pub fn give_chain(&mut self, first: FrameId) {
         let mut at = Some(first);
         while let Some(id) = at {
@@ -196,9 +195,9 @@ impl Frames<'_> {
         }
     }
 
-    /// Cuts a chain of frames to `len` bytes: the notes of the frame where it ends are shortened,
-    /// the frames behind are given back. Says how many bytes there are now (fewer than `len` if
-    /// there were not so many).
+    /// Cuts a chain of frames to `len` bytes: shortens the notes of the frame where it ends, and
+    /// frees the frames behind. Returns the remaining length (less than `len` if the chain was
+    /// shorter).
     pub fn truncate_chain(&mut self, first: FrameId, len: u32) -> u32 {
         let (mut at, mut total) = (first, 0);
         loop {
@@ -218,7 +217,7 @@ impl Frames<'_> {
         }
     }
 
-    /// How many frames a chain has.
+    /// The number of frames of a chain.
     #[must_use]
     pub fn chain_frames(&self, first: FrameId) -> u32 {
         let (mut at, mut count) = (first, 1);
@@ -231,8 +230,8 @@ impl Frames<'_> {
         }
     }
 
-    /// Copies a chain of frames, notes and bytes; `None`, and nothing taken, if there are not
-    /// frames enough.
+    /// Copies a chain of frames, notes and bytes. `None`, with nothing taken, if there are too few
+    /// free frames.
     pub fn copy_chain(&mut self, first: FrameId) -> Option<FrameId> {
         let (mut from, mut copy, mut last) = (first, None, None);
         loop {

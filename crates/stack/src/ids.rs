@@ -3,7 +3,7 @@
 use core::ops::{BitAnd, BitOr, BitOrAssign, Not};
 use zerocopy::FromZeros;
 
-/// What a handle names.
+/// The kind of object that a handle refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(u32)]
 pub enum SocketKind {
@@ -20,16 +20,16 @@ pub enum SocketKind {
     Set = 4,
 }
 
-/// A socket or set. The generation tells a handle of the slot's earlier user from one of its
-/// present user, so a stale handle is an error ([`crate::Error::Stale`]), never another socket.
+/// A socket or set. The generation distinguishes handles of the slot's earlier users, so a stale
+/// handle is an error ([`crate::Error::Stale`]), never another socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(C)]
 pub struct SocketId {
-    /// What it is.
+    /// Its kind.
     pub kind: SocketKind,
     /// Its index in the pool of its kind.
     pub index: u32,
-    /// Which user of that slot.
+    /// The generation of the slot.
     pub generation: u32,
 }
 
@@ -61,7 +61,7 @@ macro_rules! typed {
         pub struct $name {
             /// Its index in the pool of its kind.
             pub index: u32,
-            /// Which user of that slot.
+            /// The generation of the slot.
             pub generation: u32,
         }
 
@@ -94,7 +94,7 @@ typed! {
     SetId = Set;
 }
 
-/// What a socket is ready for: the poll bits, under their own names.
+/// The readiness of a socket: the poll bits, under their own names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Ready(pub u32);
@@ -102,7 +102,7 @@ pub struct Ready(pub u32);
 impl Ready {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Something to read (or to accept, or the end of the stream).
+    /// Data to read (or a connection to accept, or the end of the stream).
     pub const IN: Self = Self(0x001);
     /// Urgent data.
     pub const PRI: Self = Self(0x002);
@@ -155,30 +155,30 @@ impl Not for Ready {
     }
 }
 
-/// Where the bytes of a send come from: the program's buffers, possibly scattered.
+/// The source of a send: the program's buffers, possibly scattered.
 pub trait Source {
     /// How many bytes are left.
     fn remaining(&self) -> usize;
-    /// Copies the next bytes into all of `into`, as far as there are any, and says how many.
+    /// Copies the next bytes into all of `into`, as far as there are any, and returns how many.
     fn read(&mut self, into: &mut [u8]) -> usize;
-    /// Whether some that it says are left could not be read. What `into` has then is not to be
-    /// used, but for what was read before.
+    /// Whether some of the remaining bytes could not be read. Then only the part of `into` that was
+    /// read before is valid.
     fn failed(&self) -> bool {
         false
     }
-    /// Whether all that are left can be read now. That takes a look at each page of them.
+    /// Whether all remaining bytes can be read now. That touches each of their pages.
     fn is_there(&self) -> bool {
         true
     }
 }
 
-/// Where the bytes of a receive go: the program's buffers, possibly scattered.
+/// The destination of a receive: the program's buffers, possibly scattered.
 pub trait Sink {
     /// How many more bytes fit.
     fn room(&self) -> usize;
-    /// Takes as many of the bytes as fit and says how many.
+    /// Takes as many of the bytes as fit and returns how many.
     fn write(&mut self, from: &[u8]) -> usize;
-    /// Whether some could not be written although there was room by what was said.
+    /// Whether some bytes could not be written although [`Sink::room`] promised room.
     fn failed(&self) -> bool {
         false
     }
@@ -212,7 +212,7 @@ impl Sink for &mut [u8] {
     }
 }
 
-/// A sink without end, for tests and simulation.
+/// A sink without a limit, for tests and simulation.
 #[cfg(any(test, feature = "owned"))]
 impl Sink for Vec<u8> {
     fn room(&self) -> usize {

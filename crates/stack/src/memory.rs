@@ -1,34 +1,32 @@
-//! All memory of a stack: one list of sections says what there is, how it is sized, and in which
-//! order it lies.
+//! All memory of a stack: one list of sections defines their sizes and their order.
 //!
-//! The stack itself sees slices. Where they come from is the caller's business: a shared region
-//! places them behind each other (through [`Place`]), tests and simulations take them from the heap
-//! (`OwnedMemory`, feature `owned`). All-zero memory is a valid start everywhere, so a fresh region
-//! needs no constructor, and indices instead of pointers mean the same in every process that maps
-//! it.
+//! The stack itself sees slices, whose origin is up to the caller. A shared region places them one
+//! after the other (by [`Place`]), tests and simulations allocate them on the heap (`OwnedMemory`,
+//! feature `owned`). All-zero memory is a valid start everywhere, so a fresh region needs no
+//! constructor. Indices instead of pointers mean the same in every process that maps it.
 
-use crate::core_state::Core;
 use crate::demux::Node;
+use crate::epoll_sets::{Item, Set};
 use crate::frame::{FRAME_SIZE, FrameMeta, Frames};
-use crate::handle::Handle;
+use crate::globals::Core;
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
 use crate::pool::{FreeList, Link};
 use crate::queue::Queued;
+use crate::socket_alloc::Handle;
 use crate::table::{Counters, Row};
 use crate::timers::{Entry, Timer};
 use crate::wakeups::{WAITERS, Waiter};
-use crate::watch::{Item, Set};
 use crate::{tcp, udp};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// How many of each thing a stack can hold. Fixed when the memory is made.
+/// How many objects of each kind a stack can hold. Fixed when the memory is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Limits {
     /// Packet frames of [`FRAME_SIZE`] bytes. The largest part of the memory by far.
     pub frames: u32,
-    /// TCP connections, those in TIME-WAIT included.
+    /// TCP connections, including those in TIME-WAIT.
     pub tcp: u32,
     /// Listening TCP sockets.
     pub listeners: u32,
@@ -36,7 +34,7 @@ pub struct Limits {
     pub udp: u32,
     /// Rows for sockets that stay on the kernel, shown by `tickwire stat` with their reason.
     pub kernel_rows: u32,
-    /// Destinations whose path is remembered.
+    /// Destinations in the path cache.
     pub paths: u32,
     /// Frames that wait for a neighbour, all paths together.
     pub waiting: u32,
@@ -48,13 +46,12 @@ pub struct Limits {
     pub watch_items: u32,
     /// Epoll sets.
     pub watch_sets: u32,
-    /// 64-bit words that the caller keeps in the region for itself (descriptor tables, process
-    /// references).
+    /// 64-bit words of the region for the caller's own use (descriptor tables, process references).
     pub user_words: u32,
 }
 
 impl Limits {
-    /// The default of a lane: below 32 MiB all together.
+    /// The default of a lane: below 32 MiB in total.
     pub const DEFAULT: Self = Self {
         frames: 8192,
         tcp: 8192,
@@ -70,15 +67,15 @@ impl Limits {
         user_words: 138_240,
     };
 
-    /// The most of anything that [`Limits::valid`] accepts: keeps every index and every size far
-    /// from overflow.
+    /// The maximum that [`Limits::valid`] accepts: keeps every index and every size far from
+    /// overflow.
     pub const MAX: u32 = 1 << 20;
 
-    /// Words that the caller may keep of each socket, with some to spare for what there is one of.
+    /// Words that the caller may keep per socket, with a margin for its global ones.
     const WORDS_A_SOCKET: u32 = 12;
 
-    /// These limits, with room in epoll sets and among the caller's words for all the sockets that
-    /// they allow; fewer sockets than by [`Limits::DEFAULT`] have no less of either.
+    /// These limits, with room in epoll sets and in the caller's words for all the sockets that
+    /// they allow; never less of either than [`Limits::DEFAULT`].
     #[must_use]
     pub fn with_room_for_its_sockets(self) -> Self {
         let sockets = self.tcp.saturating_add(self.listeners).saturating_add(self.udp);
@@ -90,20 +87,20 @@ impl Limits {
         }
     }
 
-    /// The limits in the order of the fields, to be passed on as numbers.
+    /// The limits in the order of the fields, for passing them as numbers.
     #[must_use]
     pub fn to_list(self) -> [u32; 12] {
         zerocopy::transmute!(self)
     }
 
-    /// The limits that [`Limits::to_list`] listed. Any numbers make limits; [`Limits::valid`] says
+    /// The limits from [`Limits::to_list`]. Any numbers are accepted; [`Limits::valid`] checks
     /// whether they can be used.
     #[must_use]
     pub fn from_list(list: [u32; 12]) -> Self {
         zerocopy::transmute!(list)
     }
 
-    /// Whether every limit is at least 1 and at most [`Limits::MAX`], and there are frames enough
+    /// Whether every limit is at least 1 and at most [`Limits::MAX`], and there are enough frames
     /// to work at all.
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -138,7 +135,7 @@ impl Default for Limits {
 /// One piece of the memory, in layout order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What it is, for people.
+    /// Its name, for users.
     pub name: &'static str,
     /// Bytes of one entry.
     pub size: usize,
@@ -156,24 +153,25 @@ impl Section {
     }
 }
 
-/// Hands out the sections of a memory, called once per section, in the order of
+/// Allocates the sections of a memory; called once per section, in the order of
 /// [`Memory::sections`].
 pub trait Place<'a> {
-    /// `count` entries that are either all zero or what an earlier user of the same layout left.
+    /// `count` entries that are either all zero or the content of an earlier user of the same
+    /// layout.
     fn slice<T: FromZeros>(&mut self, count: usize) -> &'a mut [T];
 }
 
-/// Alignment of the frame bytes (AF_XDP wants its UMEM page aligned) and thus of the whole memory.
+/// Alignment of frames, counters, rows and core, and thus of the whole memory.
 pub const PAGE: usize = 4096;
 
 const fn align_of_section<T>(wanted: usize) -> usize {
     let own = align_of::<T>();
-    // A cache line each at least, so that no two sections share one.
+    // At least a cache line, so that no two sections share one.
     let own = if own < 64 { 64 } else { own };
     if own > wanted { own } else { wanted }
 }
 
-/// Generates [`Memory`], its section list, its placing and the hash of its layout from one list.
+/// Generates [`Memory`], its section list, its placement and the hash of its layout from one list.
 macro_rules! memory {
     ($( $(#[$doc:meta])* $name:ident : $ty:ty = |$limits:ident| $count:expr ; )*) => {
         /// The memory of a stack as slices. Every field is a pool or a table; see the types of
@@ -186,7 +184,7 @@ macro_rules! memory {
             /// One row per socket, then rows of kernel sockets; another process may read them at
             /// any time.
             pub rows: &'a [Row],
-            /// What there is one of.
+            /// The global state of the stack.
             pub(crate) core: &'a mut Core,
             $( $(#[$doc])* pub(crate) $name: &'a mut [$ty], )*
         }
@@ -215,7 +213,7 @@ macro_rules! memory {
             /// Takes every section from `place`, in the order of [`Memory::sections`].
             ///
             /// # Panics
-            /// If `place` hands out a slice of another length than it was asked for.
+            /// If `place` returns a slice of the wrong length.
             pub fn place(limits: &Limits, place: &mut impl Place<'a>) -> Self {
                 fn take<'a, T: FromZeros>(place: &mut impl Place<'a>, count: usize) -> &'a mut [T] {
                     let slice = place.slice(count);
@@ -240,8 +238,8 @@ macro_rules! memory {
                 }
             }
 
-            /// Empties everything but the frames, the counters and the caller's words. Handles stay
-            /// stale for ever.
+            /// Clears everything but the frames, the counters and the caller's words. Existing
+            /// handles stay stale forever.
             pub(crate) fn wipe(&mut self) {
                 let generations = |handle: &mut Handle| {
                     let generation = handle.generation.wrapping_add(1) & !1;
@@ -255,8 +253,8 @@ macro_rules! memory {
                 } )*
             }
 
-            /// A hash over the sizes and alignments of everything in the memory: two builds that
-            /// differ here must not share a region.
+            /// A hash over the sizes and alignments of everything in the memory: builds with
+            /// different hashes must not share a region.
             pub const LAYOUT_HASH: u64 = {
                 let mut hash = Fnv::new().add(FRAME_SIZE).add(size_of::<Limits>());
                 hash = hash.add_type::<Counters>().add_type::<Row>().add_type::<Core>();
@@ -266,7 +264,7 @@ macro_rules! memory {
             };
         }
 
-        /// Memory from the heap, for simulation and tests.
+        /// Memory on the heap, for simulation and tests.
         #[cfg(any(test, feature = "owned"))]
         pub struct OwnedMemory {
             bytes: Vec<u8>,
@@ -307,7 +305,7 @@ macro_rules! memory {
                 }
             }
 
-            /// The memory as the stack wants to see it.
+            /// The memory as a value for [`crate::Stack::new`].
             pub fn memory(&mut self) -> Memory<'_> {
                 Memory {
                     frames: Frames { bytes: &mut self.bytes, meta: &mut self.meta, free: &mut self.free },
@@ -318,8 +316,7 @@ macro_rules! memory {
                 }
             }
 
-            /// A stack over this memory; what it holds stays in the memory when the stack value
-            /// goes.
+            /// A stack over this memory; its state stays in the memory when the value is dropped.
             pub fn stack(&mut self) -> crate::Stack<'_> {
                 crate::Stack::new(self.memory())
             }
@@ -332,19 +329,19 @@ macro_rules! memory {
             }
         }
 
-        /// How many sections a memory has.
+        /// The number of sections of a memory.
         pub const SECTIONS: usize = 6 $( + { let _ = stringify!($name); 1 } )*;
     };
 }
 
 memory! {
-    /// Packets to be handed to the kernel, a ring: those that are not of streams.
+    /// The transmit queue of prompt packets, a ring.
     queue: Queued = |l| l.frames.next_power_of_two() as usize;
-    /// The same: those of streams.
+    /// The transmit queue of streams, a ring.
     streams: Queued = |l| l.frames.next_power_of_two() as usize;
     /// Generation and watchers of every socket and set.
     handles: Handle = |l| l.handles();
-    /// Place of every socket in the demultiplexer.
+    /// Demultiplexer node of every socket.
     nodes: Node = |l| l.sockets();
     /// Hash buckets of connected sockets.
     connected: Link = |l| Limits::buckets(l.tcp as usize + l.udp as usize);

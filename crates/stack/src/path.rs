@@ -1,5 +1,5 @@
-//! What the host said about reaching a destination. The stack never routes or resolves by itself
-//! (rule 1): it asks for a path and is told one.
+//! What the host reports about reaching a destination. The stack never routes or resolves by itself
+//! (rule 1): it requests paths from the host.
 
 use crate::addr::{Address, Mac};
 use crate::pool::{Link, Slot};
@@ -7,7 +7,7 @@ use crate::queue::Queued;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// Whether packets can go out on a path.
+/// Whether packets can be sent on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub enum PathState {
@@ -18,81 +18,79 @@ pub enum PathState {
     Resolving = 1,
     /// The neighbour is known.
     Ready = 2,
-    /// The host gave up, or has no route.
+    /// Resolution failed or timed out, or there is no route.
     Unreachable = 3,
-    /// This destination is reached by the kernel's stack only (loopback, own address, another
-    /// interface).
+    /// Only the kernel's stack reaches this destination (loopback, own address, another interface).
     Kernel = 4,
 }
 
-/// What a path is looked up by: what the kernel's routes are looked up by, too. Another source
-/// address may go by another router, or by another interface (`ip rule from`), and so may another
-/// class of traffic (`ip rule tos`, `ip route add tos`).
+/// The key of a path, which is also that of the kernel's routes. Another source address may use
+/// another router or interface (`ip rule from`), and so may another class of traffic (`ip rule
+/// tos`, `ip route add tos`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(C)]
 pub struct Query {
-    /// Where to.
+    /// The destination address.
     pub destination: Address,
-    /// From which of the host's addresses; [`Address::ANY`] if the host may choose.
+    /// The source address, one of the host's; [`Address::ANY`] if the host may choose.
     pub source: Address,
-    /// By which interface, as the host numbers them; 0 if the host may choose.
+    /// The outgoing interface, by the host's number; 0 if the host may choose.
     pub interface: u32,
     /// The type of service (IPv4) or traffic class (IPv6), without the two bits of ECN.
     pub tos: u8,
 }
 
 impl Query {
-    /// How the host reaches a destination, if nothing else is said.
+    /// The path to a destination, with all else left to the host.
     #[must_use]
     pub const fn to(destination: Address) -> Self {
         Self { destination, source: Address::ANY, interface: 0, tos: 0 }
     }
 
-    /// How packets go from a source address. One that no packet can have, being unspecified or a
-    /// group's, leaves the choice to the host.
+    /// The path from a source address. An unspecified or multicast one cannot be a source and
+    /// leaves the choice to the host.
     #[must_use]
     pub fn from(self, source: Address) -> Self {
         let source = if source.is_unspecified() || source.is_multicast() { Address::ANY } else { source };
         Self { source, ..self }
     }
 
-    /// How they go by an interface; 0: the host may choose.
+    /// The path by an interface; 0: the host may choose.
     #[must_use]
     pub const fn by(self, interface: u32) -> Self {
         Self { interface, ..self }
     }
 
-    /// How packets with this type of service go.
+    /// The path of packets with this type of service.
     #[must_use]
     pub const fn of_service(self, tos: u8) -> Self {
         Self { tos: tos & !ECN, ..self }
     }
 }
 
-/// The bits of the type of service that are not the routes' concern (RFC 3168).
+/// The bits of the type of service that routing ignores (RFC 3168).
 const ECN: u8 = 3;
 
-/// What a route sets for what is sent on it (`ip route ... advmss`, Linux's `RTAX_*`); 0: nothing.
+/// The metrics of a route (`ip route ... advmss`, Linux's `RTAX_*`); 0: not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(C)]
 pub struct Metrics {
     /// The least retransmission timeout beyond the round trip, in milliseconds.
     pub rto_min_ms: u16,
-    /// Segments of a connection's first flight.
+    /// Initial congestion window in segments.
     pub initcwnd: u16,
-    /// Segments that the peer's first flight may have.
+    /// Initial receive window in segments.
     pub initrwnd: u16,
-    /// The segment size to ask for.
+    /// The MSS to announce.
     pub advmss: u16,
-    /// Time to live (hop limit), for sockets for which the program has set none.
+    /// Time to live (hop limit), for sockets whose program has set none.
     pub hop_limit: u8,
     /// Each segment is acknowledged at once.
     pub quick_ack: bool,
 }
 
 impl Metrics {
-    /// The time to live of a packet: what the program has set, else what the route has, else the
-    /// default.
+    /// The time to live of a packet: the program's, else the route's, else the default.
     #[must_use]
     pub const fn hops(&self, own: u8, set: bool) -> u8 {
         if set || self.hop_limit == 0 { own } else { self.hop_limit }
@@ -103,11 +101,11 @@ impl Metrics {
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct PathInfo {
-    /// What was asked.
+    /// The query that it answers.
     pub query: Query,
     /// The source address the host prefers for it.
     pub source: Address,
-    /// The interface it leaves by; 0 if there is no route.
+    /// The outgoing interface; 0 if there is no route.
     pub interface: u32,
     /// Largest IP packet of the interface or route, in bytes.
     pub mtu: u32,
@@ -117,15 +115,15 @@ pub struct PathInfo {
     pub next_hop_mac: Mac,
     /// Whether it can be used.
     pub state: PathState,
-    /// What its route sets.
+    /// The metrics of its route.
     pub metrics: Metrics,
-    /// The source address if the host was asked without one and packets from this one go the same
-    /// way; [`Address::ANY`] if that was not looked at, or they do not.
+    /// The source address that the host chose, if the query had none and packets from this one take
+    /// the same path; [`Address::ANY`] if that is unknown or not so.
     pub chosen: Address,
 }
 
 impl PathInfo {
-    /// The same way from the source address that was chosen, if it is the same.
+    /// The path from the chosen source address, if it is the same.
     #[must_use]
     pub fn from_chosen(&self) -> Option<Self> {
         let own = |chosen| Self { query: self.query.from(chosen), chosen: Address::ANY, ..*self };
@@ -133,10 +131,10 @@ impl PathInfo {
     }
 }
 
-/// [`Path::inferred`]: good enough to answer a SYN, and for nothing else: whoever is on the link
-/// chooses it.
+/// [`Path::inferred`]: taken from a packet, good enough to answer a SYN and for nothing else: any
+/// node on the link can choose it.
 pub(crate) const GUESSED: u8 = 1;
-/// [`Path::inferred`]: the host has been asked, but has not spoken yet.
+/// [`Path::inferred`]: requested from the host, which has not answered yet.
 pub(crate) const ASKED: u8 = 2;
 
 /// A path in the lane's cache.
@@ -145,32 +143,32 @@ pub(crate) const ASKED: u8 = 2;
 pub struct Path {
     /// Chain of the hash bucket, or of the free list.
     pub link: Link,
-    /// What the host said.
+    /// The host's answer.
     pub info: PathInfo,
-    /// Path MTU learnt by ICMP (RFC 1191, RFC 8201), 0 if none; never above `info.mtu`.
+    /// Path MTU learned by ICMP (RFC 1191, RFC 8201), 0 if none; never above `info.mtu`.
     pub pmtu: u32,
-    /// When the learnt path MTU is forgotten (RFC 1191 §6.3: after ten minutes).
+    /// When the learned path MTU expires (RFC 1191 §6.3: after ten minutes).
     pub pmtu_until: Instant,
-    /// The same as UDP has heard it: nothing in what such an error quotes is hard to guess, so it
-    /// does not concern TCP.
+    /// The path MTU as UDP learned it. What such an ICMP error quotes is easy to guess, so it does
+    /// not apply to TCP.
     pub udp_pmtu: u32,
-    /// When that is forgotten.
+    /// When that expires.
     pub udp_pmtu_until: Instant,
-    /// 0: the host's word. 1: only inferred from a packet that came in (its next hop is that
-    /// packet's sender). 2: the host is asked, and packets wait for its word.
+    /// 0: reported by the host. 1: only inferred from a received packet (its next hop is that
+    /// packet's sender). 2: requested from the host; packets wait for the answer.
     pub inferred: u8,
     /// Whether it was used since the eviction hand last passed.
     pub used: u8,
     /// How many half-open connections use a guess.
     pub guests: u16,
-    /// A router says that it carries even less than `pmtu`, the least that is believed: routers
-    /// must be let fragment (IPv4).
+    /// A router reports less than `pmtu`, the least that is believed: routers must be allowed to
+    /// fragment (IPv4).
     pub narrow: bool,
-    /// The same as UDP has heard it.
+    /// The same as UDP learned it.
     pub udp_narrow: bool,
-    /// When it was entered or last asked for.
+    /// When it was entered or last requested.
     pub asked: Instant,
-    /// When the host last said that it is ready.
+    /// When the host last reported it as ready.
     pub found: Instant,
     /// First of the packets that wait for the neighbour.
     pub waiting_head: Link,
@@ -180,7 +178,7 @@ pub struct Path {
     pub waiting: u32,
 }
 
-/// A packet that waits for a neighbour. It keeps the packet's bounds as the transmit queue would.
+/// A packet that waits for a neighbour, with its bounds as in the transmit queue.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Waiting {
@@ -201,8 +199,8 @@ impl Slot for Path {
 }
 
 impl Path {
-    /// Takes over what was learnt of the MTU on another way to the same destination: routers are
-    /// mostly the same.
+    /// Takes over the MTU learned on another path to the same destination: most routers are the
+    /// same.
     pub(crate) fn learn_from(&mut self, other: &Self) {
         if other.pmtu != 0 && (self.pmtu == 0 || other.pmtu < self.pmtu) {
             (self.pmtu, self.pmtu_until, self.narrow) = (other.pmtu, other.pmtu_until, other.narrow);
@@ -213,14 +211,14 @@ impl Path {
         }
     }
 
-    /// The largest IP packet that this path is known to carry at `now`, in bytes.
+    /// The largest IP packet that this path carries at `now`, as far as known, in bytes.
     #[must_use]
     pub fn mtu(&self, now: Instant) -> u32 {
         if self.pmtu != 0 && now < self.pmtu_until { self.pmtu.min(self.info.mtu) } else { self.info.mtu }
     }
 
-    /// Whether packets must go without "don't fragment" at `now`, because the path carries less
-    /// than [`Path::mtu`] says (IPv4).
+    /// Whether packets must be sent without "don't fragment" at `now`, because the path carries
+    /// less than [`Path::mtu`] (IPv4).
     #[must_use]
     pub fn is_narrow(&self, now: Instant) -> bool {
         self.narrow && now < self.pmtu_until

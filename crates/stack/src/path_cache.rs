@@ -1,5 +1,5 @@
-//! The cache of paths: looked up as the host's routes are, filled by the host, evicted by a clock
-//! hand when it is full.
+//! The path cache: looked up like the host's routes, filled by the host, and evicted by the clock
+//! algorithm when it is full.
 
 #[cfg(any(test, feature = "owned"))]
 mod audit;
@@ -16,26 +16,26 @@ use crate::udp::MOST_SEGMENTS;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
-/// Most frames that wait for one neighbour: all that one send is cut into fits ([`MOST_SEGMENTS`]),
-/// and a datagram in fragments of 576 bytes.
+/// Most frames that wait for one neighbour: all segments of one send ([`MOST_SEGMENTS`]), or a
+/// datagram in fragments of 576 bytes.
 const WAITING_PER_PATH: u32 = MOST_SEGMENTS as u32;
-/// How long packets wait for a neighbour, and how long "unreachable" is believed.
+/// How long packets wait for a neighbour, and how long "unreachable" stays valid.
 pub(crate) const RESOLVE_TIME: Span = Span::from_secs(3);
-/// For each neighbour that is given up all connections are looked at, with the lane's lock in hand.
-/// Whoever makes neighbours up by the thousand must not hold up the others: so many together, and
-/// the next ones so much later.
+/// For each neighbour that fails, all connections are checked while the lane's lock is held. A peer
+/// that forges neighbours by the thousand must not delay the others: this many at a time, and the
+/// next ones this much later.
 const GIVEN_UP_TOGETHER: u32 = 8;
 const NEXT_GIVEN_UP: Span = Span::from_millis(1);
 
-/// After this long without an answer the host is asked again.
+/// After this long without an answer the request to the host is repeated.
 pub(crate) const ASK_AGAIN: Span = Span::from_millis(500);
 
 impl Stack<'_> {
-    /// The path that answers a query, to be named in an `IpSend`.
+    /// The path that answers a query, for use in an `IpSend`.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the host has to be asked, or has not yet answered; [`Error::NoPath`]
-    /// if it said there is none.
+    /// [`Error::NeedPath`] if the path must be requested from the host, or was and is not answered
+    /// yet; [`Error::NoPath`] if it reported that there is none.
     pub(crate) fn path_lookup(&mut self, query: &Query, now: Instant) -> Result<u32> {
         let index = self.path_find(query).ok_or(Error::NeedPath)?;
         let path = &mut self.mem.paths[index as usize];
@@ -43,13 +43,13 @@ impl Stack<'_> {
         match path.info.state {
             _ if path.inferred != 0 => Err(Error::NeedPath),
             PathState::Ready | PathState::Resolving => Ok(index),
-            // The host's verdict is not for ever: after a while, ask again.
+            // The host's verdict expires: after a while, ask again.
             PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(Error::NoPath),
             PathState::Unreachable | PathState::Free | PathState::Kernel => Err(Error::NeedPath),
         }
     }
 
-    /// What the host said to a query: enters or replaces the path, and sends or drops the packets
+    /// The host's answer to a query: enters or replaces the path, and sends or drops the packets
     /// that waited for it.
     pub fn path_set(&mut self, info: PathInfo, now: Instant) {
         if let Some(own) = info.from_chosen() {
@@ -60,8 +60,8 @@ impl Stack<'_> {
         }
         let Ok(index) = self.path_enter(&info.query) else { return };
         let path = &mut self.mem.paths[index as usize];
-        // While the host resolves again what we have in use, the old next hop stays in use, if it
-        // was the host's word.
+        // While the host resolves a neighbour in use again, the old next hop stays in use, if the
+        // host reported it.
         if info.state == PathState::Resolving && path.info.state == PathState::Ready && path.inferred == 0 {
             path.info = PathInfo { state: PathState::Ready, next_hop_mac: path.info.next_hop_mac, ..info };
         } else {
@@ -85,21 +85,21 @@ impl Stack<'_> {
         self.tcp_path_changed(now, index);
     }
 
-    /// What is known about a way.
+    /// The path of a query, if it is cached.
     #[must_use]
     pub fn path_get(&self, query: &Query) -> Option<&Path> {
         self.path_find(query).map(|index| &self.mem.paths[index as usize])
     }
 
-    /// Forgets a path; the next packet that needs it asks again.
+    /// Removes a path; the next packet that needs it requests it again.
     pub fn path_forget(&mut self, query: &Query) {
         if let Some(index) = self.path_find(query) {
             self.path_evict(index);
         }
     }
 
-    /// Queues a packet on its path. The frame's link-layer addresses are filled in here, when they
-    /// are known.
+    /// Queues a packet on its path. Fills in the link-layer addresses of the frame when they are
+    /// known.
     pub(crate) fn path_send(&mut self, index: u32, packet: Queued) -> Result<()> {
         let path = &mut self.mem.paths[index as usize];
         match path.info.state {
@@ -126,15 +126,15 @@ impl Stack<'_> {
         link[6..].copy_from_slice(&info.source_mac.0);
     }
 
-    /// Lets a packet wait for its next hop. As in the kernel's queue of a neighbour
-    /// (`unres_qlen_bytes`) what has waited longest gives way to it: who sends has no part in that,
-    /// and would only try again for as long as the neighbour is looked for.
+    /// Queues a packet until its next hop is resolved. As in the kernel's neighbour queue
+    /// (`unres_qlen_bytes`) the oldest packet is dropped for it. The sender is not notified; it
+    /// would only retry until the neighbour is resolved or fails.
     fn wait(&mut self, index: u32, packet: Queued) {
-        // All of a packet waits, or nothing of it.
+        // A packet waits as a whole, or not at all.
         let frames = u32::from(packet.rest) + 1;
         while !self.has_places(index, frames) {
             if !self.drop_oldest(index) {
-                // Those that wait for other neighbours have taken all places.
+                // Packets for other neighbours have taken all slots.
                 return self.drop_packet(packet);
             }
         }
@@ -156,7 +156,7 @@ impl Stack<'_> {
         self.mem.counters.path_waits.inc();
     }
 
-    /// Whether so many frames more can wait on a path.
+    /// Whether `frames` more can wait on a path.
     fn has_places(&self, index: u32, frames: u32) -> bool {
         let left = self.mem.waiting.len() - self.mem.core.free_waiting.used();
         frames as usize <= left && self.mem.paths[index as usize].waiting + frames <= WAITING_PER_PATH
@@ -191,7 +191,7 @@ impl Stack<'_> {
         while self.drop_oldest(index) {}
     }
 
-    /// Drops the packet that has waited longest on a path. False if none waits there.
+    /// Drops the oldest packet that waits on a path. False if none waits there.
     fn drop_oldest(&mut self, index: u32) -> bool {
         let mut more = true;
         while more {
@@ -203,7 +203,7 @@ impl Stack<'_> {
         true
     }
 
-    /// Drops a packet that has found no place to wait.
+    /// Drops a packet for which there is no slot to wait in.
     fn drop_packet(&mut self, packet: Queued) {
         let mut piece = Some(packet);
         while let Some(dropped) = piece {
@@ -213,8 +213,8 @@ impl Stack<'_> {
         self.mem.counters.path_drops.inc();
     }
 
-    /// A frame is not to be sent after all: it is free, unless it belongs to a connection, which
-    /// sends it again.
+    /// A frame is not sent after all: it is freed, unless it belongs to a connection, which
+    /// retransmits it.
     fn let_go(&mut self, frame: FrameId) {
         let meta = &mut self.mem.frames.meta[frame as usize];
         meta.flags &= !flag::QUEUED;
@@ -223,9 +223,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Gives up on neighbours that have not answered in time, and asks again for what was asked for
-    /// in vain: the process that took the request may have died with it. Called when
-    /// [`Stack::deadline`] said so.
+    /// Fails neighbours that have not answered in time, and repeats unanswered requests: the
+    /// process that took a request may have died with it. Called when [`Stack::deadline`] is due.
     pub(crate) fn paths_on_time(&mut self, now: Instant) {
         if self.mem.core.paths_at.is_never() || now < self.mem.core.paths_at {
             return;
@@ -280,7 +279,7 @@ impl Stack<'_> {
         None
     }
 
-    /// Does something with each path to a destination, whatever its source and interface.
+    /// Calls `work` for each path to a destination, whatever its source and interface.
     pub(crate) fn each_path_to(&mut self, destination: Address, mut work: impl FnMut(&mut Path)) {
         let mut at = self.mem.path_buckets[self.path_bucket(destination)];
         while let Some(index) = at.get() {
@@ -292,7 +291,7 @@ impl Stack<'_> {
         }
     }
 
-    /// The path that answers a query, made if there is none.
+    /// The path that answers a query; created if there is none.
     pub(crate) fn path_enter(&mut self, query: &Query) -> Result<u32> {
         if let Some(index) = self.path_find(query) {
             return Ok(index);
@@ -303,8 +302,8 @@ impl Stack<'_> {
         let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(Error::NoBuffers)?;
         let bucket = self.path_bucket(query.destination);
         let info = PathInfo { query: *query, ..PathInfo::default() };
-        // Not used yet: newcomers that nobody uses give way to each other before they drive out
-        // what is in use.
+        // Not marked as used yet: unused new paths replace each other before they evict paths in
+        // use.
         let mut path = Path { info, ..Path::default() };
         self.each_path_to(query.destination, |known| path.learn_from(known));
         path.link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
@@ -312,9 +311,9 @@ impl Stack<'_> {
         Ok(index)
     }
 
-    /// Evicts a path that was not used since the hand last passed; paths on which packets wait are
-    /// spared, and guesses, which go with the connections that need them and are bounded by
-    /// themselves.
+    /// Evicts a path that was not used since the hand last passed. Paths on which packets wait are
+    /// spared, and so are guesses: they are freed with the connections that need them, and have a
+    /// limit of their own.
     fn path_make_room(&mut self) {
         let n = self.mem.paths.len() as u32;
         for _ in 0..2 * n {
@@ -379,8 +378,8 @@ mod tests {
         assert!(stack.deadline().is_none());
     }
 
-    /// A router's word on the way to a peer concerns each way there, also one that is asked for
-    /// later.
+    /// A PMTU that a router reports for a peer applies to each path to it, also to one that is
+    /// requested later.
     #[test]
     fn what_was_learnt_of_a_way_holds_for_a_later_one_to_the_same_peer() {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 16, ..Limits::DEFAULT });

@@ -1,11 +1,12 @@
 //! Periodic messages: which sockets receive them, and when the next one is due.
 //!
-//! Data acquisition is periodic. A thread that knows when the next message comes sleeps until just
-//! before, and is awake when it comes: no wake-up delays it, and little processor time is spent.
+//! Data acquisition is periodic. A thread that knows when the next message arrives sleeps until
+//! just before, and is awake when it arrives: no wakeup latency delays it, and little CPU time is
+//! spent.
 //!
 //! A message begins with the first packet after a pause. A socket whose messages begin at equal
-//! distances a few times in a row has a period. From then on the estimate follows the early
-//! arrivals quickly and the late ones slowly: queues on the way only ever add to a delay.
+//! intervals a few times in a row has a period. From then on the estimate follows early arrivals
+//! quickly and late ones slowly: queueing only ever adds delay.
 //!
 //! Times are those of arrival in the network driver, where the lane knows them.
 
@@ -14,74 +15,74 @@ use crate::ids::{Ready, SocketId};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// So many sockets are followed, at most.
+/// Most sockets that are tracked.
 const PLACES: usize = 96;
 
-/// A socket is followed in one of so many places, which it shares with others.
+/// Associativity: a socket can use one of so many places, which it shares with others.
 const WAYS: usize = 4;
 
-/// A packet that comes so long after the one before begins a message.
+/// A packet that arrives this long after the previous one begins a message.
 const PAUSE: Span = Span::from_micros(500);
 
-/// Periods that are followed. A shorter one leaves no time to sleep; a longer one drifts away
+/// Range of periods that are tracked. A shorter one leaves no time to sleep; a longer one drifts
 /// between its messages.
 const SHORTEST: Span = Span::from_millis(2);
 const LONGEST: Span = Span::from_secs(2);
 
-/// So many distances have to agree before there is a period.
+/// So many intervals must agree before there is a period.
 const AGREE: u32 = 3;
 
-/// A period that was kept so often is as certain as it becomes.
+/// The confidence in a period stops growing after so many confirmations.
 const CERTAIN: u32 = 12;
 
-/// After so many periods without a message in time there is none.
+/// After so many periods without a message in time the period is dropped.
 const MISSED: u64 = 4;
 
-/// A socket leaves its place to another one if no two of its distances agree for so long.
+/// A socket gives up its place to another if no two of its intervals agree for this long.
 const TRIAL: Span = Span::from_secs(3);
 
-/// How far from its time a message may come and still be the one that was due, at least: what
-/// sending hosts with a timer of their own vary by.
+/// Least deviation from the due time with which a message still counts as the due one: the jitter
+/// of senders with a timer of their own.
 const LEAST_TOLERANCE: Span = Span::from_micros(300);
 
-/// How long after its time a message is expected, at least and at most.
+/// How long after its due time a message is expected, at least and at most.
 const LEAST_WAIT: Span = Span::from_micros(100);
 const MOST_WAIT: Span = Span::from_millis(1);
 
-/// How long before its time, at most.
+/// How long before its due time a message is expected, at most.
 const MOST_EARLY: Span = Span::from_micros(200);
 
 /// When a message is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// It comes hardly ever before.
+    /// It hardly ever arrives before.
     pub from: Instant,
-    /// It comes seldom after.
+    /// It seldom arrives after.
     pub until: Instant,
 }
 
-/// What is known of the messages of one socket.
+/// The message statistics of one socket.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 struct Messages {
-    /// Those of [`Stack::change_mask`] for it and the sets that watch it.
+    /// The bits of [`Stack::change_mask`] for it and the sets that watch it.
     bits: u64,
-    /// When the last packet came.
+    /// When the last packet arrived.
     last: Instant,
     /// When the last message began.
     began: Instant,
-    /// Distance of the last two messages, or the period.
+    /// Interval of the last two messages, or the period.
     period: Span,
     /// With a period: when the next message is due.
     due: Instant,
-    /// With a period: when a message came in time last. Without: when it took its place, or when
-    /// its distances agreed last.
+    /// With a period: when the last message arrived in time. Without: when the socket took its
+    /// place, or its intervals last agreed.
     kept: Instant,
     /// With a period: how late messages are, on average.
     late: Span,
     /// The slot plus one; 0 for none.
     slot: u32,
-    /// How many distances agreed.
+    /// How many intervals agreed.
     agree: u32,
 }
 
@@ -90,7 +91,7 @@ impl Messages {
         self.agree >= AGREE
     }
 
-    /// Whether it keeps its place when another socket wants it.
+    /// Whether it keeps its place when another socket requests it.
     fn stays(&self, at: Instant) -> bool {
         let time = if self.has_period() { self.period.times(MISSED) } else { TRIAL };
         self.slot != 0 && at.since(self.kept) <= time
@@ -119,7 +120,7 @@ impl Messages {
         }
     }
 
-    /// With a period.
+    /// A message began, and there is a period.
     fn follow(&mut self, at: Instant) {
         if at.since(self.kept) > self.period.times(MISSED) {
             *self = Self { period: Span::ZERO, agree: 0, kept: at, ..*self };
@@ -128,7 +129,7 @@ impl Messages {
         self.pass(at);
         let (early, late) = (self.due.since(at), at.since(self.due));
         if early > self.tolerance() || late > self.tolerance() {
-            // Not the one that was due, or one that was held up.
+            // Not the due message, or a delayed one.
             return;
         }
         let periods = (self.due.since(self.kept).as_nanos() / self.period.as_nanos().max(1)).clamp(1, MISSED);
@@ -138,19 +139,19 @@ impl Messages {
             self.agree = self.agree.saturating_sub(2);
         }
         if !self.has_period() {
-            // Each second time, say: half of the period that it was.
+            // For example every second time: half of the actual period.
             *self = Self { period: Span::ZERO, agree: 0, kept: at, ..*self };
             return;
         }
         self.late = self.late - self.late.over(8) + late.over(8);
         let to = earlier(self.due, early.over(2)) + late.over(16);
-        // A phase that keeps moving is a period that is not quite right.
+        // A phase that keeps moving indicates an error of the period.
         self.period = self.period - early.over(64 * periods) + late.over(512 * periods);
         self.kept = self.due;
         self.due = to + self.period;
     }
 
-    /// Goes on to the message that is due around `at`.
+    /// Advances to the message that is due around `at`.
     fn pass(&mut self, at: Instant) {
         let half = self.period.over(2);
         if at > self.due + half {
@@ -159,13 +160,14 @@ impl Messages {
         }
     }
 
-    /// When the next one is expected that is not too late at `now`.
+    /// When the next message is expected that is not too late at `now`.
     fn expected(&self, now: Instant) -> Option<Expected> {
         if now.since(self.kept) > self.period.times(MISSED) || self.period < SHORTEST || self.period > LONGEST {
             return None;
         }
         let wait = self.late.times(4).max(LEAST_WAIT).min(MOST_WAIT).min(self.period.over(8));
-        // A quarter of them comes before the estimate, by a part of what the others are late by.
+        // A quarter of the messages arrives before the estimate, by a part of the lateness of the
+        // others.
         let early = self.late.over(2).min(self.period.over(8)).min(MOST_EARLY);
         let (wait, mut from) = (wait + early, earlier(self.due, early));
         let over = now.since(from + wait);
@@ -180,7 +182,7 @@ fn earlier(instant: Instant, by: Span) -> Instant {
     Instant::from_nanos(instant.as_nanos().saturating_sub(by.as_nanos()))
 }
 
-/// What is known of the messages of all sockets.
+/// The message statistics of all sockets.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Periodic {
@@ -190,7 +192,7 @@ pub(crate) struct Periodic {
 }
 
 impl Periodic {
-    /// A packet with data came for a socket.
+    /// A packet with data arrived for a socket.
     fn packet(&mut self, slot: usize, bits: u64, at: Instant) {
         let number = slot as u32 + 1;
         let Some(place) = self.place_of(number, at) else { return };
@@ -210,7 +212,7 @@ impl Periodic {
         *word = if messages.has_period() { *word | bit } else { *word & !bit };
     }
 
-    /// The place of a socket: its own, or one that nothing else needs.
+    /// The place of a socket: its own, or one that is free for reuse.
     fn place_of(&self, number: u32, at: Instant) -> Option<usize> {
         let hash = number.wrapping_mul(0x9e37_79b1) >> 16;
         let first = hash as usize % (PLACES / WAYS) * WAYS;
@@ -229,7 +231,7 @@ impl Periodic {
             while left != 0 {
                 let at = left.trailing_zeros() as usize;
                 left &= left - 1;
-                // Memory that others may have written has bits for which there is no place.
+                // Memory that other processes may have written can have bits without a place.
                 if let Some(messages) = places.get(at)
                     && messages.bits & mask != 0
                     && let Some(expected) = messages.expected(now)
@@ -249,7 +251,8 @@ impl Periodic {
 
 impl Stack<'_> {
     /// When the next message is expected for sockets of these bits ([`Stack::change_mask`]), of
-    /// those that are not too late at `now`. `None` if none of them receives periodic messages.
+    /// messages that are not too late at `now`. `None` if none of the sockets receives periodic
+    /// messages.
     #[must_use]
     pub fn expected(&self, mask: u64, now: Instant) -> Option<Expected> {
         self.mem.core.periodic.expected(mask, now)
@@ -262,7 +265,7 @@ impl Stack<'_> {
         self.mem.core.periodic.is_any_regular()
     }
 
-    /// A packet with data has come for a socket at `at`, which is ready to be read therefore.
+    /// A packet with data arrived at `at` for a socket, which is readable now.
     pub(crate) fn notify_of_data(&mut self, id: SocketId, at: Instant) {
         let Some(slot) = self.mem.slot(id.kind, id.index) else { return };
         let before = core::mem::take(&mut self.mem.core.wakeups.changes);
@@ -313,7 +316,7 @@ mod tests {
         // Within the time, and when it is over.
         assert_eq!(all.expected(1, expected.until), Some(expected));
         assert!(is_expected_at(all.expected(1, expected.until + Span::from_nanos(1)), 60 * MS));
-        // Nothing comes any more.
+        // No more messages arrive.
         assert_eq!(all.expected(1, at(91 * MS)), None);
     }
 

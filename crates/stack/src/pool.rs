@@ -1,5 +1,5 @@
-//! Fixed pools addressed by index: all memory is taken once, and an index means the same in every
-//! process that shares the region.
+//! Fixed pools addressed by index: all memory is allocated once, and an index means the same in
+//! every process that shares the region.
 
 use core::marker::PhantomData;
 use zerocopy::FromZeros;
@@ -38,7 +38,7 @@ pub trait Slot {
     fn link(&mut self) -> &mut Link;
 }
 
-/// The free list of a pool of `T`; the slots themselves live in a slice beside it.
+/// The free list of a pool of `T`; the slots themselves are in a slice beside it.
 ///
 /// Slots that were never used are handed out in order, so a fresh pool needs no chaining.
 #[derive(Debug, FromZeros)]
@@ -52,7 +52,7 @@ pub struct FreeList<T> {
 }
 
 impl<T: Slot> FreeList<T> {
-    /// Takes a slot. Its content is what the previous user left; the caller resets it.
+    /// Allocates a slot. Its content is that of the previous user; the caller resets it.
     pub fn take(&mut self, slots: &mut [T]) -> Option<u32> {
         let index = match self.head.get() {
             Some(index) => {
@@ -69,15 +69,15 @@ impl<T: Slot> FreeList<T> {
         Some(index)
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub fn give(&mut self, slots: &mut [T], index: u32) {
         *slots[index as usize].link() = self.head;
         self.head = Link::to(index);
         self.used -= 1;
     }
 
-    /// Which slots are taken, as the free list has it; `next` is the link of a slot. Looks whether
-    /// the list ends, and names each slot once that is not taken.
+    /// The allocated slots according to the free list; `next` is the link of a slot. Checks that
+    /// the list ends, and contains each free slot once.
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn taken(&self, what: &str, slots: &[T], next: impl Fn(&T) -> Link) -> Taken {
         assert!(self.fresh as usize <= slots.len(), "{what}: more were used than there are");
@@ -96,26 +96,26 @@ impl<T: Slot> FreeList<T> {
         taken
     }
 
-    /// How many slots are taken.
+    /// The number of allocated slots.
     #[must_use]
     pub const fn used(&self) -> usize {
         self.used as usize
     }
 }
 
-/// The slots of a pool that are taken. It takes as long to make as slots were ever used, not as
-/// there are.
+/// The allocated slots of a pool. The time to create it is proportional to the slots that were ever
+/// used, not to the size of the pool.
 #[cfg(any(test, feature = "owned"))]
 pub(crate) struct Taken(Vec<bool>);
 
 #[cfg(any(test, feature = "owned"))]
 impl Taken {
-    /// Whether this slot is.
+    /// Whether this slot is allocated.
     pub(crate) fn has(&self, index: u32) -> bool {
         self.0.get(index as usize).copied().unwrap_or_default()
     }
 
-    /// All of them.
+    /// All allocated slots.
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.0).filter_map(|(index, &taken)| taken.then_some(index))
     }

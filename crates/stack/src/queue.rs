@@ -1,45 +1,46 @@
-//! Packets on their way out: from the protocols through the transmit queue to the kernel's ring and
-//! back as completed.
+//! Transmission: from the protocols through the transmit queues to the sender, and back on
+//! completion.
 
 use crate::Stack;
 use crate::frame::{FRAME_SIZE, FrameId, Frames, flag};
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// The most packets that one queue hands out before it is the other's turn.
+/// The most packets that one queue hands out before the other one's turn.
 const TURN: usize = 32;
 
-/// In which of the two transmit queues a packet leaves. What a stream has under way would keep
-/// everything else waiting: of a lane, of a thread that sends one message a millisecond beside it.
+/// The transmit queue of a packet. Packets of a bulk stream in one common queue would delay all
+/// others of the lane: those of a thread that sends one message a millisecond, for example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u16)]
 pub enum Class {
-    /// Soon: datagrams, and connections that have little under way.
+    /// Sent first: datagrams, and connections that have little in flight.
     #[default]
     Prompt = 0,
-    /// Behind those: connections that have much under way.
+    /// Sent behind those: connections that have much in flight.
     Stream = 1,
 }
 
-/// The ends of a queue, in a ring of a power of two; both run freely.
+/// Head and tail of a queue, in a ring of a power of two; both run freely.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 struct Ends {
-    /// Where the next packet is taken from.
+    /// Index of the next packet to take.
     head: u32,
-    /// Where the next one goes.
+    /// Index of the next free entry.
     tail: u32,
 }
 
-/// The two transmit queues, each in a ring of its own ([`Queues::of`]).
+/// The two transmit queues, each with its own ring ([`Queues::of`]).
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Queues {
     prompt: Ends,
     stream: Ends,
-    /// Which is the first to hand out: not the one that found the kernel's ring full last.
+    /// Which one to hand out first: the one that the sender did not refuse last, or the one with a
+    /// cut packet.
     turn: Class,
-    /// Whether the packet that was taken from that one last goes on at its head.
+    /// Whether the rest of that queue's last packet is still at its head.
     cut: u16,
 }
 
@@ -56,7 +57,7 @@ impl Queues {
         self.prompt.len() + self.stream.len()
     }
 
-    /// Whether a part of a packet has been taken.
+    /// Whether a packet has been taken only in part.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut != 0
     }
@@ -68,27 +69,27 @@ impl Ends {
     }
 }
 
-/// A packet on its way to the transmit queue, or a piece of one in it. It keeps its own bounds,
-/// because the notes of a TCP segment's frame go on describing the payload, of which the peer may
-/// acknowledge a part meanwhile.
+/// A packet on its way to the transmit queue, or a piece of one in it. It has bounds of its own,
+/// because the notes of a TCP segment's frame continue to describe the payload, of which the peer
+/// may acknowledge a part meanwhile.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Queued {
     pub(crate) frame: FrameId,
     pub(crate) offset: u16,
     pub(crate) len: u16,
-    /// In how many further frames the packet goes on. On the way to the queue they follow by
-    /// `next`, delimited by their notes.
+    /// The number of further frames of the packet. Before it is queued they are chained by `next`
+    /// and delimited by their notes.
     pub(crate) rest: u16,
-    /// In which queue.
+    /// Its queue.
     pub(crate) class: Class,
-    /// In that of the streams: what was the end of the other when it came. That goes before it, for
-    /// it may be of the same connection.
+    /// In the stream queue: the tail of the other queue at the time of queueing. Earlier packets
+    /// there are sent first, since they may belong to the same connection.
     pub(crate) behind: u32,
 }
 
 impl Queued {
-    /// The piece of the packet that follows this one.
+    /// The next piece of the packet.
     pub(crate) fn continued(&self, frames: &Frames<'_>) -> Option<Self> {
         let rest = self.rest.checked_sub(1)?;
         let frame = frames.meta[self.frame as usize].next.get()?;
@@ -97,22 +98,22 @@ impl Queued {
     }
 }
 
-/// A packet, or a piece of one, to be put into the kernel's transmit ring.
+/// A packet, or a piece of one, to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The frame.
     pub frame: FrameId,
     /// Where the packet (its Ethernet header), or the piece, starts in the frame.
     pub offset: u16,
-    /// Its length in bytes, never 0.
+    /// The length of the packet or piece in bytes, never 0.
     pub len: u16,
-    /// Whether the packet goes on in the next frame handed out. Only where the interface's MTU asks
-    /// for it.
+    /// Whether the packet continues in the next frame handed out. Only where the interface's MTU
+    /// requires it.
     pub more: bool,
 }
 
 impl Stack<'_> {
-    /// Puts a packet at the end of its transmit queue. None of its frames may be on one already.
+    /// Puts a packet at the end of its transmit queue. None of its frames may be queued already.
     pub(crate) fn enqueue(&mut self, packet: Queued) {
         let mut piece = Some(packet);
         while let Some(item) = piece {
@@ -121,7 +122,7 @@ impl Stack<'_> {
         }
     }
 
-    /// The ends of a queue, and its ring.
+    /// A queue's head and tail, and its ring.
     fn transmit_queue(&mut self, class: Class) -> (&mut Ends, &mut [Queued]) {
         let ring = match class {
             Class::Prompt => &mut *self.mem.queue,
@@ -142,27 +143,28 @@ impl Stack<'_> {
         self.mem.frames.meta[item.frame as usize].flags |= flag::QUEUED;
     }
 
-    /// Whether packets wait to be handed to the kernel.
+    /// Whether packets wait to be sent.
     #[must_use]
     pub fn has_egress(&self) -> bool {
         self.mem.core.queues.len() != 0
     }
 
-    /// How many frames of streams wait.
+    /// How many frames wait in the stream queue.
     #[must_use]
     pub fn stream_len(&self) -> usize {
         self.mem.core.queues.stream.len() as usize
     }
 
-    /// How many frames wait that are not of streams.
+    /// How many frames wait in the prompt queue.
     #[must_use]
     pub fn prompt_len(&self) -> usize {
         self.mem.core.queues.prompt.len() as usize
     }
 
-    /// Hands out the packets that wait, of each queue in order, until there are no more or `sink`
-    /// says `false` (the ring is full; that packet stays, or what is left of it). Every frame taken
-    /// comes back through [`Stack::completed`]. Says how many packets were taken to their ends.
+    /// Hands out the waiting packets, of each queue in order, until there are none or `sink`
+    /// returns `false`. Then it has no room, and that packet, or the rest of it, stays. Every frame
+    /// handed out returns through [`Stack::completed`]. Returns how many packets were handed out
+    /// completely.
     pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
         let first = self.mem.core.queues.turn;
         let second = if first == Class::Prompt { Class::Stream } else { Class::Prompt };
@@ -183,9 +185,9 @@ impl Stack<'_> {
         sent
     }
 
-    /// Hands out so many packets of a queue at most, and none of a stream before what it is behind;
-    /// the frames are marked so. Says how many were taken to their ends, and whether `sink` has
-    /// refused one.
+    /// Hands out at most `most` packets of a queue, and none of a stream before the packets it is
+    /// behind; sets `mark` in their frames. Returns how many were handed out completely, and
+    /// whether `sink` refused one.
     pub(crate) fn hand_out(
         &mut self,
         class: Class,
@@ -202,12 +204,12 @@ impl Stack<'_> {
         let (mut sent, mut is_full) = (0, false);
         while queues.of(class).len() != 0 && sent < most {
             let Queued { frame, offset, len, rest, behind, .. } = ring[(queues.of(class).head & mask) as usize];
-            // Both run freely, and are never further apart than a queue is long.
+            // Both counters run freely, and never differ by more than the length of a queue.
             if class == Class::Stream && (queues.prompt.head.wrapping_sub(behind) as i32) < 0 {
                 break;
             }
             let meta = &mut self.mem.frames.meta[frame as usize];
-            // Marked before the kernel can see it; a refusal takes the mark back.
+            // Set before the sender can see the frame; undone on a refusal.
             let before = meta.flags;
             meta.flags = before & !(flag::QUEUED | flag::WRITING) | mark;
             if !sink(Transmit { frame, offset, len, more: rest > 0 }) {
@@ -223,7 +225,7 @@ impl Stack<'_> {
         (sent, is_full)
     }
 
-    /// The kernel is done with a frame that [`Stack::egress`] handed out.
+    /// A frame that [`Stack::egress`] handed out has been sent.
     pub fn completed(&mut self, frame: FrameId) {
         match self.mem.frames.meta.get_mut(frame as usize) {
             Some(meta) if meta.flags & flag::IN_KERNEL != 0 => {
@@ -237,8 +239,9 @@ impl Stack<'_> {
         }
     }
 
-    /// A poll begins, and so many packets wait in the lane's ring: how many frames are set aside
-    /// follows from it. Until [`Stack::batch_end`] received packets count as having come together.
+    /// A poll begins, and the caller knows of `waiting` received packets; the size of the receive
+    /// reserve follows from that. Packets received until [`Stack::batch_end`] count as having
+    /// arrived together.
     #[inline]
     pub fn batch_begin(&mut self, waiting: u32) {
         let core = &mut *self.mem.core;
@@ -246,22 +249,22 @@ impl Stack<'_> {
         self.tcp_batch_begin();
     }
 
-    /// The packets of a poll have all been given to [`Stack::receive`]: answers those that were to
-    /// be answered together.
+    /// All packets of a poll have been passed to [`Stack::receive`]: sends the acknowledgements
+    /// that were deferred to this point.
     #[inline]
     pub fn batch_end(&mut self, now: Instant) {
         self.tcp_batch_end(now);
     }
 
-    /// A free frame to be set aside for receiving, `None` when enough are or frames are needed
+    /// A free frame for the receive reserve, `None` when that has enough or the frames are needed
     /// elsewhere.
     pub(crate) fn refill(&mut self) -> Option<FrameId> {
-        // Called at every poll: frames may have run out, or come back, by other ways than UDP's.
+        // Called at every poll: frames are taken and freed in other ways than by UDP, too.
         self.udp_note_room();
         self.udp_write_space();
         let core = &mut *self.mem.core;
-        // The last sixteenth is kept for transmitting: acknowledgements free memory. A ring that is
-        // half full takes no more than leaves enough for who has nothing queued yet.
+        // The last sixteenth is kept for transmission: acknowledgements free memory. A half full
+        // reserve also leaves frames for connections with nothing queued.
         let all = self.mem.frames.meta.len();
         let reserve = if core.filled >= core.fill.wanted / 2 { all / 8 } else { all / 16 };
         if core.filled >= core.fill.wanted || self.mem.frames.available() <= reserve {
@@ -273,7 +276,7 @@ impl Stack<'_> {
         Some(id)
     }
 
-    /// The bytes of a frame, for whoever plays the kernel's part over memory of his own.
+    /// The bytes of a frame, for callers that emulate the device.
     ///
     /// # Panics
     /// If there is no such frame.
@@ -290,7 +293,7 @@ impl Stack<'_> {
         self.mem.frames.bytes_mut(frame)
     }
 
-    /// Frames that are not free, those in the fill ring among them.
+    /// Frames that are not free, including the receive reserve.
     #[must_use]
     pub fn frames_in_use(&self) -> usize {
         self.mem.frames.meta.len() - self.mem.frames.available()
@@ -309,7 +312,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { frames: 256, ..Limits::DEFAULT };
 
-    /// A frame that waits to be sent, and of which `rest` more belong to the packet.
+    /// Queues a frame of a packet of which `rest` more frames follow.
     fn queued(stack: &mut Stack<'_>, class: Class, rest: u16) -> FrameId {
         let frame = stack.mem.frames.take().unwrap();
         stack.enqueue_piece(Queued { frame, offset: 0, len: 60, rest, class, behind: 0 });
@@ -317,7 +320,7 @@ mod tests {
         frame
     }
 
-    /// What a ring with room for so many frames gets.
+    /// The frames handed out to a ring with room for `room`.
     fn handed_out(stack: &mut Stack<'_>, room: usize) -> Vec<FrameId> {
         let mut frames = Vec::new();
         stack.egress(Instant::from_nanos(1), |packet| {
@@ -367,7 +370,7 @@ mod tests {
     fn what_was_there_before_a_streams_packet_goes_before_it() {
         let mut memory = OwnedMemory::new(&LIMITS);
         let mut stack = memory.stack();
-        // The ring was full when it was this queue's turn.
+        // The ring was full during this queue's turn.
         queued(&mut stack, Class::Prompt, 0);
         assert!(handed_out(&mut stack, 0).is_empty());
         let before: Vec<_> = (0..TURN + 9).map(|_| queued(&mut stack, Class::Prompt, 0)).collect();

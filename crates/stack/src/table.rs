@@ -1,12 +1,12 @@
 //! The public part of a lane's memory: counters, and one row per socket. The service reads it from
 //! another process, at any time and without a lock, for statistics and to reset the connections of
-//! a dead program; so it holds atomics only, and what is read there is untrusted.
+//! a dead program. So it consists of atomics only, and its readers do not trust it.
 
 use crate::addr::{Address, Endpoint, Mac};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use zerocopy::FromZeros;
 
-/// A counter with one writer (whoever holds the lane's lock) and any number of readers: no locked
+/// A counter with one writer (the holder of the lane's lock) and any number of readers: no locked
 /// instruction.
 #[derive(Debug, Default, FromZeros)]
 #[repr(transparent)]
@@ -58,8 +58,7 @@ impl Cell {
     }
 }
 
-/// An address and port in a row. It may be read half-changed; a reader that acts on it checks what
-/// it does.
+/// An address and port in a row. A read may be torn; a reader that acts on it must validate it.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct EndpointCells {
@@ -123,7 +122,7 @@ pub mod kind {
     pub const KERNEL_UDP: u32 = 5;
 }
 
-/// What another process may know of a socket. All fields are plain figures; times in microseconds,
+/// What other processes may know of a socket. All fields are plain numbers; times in microseconds,
 /// sizes in bytes.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C, align(64))]
@@ -137,10 +136,10 @@ pub struct Row {
     pub pid: Cell,
     /// Its descriptor there.
     pub fd: Cell,
-    /// Why it is not on the fast path, or why some of what it sends is not, a code of the control
-    /// protocol; 0: all is.
+    /// Why it is not on the fast path, or why some of its packets are not, a code of the control
+    /// protocol; 0: all are.
     pub reason: Cell,
-    /// The interface its path leaves by, as the host numbers it; 0 if not known.
+    /// The outgoing interface of its path, by the host's number; 0 if unknown.
     pub interface: Cell,
     /// Local address and port.
     pub local: EndpointCells,
@@ -160,7 +159,7 @@ pub struct Row {
     pub ssthresh: Cell,
     /// TCP: segment size in use.
     pub mss: Cell,
-    /// TCP: segments sent again.
+    /// TCP: segments retransmitted.
     pub retransmits: Cell,
     /// TCP: next sequence number to send.
     pub snd_nxt: Cell,
@@ -183,11 +182,11 @@ pub struct Row {
     pub tx_packets: Count,
     /// Payload bytes sent.
     pub tx_bytes: Count,
-    /// TCP: 1 if the connection is complete: should its program be gone, the service ends it in
+    /// TCP: 1 if the connection is complete: if its program is gone, the service closes it in
     /// order, not by a RST.
     pub complete: Cell,
-    /// A socket that stays on the kernel: the processes of the lane that have it, a bit for each;
-    /// the caller's.
+    /// A socket that stays on the kernel: the processes of the lane that hold it, a bit for each;
+    /// maintained by the caller.
     pub holders: Count,
 }
 
@@ -225,7 +224,7 @@ impl Row {
 
 macro_rules! counters {
     ($( $(#[$doc:meta])* $field:ident = $name:literal; )*) => {
-        /// Counters of a lane, under the names that `netstat -s` users know where there is one.
+        /// Counters of a lane, with the names of `netstat -s` where there is one.
         #[derive(Debug, Default, FromZeros)]
         #[repr(C, align(64))]
         pub struct Counters {
@@ -242,49 +241,49 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets that came in.
+    /// Packets received.
     ip_in_receives = "IpInReceives";
     /// Dropped: broken IPv4 or IPv6 header.
     ip_in_hdr_errors = "IpInHdrErrors";
-    /// Dropped: not an address one could answer or be reached by.
+    /// Dropped: an address that cannot be answered or is not a valid destination.
     ip_in_addr_errors = "IpInAddrErrors";
-    /// Dropped: a protocol that is not ours.
+    /// Dropped: an unsupported protocol.
     ip_in_unknown_protos = "IpInUnknownProtos";
-    /// Dropped: shorter than its header says.
+    /// Dropped: shorter than its header announces.
     ip_in_truncated = "IpInTruncatedPkts";
     /// Packets delivered to TCP, UDP or ICMP.
     ip_in_delivers = "IpInDelivers";
-    /// Packets handed down to be sent.
+    /// Packets passed to IP for sending.
     ip_out_requests = "IpOutRequests";
     /// Packets not sent for want of room.
     ip_out_discards = "IpOutDiscards";
-    /// Packets not sent because there is no way to their destination.
+    /// Packets not sent because there is no path to their destination.
     ip_out_no_routes = "IpOutNoRoutes";
     /// Fragments received.
     ip_reasm_reqds = "IpReasmReqds";
-    /// Datagrams put together again.
+    /// Datagrams reassembled.
     ip_reasm_oks = "IpReasmOKs";
-    /// Reassemblies given up, for whatever reason.
+    /// Reassemblies that failed, for whatever reason.
     ip_reasm_fails = "IpReasmFails";
-    /// Of these: for time.
+    /// Of these: by timeout.
     ip_reasm_timeout = "IpReasmTimeout";
-    /// Of these: for overlapping fragments (RFC 5722).
+    /// Of these: by overlapping fragments (RFC 5722).
     ip_reasm_overlaps = "IpReasmOverlaps";
-    /// Datagrams cut into fragments.
+    /// Datagrams fragmented.
     ip_frag_oks = "IpFragOKs";
-    /// Datagrams that could not be cut.
+    /// Datagrams that could not be fragmented.
     ip_frag_fails = "IpFragFails";
-    /// Fragments made.
+    /// Fragments created.
     ip_frag_creates = "IpFragCreates";
     /// Frames that are neither IPv4 nor IPv6 (VLAN-tagged ones among them).
     eth_in_unknown = "EthInUnknown";
-    /// Frames that came from the kernel without having been given to it, or with impossible bounds.
+    /// Packets of too many frames, and completed frames that had not been handed out.
     eth_in_bad_frame = "EthInBadFrame";
     /// Received packets that were dropped because no frame was free.
     rx_no_frame = "RxNoFrame";
     /// ICMP messages received.
     icmp_in_msgs = "IcmpInMsgs";
-    /// ICMP messages dropped: broken.
+    /// ICMP messages dropped: malformed.
     icmp_in_errors = "IcmpInErrors";
     /// ICMP messages with a bad checksum.
     icmp_in_csum_errors = "IcmpInCsumErrors";
@@ -300,7 +299,7 @@ counters! {
     udp_in_datagrams = "UdpInDatagrams";
     /// Datagrams for a port without socket.
     udp_no_ports = "UdpNoPorts";
-    /// Datagrams dropped: broken.
+    /// Datagrams dropped: malformed.
     udp_in_errors = "UdpInErrors";
     /// Datagrams dropped: bad checksum.
     udp_in_csum_errors = "UdpInCsumErrors";
@@ -328,17 +327,17 @@ counters! {
     tcp_in_segs = "TcpInSegs";
     /// Segments sent.
     tcp_out_segs = "TcpOutSegs";
-    /// Segments sent again.
+    /// Segments retransmitted.
     tcp_retrans_segs = "TcpRetransSegs";
-    /// Segments dropped: broken.
+    /// Segments dropped: malformed.
     tcp_in_errs = "TcpInErrs";
     /// Segments dropped: bad checksum.
     tcp_in_csum_errors = "TcpInCsumErrors";
     /// Resets sent.
     tcp_out_rsts = "TcpOutRsts";
-    /// Resets received and obeyed.
+    /// Resets received and accepted.
     tcp_in_rsts = "TcpInRsts";
-    /// Segments for no connection and no listener.
+    /// Segments without a connection or listener.
     tcp_no_socket = "TcpNoSocket";
     /// Connections refused because the accept queue was full.
     tcp_listen_overflows = "TcpExtListenOverflows";
@@ -346,41 +345,41 @@ counters! {
     tcp_listen_drops = "TcpExtListenDrops";
     /// SYN cookies sent (RFC 4987).
     tcp_syncookies_sent = "TcpExtSyncookiesSent";
-    /// SYN cookies that came back good.
+    /// Valid SYN cookies received.
     tcp_syncookies_recv = "TcpExtSyncookiesRecv";
-    /// SYN cookies that came back bad.
+    /// Invalid SYN cookies received.
     tcp_syncookies_failed = "TcpExtSyncookiesFailed";
-    /// Connections that ended in TIME-WAIT.
+    /// Connections that entered TIME-WAIT.
     tcp_time_wait = "TcpExtTW";
-    /// Segments refused by PAWS (RFC 7323).
+    /// Segments rejected by PAWS (RFC 7323).
     tcp_paws_drops = "TcpExtPAWSEstab";
     /// Delayed acknowledgements sent.
     tcp_delayed_acks = "TcpExtDelayedACKs";
     /// Segments with data that a router has marked for congestion (RFC 3168).
     tcp_in_ce = "TcpInCePkts";
-    /// Reductions of the window for marks that the peer has echoed.
+    /// Window reductions because of marks that the peer has echoed.
     tcp_ecn_reductions = "TcpEcnReductions";
     /// Duplicate acknowledgements received.
     tcp_dup_acks = "TcpExtTCPDupAcks";
-    /// Segments that came out of order.
+    /// Segments received out of order.
     tcp_ofo_queue = "TcpExtTCPOFOQueue";
     /// Out-of-order segments dropped for want of room.
     tcp_ofo_drop = "TcpExtTCPOFODrop";
     /// Duplicate data received.
     tcp_dup_data = "TcpExtTCPDupData";
-    /// Data dropped because it lay outside the window.
+    /// Segments outside of the window, with or without data.
     tcp_out_of_window = "TcpExtTCPOutOfWindow";
     /// SACK blocks received.
     tcp_sack_recv = "TcpExtTCPSackRecv";
-    /// SACK blocks that made no sense.
+    /// SACK blocks discarded as invalid.
     tcp_sack_discard = "TcpExtTCPSACKDiscard";
-    /// Loss recoveries begun.
+    /// Loss recoveries started.
     tcp_recoveries = "TcpExtTCPSackRecovery";
-    /// Segments sent again in loss recovery.
+    /// Segments retransmitted in loss recovery.
     tcp_fast_retrans = "TcpExtTCPFastRetrans";
     /// Retransmission timeouts.
     tcp_timeouts = "TcpExtTCPTimeouts";
-    /// Retransmissions found to have been needless.
+    /// Retransmissions found to be spurious.
     tcp_spurious_rtos = "TcpExtTCPSpuriousRTOs";
     /// Tail loss probes sent (RFC 8985).
     tcp_loss_probes = "TcpExtTCPLossProbes";
@@ -394,26 +393,27 @@ counters! {
     tcp_keepalives = "TcpExtTCPKeepAlive";
     /// Zero-window probes sent.
     tcp_zero_window_probes = "TcpExtTCPWinProbe";
-    /// Connections ended by timeout.
+    /// Connections aborted by timeout.
     tcp_abort_on_timeout = "TcpExtTCPAbortOnTimeout";
     /// Connections reset because the program closed them with unread data (RFC 2525 §2.17).
     tcp_abort_on_data = "TcpExtTCPAbortOnData";
     /// Connections reset because the program closed them and will not wait for the peer's FIN.
     tcp_abort_on_linger = "TcpExtTCPAbortOnLinger";
-    /// Connections ended for want of memory.
+    /// Connections aborted for want of memory.
     tcp_abort_on_memory = "TcpExtTCPAbortOnMemory";
-    /// Path MTU reductions obeyed.
+    /// Path MTU reductions accepted.
     tcp_mtu_reductions = "TcpExtTCPMTUReductions";
-    /// Times a frame was wanted and there was none.
+    /// Failed attempts to take a frame.
     frames_exhausted = "FramesExhausted";
-    /// Packets handed to the kernel.
+    /// Packets handed out for sending.
     tx_packets = "TxPackets";
-    /// Of these, what the lane's device did not take: it was down, or there was no memory.
+    /// Of these, packets that the lane's device did not accept: it was down, or there was no
+    /// memory.
     tx_failed = "TxFailed";
     /// Packets that waited for a neighbour.
     path_waits = "PathWaits";
-    /// Packets dropped because more came to wait for the same neighbour, or for others, or it did
-    /// not answer.
+    /// Packets dropped while waiting: displaced by others for the same neighbour or for others, or
+    /// the neighbour did not answer.
     path_drops = "PathDrops";
 }
 

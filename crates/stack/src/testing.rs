@@ -1,8 +1,8 @@
-//! What unit tests of several modules share.
+//! Helpers that unit tests of several modules share.
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Property tests that are the same at every run.
+/// Property tests with a fixed seed.
 pub(crate) fn proptest_config(cases: u32) -> Config {
     Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..Config::default() }
 }

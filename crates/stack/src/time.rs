@@ -1,4 +1,5 @@
-//! Virtual time: the stack never reads a clock, every call that may act on time is told the time.
+//! Virtual time: the stack never reads a clock; every call that depends on time takes it as an
+//! argument.
 
 use core::ops::{Add, AddAssign, Sub};
 use zerocopy::FromZeros;
@@ -38,7 +39,7 @@ impl Instant {
         self.0 == 0
     }
 
-    /// The time that has passed since `earlier`, zero if `earlier` lies ahead.
+    /// The time that has passed since `earlier`, zero if `earlier` is in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
@@ -97,7 +98,7 @@ impl Span {
         self.0 == 0
     }
 
-    /// The span times `factor`, held at the largest span instead of wrapping.
+    /// The span times `factor`, saturating.
     #[must_use]
     pub const fn times(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))

@@ -1,12 +1,12 @@
 //! One timer per TCP connection, in a heap.
 //!
-//! Moving a deadline is what happens most (every acknowledgement pushes the retransmission out),
-//! and it costs nothing when it moves to later: the heap keeps the old key and corrects it when
-//! that key comes to the top.
+//! The most frequent operation is to move a deadline (every acknowledgement postpones the
+//! retransmission). It costs nothing if the deadline moves to later: the heap keeps the old key and
+//! corrects it when that key reaches the top.
 //!
-//! With thousands of connections the heap's way up and down is what a packet costs more than with
-//! few. So an entry has four children, which share a cache line, and its key with it: half the
-//! levels of a binary heap, and no look at the timers of those that are compared.
+//! With thousands of connections the heap operations are the additional cost of a packet. So an
+//! entry has four children, which share a cache line and contain their keys. That halves the levels
+//! of a binary heap, and comparisons do not access the timers.
 
 use crate::Stack;
 use crate::pool::Link;
@@ -19,19 +19,19 @@ use zerocopy::FromZeros;
 pub(crate) struct Timer {
     /// When it fires; never if disarmed.
     due: Instant,
-    /// The key under which the heap holds it: never later than `due`, unless that is never.
+    /// Its key in the heap: never later than `due`, unless that is never.
     key: Instant,
-    /// Its place in the heap.
+    /// Its position in the heap.
     place: Link,
 }
 
-/// A place in the heap.
+/// An entry of the heap.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// That of the timer.
+    /// The key of its timer.
     key: Instant,
-    /// Whose timer it is.
+    /// The connection of the timer.
     tcp: u32,
 }
 
@@ -65,7 +65,7 @@ impl Stack<'_> {
         }
     }
 
-    /// The next connection whose timer is due; its timer is then disarmed.
+    /// The next connection whose timer is due; disarms the timer.
     pub(crate) fn timer_due(&mut self, now: Instant) -> Option<u32> {
         self.timer_next().filter(|&(due, _)| due <= now)?;
         let tcp = self.heap().pop()?;
@@ -73,7 +73,7 @@ impl Stack<'_> {
         Some(tcp)
     }
 
-    /// The earliest deadline and whose it is.
+    /// The earliest deadline and its connection.
     pub(crate) fn timer_next(&mut self) -> Option<(Instant, u32)> {
         loop {
             let mut heap = self.heap();
@@ -91,7 +91,7 @@ impl Stack<'_> {
         }
     }
 
-    /// The deadline of a connection's timer; never if it has none. Looks whether the heap holds it.
+    /// The deadline of a connection's timer; never if it has none. Checks its entry in the heap.
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn audit_timer(&self, tcp: u32) -> Instant {
         let Timer { due, key, place } = self.mem.timers[tcp as usize];
@@ -109,7 +109,7 @@ impl Stack<'_> {
         due
     }
 
-    /// Looks whether each place in the heap is that of one timer.
+    /// Checks that each entry of the heap belongs to one timer.
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn audit_heap(&self) {
         for (place, entry) in (0..).zip(&self.mem.heap[..self.mem.core.heap_len as usize]) {
@@ -136,7 +136,7 @@ impl Heap<'_> {
         self.timers[entry.tcp as usize].place = Link::to(place as u32);
     }
 
-    /// Puts an entry at a place or above it; what was there is lost.
+    /// Inserts an entry at `place` or above it; the former entry there is overwritten.
     fn up(&mut self, mut place: usize, entry: Entry) {
         while place > 0 {
             let above = (place - 1) / CHILDREN;
@@ -150,7 +150,7 @@ impl Heap<'_> {
         self.put(place, entry);
     }
 
-    /// Puts an entry at a place or below it; what was there is lost.
+    /// Inserts an entry at `place` or below it; the former entry there is overwritten.
     fn down(&mut self, mut place: usize, entry: Entry) {
         loop {
             let first = CHILDREN * place + 1;

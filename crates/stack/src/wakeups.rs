@@ -1,12 +1,12 @@
 //! Wakeups: which threads sleep on which sockets, and which of them are to be woken.
 //!
-//! A thread that is about to sleep takes a waiter ([`Stack::sleep_on`]), which is queued at each
-//! socket and set on which it sleeps. An event at one of them moves the waiters queued there to the
-//! list of those to be woken ([`Stack::take_wakeups`]). So an event costs as much as threads wait
-//! for it, however many others sleep in the lane, in whatever process.
+//! A thread that is about to sleep takes a waiter ([`Stack::sleep_on`]). The waiter is queued at
+//! each socket and set on which the thread sleeps. An event at one of them moves its waiters to the
+//! list of threads to be woken ([`Stack::take_wakeups`]). So the cost of an event depends only on
+//! the threads that wait for it, not on how many others sleep in the lane, in whatever process.
 //!
-//! Threads that poll are not queued. They see by [`Stack::take_changes`] that something happened to
-//! one of their sockets.
+//! Threads that poll are not queued. [`Stack::take_changes`] shows them that one of their sockets
+//! had an event.
 
 use crate::Stack;
 use crate::ids::SocketId;
@@ -14,17 +14,16 @@ use crate::memory::Memory;
 use crate::pool::{Link, Slot};
 use zerocopy::FromZeros;
 
-/// Threads of a lane that can sleep at one time.
+/// Most threads of a lane that can sleep at one time.
 pub(crate) const WAITERS: usize = 3072;
 
-/// On so many sockets a thread sleeps by name. A thread that sleeps on more sleeps until anything
-/// happens.
+/// A thread can be queued at this many sockets. A thread that sleeps on more is woken by any event.
 const SOURCES: usize = 4;
 
-/// So many wakeups are handed out at a time: few, because they lie on the caller's stack.
+/// Wakeups handed out at a time: few, because they are on the caller's stack.
 const BATCH: usize = 4;
 
-/// Node of the list of threads that sleep until anything happens.
+/// Node of the list of threads that any event wakes.
 const ANYTHING: usize = SOURCES;
 /// Node of the list of threads to be woken.
 const WOKEN: usize = SOURCES + 1;
@@ -38,7 +37,7 @@ pub struct WakeTarget {
     pub process: u32,
     /// Its wakeup descriptor in that process, -1 for none.
     pub descriptor: i32,
-    /// How other processes reach it, 0 for not at all.
+    /// How other processes reach it, 0 if they cannot.
     pub address: u64,
     /// Its real-time priority, 0 for an ordinary thread.
     pub priority: u32,
@@ -46,7 +45,7 @@ pub struct WakeTarget {
     pub reserved: u32,
 }
 
-/// A thread's place among those that sleep.
+/// The waiter of a sleeping thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(u32);
 
@@ -75,32 +74,31 @@ pub struct Wakeups {
     len: usize,
     /// All threads of the lane are to be woken.
     pub everybody: bool,
-    /// There are more, for the next call.
+    /// The next call returns more.
     pub more: bool,
 }
 
 impl Wakeups {
-    /// The threads, one by one.
+    /// How to wake the threads.
     #[must_use]
     pub fn targets(&self) -> &[WakeTarget] {
         &self.targets[..self.len]
     }
 
-    /// Their places among those that sleep.
+    /// Their waiters.
     #[must_use]
     pub fn waiters(&self) -> &[WaiterId] {
         &self.waiters[..self.len]
     }
 }
 
-/// A waiter's membership in one list: its neighbours as node numbers plus one, and which list it
-/// is.
+/// A waiter's membership in one list: its neighbours as node numbers plus one, and the list.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 struct Node {
     next: u32,
     previous: u32,
-    /// 0 for none. The slot plus one, for the list of a socket.
+    /// 0 for none. For the list of a socket: its slot plus one.
     list: u32,
 }
 
@@ -112,7 +110,7 @@ pub(crate) struct Waiter {
     nodes: [Node; NODES],
     link: Link,
     taken: u32,
-    /// It had the duty to poll and did not: not chosen again.
+    /// It was responsible for polling and did not poll: not chosen again.
     passed_over: u32,
     padding: u32,
 }
@@ -123,25 +121,25 @@ impl Slot for Waiter {
     }
 }
 
-/// What the stack has one of.
+/// The wakeup state of the stack.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct WakeState {
-    /// First node of the threads that sleep until anything happens.
+    /// First node of the threads that any event wakes.
     anything: u32,
     /// First node of the threads to be woken.
     woken: u32,
     everybody: u32,
     /// No waiter from here on was ever taken.
     used: u32,
-    /// Bits of sockets to which something happened, see [`Stack::change_mask`].
+    /// Bits of sockets with an event, see [`Stack::change_mask`].
     pub(crate) changes: u64,
 }
 
 impl Stack<'_> {
-    /// The calling thread is about to sleep until something happens to one of these sockets or
-    /// sets; until anything happens, if there are none, more than four, or one is stale. `None` if
-    /// too many threads sleep: nothing wakes this one then.
+    /// The calling thread is about to sleep until an event at one of these sockets or sets; until
+    /// any event, if there are none, more than four, or one is stale. `None` if too many threads
+    /// sleep: then nothing wakes this one.
     pub fn sleep_on(&mut self, sources: impl IntoIterator<Item = SocketId>, target: WakeTarget) -> Option<WaiterId> {
         let index = self.mem.core.free_waiters.take(self.mem.waiters)?;
         let wakeups = &mut self.mem.core.wakeups;
@@ -167,8 +165,8 @@ impl Stack<'_> {
         Some(WaiterId(index))
     }
 
-    /// The thread is awake, and not to be woken any more. Nothing happens if the waiter is another
-    /// process's by now.
+    /// The thread is awake, and must not be woken any more. Does nothing if the waiter belongs to
+    /// another process by now.
     pub fn awake(&mut self, id: WaiterId, process: u32) {
         let waiter = self.mem.waiters.get(id.0 as usize);
         if waiter.is_some_and(|waiter| waiter.taken != 0 && waiter.target.process == process) {
@@ -176,7 +174,7 @@ impl Stack<'_> {
         }
     }
 
-    /// A process is gone, and its sleeping threads with it. Says how many there were.
+    /// A process has ended: removes its waiters. Returns how many there were.
     pub fn forget_waiters(&mut self, process: u32) -> u32 {
         let mut forgotten = 0;
         for index in 0..self.mem.core.wakeups.used {
@@ -189,14 +187,14 @@ impl Stack<'_> {
         forgotten
     }
 
-    /// The sleeping thread of the highest priority that can be woken by itself and was not passed
+    /// The sleeping thread of the highest priority that has a wakeup descriptor and was not passed
     /// over.
     #[must_use]
     pub fn first_waiter(&self) -> Option<(WaiterId, WakeTarget)> {
         let used = self.mem.core.wakeups.used as usize;
         let able = |waiter: &Waiter| waiter.taken != 0 && waiter.target.descriptor >= 0 && waiter.passed_over == 0;
         let waiters = (0u32..).zip(&*self.mem.waiters).take(used).filter(|(_, waiter)| able(waiter));
-        // The first of equals.
+        // Of equal priorities the first.
         let best =
             waiters.reduce(|best, other| if other.1.target.priority > best.1.target.priority { other } else { best });
         best.map(|(index, waiter)| (WaiterId(index), waiter.target))
@@ -208,14 +206,14 @@ impl Stack<'_> {
         self.mem.waiters.get(id.0 as usize).filter(|waiter| waiter.taken != 0).map(|waiter| waiter.target)
     }
 
-    /// It is not to be chosen again by [`Stack::first_waiter`] while it sleeps.
+    /// [`Stack::first_waiter`] does not choose this thread again while it sleeps.
     pub fn pass_over(&mut self, id: WaiterId) {
         if let Some(waiter) = self.mem.waiters.get_mut(id.0 as usize) {
             waiter.passed_over = 1;
         }
     }
 
-    /// The threads for which something happened since the last call; `None` if there are none.
+    /// The threads with an event since the last call; `None` if there are none.
     pub fn take_wakeups(&mut self) -> Option<Wakeups> {
         let everybody = core::mem::take(&mut self.mem.core.wakeups.everybody) != 0;
         if self.mem.core.wakeups.woken == 0 && !everybody {
@@ -236,15 +234,14 @@ impl Stack<'_> {
         Some(wakeups)
     }
 
-    /// To which sockets and sets something happened since the last call, as bits of
-    /// [`Stack::change_mask`].
+    /// The sockets and sets with an event since the last call, as bits of [`Stack::change_mask`].
     #[inline]
     pub fn take_changes(&mut self) -> u64 {
         core::mem::take(&mut self.mem.core.wakeups.changes)
     }
 
-    /// The bits that stand for these sockets and sets. Several share a bit. All bits if there are
-    /// none, or one is stale.
+    /// The bits of these sockets and sets. Several share a bit. All bits if there are none, or one
+    /// is stale.
     pub fn change_mask(&self, sources: impl IntoIterator<Item = SocketId>) -> u64 {
         let mut mask = 0;
         for source in sources {
@@ -268,7 +265,7 @@ fn change_bit(slot: usize) -> u64 {
 }
 
 impl Memory<'_> {
-    /// Something happened to the socket or set of this slot.
+    /// An event at the socket or set of this slot.
     pub(crate) fn wake(&mut self, slot: usize) {
         self.core.wakeups.changes |= change_bit(slot);
         while let Some(index) = self.waiter_of_node(self.handles[slot].waiters) {
@@ -279,7 +276,7 @@ impl Memory<'_> {
         }
     }
 
-    /// The waiter that a node (plus one) belongs to.
+    /// The waiter to which a node (plus one) belongs.
     fn waiter_of_node(&self, node: u32) -> Option<u32> {
         node.checked_sub(1).map(|node| node / NODES as u32)
     }
@@ -299,7 +296,7 @@ impl Memory<'_> {
         self.core.free_waiters.give(self.waiters, index);
     }
 
-    /// The first node of the list of which a waiter's node is, or is to be, a part.
+    /// The first node of the list to which a waiter's node belongs.
     fn waiter_head(&mut self, node: usize, list: u32) -> &mut u32 {
         match node {
             ANYTHING => &mut self.core.wakeups.anything,
@@ -340,11 +337,11 @@ impl Memory<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epoll_sets::Interest;
     use crate::ids::{Ready, UdpId};
     use crate::memory::{Limits, OwnedMemory};
     use crate::time::Instant;
     use crate::udp::UdpOptions;
-    use crate::watch::Interest;
     use crate::{Config, Error};
 
     const COUNT: usize = BATCH + 2;
@@ -360,7 +357,7 @@ mod tests {
         [(); COUNT].map(|()| stack.udp_open(UdpOptions::default()).unwrap())
     }
 
-    /// Something happens to it.
+    /// An event at the socket.
     fn happens(stack: &mut Stack<'_>, id: UdpId) {
         stack.udp_keep_error(id, Error::Refused).unwrap();
     }

@@ -1,17 +1,16 @@
-//! Packets on their way out of the stack, taken by the thread that sends them.
+//! Packets taken from the stack by the thread that sends them.
 //!
-//! What is not of a stream is copied, and has gone when it is taken. What is of a stream is sent
-//! from its frames, which stay as they are until the thread says that it has gone: others use the
-//! stack meanwhile.
+//! Packets of the prompt queue are copied, and count as sent when taken. Packets of streams are
+//! sent from their frames, which must not change until the thread reports that they are sent: other
+//! threads use the stack meanwhile.
 
 use crate::Stack;
 use crate::frame::{FrameId, flag};
 use crate::queue::{Class, Transmit};
 
 impl Stack<'_> {
-    /// Takes the next packet that is not of a stream, piece by piece, unless `sink` refuses the
-    /// first. [`Stack::prompt_gone`] is to follow for each piece that was taken, with the lock
-    /// still held.
+    /// Takes the next packet of the prompt queue, piece by piece, unless `sink` refuses the first.
+    /// The caller must call [`Stack::prompt_gone`] for each piece taken, with the lock still held.
     pub fn prompt_next(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.hand_out(Class::Prompt, 1, flag::IN_KERNEL, &mut sink);
     }
@@ -21,29 +20,29 @@ impl Stack<'_> {
         self.gone(piece);
     }
 
-    /// Takes packets of streams until `sink` refuses one. [`Stack::stream_end`] is to follow. If
-    /// the calling process dies in between, the next caller of [`Stack::stream_recover`] ends it in
-    /// its place. One thread at a time.
+    /// Takes packets of streams until `sink` refuses one. The caller must then call
+    /// [`Stack::stream_end`]. If its process dies in between, the next caller of
+    /// [`Stack::stream_recover`] does so instead. One thread at a time.
     pub fn stream_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.mem.core.writing = 1;
         self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::WRITING, &mut sink);
     }
 
-    /// All that was taken has gone.
+    /// All packets taken have been sent.
     pub fn stream_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
         gone.into_iter().for_each(|piece| self.gone(piece));
         self.mem.core.writing = 0;
     }
 
-    /// Whether a thread has begun to send packets of streams, and has not said that they have gone.
+    /// Whether a thread has taken packets of streams, and has not reported that they are sent.
     #[must_use]
     #[inline]
     pub fn stream_is_begun(&self) -> bool {
         self.mem.core.writing != 0
     }
 
-    /// Ends what a process that has died had begun: whether its packets have gone is not known, and
-    /// they are sent again if need be. Only if no living thread has begun.
+    /// Completes the transmission of a process that has died. It is unknown whether its packets
+    /// were sent; they are retransmitted if need be. Only if no living thread is sending.
     #[cold]
     pub fn stream_recover(&mut self) {
         let out = flag::IN_KERNEL | flag::WRITING;
@@ -70,8 +69,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { frames: 64, ..Limits::DEFAULT };
 
-    /// Frames that wait to be sent; the first so many are kept for sending again, as a TCP segment
-    /// is.
+    /// Queued frames; the first `kept` stay allocated for retransmission, like TCP segments.
     fn queued(stack: &mut Stack<'_>, kept: usize, all: usize) -> Vec<FrameId> {
         let frames: Vec<FrameId> = (0..all).map(|_| stack.mem.frames.take().unwrap()).collect();
         for (place, &frame) in frames.iter().enumerate() {
@@ -104,7 +102,7 @@ mod tests {
     fn what_a_dead_process_has_begun_is_ended_in_its_place() {
         let mut memory = OwnedMemory::new(&LIMITS);
         let mut stack = Stack::new(memory.memory());
-        // One is in the ring, as far as anybody knows, and stays there.
+        // One frame is in the ring as far as known, and stays there.
         let ring = queued(&mut stack, 1, 1)[0];
         stack.egress(crate::time::Instant::from_nanos(1), |_| true);
         let frames = queued(&mut stack, 1, 3);

@@ -1,15 +1,15 @@
-//! What a run shows of itself while it lasts: a file that whoever watches reads (`tickwire watch`).
+//! Publishes the progress of a run in a file, for `tickwire watch`.
 //!
-//! The file is replaced as a whole at each change and locked (`flock`) by the run that it is about,
-//! so a reader finds either the old or the new one, and knows a leftover by its lock, which nobody
-//! holds. Root's is in `/run/tickwire`, others' in `$XDG_RUNTIME_DIR` or the directory for
-//! temporary files. Readers believe files of root and of their own user only, and also those not
-//! blindly: size and number are bounded, and names have no control characters any more.
+//! The file is replaced atomically at each change, and its run holds a lock (`flock`) on it. So a
+//! reader finds either the old or the new file, and recognises a stale one by its free lock. Root's
+//! file is in `/run/tickwire`, other users' in `$XDG_RUNTIME_DIR` or the directory for temporary
+//! files. Readers accept files of root and of their own user only, and validate these too: size and
+//! number are bounded, and control characters in names are escaped.
 
 use crate::controller::{Live, Step};
-use crate::legible::legible;
 use crate::outcome::StreamDescription;
 use crate::pattern::{MOST_STREAMS, Pattern};
+use crate::sanitize_terminal::sanitized;
 use crate::time::Moment;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -22,60 +22,58 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Root's directory.
 const OWN_DIRECTORY: &str = "/run/tickwire";
-/// The file is replaced no more often.
+/// The least time between two replacements of the file.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The most that is read of a file, in bytes: some times what [`MOST_STREAMS`] take.
+/// The most bytes read of a file: several times the size for [`MOST_STREAMS`].
 const LARGEST: u64 = 2 << 20;
-/// The most runs that are looked at.
+/// The most runs read.
 const MOST_RUNS: usize = 64;
-/// The longest name of a pattern, or of a row of the clock's table, that is shown, in characters.
+/// The longest name shown of a pattern, or of a row of the clock's table, in characters.
 const LONGEST_NAME: usize = 200;
 
-/// What a run shows.
+/// The published state of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shown {
-    /// The process that makes it. The file's name tells it, not its content.
+    /// The process of the run; from the file's name, not its content.
     #[serde(skip)]
     pub pid: u32,
-    /// When it began, in seconds of Unix time by the system clock.
+    /// When the run began, in seconds of Unix time by the system clock.
     pub since_s: u64,
-    /// Where the pattern is from.
+    /// The source of the pattern.
     pub pattern: String,
-    /// What each stream is.
+    /// Description of each stream.
     pub streams: Vec<StreamDescription>,
-    /// Which run it is at; none before the first.
+    /// The current step; none before the first.
     pub step: Option<Step>,
-    /// How far that is; once the clock is measured, what became of the last.
+    /// Progress of that step; while the clock is measured, the result of the last step.
     pub live: Option<Live>,
-    /// How far the clock's part is, which comes after the runs; none before it.
+    /// Progress of the clock measurement, which follows the runs; none before it.
     #[serde(default)]
     pub clock: Option<Moment>,
 }
 
-/// A run that somebody else makes.
+/// A run of another process.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What it shows.
+    /// Its published state.
     pub shown: Shown,
-    /// How long ago it said so.
+    /// Time since that was published.
     pub age: Duration,
 }
 
-/// Shows a run for as long as this lives. What fails here does not disturb the run: then nobody
-/// sees it.
+/// Publishes a run until it is dropped. Errors here do not disturb the run: it is just not visible.
 #[derive(Debug)]
 pub struct Publisher {
-    /// None: there is nowhere to show it.
+    /// None: there is no directory to publish in.
     place: Option<Place>,
     shown: Shown,
     last: Option<Instant>,
-    /// The file as it is now, locked.
+    /// The current file, locked.
     held: Option<File>,
 }
 
 impl Publisher {
-    /// Begins to show a run of this process, and removes what runs that are no more have left
-    /// behind.
+    /// Starts to publish a run of this process, and removes stale files of ended runs.
     #[must_use]
     pub fn new(pattern: &Pattern) -> Self {
         Self::at(Place::own(), pattern, Instant::now())
@@ -100,7 +98,7 @@ impl Publisher {
         publisher
     }
 
-    /// Shows how far it is, if it has not just done so.
+    /// Publishes progress, at most every 250 ms.
     pub fn show(&mut self, step: Step, live: &Live) {
         self.show_at(step, live, Instant::now());
     }
@@ -113,18 +111,18 @@ impl Publisher {
         }
     }
 
-    /// Shows how far the clock's part is, if it has not just done so.
+    /// Publishes progress of the clock measurement, at most every 250 ms and at each new row.
     pub fn show_clock(&mut self, moment: &Moment) {
         self.show_clock_at(moment, Instant::now());
     }
 
     fn show_clock_at(&mut self, moment: &Moment, now: Instant) {
-        // The row is another one: that is never left out.
+        // A new row is always published.
         let new = self.shown.clock.as_ref().is_none_or(|shown| shown.row != moment.row);
         if self.place.is_some() && (new || self.last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE)) {
             self.shown.clock = Some(moment.clone());
             if let Some(live) = &mut self.shown.live {
-                // The lab is gone with its service, and no message came lately.
+                // The lab and its service have ended, and no message arrived recently.
                 live.service = None;
                 live.streams.iter_mut().for_each(|stream| stream.worst_ns = 0);
             }
@@ -135,8 +133,8 @@ impl Publisher {
     fn publish(&mut self, now: Instant) {
         self.last = Some(now);
         if let Some(Ok(file)) = self.place.as_ref().map(|place| place.replace(&self.shown)) {
-            // The lock of the file before goes when the next one has taken its place: somebody is
-            // always known to live.
+            // The old file's lock is released only after the new file is in place, so the run
+            // always looks alive.
             self.held = Some(file);
         }
     }
@@ -145,13 +143,13 @@ impl Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         if let (Some(place), Some(_)) = (&self.place, &self.held) {
-            // Else the next run removes it.
+            // On failure the next run removes it.
             let _ = fs::remove_file(place.file(self.shown.pid));
         }
     }
 }
 
-/// The runs that this user may watch, the latest first.
+/// The runs that this user may watch, the most recent first.
 #[must_use]
 pub fn runs() -> Vec<Seen> {
     let mut all: Vec<Seen> = Place::all().iter().flat_map(Place::runs).take(MOST_RUNS).collect();
@@ -159,16 +157,16 @@ pub fn runs() -> Vec<Seen> {
     all
 }
 
-/// A directory for such files.
+/// A directory for published files.
 #[derive(Clone, Debug)]
 struct Place {
     directory: PathBuf,
-    /// What names begin with, where others have files, too.
+    /// Prefix of the files' names, to distinguish them in a shared directory.
     prefix: &'static str,
 }
 
 impl Place {
-    /// Root's, which is there for this.
+    /// Root's directory, dedicated to Tickwire.
     fn roots() -> Self {
         Self { directory: OWN_DIRECTORY.into(), prefix: "testbed-" }
     }
@@ -177,19 +175,19 @@ impl Place {
         Self { directory, prefix: "tickwire-testbed-" }
     }
 
-    /// That of the user's session, if there is one.
+    /// The directory of the user's session, if there is one.
     fn session() -> Option<Self> {
         let directory = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
         let own = fs::metadata(&directory).is_ok_and(|meta| meta.is_dir() && meta.uid() == user());
         (directory.is_absolute() && own).then(|| Self::shared(directory))
     }
 
-    /// Where this process shows its run.
+    /// The directory in which this process publishes its run.
     fn own() -> Option<Self> {
         if user() == 0 {
             let place = Self::roots();
-            // As the service makes it, where there is one, whose programs must get through whatever
-            // this process lets others do.
+            // Same mode as the service sets: its clients must be able to enter the directory for
+            // any umask of this process.
             if fs::create_dir(&place.directory).is_ok() {
                 let _ = fs::set_permissions(&place.directory, Permissions::from_mode(0o755));
             }
@@ -198,7 +196,7 @@ impl Place {
         Some(Self::session().unwrap_or_else(|| Self::shared(std::env::temp_dir())))
     }
 
-    /// Where runs may be seen.
+    /// All directories that may have published runs.
     fn all() -> Vec<Self> {
         let mut all = vec![Self::roots()];
         all.extend(Self::session());
@@ -210,12 +208,12 @@ impl Place {
         self.directory.join(format!("{}{pid}.json", self.prefix))
     }
 
-    /// Puts a new file, locked, in the place of the one before.
+    /// Replaces the file by a new, locked one.
     fn replace(&self, shown: &Shown) -> io::Result<File> {
         let file = self.file(shown.pid);
         let next = self.directory.join(format!(".{}{}.next", self.prefix, shown.pid));
         let text = serde_json::to_vec(shown)?;
-        // A leftover of this name is somebody's who had this number before; a link is not followed.
+        // A stale file of this name is of an earlier process with this PID; a link is not followed.
         let _ = fs::remove_file(&next);
         let mut written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&next)?;
         let placed = written
@@ -229,14 +227,14 @@ impl Place {
         placed.map(|()| written)
     }
 
-    /// The processes that have, or had, a file here.
+    /// PIDs of the processes that have, or had, a file here.
     fn named(&self) -> Vec<u32> {
         let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
         let number = |name: &str| name.strip_prefix(self.prefix)?.strip_suffix(".json")?.parse().ok();
         entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect()
     }
 
-    /// What is there of runs that live.
+    /// The published runs whose process is alive.
     fn runs(&self) -> Vec<Seen> {
         let seen = |pid| match look(&self.file(pid)) {
             Some(Look::Live(file)) => read(&file, pid).ok(),
@@ -245,7 +243,7 @@ impl Place {
         self.named().into_iter().filter_map(seen).take(MOST_RUNS).collect()
     }
 
-    /// Removes what this user's runs that are no more have left behind.
+    /// Removes stale files of this user's ended runs.
     fn tidy(&self) {
         for pid in self.named() {
             let file = self.file(pid);
@@ -258,20 +256,19 @@ impl Place {
     }
 }
 
-/// A file of somebody whom this user believes.
+/// A file of a trusted user.
 enum Look {
-    /// Its run lives.
+    /// Its run is alive.
     Live(File),
-    /// Its run is no more.
+    /// Its run has ended.
     Left(File),
 }
 
-/// None if there is nothing to be believed.
+/// Opens a published file; None if there is none, or its owner is not trusted.
 fn look(path: &Path) -> Option<Look> {
-    // It may be replaced between opening and looking at its lock: then it is another one's that
-    // counts.
+    // The file may be replaced between open and the check of its lock: then check the new one.
     for _ in 0..8 {
-        // Neither is a link followed, nor a pipe waited for.
+        // Does not follow a link, nor block on a FIFO.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).ok()?;
         let meta = file.metadata().ok()?;
@@ -299,14 +296,14 @@ fn read(file: &File, pid: u32) -> io::Result<Seen> {
     }
     let mut shown: Shown = serde_json::from_slice(&text)?;
     shown.pid = pid;
-    shown.pattern = legible(&shown.pattern, LONGEST_NAME);
+    shown.pattern = sanitized(&shown.pattern, LONGEST_NAME);
     if let Some(clock) = &mut shown.clock {
-        clock.name = legible(&clock.name, LONGEST_NAME);
+        clock.name = sanitized(&clock.name, LONGEST_NAME);
     }
     shown.streams.truncate(MOST_STREAMS);
     if let Some(live) = &mut shown.live {
         live.streams.truncate(MOST_STREAMS);
-        // No number twice, as in a pattern.
+        // Stream numbers are unique, as in a pattern.
         let mut known = BTreeSet::new();
         live.streams.retain(|stream| known.insert(stream.id));
     }
@@ -411,7 +408,7 @@ mod tests {
         );
         assert!(left.exists());
         assert_eq!(place.runs().len(), 0);
-        assert!(left.exists(), "who watches removes nothing");
+        assert!(left.exists(), "a reader removes nothing");
         let _publisher = Publisher::at(Some(place.clone()), &pattern(), Instant::now());
         assert!(!left.exists());
         assert_eq!(place.runs().len(), 1);
@@ -426,7 +423,7 @@ mod tests {
         assert_eq!(place.runs().len(), 0);
     }
 
-    /// A file of that name, locked as that of a run that lives.
+    /// A file of that name, locked like that of a live run.
     fn planted(place: &Place, pid: u32, text: &[u8]) -> File {
         let mut file = File::create_new(place.file(pid)).unwrap();
         file.write_all(text).unwrap();

@@ -1,5 +1,4 @@
-//! What became of the messages: figures of streams and runs, as they stand in JSON. All times are
-//! in nanoseconds.
+//! Results: figures of streams and runs, as in JSON. All times are in nanoseconds.
 
 use crate::pattern::{Pattern, Stream, Transport};
 use crate::time::TimeFigures;
@@ -7,39 +6,39 @@ use crate::units::millis;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told apart; longer ones count as this.
+/// The longest latency that is resolved; longer ones count as this.
 const LONGEST_NS: u64 = 100_000_000_000;
 
-/// Times of many messages, to three digits.
+/// A histogram of times, to three digits.
 #[derive(Clone, Debug)]
 pub struct Times(Histogram<u64>);
 
 impl Default for Times {
     fn default() -> Self {
-        // The bounds are constants that the histogram accepts.
+        // The constant bounds are valid for the histogram.
         Self(Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid"))
     }
 }
 
 impl Times {
-    /// Enters one; below 1 ns and above 100 s count as these.
+    /// Records one; below 1 ns and above 100 s count as these.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.clamp(1, LONGEST_NS));
     }
 
-    /// Enters all of another.
+    /// Adds all values of another.
     pub fn add(&mut self, other: &Self) {
         // Both have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    /// How many.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// What a table shows of them; zeros if there are none.
+    /// The summary for a table; zeros if there are no values.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let at = |quantile| self.0.value_at_quantile(quantile);
@@ -55,13 +54,13 @@ impl Times {
         }
     }
 
-    /// The histogram as pairs: a time, and how many there were of about that.
+    /// The histogram as pairs of a time and the number of values at about that time.
     #[must_use]
     pub fn pairs(&self) -> Vec<(u64, u64)> {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect()
     }
 
-    /// From such pairs; those that are not times of a histogram count as the nearest that are.
+    /// From such pairs; values outside the histogram's range are clamped.
     #[must_use]
     pub fn from_pairs(pairs: &[(u64, u64)]) -> Self {
         let mut times = Self::default();
@@ -72,7 +71,7 @@ impl Times {
     }
 }
 
-/// What a table shows of many times. All zero if there were none.
+/// Summary of many times. All zero if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many.
@@ -94,7 +93,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The same of times of which it is known that none was longer than this.
+    /// The same with an upper bound that no time exceeded.
     #[must_use]
     pub fn at_most(self, ns: u64) -> Self {
         let Self { count, min_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = self;
@@ -104,46 +103,45 @@ impl Summary {
     }
 }
 
-/// What became of one stream's messages in one run. Those of the warm-up are not counted.
+/// Results of one stream in one run, without the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamFigures {
-    /// Messages that the producer's program has sent.
+    /// Messages that the producer has sent.
     pub sent: u64,
-    /// Of these, how many the consumer's program has got.
+    /// Of these, how many the consumer received.
     pub received: u64,
-    /// How many it never got.
+    /// How many it never received.
     pub lost: u64,
-    /// How many came again.
+    /// Duplicates received.
     pub duplicates: u64,
-    /// How many came after one that was sent later.
+    /// How many arrived after one that was sent later.
     pub reordered: u64,
-    /// How many had another content than was sent.
+    /// How many had wrong content.
     pub corrupt: u64,
-    /// How many came later than the deadline allows. What was lost is not among them.
+    /// How many arrived after their deadline, without lost ones.
     pub late: u64,
-    /// How many seem to have come before they were sent: two machines' clocks differ by more than
-    /// the message took.
+    /// How many seem to arrive before they were sent: two machines' clocks differ by more than the
+    /// latency.
     pub before_sent: u64,
-    /// From the producer's call to the consumer's program having all of the message. If the
-    /// producer could not call when the message was due, because the call for the one before had
-    /// not returned, from when it was due.
+    /// Latency from the producer's call to the consumer having all of the message. If the previous
+    /// call had not returned when the message was due, latency counts from the due time.
     pub latency: Summary,
-    /// The same as pairs of a time and how many there were of about that.
+    /// The same as pairs of a time and the number of messages at about that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
-    /// How much later than due the producer called.
+    /// Delay of the producer's calls after the due time.
     pub release: Summary,
-    /// How long messages waited in the consumer's host: from the stamp that the driver gave to
-    /// their last packet until the program had them. Of those that had a stamp.
+    /// How long messages waited in the consumer's host: from the driver's timestamp of their last
+    /// packet until the program received them. Only messages with a timestamp.
     #[serde(default)]
     pub waited: Summary,
-    /// The same of the message that took longest; none if it had no stamp.
+    /// The same of the slowest message; none if it had no timestamp.
     #[serde(default)]
     pub slowest_waited_ns: Option<u64>,
 }
 
 impl StreamFigures {
-    /// Whether every message came, once, whole, in order and in time; and there was one.
+    /// Whether there was a message, and every one arrived once, whole, in order and in time.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.sent > 0
@@ -151,15 +149,15 @@ impl StreamFigures {
             && [self.lost, self.duplicates, self.reordered, self.corrupt, self.late].iter().all(|&count| count == 0)
     }
 
-    /// Which part of its time the message that took longest waited in the consumer's host; none if
-    /// that is not known.
+    /// The share of the slowest message's latency that it waited in the consumer's host; none if
+    /// unknown.
     #[must_use]
     pub fn slowest_share(&self) -> Option<f64> {
         let waited = self.slowest_waited_ns.filter(|_| self.latency.max_ns > 0)?;
         Some((waited as f64 / self.latency.max_ns as f64).min(1.0))
     }
 
-    /// The same figures without the histogram, which is by far the longest of them.
+    /// The same figures without the histogram, which is by far their largest part.
     #[must_use]
     pub fn without_histogram(&self) -> Self {
         Self { histogram: Vec::new(), ..self.clone() }
@@ -180,28 +178,28 @@ pub enum Carrier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Timing {
-    /// As the pattern says; streams of which it says nothing, at random (by the seed).
+    /// As in the pattern; streams without a phase at random (by the seed).
     Pattern,
     /// All at once: the worst case of a switch (slide 6 of 2015).
     Synchronised,
     /// At random, by the seed.
     Unscheduled,
-    /// In slots of their own.
+    /// In disjoint slots.
     Scheduled,
 }
 
 /// Processor time of a program while it was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// In the program.
+    /// User time.
     pub user_ns: u64,
-    /// In the kernel for it.
+    /// System time.
     pub system_ns: u64,
-    /// How long it was measured.
+    /// Duration of the measurement.
     pub elapsed_ns: u64,
-    /// For how long the thread that receives was ready to run, and had no processor: it had been
-    /// woken, or others had taken their turn, also if it offered it while it polled. `None` where
-    /// the kernel does not say (`/proc/thread-self/schedstat`).
+    /// How long the receiving thread was runnable without a processor: after a wakeup, or after
+    /// preemption or a yield while it polled. `None` where the kernel does not report it
+    /// (`/proc/thread-self/schedstat`).
     pub ready_ns: Option<u64>,
 }
 
@@ -212,22 +210,22 @@ pub struct Run {
     pub carrier: Carrier,
     /// When messages were due.
     pub timing: Timing,
-    /// How many times the pattern's rate.
+    /// Multiple of the pattern's rate.
     pub rate: u32,
-    /// How long it was measured, after the warm-up.
+    /// Duration of the measurement, after the warm-up.
     pub duration_ns: u64,
     /// Each stream's figures, in the order of the pattern.
     pub streams: Vec<StreamFigures>,
     /// The consumer's processor time.
     pub consumer: Usage,
-    /// Packets that were diverted to the consumer's lane, if the service of its host said so: the
-    /// proof that its traffic took it.
+    /// Packets diverted to the consumer's lane, if the service of its host reported them: the proof
+    /// that its traffic used the lane.
     pub diverted: Option<u64>,
-    /// The consumer's sockets on the lane, and in all.
+    /// The consumer's sockets on the lane, and its total.
     pub accelerated: Option<(u64, u64)>,
-    /// Where packets were dropped meanwhile, as far as that could be seen: the place, and how many.
+    /// Packet drops during the run, as far as visible: the place, and the number.
     pub drops: Vec<(String, u64)>,
-    /// What went wrong with nodes, in words; empty if all went well.
+    /// Faults of nodes, in words; empty if there were none.
     pub faults: Vec<String>,
 }
 
@@ -245,20 +243,20 @@ impl Run {
     }
 }
 
-/// What a stream is, in the words of JSON.
+/// A stream's description in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamDescription {
     /// Its number.
     pub id: u32,
     /// Its producer's number.
     pub producer: u16,
-    /// How its messages travel.
+    /// Its transport.
     pub transport: Transport,
-    /// Bytes of a message.
+    /// Message size in bytes.
     pub size_bytes: u32,
-    /// From one message to the next.
+    /// Period of messages.
     pub period_ms: f64,
-    /// What is allowed.
+    /// The deadline.
     pub deadline_ms: f64,
 }
 
@@ -278,38 +276,35 @@ impl From<&Stream> for StreamDescription {
 /// All runs of one command.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What was sent.
+    /// The traffic pattern.
     pub pattern: Pattern,
     /// The command that repeats it.
     pub command: Vec<String>,
-    /// Where it was: the machine, or the machines.
+    /// The machine, or the machines.
     pub machines: Vec<String>,
-    /// The rate of the links to and from the switch, in bits per second, if it is known.
+    /// The rate of the links to and from the switch, in bits per second, if known.
     pub link_bps: Option<u64>,
-    /// Which clock told when messages were sent and had come, and how far it may be wrong, in
-    /// words.
+    /// The clock that timed the messages, and its error bound, in words.
     pub clock: String,
     /// The comparison of stacks: the pattern at its own rate and timing.
     pub runs: Vec<Run>,
-    /// The comparison of timings, if there was one: the same stack, one run for each.
+    /// The comparison of timings, if any: the same stack, one run for each.
     pub timings: Vec<Run>,
-    /// The sweep, if there was one: more and more of the pattern's rate.
+    /// The sweep, if any: increasing multiples of the pattern's rate.
     pub sweep: Vec<Run>,
-    /// How good a clock was on this machine, if that was asked for; or why that is not known, in
-    /// words.
+    /// Accuracy of a clock on this machine, if requested; or why it is unknown, in words.
     pub time: Option<Result<TimeFigures, String>>,
 }
 
 impl Experiment {
-    /// The run that the verdict is about: Tickwire's, else the kernel's. None if nothing was
+    /// The run that determines the verdict: Tickwire's, else the kernel's. None if nothing was
     /// measured.
     #[must_use]
     pub fn judged(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.carrier == Carrier::Tickwire).or_else(|| self.runs.first())
     }
 
-    /// Whether of each run that was to be made the figures of all streams are there, whatever they
-    /// are.
+    /// Whether every run has figures of all streams, good or bad.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let all = self.runs.iter().chain(&self.timings).chain(&self.sweep);

@@ -1,5 +1,5 @@
-//! Nodes as a controller meets them, over loopback: a consumer and its producers, and what becomes
-//! of bad orders and of what others send.
+//! Nodes as a controller sees them, over loopback: a consumer and its producers, bad orders, and
+//! foreign traffic.
 
 use std::io::{BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -45,7 +45,7 @@ impl Node {
         lines::write(&mut self.orders, order).unwrap();
     }
 
-    /// What it says next, how far it is left out.
+    /// The next report, except progress.
     fn hear(&mut self) -> Option<News> {
         loop {
             match lines::read(&mut self.news, LONGEST_LINE).unwrap() {
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// It says that it cannot go on, and ends: why.
+    /// It reports a fatal error and ends; returns the text.
     fn failed(mut self) -> String {
         let Some(News::Failed { why }) = self.hear() else { panic!("it goes on") };
         assert!(self.hear().is_none());
@@ -77,7 +77,7 @@ impl Node {
         why
     }
 
-    /// Its input ends; so does the node, without a word.
+    /// Closes its input; the node ends without a message.
     fn end(self) {
         drop(self.orders);
         let mut rest = String::new();
@@ -87,14 +87,14 @@ impl Node {
     }
 }
 
-/// An address of this process's own, so that its ports are free.
+/// An address of this process alone, so that its ports are free.
 fn address() -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 78, high, low.max(1))
 }
 
-/// A port that no other test of this process has. Groups' are taken for all addresses, so they are
-/// not those of other processes, either, as far as that goes.
+/// A port that no other test of this process uses. Multicast ports are bound on all addresses, so
+/// they also differ between processes, as far as possible.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     20_000 + (std::process::id() % 120 * 100) as u16 + NEXT.fetch_add(1, Ordering::Relaxed)
@@ -124,8 +124,8 @@ fn soon() -> Start {
     Start { at_ns: now + SECOND as i64, warm_up_ns: SECOND / 10, duration_ns: 3 * SECOND / 10 }
 }
 
-/// The consumer has got all that these producers have sent, and nothing else but so much that was
-/// corrupt.
+/// Checks that the consumer received all messages of these producers, and besides only `corrupt`
+/// corrupt ones.
 fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<Channel>)>, corrupt: &[u64]) {
     let start = soon();
     consumer.say(&Order::Start(start));
@@ -149,7 +149,7 @@ fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<C
         let (first, last) = start.numbers(&channel.stream);
         assert!(first < last);
         assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), last - first, "{channel:?}");
-        // Linux stamps them, but messages that a call took together have one stamp.
+        // Linux timestamps them, but messages from one call share one timestamp.
         let stamped = received.waited.iter().map(|&(_, count)| count).sum::<u64>();
         assert!((1..=last - first).contains(&stamped), "{channel:?}: {received:?}");
         let slowest = received.latency.last().map_or(0, |&(ns, _)| ns);
@@ -205,7 +205,7 @@ fn what_others_send_is_counted_and_breaks_nothing() {
     for length in [0, 1, 9, 10, 99, 100, 101, 65_507] {
         stranger.send_to(&vec![0xa5; length], channels[0].to).unwrap();
     }
-    // Strangers who connect before the producer: one says nothing, one too little, one something
+    // Foreign connections before the producer's: one sends nothing, one too little, one something
     // else.
     for length in [0, 7, 350] {
         TcpStream::connect(channels[1].to).unwrap().write_all(&vec![0xa5; length]).unwrap();
@@ -233,7 +233,7 @@ fn a_producer_that_cannot_send_is_stopped() {
     let mut producer = Node::ready(prepare(Role::Producer, &channels));
     let _kept = deaf.accept().unwrap();
     producer.say(&Order::Start(soon()));
-    // It has told how far it is, so it sends, or tries to.
+    // It has reported progress, so it is sending, or trying to.
     assert!(matches!(lines::read(&mut producer.news, LONGEST_LINE), Ok(Some(News::Progress { .. }))));
     producer.say(&Order::Stop);
     let sent = producer.sent();
@@ -257,8 +257,8 @@ fn a_connection_that_ends_inside_a_message_is_told() {
     let channels = [channel(10, Transport::Tcp, 1 << 20, 1)];
     let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
     let mut producer = Node::ready(prepare(Role::Producer, &channels));
-    // As the consumer does not read yet, the producer gets as far as buffers go, which do not end
-    // where a message does.
+    // The consumer does not read yet, so the producer fills the buffers, which do not end at a
+    // message boundary.
     producer.say(&Order::Start(soon()));
     let far = |news| match news {
         Ok(Some(News::Progress { streams })) => streams[0].messages,
@@ -319,7 +319,7 @@ fn a_clock_that_is_not_there_is_named() {
     }
 }
 
-/// Of a clock by `CLOCK_MONOTONIC_RAW` that tells the same.
+/// A clock page with the time of `CLOCK_MONOTONIC_RAW`.
 fn parameters(bound: u64) -> Parameters {
     let scale = Scale::from_period(1.0).unwrap();
     Parameters {
@@ -348,7 +348,7 @@ fn a_node_tells_the_greatest_bound_that_its_clock_had_and_whether_it_has_lost_th
             Node::ready(Prepare { time: Time::Page { path: Some(path.clone()) }, ..prepare(role, &channels) });
         node.say(&Order::Start(Start { duration_ns: 1_000 * SECOND, ..soon() }));
         writer.publish(&during);
-        // The first may have been said before.
+        // The first report may be older than that.
         for _ in 0..2 {
             let news = lines::read(&mut node.news, LONGEST_LINE);
             assert!(matches!(news, Ok(Some(News::Progress { .. }))), "{news:?}");

@@ -1,14 +1,13 @@
-//! Which start of the machine this is: counters begin anew with each, so a page from before it
-//! tells nothing.
+//! The boot ID of the machine. Counters restart at each boot, so a page from an earlier boot is
+//! invalid.
 
-/// The name that the kernel has drawn for this start of the machine, a UUID; empty where it does
-/// not tell (no /proc).
+/// The kernel's random UUID of this boot; empty if it cannot be read (no /proc).
 #[must_use]
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// The same as a number of 64 bits; 0 where there is none.
+/// The boot ID as a number of 64 bits; 0 if there is none.
 pub(crate) fn boot() -> u64 {
     number(&boot_id())
 }

@@ -1,6 +1,6 @@
-//! The same for C: `include/tickclock.h` says what each function does.
+//! The C API: `include/tickclock.h` documents each function.
 //!
-//! Nothing here panics: readings are whole numbers that saturate, whatever the page holds.
+//! Nothing here panics: readings are saturating integers, whatever the page holds.
 
 use crate::{Clock, OpenError};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use tickwire_clock::page::{Parameters, Reading};
 use tickwire_clock::{Count, Nanos};
 
-/// `TICKCLOCK_NO_TIME`: stands where a time is not known.
+/// `TICKCLOCK_NO_TIME`: the value of an unknown time.
 const NO_TIME: i64 = i64::MIN;
 
 /// `struct tickclock_time`.
@@ -24,7 +24,7 @@ pub struct Time {
     age_ns: i64,
     counter: u64,
     disruptions: u32,
-    /// What the compiler would leave unwritten at the end.
+    /// Explicit padding, so that it is written.
     reserved: u32,
 }
 
@@ -46,9 +46,9 @@ impl Time {
     }
 }
 
-/// A variable of the environment, except in a program that runs with more rights than its user.
+/// An environment variable; `None` in a program that runs with more privileges than its user.
 pub(crate) fn secure_variable(name: &str) -> Option<OsString> {
-    // SAFETY: reads what the kernel told the process at its start.
+    // SAFETY: reads the auxiliary vector of the process.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     std::env::var_os(name).filter(|value| !secure && !value.is_empty())
 }
@@ -87,7 +87,7 @@ const fn code(error: &OpenError) -> c_int {
     }
 }
 
-/// Closes it.
+/// Closes a page.
 ///
 /// # Safety
 /// `clock` is null or from [`tickclock_open`], and is not used any more.
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn tickclock_now(clock: *const Clock, time: *mut Time) -> 
     code_of(&reading)
 }
 
-/// The time now, without waiting for what precedes.
+/// The time now, possibly before earlier instructions are complete.
 ///
 /// # Safety
 /// As for [`tickclock_now`].
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn tickclock_now_unordered(clock: *const Clock, time: *mut
     code_of(&reading)
 }
 
-/// The time at a value of the counter.
+/// The time at a counter value.
 ///
 /// # Safety
 /// As for [`tickclock_now`].
@@ -145,8 +145,7 @@ const fn code_of(reading: &Reading) -> c_int {
     if reading.is_known() { 0 } else { libc::EAGAIN }
 }
 
-/// The same at values of the counter: `ERANGE` if the clock knows the time, but not that of a
-/// value.
+/// The same for counter values: `ERANGE` if the clock knows the time, but not that of each value.
 const fn code_at(parameters: &Parameters, all: bool) -> c_int {
     if !parameters.reading_near(parameters.at).is_known() {
         libc::EAGAIN
@@ -157,7 +156,7 @@ const fn code_at(parameters: &Parameters, all: bool) -> c_int {
     }
 }
 
-/// Unix times of many values of the counter, all by the same parameters.
+/// Unix times of many counter values, all by the same parameters.
 ///
 /// # Safety
 /// `clock` is from [`tickclock_open`]; `counters` are `count` values, and at `utc_ns` is room for
@@ -193,7 +192,7 @@ pub unsafe extern "C" fn tickclock_counter(clock: *const Clock) -> u64 {
     unsafe { &*clock }.counter().0
 }
 
-/// Nanoseconds between two values of the counter, by the difference clock.
+/// Nanoseconds between two counter values, by the difference clock.
 ///
 /// # Safety
 /// `clock` is from [`tickclock_open`]; at `ns` is room for a number.

@@ -1,4 +1,4 @@
-//! What a program calls.
+//! The API for programs.
 
 use crate::counter::{self, Moved};
 use crate::map::{MapFault, Mapping};
@@ -8,13 +8,13 @@ use thiserror::Error;
 use tickwire_clock::Count;
 use tickwire_clock::page::{CounterKind, Fault, Parameters, Reading};
 
-/// Where the service has its page.
+/// The path of the service's page.
 pub const DEFAULT_PATH: &str = "/run/tickwire/clock";
 /// The environment variable that names another page.
 pub const VARIABLE: &str = "TICKWIRE_CLOCK";
 
-/// The page to read if the program names none: the variable's, except in a program with more rights
-/// than its user (as `secure_getenv(3)`), or the service's.
+/// The default page: that of [`VARIABLE`], or else [`DEFAULT_PATH`]. The variable is ignored in a
+/// program with more privileges than its user, as for `secure_getenv(3)`.
 #[must_use]
 pub fn default_path() -> PathBuf {
     crate::c::secure_variable(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from)
@@ -23,7 +23,7 @@ pub fn default_path() -> PathBuf {
 /// Why a page cannot be read.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// There is none.
+    /// There is no page.
     #[error(
         "there is no clock at {0}: start `tickwire service` or `tickwire clock run`, or name its page in {VARIABLE}"
     )]
@@ -31,16 +31,16 @@ pub enum OpenError {
     /// The system refused.
     #[error("cannot open the clock at {0}: {1}")]
     System(PathBuf, Errno),
-    /// It is not a page, or not one that this program understands.
+    /// The file is not a page, or not one that this program supports.
     #[error("{0} cannot be read as a clock: {1}")]
     Fault(PathBuf, Fault),
-    /// It is no ordinary file.
+    /// It is not a regular file.
     #[error("{0} is no ordinary file, so no clock")]
     Kind(PathBuf),
     /// This processor does not have the page's counter.
     #[error("{0} is about the counter {name}, which this processor has not", name = .1.name())]
     Counter(PathBuf, CounterKind),
-    /// This program may see the page's counter differently.
+    /// The time namespace may shift the page's counter for this program by an unknown offset.
     #[error("{0} is about the counter {name}, of which this program cannot tell how far it is moved for it: {2}", name = .1.name())]
     Moved(PathBuf, CounterKind, Moved),
 }
@@ -87,30 +87,31 @@ impl Clock {
         self.now_with_counter().1
     }
 
-    /// The time now, by a counter that the processor may read before everything that precedes is
-    /// complete: in half the time, but early by some tens of nanoseconds, or a few hundred behind a
-    /// load from memory. So readings of two threads need not be in the order of what happened
-    /// between them. For logs and statistics; [`Self::now`] is for what depends on the order.
+    /// The time now, by a counter that the processor may read before earlier instructions are
+    /// complete. It takes half as long, but the reading may be early: by some tens of nanoseconds,
+    /// or by a few hundred after a load from memory. So readings of two threads need not follow the
+    /// order of events between them. Use it for logs and statistics, and [`Self::now`] where the
+    /// order matters.
     #[inline]
     #[must_use]
     pub fn now_unordered(&self) -> Reading {
         self.read(counter::read_unordered).1
     }
 
-    /// The time now, and the counter then.
+    /// The time now, and the counter value for it.
     #[inline]
     #[must_use]
     pub fn now_with_counter(&self) -> (Count, Reading) {
         self.read(counter::read)
     }
 
-    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a
-    /// record. Nothing is known of a value that the counter has not come to yet by more than the
-    /// page is fresh for (5 s), nor of one from before it broke (suspend, migration) or before
-    /// anybody watched it: the status is *disrupted* then.
+    /// The time at a counter value that [`Self::counter`] returned earlier or that comes from a
+    /// record. The time is unknown for a value that is ahead of the counter by more than the page
+    /// is fresh for (5 s). It is also unknown for a value from before the counter broke (suspend,
+    /// migration) or was first observed: then the status is *disrupted*.
     ///
-    /// Who keeps values for later keeps [`Reading::disruptions`] beside them: if it has changed
-    /// since, they cannot be compared with values from now, and where the counter has gone back,
+    /// A program that stores values must store [`Reading::disruptions`] with them. If it has
+    /// changed since, they cannot be compared with current values; if the counter went back,
     /// nothing else may show that. A new page begins with 0, so disruptions compare within one page
     /// only.
     #[inline]
@@ -119,31 +120,30 @@ impl Clock {
         self.at_by(&self.parameters(), count)
     }
 
-    /// The same by parameters that this clock gave before: for converting many values by the same
-    /// ones.
+    /// The same by given parameters of this clock, for converting many values consistently.
     #[inline]
     #[must_use]
     pub fn at_by(&self, parameters: &Parameters, count: Count) -> Reading {
         parameters.reading_of(count, || self.counter())
     }
 
-    /// The counter: the cheapest stamp there is; [`Self::at`] tells later what time that was.
+    /// The counter: the cheapest timestamp. [`Self::at`] converts it to the time later.
     #[inline]
     #[must_use]
     pub fn counter(&self) -> Count {
         counter::read(self.counter)
     }
 
-    /// Which counter that is.
+    /// The kind of that counter.
     #[must_use]
     pub const fn counter_kind(&self) -> CounterKind {
         self.counter
     }
 
-    /// Nanoseconds between two values of the counter, by the difference clock, into which no
-    /// correction of the time enters: for spans below about 1000 s. `None` before the first answer
-    /// of a server, when nobody knows how long a count takes; of values of which [`Self::at`] knows
-    /// nothing; and if the span is more than 64 bits hold.
+    /// Nanoseconds between two counter values by the difference clock, which corrections of the
+    /// time do not affect: for spans below about 1000 s. `None` before the first reply of a server,
+    /// because the period is not known yet. Also `None` for values whose time is unknown to
+    /// [`Self::at`], and if the span does not fit 64 bits.
     #[inline]
     #[must_use]
     pub fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
@@ -155,7 +155,7 @@ impl Clock {
         parameters.elapsed_of(from, to, || self.counter())
     }
 
-    /// All that the page says: for [`Self::at_by`].
+    /// The parameters on the page, for [`Self::at_by`].
     #[inline]
     #[must_use]
     pub fn parameters(&self) -> Parameters {

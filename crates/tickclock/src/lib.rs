@@ -1,10 +1,10 @@
-//! Reads the machine's Tickwire clock: the time in some nanoseconds and without a system call, with
-//! a bound that says how wrong it can be.
+//! Reads the machine's Tickwire clock: the time within some nanoseconds and without a system call,
+//! with a bound on its error.
 //!
-//! The clock daemon publishes what the clock is in a page of shared memory
-//! (`tickwire_clock::page`); a reader maps it, reads the counter, and reckons. Readers need no
-//! rights but to read the page's file, never wait, and go on when the daemon has died, with a bound
-//! that grows.
+//! The clock daemon publishes the parameters of the clock in a page of shared memory
+//! (`tickwire_clock::page`). A reader maps the page, reads the counter and computes the time.
+//! Readers need only read permission for the page's file and never block. If the daemon dies, they
+//! continue with a growing bound.
 //!
 //! ```no_run
 //! let clock = tickclock::Clock::open_default()?;
@@ -18,12 +18,12 @@
 //! |---|---|
 //! | `counter` | the counters of this machine, and whether they can be trusted |
 //! | `map` | the page's file, mapped: by readers, and by the one writer |
-//! | `clock` | what a program calls |
-//! | `boot` | which start of the machine this is |
-//! | `wait` | waiting until an instant |
-//! | `c` | the same for C |
+//! | `clock` | the API for programs |
+//! | `boot` | the boot ID of the machine |
+//! | `wait` | waits until an instant |
+//! | `c` | the C API |
 //!
-//! `unsafe` is in `counter` (the instructions that read it), `map` and `c`.
+//! `unsafe` is in `counter` (instructions, I/O ports and mapped registers), `map` and `c`.
 
 mod boot;
 pub mod c;

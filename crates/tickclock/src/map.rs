@@ -22,8 +22,7 @@ use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, WORDS};
 #[derive(Debug)]
 pub(crate) struct Mapping(NonNull<AtomicU64>);
 
-// SAFETY: it is memory of atomic words, which any thread may read or write, and is unmapped by its
-// owner only.
+// SAFETY: the memory holds atomic words, which any thread may access; only the owner unmaps it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -32,7 +31,7 @@ unsafe impl Sync for Mapping {}
 #[derive(Debug)]
 pub(crate) enum MapFault {
     System(Errno),
-    /// No ordinary file.
+    /// Not a regular file.
     Kind,
     Page(Fault),
 }
@@ -46,14 +45,14 @@ impl From<Errno> for MapFault {
 impl Mapping {
     /// Maps the page in a file. A reader cannot change it.
     pub(crate) fn reader(path: &Path) -> Result<(Self, CounterKind), MapFault> {
-        // Not blocking: somebody may have put a pipe there.
+        // Non-blocking, because the path may name a FIFO.
         let file = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty())?;
         let page = Self::map(&file, ProtFlags::PROT_READ).and_then(|mapping| {
             let (_, counter) = Page::open(mapping.words(), boot()).map_err(MapFault::Page)?;
             Ok((mapping, counter))
         });
         match page {
-            // A daemon is just making it, or none has since the machine was started.
+            // A daemon is just making the page, or none has run since boot.
             Err(MapFault::Page(Fault::Size(0) | Fault::Blank | Fault::Boot)) => Err(MapFault::System(Errno::ENOENT)),
             page => page,
         }
@@ -69,7 +68,7 @@ impl Mapping {
         }
         let size = const { NonZeroUsize::new(SIZE).unwrap() };
         // SAFETY: a new mapping of a file that is as long as the mapping; the file's owner, the
-        // daemon, never makes it shorter.
+        // daemon, never truncates it.
         let start = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file, 0) }?;
         Ok(Self(start.cast()))
     }
@@ -77,8 +76,8 @@ impl Mapping {
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: the mapping is WORDS words long, aligned to a page, lives as long as `self`, and
-        // is accessed by atomic operations only; through a reader's mapping nobody stores:
-        // `Page::open` hands out loads, and only `Writer` publishes.
+        // is accessed by atomic operations only. A reader's mapping is never stored to:
+        // `Page::open` only loads, and only `Writer` publishes.
         unsafe { self.0.cast().as_ref() }
     }
 
@@ -91,14 +90,14 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped by `map` with this length, and nothing borrows from it any more. An error
-        // would leave the mapping, which harms nobody.
+        // would only leak the mapping.
         let _ = unsafe { munmap(self.0.cast(), SIZE) };
     }
 }
 
-/// Makes the usual page's directory if it is not there, so that everybody can pass: a page is for
-/// all, also one of a daemon that keeps its files to itself (umask). Another one that is not there
-/// is rather a slip of the pen.
+/// Creates the directory of the default page if it is missing, accessible to all users whatever the
+/// umask, because the page is for all of them. Any other missing directory is taken for a typing
+/// error.
 fn make_directory(directory: &Path) -> Result<(), CreateError> {
     use std::os::unix::fs::PermissionsExt;
     if directory.is_dir() {
@@ -109,7 +108,7 @@ fn make_directory(directory: &Path) -> Result<(), CreateError> {
     }
     let system = |what| move |error| CreateError::System(what, directory.into(), error);
     match std::fs::create_dir(directory) {
-        // Another daemon has made it since.
+        // Another daemon has created it meanwhile.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => return Ok(()),
         made => made.map_err(system("make the directory"))?,
     }
@@ -125,68 +124,68 @@ pub enum CreateError {
     /// The system refused.
     #[error("cannot {0} {1}: {2}")]
     System(&'static str, PathBuf, std::io::Error),
-    /// Where it is to be, nothing is.
+    /// Its directory does not exist.
     #[error("there is no directory {0}: make it, or choose another page with --page")]
     Directory(PathBuf),
-    /// It is a link, behind which somebody else's page is.
+    /// The path is a symbolic link, usually to another daemon's page.
     #[error(
         "{0} is a symbolic link, to another daemon's page (of tickwire-clock.service?); stop that, or choose another page with --page"
     )]
     Link(PathBuf),
-    /// Its owner could change it under the daemon, or make it shorter, which kills whoever reads
-    /// it.
-    #[error("{0} belongs to user {1}, who could change it at any time; remove it, or choose another page with --page")]
+    /// Its owner could modify it concurrently, or truncate it, which would kill its readers with
+    /// SIGBUS.
+    #[error("{0} belongs to user {1} and could be changed at any time; remove it, or choose another page with --page")]
     Owner(PathBuf, u32),
-    /// By how much this program sees the counter moved cannot be told.
+    /// The counter's offset in this program's time namespace cannot be determined.
     #[error("the counter {name} cannot be published by this program: {1}", name = .0.name())]
     Moved(CounterKind, Moved),
-    /// Something else has this name.
+    /// Another kind of file has this name.
     #[error("{0} is no clock page, and is left alone; remove it, or choose another page with --page")]
     Foreign(PathBuf),
 }
 
-/// Whether a file is the one of this name.
+/// Whether an open file is still the one at this path.
 fn has_name(file: &File, path: &Path) -> bool {
     let both = file.metadata().and_then(|file| Ok((file, std::fs::symlink_metadata(path)?)));
     both.is_ok_and(|(file, named)| (file.dev(), file.ino()) == (named.dev(), named.ino()))
 }
 
-/// A page is over: its readers are told, and its name is free.
+/// Ends a page: notifies its readers and removes its file.
 fn end(mapping: &Mapping, path: &Path) -> std::io::Result<()> {
     mapping.page().retire();
     std::fs::remove_file(path)
 }
 
-/// The one writer of a page. Readers keep the page when it goes, so its file stays, unless nobody
-/// has published anything on it.
+/// The only writer of a page. Readers keep using the page after the writer is gone, so its file
+/// stays, unless nothing was ever published on it.
 #[derive(Debug)]
 pub struct Writer {
     mapping: Mapping,
     path: PathBuf,
-    /// Locked for as long as this process writes.
+    /// Locked as long as this process writes the page.
     file: Flock<File>,
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A daemon that could not start leaves no clock behind that nobody keeps.
+        // A daemon that could not start must not leave an unmaintained page behind.
         if self.is_blank() && has_name(&self.file, &self.path) {
-            // Who meets it all the same finds that nothing is known.
+            // A reader that has already opened it finds the status retired.
             let _ = end(&self.mapping, &self.path);
         }
     }
 }
 
 impl Writer {
-    /// Takes over the page of this name, or makes one, which everybody may read.
+    /// Takes over the page at this path, or creates one that all users may read.
     ///
-    /// A page about another counter, or of another version, is replaced by a new one; its readers
-    /// are told to open that.
+    /// A page for another counter, or of another version, is replaced by a new one, and its readers
+    /// are notified to reopen it.
     ///
     /// # Errors
-    /// Another daemon writes it, something else has this name, there is no such directory (that of
-    /// the usual page is made), the system refused, or it does not tell how this program's time
-    /// namespace moves the counter.
+    /// Another daemon writes the page, another kind of file has this name, the directory does not
+    /// exist (that of the default page is created), or the system refused. Or the counter's offset
+    /// in this program's time namespace cannot be determined.
     pub fn create(path: &Path, counter: CounterKind) -> Result<Self, CreateError> {
         crate::counter::is_common(counter).map_err(|why| CreateError::Moved(counter, why))?;
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -201,7 +200,7 @@ impl Writer {
         Err(CreateError::Busy(path.into()))
     }
 
-    /// `None`: the file was replaced meanwhile, or had to be; look again.
+    /// `None`: the file was replaced meanwhile, or had to be; the caller retries.
     fn attempt(path: &Path, counter: CounterKind) -> Result<Option<Self>, CreateError> {
         let system = |what| move |errno: Errno| CreateError::System(what, path.into(), errno.into());
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
@@ -232,12 +231,13 @@ impl Writer {
         };
         match Page::open(mapping.words(), boot()) {
             Ok((_, existing)) if existing == counter => {}
-            // Just made, perhaps by a daemon that ended as it did.
+            // Just created, perhaps by a daemon that died while it did.
             Err(Fault::Blank) => {
                 let _ = Page::create(mapping.words(), counter, boot());
             }
             Err(Fault::Magic) => return Err(CreateError::Foreign(path.into())),
-            // Its readers read another counter, or are of another version.
+            // The existing page is for another counter, of another version, or from before this
+            // boot.
             Ok(_) | Err(_) => {
                 end(&mapping, path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 return Ok(None);
@@ -246,18 +246,18 @@ impl Writer {
         Ok(Some(Self { mapping, path: path.into(), file }))
     }
 
-    /// Publishes what the clock is.
+    /// Publishes the parameters of the clock.
     pub fn publish(&self, parameters: &Parameters) {
         self.mapping.page().publish(parameters);
     }
 
-    /// What was published last, by this daemon or the one before it.
+    /// The parameters published last, by this daemon or the one before it.
     #[must_use]
     pub fn last(&self) -> Parameters {
         self.mapping.page().read(|| ()).map_or(Parameters::UNKNOWN, |(parameters, ())| parameters)
     }
 
-    /// Whether nobody has published anything on this page yet.
+    /// Whether nothing has been published on this page yet.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         self.last().at == Count(0)

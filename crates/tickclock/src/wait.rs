@@ -1,4 +1,4 @@
-//! Waiting until an instant with little jitter: sleep until shortly before it, then watch the
+//! Waits until an instant with little jitter: sleeps until shortly before it, then spins on the
 //! counter.
 
 use crate::Clock;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use tickwire_clock::Nanos;
 use tickwire_clock::page::Reading;
 
-/// How long before the instant sleep ends: a timer's lateness on a busy machine.
+/// How long before the instant the sleep ends, in ns: the timer latency on a busy machine.
 const EARLY: i64 = 200_000;
-/// The longest sleep: the clock is asked again after each, because it may have been corrected
+/// The longest sleep in ns: the clock is read again after each, because it may have been corrected
 /// meanwhile.
 const NAP: i64 = 100_000_000;
 
 impl Clock {
-    /// Waits until the clock shows this Unix time, and returns the first reading that does. If that
-    /// is past already, it returns at once.
+    /// Waits until the clock shows this Unix time, and returns the first reading that does. Returns
+    /// at once if that is already past.
     ///
-    /// It sleeps (one system call each 100 ms) until 200 us before the instant, and then watches
-    /// the counter, so a processor is busy for that long. A signal does not end it.
+    /// It sleeps (one system call each 100 ms) until 200 us before the instant and then spins on
+    /// the counter, so a processor is busy for that long. A signal does not end the wait.
     ///
     /// # Errors
-    /// The first reading that did not know the time: `status` says why.
+    /// The first reading without a known time; its `status` says why.
     pub fn wait_until(&self, utc: Nanos) -> Result<Reading, Reading> {
         loop {
             let now = self.now();

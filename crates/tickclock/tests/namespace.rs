@@ -1,12 +1,11 @@
-//! A page that is about `CLOCK_MONOTONIC_RAW`, read in another time namespace than it is written
-//! in.
+//! A page for `CLOCK_MONOTONIC_RAW` that is written in one time namespace and read in another.
 
 mod common;
 
 use std::process::Command;
 use tickclock::{Clock, CounterKind, Nanos, Parameters, Writer};
 
-/// The page, where this program is the reader that its own test has started.
+/// The page to read, if this process is the reader that the test started.
 const PAGE: &str = "TICKCLOCK_TEST_PAGE";
 const NAME: &str = "a_reader_in_another_time_namespace_reads_the_same_time";
 
@@ -22,8 +21,8 @@ fn a_reader_in_another_time_namespace_reads_the_same_time() {
     let writer = Writer::create(&page, CounterKind::MonotonicRaw).unwrap();
     let clock = Clock::open(&page).unwrap();
     writer.publish(&Parameters { ..common::parameters(clock.counter(), Nanos(1_700_000_000_000_000_000)) });
-    // Who is not root makes one in a user namespace, if the system lets him; root can, so for him
-    // it is a failure that nothing was tried.
+    // Without root a user namespace is needed, which the system may forbid. Root can always make a
+    // time namespace, so then a skip is a failure.
     let root = nix::unistd::geteuid().is_root();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-root-user"] };
     for offset in ["86400", "-1", "0"] {

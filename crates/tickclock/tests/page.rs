@@ -42,13 +42,13 @@ fn readers_see_what_the_daemon_publishes_and_keep_it_when_another_follows() {
 }
 
 #[test]
-fn a_page_on_which_nobody_has_published_goes_with_its_writer() {
+fn a_page_on_which_nothing_was_published_goes_with_its_writer() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     let early = Clock::open(&path).unwrap();
     drop(writer);
-    assert!(!path.exists() && early.now().status.contains(Status::RETIRED), "and who has opened it is told");
+    assert!(!path.exists() && early.now().status.contains(Status::RETIRED), "and its reader is notified");
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     std::fs::remove_file(&path).unwrap();
     let next = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
@@ -125,7 +125,7 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
     assert!(Clock::open(&path).is_ok());
     assert!(
         reader.now().status.contains(Status::RETIRED) && !reader.now().is_known(),
-        "who reads it by that version is told"
+        "a reader of that version is notified"
     );
 }
 
@@ -154,7 +154,7 @@ fn a_file_of_another_user_is_left_alone() {
     let created = Writer::create(&path, CounterKind::MonotonicRaw);
     match given {
         Ok(()) => assert!(matches!(created, Err(CreateError::Owner(_, 65_534))), "{created:?}"),
-        // Only root can give files away; who is not root could not even open that one.
+        // Only root can change the owner of a file; without root the file stays ours.
         Err(error) => assert!(error.kind() == std::io::ErrorKind::PermissionDenied && created.is_ok(), "{error}"),
     }
 }
@@ -175,7 +175,7 @@ fn a_count_from_a_reader_that_nothing_is_known_of_is_unknown() {
     let path = page(&directory);
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     let clock = Clock::open(&path).unwrap();
-    assert_eq!((clock.now().age, clock.now().error), (i64::MAX, u64::MAX), "nobody has published anything");
+    assert_eq!((clock.now().age, clock.now().error), (i64::MAX, u64::MAX), "nothing was published");
     writer.publish(&parameters(second(1000)));
     let far = clock.at(Count(u64::MAX));
     assert!(!far.is_known() && !far.status.contains(Status::SYNCHRONISED), "{far:?}");
@@ -203,7 +203,7 @@ fn of_counts_that_are_not_of_this_counter_nothing_is_told() {
     let old = clock.at(before);
     assert!(!old.is_known() && old.status.contains(Status::DISRUPTED), "{old:?}");
     assert_eq!(clock.elapsed(before, at), None);
-    // A counter that began anew was far ahead before.
+    // Before a counter restarted, it was far ahead.
     let ahead = clock.counter().plus(3_600_000_000_000);
     assert!(!clock.at(ahead).is_known() && !clock.at(ahead).status.contains(Status::SYNCHRONISED));
     assert_eq!((clock.elapsed(at, ahead), clock.elapsed(ahead, at)), (None, None));

@@ -1,10 +1,10 @@
 //! How many requests per second a time server answers.
 //!
-//! Without arguments it loads our own server over loopback, each on a processor of its own: in
-//! basic mode, in interleaved mode, and with the limit of each client's rate reckoned (but not
-//! reached). With the address of a server that runs here (`requests 127.0.0.1:123 PID`) it loads
-//! that one, whose processor time is then that of the process. Who asks keeps so many requests
-//! under way that the server never waits.
+//! Without arguments it loads our own server over loopback, client and server each on a processor
+//! of its own. It does so in basic mode, in basic mode with a rate limit that is not reached, and
+//! in interleaved mode. With the address and process ID of a server on this host (`requests
+//! 127.0.0.1:123 PID`) it loads that one; the processor time is then that of the process. The
+//! client keeps so many requests in flight that the server never waits.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -21,10 +21,10 @@ use tickwire_timekeeper::TimeServer;
 use tickwire_timekeeper::serve::Serve;
 
 const LASTS: Duration = Duration::from_secs(5);
-/// Requests under way, and room for as many answers.
+/// Requests in flight, and the receive buffer for as many replies, in bytes.
 const WINDOW: u64 = 512;
 const ROOM: usize = 4 << 20;
-/// After so long without an answer, those that are under way are taken for lost.
+/// After so long without a reply, requests in flight count as lost.
 const LOST: Duration = Duration::from_millis(200);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -99,7 +99,7 @@ fn ours(what: &str, interleaved: bool, rate: f64) -> Result<()> {
     })
 }
 
-/// Asks for a while; how often it was answered.
+/// Sends requests for a while; returns how many were answered.
 fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
     pin(0)?;
     let socket = UdpSocket::bind((if server.is_ipv4() { "127.0.0.1" } else { "::1" }, 0))?;
@@ -117,7 +117,7 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
             if interleaved {
                 request.interleave(Stamp(sent << 1 | 1), before);
             }
-            // What finds no room is lost, as on a wire.
+            // A request without buffer space is lost, as on a wire.
             let _ = socket.send(&request.to_bytes());
         }
         while let Ok(length) = socket.recv(&mut bytes) {
@@ -133,14 +133,14 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
     Ok(answers)
 }
 
-/// To one processor, if there are as many.
+/// Pins the thread to one processor, if there are as many.
 fn pin(processor: usize) -> nix::Result<()> {
     let mut set = CpuSet::new();
     set.set(processor % std::thread::available_parallelism().map_or(1, usize::from))?;
     sched_setaffinity(Pid::from_raw(0), &set)
 }
 
-/// Seconds that a process has been on a processor.
+/// Processor time of a process, in seconds.
 fn process_time(pid: i32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after = stat.rsplit_once(')').ok_or("no process")?.1;

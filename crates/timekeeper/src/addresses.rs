@@ -1,38 +1,38 @@
-//! The addresses of a server's name, and which of them to ask next.
+//! The addresses of a server's name, and which of them to poll next.
 //!
-//! A name can have several: of IPv6 where only IPv4 goes through, of one server of a group that is
-//! down, of a server that has moved. Each is tried in the resolver's order (RFC 6724) until one
-//! answers. If none does, the name is looked up again and all have another turn, each time after a
-//! longer wait: every turn is a burst.
+//! A name can have addresses that do not work: IPv6 where only IPv4 gets through, a pool member
+//! that is down, a server that has moved. Each is tried in the resolver's order (RFC 6724) until
+//! one answers. If none does, the name is looked up again and all have another turn, each time
+//! after a longer wait: every turn is a burst.
 
 use crate::nts::Failure;
 use std::net::{SocketAddr, ToSocketAddrs};
 use tickwire_ntp::Client;
 
 const SECOND: i64 = 1_000_000_000;
-/// Of a name's addresses the first so many are asked. DNS over UDP gives some tens.
+/// Only the first so many of a name's addresses are polled. DNS over UDP gives some tens.
 const MOST: usize = 16;
-/// A name whose addresses are all silent is looked up again after so many ns, and twice as many
-/// after each further turn in vain, some times.
+/// A name whose addresses are all silent is looked up again after so many ns. The wait doubles
+/// after each further unsuccessful turn, at most `DOUBLINGS` times.
 const AGAIN: i64 = 64 * SECOND;
 const DOUBLINGS: u32 = 4;
 
-/// What is known of a name.
+/// A name's addresses, and what is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     /// In the resolver's order.
     all: Vec<SocketAddr>,
-    /// Asked since one of them has answered, or since the turn began.
+    /// Polled since one of them answered, or since the turn began.
     tried: Vec<SocketAddr>,
-    /// Turns in vain since one has answered.
+    /// Unsuccessful turns since one of them answered.
     turns: u32,
-    /// Left for others though they deny service or want to be asked less often: they do so also
-    /// when it is their turn again.
+    /// Associations with addresses that were left while they denied service or limited the rate:
+    /// the restriction still holds at their next turn.
     restrained: Vec<(SocketAddr, Client)>,
 }
 
 impl Addresses {
-    /// The name was looked up, and has these; gives the one to ask, if there is any.
+    /// Takes the result of a lookup; returns the address to poll, if there is any.
     pub(crate) fn found(&mut self, all: Vec<SocketAddr>, now: i64) -> Option<SocketAddr> {
         self.all.clear();
         for address in all {
@@ -40,26 +40,25 @@ impl Addresses {
                 self.all.push(address);
             }
         }
-        // What is not among them any more may come back.
+        // An address that has disappeared is untried if it comes back.
         self.tried.retain(|address| self.all.contains(address));
         let next = self.another(now).or_else(|| {
             self.tried.clear();
             self.turns = self.turns.saturating_add(1).min(DOUBLINGS);
             self.another(now)
         });
-        // If all deny service, the one that may be asked first.
+        // If all deny service, take the one whose denial ends first.
         next.or_else(|| self.all.iter().copied().min_by_key(|address| self.denied(*address)))
     }
 
-    /// The name could not be looked up: those that are known have another turn. Gives the one to
-    /// ask, if any is known.
+    /// The lookup failed: the known addresses have another turn. Returns the one to poll, if any is
+    /// known.
     pub(crate) fn not_found(&mut self, now: i64) -> Option<SocketAddr> {
-        // The resolver may be out of reach for the same reason as the servers were, and come back
-        // later.
+        // The resolver may be unreachable for the same reason as the servers, and come back later.
         if self.all.is_empty() { None } else { self.found(self.all.clone(), now) }
     }
 
-    /// Another one that has not been tried in this turn, and does not deny service at `now`.
+    /// The next address that has not been tried in this turn and does not deny service at `now`.
     pub(crate) fn another(&mut self, now: i64) -> Option<SocketAddr> {
         let denies = |address: &SocketAddr| self.denied(*address).is_some_and(|until| now < until);
         let untried = |address: &&SocketAddr| !self.tried.contains(address) && !denies(address);
@@ -68,19 +67,19 @@ impl Addresses {
         Some(next)
     }
 
-    /// The one that is asked has told something usable.
+    /// The polled address has given a usable reply.
     pub(crate) fn answered(&mut self, asked: Option<SocketAddr>) {
         self.turns = 0;
         self.tried.retain(|address| Some(*address) == asked);
     }
 
-    /// For how long the name is not looked up again, in ns since it was.
-    pub(crate) const fn patience(&self) -> i64 {
+    /// Minimum time between two lookups of the name, in ns.
+    pub(crate) const fn silence_timeout(&self) -> i64 {
         AGAIN << self.turns
     }
 
-    /// An address is asked no more, for now; what was agreed with its server, if it was to be asked
-    /// less often, stands.
+    /// An address is not polled any more, for now. Its association is kept if the server denies
+    /// service or limits the rate.
     pub(crate) fn leave(&mut self, address: SocketAddr, client: &Client) {
         if client.denied().is_none() && client.slowed().is_none() {
             return;
@@ -92,20 +91,19 @@ impl Addresses {
         self.restrained.push((address, client.clone()));
     }
 
-    /// The association with an address that was left, if it was to be asked less often.
+    /// The association that was kept for an address, if there is one.
     pub(crate) fn rejoin(&mut self, address: SocketAddr) -> Option<Client> {
         let at = self.restrained.iter().position(|(other, _)| *other == address)?;
         Some(self.restrained.remove(at).1)
     }
 
-    /// Until when one that was left is to be left alone.
+    /// Until when an address that was left denies service.
     fn denied(&self, address: SocketAddr) -> Option<i64> {
         self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied())
     }
 }
 
-/// A name's addresses, of which there is at least one; asks the system's resolver, and waits for
-/// it.
+/// Resolves a name to at least one address; blocks in the system's resolver.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let unknown = |detail: String| Failure::new("the server's name is not known", detail);
     let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
@@ -147,39 +145,39 @@ mod tests {
     #[test]
     fn each_has_its_turn_in_the_resolvers_order_and_turns_become_rarer() {
         let mut addresses = Addresses::default();
-        let mut patience = Vec::new();
+        let mut silence_timeout = Vec::new();
         for _ in 0..7 {
             assert_eq!(addresses.found(all(&[3, 1, 3, 2]), 0), Some(at(3)));
             assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(1)), Some(at(2)), None]);
-            patience.push(addresses.patience() / SECOND);
+            silence_timeout.push(addresses.silence_timeout() / SECOND);
         }
-        assert_eq!(patience, [64, 128, 256, 512, 1024, 1024, 1024]);
+        assert_eq!(silence_timeout, [64, 128, 256, 512, 1024, 1024, 1024]);
         addresses.answered(Some(at(2)));
-        assert_eq!(addresses.patience(), 64 * SECOND);
+        assert_eq!(addresses.silence_timeout(), 64 * SECOND);
         assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(3)), Some(at(1)), None], "when it falls silent");
     }
 
     #[test]
     fn a_name_that_was_never_found_has_no_turn_in_vain() {
         let mut addresses = Addresses::default();
-        assert_eq!((addresses.not_found(0), addresses.patience()), (None, 64 * SECOND));
+        assert_eq!((addresses.not_found(0), addresses.silence_timeout()), (None, 64 * SECOND));
     }
 
     #[test]
     fn a_name_that_has_moved_is_followed() {
         let mut addresses = Addresses::default();
         assert_eq!(addresses.found(all(&[1]), 0), Some(at(1)));
-        assert_eq!((addresses.another(0), addresses.patience()), (None, 64 * SECOND));
+        assert_eq!((addresses.another(0), addresses.silence_timeout()), (None, 64 * SECOND));
         assert_eq!(addresses.found(all(&[1]), 0), Some(at(1)), "not yet");
         assert_eq!((addresses.found(all(&[7]), 0), addresses.another(0)), (Some(at(7)), None));
-        // A pool tells others each time, in another order.
+        // A pool gives other addresses each time, in another order.
         assert_eq!(addresses.found(all(&[7, 8, 9]), 0), Some(at(8)), "not the one that has just been silent");
         assert_eq!(addresses.found(all(&[9, 8]), 0), Some(at(9)));
         assert_eq!(addresses.found(vec![], 0), None);
     }
 
     #[test]
-    fn who_denies_service_is_passed_over_until_it_may_be_asked_again() {
+    fn an_address_that_denies_service_is_passed_over_until_it_may_be_asked_again() {
         let mut addresses = Addresses::default();
         let hour = 3600 * SECOND;
         addresses.found(all(&[1, 2]), 0);
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_seldom_is_so_when_it_is_its_turn_again_and_others_leave_nothing_behind() {
+    fn an_address_that_limits_the_rate_does_so_at_its_next_turn_and_others_leave_nothing_behind() {
         let mut addresses = Addresses::default();
         let fresh = kissed(Kiss::Other(*b"XYZ\0"), 0);
         addresses.leave(at(1), &fresh);

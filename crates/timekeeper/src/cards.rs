@@ -1,5 +1,5 @@
-//! Network cards that stamp packets: which one leads to a server, whether its stamps can be used,
-//! and if not, why. What is changed of a card's setting is put back at the end.
+//! Network cards that timestamp packets: which one leads to a server, whether its timestamps can be
+//! used, and if not, why. A changed card setting is restored at the end.
 
 use crate::config::HardwareStamps;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use tickwire_ntp::nic::Nic;
 use tickwire_osclock::card::{Abilities, Card, Setting};
 use tracing::{info, warn};
 
-/// An interface is looked at again after so many ns: somebody may have changed its setting, its
-/// link's speed, or what is below it.
+/// Interval between two looks at an interface, in ns: its setting, its link's speed, or the device
+/// below it may have changed.
 const LOOK_AGAIN: i64 = 10_000_000_000;
 
 /// A card, or why there is none.
@@ -22,7 +22,7 @@ type Found = Result<Arc<Nic>, String>;
 pub(crate) struct Cards {
     wanted: HardwareStamps,
     host: Option<Host>,
-    /// By the interfaces' numbers.
+    /// By interface index.
     interfaces: BTreeMap<u32, Interface>,
 }
 
@@ -45,7 +45,7 @@ struct Changed {
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        // Unless somebody has changed it since: then it is theirs.
+        // Unless another program has changed it since.
         if self.card.setting() == Ok(self.ours) {
             match self.card.set(self.before) {
                 Ok(_) => info!(interface = self.card.name(), "its time stamps are set as they were"),
@@ -63,7 +63,7 @@ impl Cards {
         Self { wanted, host, interfaces: BTreeMap::new() }
     }
 
-    /// By which card a server is reached now.
+    /// The card by which a server is reached now.
     pub(crate) fn toward(&mut self, server: SocketAddr, now: i64) -> Found {
         if self.wanted == HardwareStamps::Never {
             return Err("hardware_stamps = \"never\"".into());
@@ -100,7 +100,7 @@ impl Cards {
             return;
         };
         let before = self.interfaces.remove(&index);
-        // A number may be given to another interface; its setting goes with the old one.
+        // An index may be reused by another interface; the saved setting goes with the old one.
         let mut interface = before.filter(|before| before.name == link.name).unwrap_or_else(|| Interface {
             name: link.name.clone(),
             looked: now,
@@ -116,7 +116,7 @@ impl Cards {
             (Ok(_), Err(why)) => {
                 info!(interface = link.name, why, "the network card's time stamps are not used any more")
             }
-            // Said once, and only if they were asked for.
+            // Logged once, and only if they were requested.
             (Err(before), Err(why)) if self.wanted == HardwareStamps::Enable && before != why => {
                 warn!(interface = link.name, why, "there are no hardware time stamps");
             }
@@ -136,7 +136,7 @@ impl Interface {
         let setting = card.setting().map_err(|error| format!("{name} does not tell what it stamps: {error}"))?;
         let mbits = card.speed();
         if !setting.stamps_ntp() {
-            // Somebody has changed what we had set: from now on this is what to set back.
+            // If another program has changed our setting, its setting is now the one to restore.
             self.changed = None;
             self.changed = Some(Changed::make(card, setting, &abilities, wanted)?);
         }
@@ -148,7 +148,7 @@ impl Interface {
 }
 
 impl Changed {
-    /// Has a card stamp what NTP needs.
+    /// Sets a card to timestamp what NTP needs.
     fn make(card: Card, before: Setting, abilities: &Abilities, wanted: HardwareStamps) -> Result<Self, String> {
         let name = card.name();
         let Some(setting) = before.with_ntp(abilities) else {

@@ -1,5 +1,4 @@
-//! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is
-//! optional.
+//! The clock's configuration: the `[clock]` table of the configuration file. Every key is optional.
 
 use crate::leap_table::{self, TableError};
 use crate::nts::{self, Failure};
@@ -10,35 +9,35 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use tickwire_clock::keeper::Source;
+use tickwire_clock::ensemble::Source;
 pub use tickwire_settings::{Error as ConfigError, Wrong};
 
 /// All settings of the clock.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The servers to ask.
+    /// The servers to poll.
     #[serde(deserialize_with = "servers")]
     pub servers: Vec<Server>,
     /// Seconds between requests.
     pub poll: f64,
-    /// At most so many, for servers that are silent or want to be asked less often.
+    /// At most so many, for servers that are silent or limit the rate.
     pub longest_poll: f64,
-    /// What stands in a request's transmit stamp.
+    /// The content of a request's transmit timestamp.
     pub transmit: Transmit,
-    /// Whether to use the time stamps of network cards.
+    /// Whether to use the timestamps of network cards.
     pub hardware_stamps: HardwareStamps,
     /// Where the page is.
     pub page: PathBuf,
-    /// Where the daemon keeps what it knows of the counter over its own restart. Unset: beside the
-    /// page.
+    /// The file in which the daemon keeps the counter's period across its own restarts. Unset:
+    /// beside the page.
     pub state: Option<PathBuf>,
     /// Where Prometheus metrics are served, if at all: an address and port of this host.
     pub metrics: Option<SocketAddr>,
-    /// The table of leap seconds: IERS' `leap-seconds.list` or tzdata's `leapseconds`; else the one
-    /// that the host's time zone data bring.
+    /// The table of leap seconds: IERS' `leap-seconds.list` or tzdata's `leapseconds`; unset: the
+    /// one of the host's time zone data.
     pub leap_seconds: Option<PathBuf>,
-    /// TAI - UTC in seconds, if no such table tells.
+    /// TAI - UTC in seconds, if there is no such table.
     pub tai_offset: Option<i32>,
     /// Where to record all exchanges, for `tickwire clock replay`: a file that does not exist yet.
     pub record: Option<PathBuf>,
@@ -46,11 +45,11 @@ pub struct Config {
     pub smeared: bool,
     /// Whether to steer the system clock.
     pub steer_system_clock: bool,
-    /// From so many seconds on the system clock is set at the start, not slewed.
+    /// Offset in seconds beyond which the system clock is stepped at the start, not slewed.
     pub step_threshold: f64,
     /// The unit of NTP's shared memory to feed, if any: ntpd and chronyd can read it.
     pub shm_unit: Option<u8>,
-    /// What `tickwire clock serve` does.
+    /// Settings of `tickwire clock serve`.
     pub serve: Serve,
 }
 
@@ -80,8 +79,8 @@ impl Default for Config {
 /// The configuration file of the service, which has the clock's settings, too.
 pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
 
-/// The file as a whole. The other settings are the service's, which understands them; a clock that
-/// runs alone only has to tell them from a name that is written wrong.
+/// The whole file. The other settings are the service's, which interprets them; a clock that runs
+/// alone only distinguishes them from misspelt names.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
@@ -118,10 +117,10 @@ impl Config {
         }
     }
 
-    /// Looks for values that make no sense.
+    /// Checks the values.
     ///
     /// # Errors
-    /// The first of them.
+    /// The first invalid one.
     pub fn check(&self) -> Result<(), Wrong> {
         let wrong = |key: &str, wanted: &str| Err(Wrong::new(key, format!("{key} {wanted}")));
         if !(0.05..=86_400.0).contains(&self.poll) {
@@ -177,17 +176,18 @@ impl Config {
 }
 
 impl Config {
-    /// Looks at the files that it names and that must be there from the start.
+    /// Checks the files that it names and that must exist from the start.
     ///
     /// # Errors
-    /// The table of leap seconds cannot be read, or is none; or a file of certificates gives nobody
-    /// to trust.
+    /// The table of leap seconds cannot be read or is invalid, or a file of certificates has none
+    /// that can be trusted.
     pub fn check_files(&self) -> Result<(), FileError> {
         self.leap_seconds.as_deref().map_or(Ok(()), |path| leap_table::parse(path).map(|_| ()))?;
         self.check_trust(|server| server.nts_ca.is_some())
     }
 
-    /// Looks for somebody who can vouch for those of the servers that are to be asked with NTS.
+    /// Checks that there are trusted certificates for those of the servers that are polled with
+    /// NTS.
     pub(crate) fn check_trust(&self, of: impl Fn(&Server) -> bool) -> Result<(), FileError> {
         for server in self.servers.iter().filter(|server| server.nts && of(server)) {
             let nobody = |failure: Failure| FileError::Trust(server.host.clone(), failure.to_string());
@@ -197,19 +197,19 @@ impl Config {
     }
 }
 
-/// Why a file that the configuration needs is of no use.
+/// Why a file that the configuration needs cannot be used.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The table of leap seconds.
     #[error(transparent)]
     LeapSeconds(#[from] TableError),
-    /// The certificates of those who may vouch for a server.
+    /// The trusted certificates for a server.
     #[error("the server {0} cannot be asked with NTS: {1}")]
     Trust(String, String),
 }
 
-/// A list of servers. Who writes names only, or one table that is no list, is told how it is
-/// written.
+/// A list of servers. For names only, or one table that is no list, the error shows the right
+/// syntax.
 fn servers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Server>, D::Error> {
     struct List;
 
@@ -240,28 +240,28 @@ pub struct Server {
     /// Its port.
     #[serde(default = "ntp_port")]
     pub port: u16,
-    /// How many microseconds requests take longer than answers, if that is known. Half of it
+    /// How many microseconds requests take longer than replies, if that is known. Half of it
     /// corrects the clock.
     #[serde(default)]
     pub asymmetry: f64,
     /// Whether it spreads leap seconds over a day, as time.google.com does. Such servers are not
-    /// mixed with others (RFC 8633 §3.7.1): they are followed only while no other is heard, and
-    /// around a leap second not at all, unless all servers are of this kind. Then no leap second is
-    /// applied.
+    /// mixed with others (RFC 8633 §3.7.1): they are followed only while no other is heard, and not
+    /// at all around a leap second. If all servers are of this kind, they are followed without
+    /// these limits, and no leap second is applied.
     #[serde(default)]
     pub smeared: bool,
-    /// Whether to ask for the true stamps of answers (RFC 9769).
+    /// Whether to request the true transmit timestamps of replies (RFC 9769).
     #[serde(default = "yes")]
     pub interleaved: bool,
-    /// Whether answers must be authenticated by NTS (RFC 8915). The server that gives the keys may
-    /// name another host and port for the time; else `port` it is.
+    /// Whether replies must be authenticated by NTS (RFC 8915). The server that gives the keys may
+    /// name another host and port for the time; otherwise `port` is used.
     #[serde(default)]
     pub nts: bool,
-    /// The port at which keys are agreed on, over TCP.
+    /// The TCP port for key establishment.
     #[serde(default = "nts_port")]
     pub nts_port: u16,
-    /// The certificates (PEM) of those who may vouch for this server, and nobody else may; unset:
-    /// whom the host trusts.
+    /// The trusted certificates (PEM) for this server, and no others; unset: those that the host
+    /// trusts.
     #[serde(default)]
     pub nts_ca: Option<PathBuf>,
 }
@@ -269,9 +269,9 @@ pub struct Server {
 /// The longest name that DNS has (RFC 1035 §2.3.4).
 const LONGEST_NAME: usize = 253;
 
-/// Whether this can be the name or address of a host, before anybody is asked for it.
+/// Checks that this can be the name or address of a host, before it is looked up.
 pub(crate) fn host_name(host: &str) -> Result<(), String> {
-    // An address of one link names the interface, too: fe80::1%eth0.
+    // A link-local address includes the interface: fe80::1%eth0.
     let address = host.split_once('%').map_or(host, |(address, _)| address);
     let letter = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let name = !host.is_empty() && host.len() <= LONGEST_NAME && host.chars().all(letter);
@@ -304,7 +304,7 @@ impl Server {
     /// # Errors
     /// What is wrong with it, and what was expected.
     pub fn named(name: &str) -> Result<Self, String> {
-        // A URL is no host with an odd port.
+        // A URL is not a host with an odd port.
         if name.contains('/') {
             host_name(name)?;
         }
@@ -329,7 +329,7 @@ impl Server {
         })
     }
 
-    /// What people call it: its name as they have given it, with the port if that is not the usual
+    /// Its name in logs and reports: the host as configured, with the port if that is not the usual
     /// one.
     pub(crate) fn label(&self) -> String {
         match (self.port, self.host.contains(':')) {
@@ -339,17 +339,17 @@ impl Server {
         }
     }
 
-    /// What the clock is told of it.
+    /// What the clock has to know of it.
     pub(crate) fn known(&self, all_smeared: bool) -> Source {
         Source { asymmetry: self.asymmetry * 1e3, smeared: self.smeared || all_smeared }
     }
 }
 
-/// What stands in a request's transmit stamp.
+/// The content of a request's transmit timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Transmit {
-    /// A number that nobody can guess.
+    /// An unpredictable number.
     #[default]
     Nonce,
     /// The counter, as in the paper of 2015.
@@ -368,14 +368,14 @@ impl TryFrom<String> for Transmit {
     }
 }
 
-/// Whether to use the time stamps of network cards.
+/// Whether to use the timestamps of network cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum HardwareStamps {
-    /// Where a card makes them already.
+    /// If a card is set to make them already.
     #[default]
     Auto,
-    /// Also have cards make them, and set them back at the end. Needs CAP_NET_ADMIN.
+    /// Also set cards to make them, and restore the setting at the end. Needs CAP_NET_ADMIN.
     Enable,
     /// Not at all.
     Never,

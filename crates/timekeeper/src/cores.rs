@@ -1,9 +1,8 @@
-//! Whether the processors' counters agree: a clock is read on any of them.
+//! Whether the processors' counters agree: the clock may be read on any processor.
 //!
-//! Two threads on two processors hand stamps to each other. A stamp that has come over cannot be
-//! later than the counter that receives it; if it is, that counter is behind. In both directions
-//! the quickest hand-over bounds by how much the two can differ at all: `back <= offset <= forth`,
-//! as in an exchange with a server (RFC 5905 §8).
+//! Two threads on two processors pass timestamps to each other. A timestamp later than the
+//! receiver's counter shows that this counter is behind. The quickest transfer in each direction
+//! bounds the offset: `-back <= offset <= forth`, as in an exchange with a server (RFC 5905 §8).
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -12,23 +11,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickclock::{CounterKind, counter};
 
-/// Hand-overs between two processors.
+/// Round trips between two processors.
 const ROUNDS: u32 = 500;
-/// How long two processors may take; one that is busy is left out.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// How long all may take: of a machine with hundreds of processors some are left out.
+/// Timeout for two processors; one that is busy is left out.
+const TIMEOUT: Duration = Duration::from_millis(20);
+/// Time limit for all: on a machine with hundreds of processors some are left out.
 const ALTOGETHER: Duration = Duration::from_millis(500);
-/// How many looks at a stamp that has not come are made between two looks at the time.
+/// Reads of the shared timestamp between two checks of the deadline.
 const LOOKS: u32 = 1024;
 
-/// What a comparison of processors has shown.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
-    /// So many processors agree with the first one, to within so many counts.
+    /// The counters of so many processors agree with the first one's, to within so many counts.
     Within {
-        /// How many were compared.
+        /// How many were compared, including the first.
         processors: usize,
-        /// How far two of them can be apart.
+        /// How far one of them can be from the first.
         counts: u64,
     },
     /// A processor's counter is behind or ahead of the first one's by at least so many counts.
@@ -62,17 +61,17 @@ pub(crate) fn compare(kind: CounterKind) -> Agreement {
     Agreement::Within { processors: compared, counts: widest }
 }
 
-/// By how many counts the second counter can be ahead of the first.
+/// Bounds on the offset of the second counter from the first, in counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offset {
-    /// At most by this: the quickest hand-over to the second, by both counters.
+    /// Ahead at most by this: the quickest transfer to the second, measured with both counters.
     forth: i64,
-    /// Behind at most by this: the quickest one back.
+    /// Behind at most by this: the quickest transfer back.
     back: i64,
 }
 
 impl Offset {
-    /// What took less than no time shows that they are apart.
+    /// A transfer that took negative time shows that the counters are apart.
     fn apart(self) -> Option<u64> {
         let least = self.forth.min(self.back);
         (least < 0).then_some(least.unsigned_abs())
@@ -84,7 +83,8 @@ impl Offset {
     }
 }
 
-/// Hands stamps to and fro between two processors; `None` if they had no time, or may not be used.
+/// Passes timestamps back and forth between two processors. `None` after a timeout, or if a thread
+/// may not run on one of them.
 fn hand_over(kind: CounterKind, [first, second]: [usize; 2]) -> Option<Offset> {
     let (forth, back) = (AtomicU64::new(0), AtomicU64::new(0));
     let (mut to, mut fro) = (None, None);
@@ -96,7 +96,7 @@ fn hand_over(kind: CounterKind, [first, second]: [usize; 2]) -> Option<Offset> {
     Some(Offset { forth: fro?, back: to? })
 }
 
-/// Runs something on one processor.
+/// Runs a function pinned to one processor.
 fn on<T>(processor: usize, run: impl FnOnce() -> Option<T>) -> Option<T> {
     let mut only = CpuSet::new();
     only.set(processor).ok()?;
@@ -104,9 +104,9 @@ fn on<T>(processor: usize, run: impl FnOnce() -> Option<T>) -> Option<T> {
     run()
 }
 
-/// Hands stamps over and takes those that come back; gives the quickest way back.
+/// Sends timestamps and receives those that come back; returns the quickest transfer back.
 fn ask(kind: CounterKind, forth: &AtomicU64, back: &AtomicU64) -> Option<i64> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let (mut last, mut quickest) = (0, i64::MAX);
     for _ in 0..ROUNDS {
         forth.store(stamp(kind), Ordering::Release);
@@ -116,9 +116,9 @@ fn ask(kind: CounterKind, forth: &AtomicU64, back: &AtomicU64) -> Option<i64> {
     Some(quickest)
 }
 
-/// Takes stamps and hands others back; gives the quickest way forth.
+/// Receives timestamps and sends others back; returns the quickest transfer forth.
 fn answer(kind: CounterKind, forth: &AtomicU64, back: &AtomicU64) -> Option<i64> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let (mut last, mut quickest) = (0, i64::MAX);
     for _ in 0..ROUNDS {
         last = await_change(forth, last, until)?;
@@ -128,7 +128,7 @@ fn answer(kind: CounterKind, forth: &AtomicU64, back: &AtomicU64) -> Option<i64>
     Some(quickest)
 }
 
-/// The counter; never 0, which is what stands there before anything was handed over.
+/// The counter, but never 0: that stands for "no timestamp yet".
 fn stamp(kind: CounterKind) -> u64 {
     counter::read(kind).0.max(1)
 }
@@ -145,7 +145,8 @@ fn await_change(place: &AtomicU64, last: u64, until: Instant) -> Option<u64> {
         if Instant::now() >= until {
             return None;
         }
-        // The other one may have to share this processor with us, if somebody forbade us the other.
+        // Both threads may share this processor if the process's CPU affinity was restricted
+        // meanwhile.
         thread::yield_now();
     }
 }
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_answers_is_left_out() {
+    fn a_processor_that_never_answers_is_left_out() {
         let silent = AtomicU64::new(0);
         assert_eq!(ask(CounterKind::MonotonicRaw, &AtomicU64::new(0), &silent), None);
     }

@@ -1,21 +1,21 @@
-//! The loop: whatever is due, then sleep until something comes or is due.
+//! The event loop: runs what is due, then sleeps until a socket is readable or something is due.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `start` | what the daemon needs to begin, and why it cannot |
+//! | `start` | start-up, and its errors |
 
 mod start;
 
 pub use start::StartError;
 
 use crate::cards::Cards;
-use crate::doors::Doors;
+use crate::event_log::{EventLog, Seen};
 use crate::hardware::Look;
-use crate::news::{News, Seen};
 use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
 use crate::source::{Came, Source};
 use crate::state::{Known, State};
+use crate::status_endpoints::StatusEndpoints;
 use crate::system::System;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,27 +25,27 @@ use std::io::{self, BufWriter};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use tickclock::{Count, CounterKind, Nanos, Scale, Status, Writer, counter};
-use tickwire_clock::Keeper;
-use tickwire_clock::keeper::Standing;
+use tickwire_clock::Ensemble;
+use tickwire_clock::ensemble::Standing;
 use tickwire_clock::page::Parameters;
 use tickwire_clock::sync::Clock;
-use tickwire_ntp::sandwich;
+use tickwire_ntp::cross_timestamp;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
-/// The page is published at least so often, in ns.
+/// Longest interval between two publications of the page, in ns.
 const PUBLISH: i64 = SECOND;
-/// While a name is being looked up, the answer is looked for so often, in ns.
+/// Interval at which the result of a pending name lookup is polled, in ns.
 const LOOK: i64 = SECOND / 20;
-/// While a request has not left the host, its stamp is looked for so often, in ns.
+/// Interval at which the transmit timestamp of a request still in the host is polled, in ns.
 const LEAVING: i64 = SECOND / 200;
-/// The time is handed on to the system so often, in ns.
+/// Interval at which the system clock is steered and NTP's shared memory fed, in ns.
 const HAND: i64 = SECOND;
-/// What is known of the counter is kept so often, in ns; and at once when its period is known twice
-/// as well as what was kept: a daemon that is killed some seconds after its start has learnt
-/// something, too.
+/// Interval at which the counter's period is saved, in ns. A period known twice as well as the
+/// saved one is saved earlier, at most once a second: a daemon that is killed soon after its start
+/// keeps what it has learnt.
 const KEEP: i64 = 60 * SECOND;
-/// 2026-01-01 00:00:00: what comes before was before this program.
+/// 2026-01-01 00:00:00 UTC: the present is not earlier, because this program is not older.
 const WRITTEN: Nanos = Nanos(1_767_225_600 * SECOND);
 
 /// The clock daemon.
@@ -53,32 +53,32 @@ const WRITTEN: Nanos = Nanos(1_767_225_600 * SECOND);
 pub struct Daemon {
     kind: CounterKind,
     nominal: Scale,
-    keeper: Keeper,
+    ensemble: Ensemble,
     sources: Vec<Source>,
     cards: Cards,
-    doors: Doors,
+    status_endpoints: StatusEndpoints,
     system: System,
     page: PathBuf,
     state: State,
-    /// The page still says what the daemon before this one knew, which is better than nothing.
+    /// The page still holds the previous daemon's parameters, which is better than nothing.
     inherited: bool,
     looked: Look,
     published: i64,
     handed: i64,
     kept: i64,
     recorder: Option<Recorder<BufWriter<File>>>,
-    news: News,
-    /// The page, and the lock that says that this daemon lives. It is the last to go: a daemon that
-    /// has the lock takes what it finds beside the page for leftovers and puts its own there, which
-    /// one that is still going would remove.
+    event_log: EventLog,
+    /// The page, and the lock that shows that this daemon is alive. It is dropped last. The next
+    /// holder of the lock replaces leftover files beside the page by its own, and a daemon that
+    /// still shuts down would remove those.
     writer: Writer,
 }
 
 impl Daemon {
-    /// Keeps the clock until `stop` is readable. What was published stays.
+    /// Keeps the clock until `stop` is readable. The published page stays.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// `poll` fails.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
         loop {
             let now = monotonic();
@@ -89,7 +89,7 @@ impl Daemon {
             }
             if now - self.handed >= HAND {
                 self.handed = now;
-                let parameters = self.keeper.parameters(counter::read(self.kind));
+                let parameters = self.ensemble.parameters(counter::read(self.kind));
                 self.system.turn(now, self.kind, self.nominal, &self.looked, &parameters);
             }
             if now - self.kept >= KEEP || now - self.kept >= SECOND && self.knows_better() {
@@ -103,16 +103,16 @@ impl Daemon {
                 return Ok(());
             }
             self.receive();
-            self.doors.serve(|| self.report());
+            self.status_endpoints.serve(|| self.report());
         }
     }
 
-    /// Has each server asked that is due, and none twice.
+    /// Polls each server that is due, and no server twice.
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
             let mut next = self.sources[number].run(now, random(), &mut self.cards);
-            // Of its addresses the first that no other source asks, and that this host has a route
-            // to.
+            // Take the first of its addresses that no other source polls and that this host has a
+            // route to.
             while let Some(found) = next.take() {
                 let address = found.address();
                 let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
@@ -125,7 +125,8 @@ impl Daemon {
         }
     }
 
-    /// Sleeps until something comes or is due; `true`: it is time to stop.
+    /// Sleeps until a socket is readable or something is due. Returns `true` when it is time to
+    /// stop.
     fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
         let looking = self.sources.iter().any(Source::is_looking_up);
         let due = self.sources.iter().filter_map(Source::due).min().unwrap_or(i64::MAX);
@@ -133,10 +134,10 @@ impl Daemon {
         let (leaving, here): (Vec<_>, Vec<_>) = self.sources.iter().partition(|source| source.is_leaving());
         let most = if looking { LOOK } else { PUBLISH }.min(if leaving.is_empty() { PUBLISH } else { LEAVING });
         let left = (due - monotonic()).clamp(0, most);
-        // Rounded up: a turn of the loop before something is due does nothing.
+        // Rounded up: an iteration of the loop before the due time does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
-        let sockets = here.into_iter().filter_map(Source::descriptor).chain(self.doors.descriptors());
+        let sockets = here.into_iter().filter_map(Source::descriptor).chain(self.status_endpoints.descriptors());
         let mut all: Vec<_> = [stop].into_iter().chain(sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN))).collect();
         match poll(&mut all, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(all[0].any().unwrap_or(true)),
@@ -144,7 +145,7 @@ impl Daemon {
         }
     }
 
-    /// Hands what has come to the clock.
+    /// Passes received replies to the clock.
     fn receive(&mut self) {
         let now = monotonic();
         let near = about(realtime());
@@ -159,13 +160,13 @@ impl Daemon {
                 debug!(server = source.name(), why, "answer rejected");
                 source.tally_mut().refuse(why, now);
             }
-            if let Some(patience) = source.new_patience() {
-                record(&mut self.recorder, |to| to.patience(number, patience));
-                self.keeper.set_patience(number, patience);
+            if let Some(silence_timeout) = source.new_silence_timeout() {
+                record(&mut self.recorder, |to| to.silence_timeout(number, silence_timeout));
+                self.ensemble.set_silence_timeout(number, silence_timeout);
             }
         }
-        // The counter may have broken between the two ends of any of them. (One that ended before
-        // the break is lost with them: the servers are asked again.)
+        // The counter may have broken within any of these exchanges. All are dropped, including
+        // those that ended before the break: the servers are polled again.
         if exchanges.is_empty() || self.look() {
             return;
         }
@@ -178,14 +179,14 @@ impl Daemon {
         record(&mut self.recorder, |to| to.page(&parameters));
     }
 
-    /// Hands an exchange to the clock; `false`: the clock has found out by it that the counter has
-    /// broken, and other exchanges from before are void.
+    /// Passes an exchange to the clock. Returns `false` if the clock infers from it that the
+    /// counter has broken: other exchanges from before the break are void.
     fn take(&mut self, now: i64, number: usize, one: &Came) -> bool {
         let source = &mut self.sources[number];
         source.tally_mut().stamped(one.quality);
         record(&mut self.recorder, |to| to.exchange(number, &one.exchange, one.announced));
-        let breaks = self.keeper.breaks();
-        match self.keeper.exchange(number, &one.exchange, one.announced) {
+        let breaks = self.ensemble.breaks();
+        match self.ensemble.exchange(number, &one.exchange, one.announced) {
             Ok(outcome) => {
                 debug!(server = source.name(), ?outcome, "exchange");
                 source.was_used(now);
@@ -195,7 +196,7 @@ impl Daemon {
                 source.tally_mut().refuse(refusal.to_string(), now);
             }
         }
-        if self.keeper.breaks() == breaks {
+        if self.ensemble.breaks() == breaks {
             return true;
         }
         warn!(what = "the servers contradict the clock", "the counter has broken");
@@ -203,8 +204,8 @@ impl Daemon {
         false
     }
 
-    /// The counter has broken, and the keeper knows: all that depends on what it counted is void,
-    /// and the servers are asked anew.
+    /// Handles a break of the counter that the keeper knows of: discards everything that depends on
+    /// earlier counts, and polls the servers anew.
     fn disrupted(&mut self) {
         let now = monotonic();
         self.sources.iter_mut().for_each(|source| source.disrupt(now));
@@ -212,16 +213,16 @@ impl Daemon {
         self.inherited = false;
     }
 
-    /// How the clock is.
+    /// The status of the clock.
     #[must_use]
     pub fn report(&self) -> Report {
         let count = counter::read(self.kind);
-        // What every program reads, also while that is what the daemon before this one knew.
-        let parameters = if self.inherited { self.writer.last() } else { self.keeper.parameters(count) };
+        // Report what programs read from the page, also while it is still the previous daemon's.
+        let parameters = if self.inherited { self.writer.last() } else { self.ensemble.parameters(count) };
         let reading = parameters.reading(count);
         let known = reading.is_known();
-        let clock = self.keeper.clock(count);
-        let followed = self.keeper.followed(count);
+        let clock = self.ensemble.clock(count);
+        let followed = self.ensemble.followed(count);
         let (leap, root) = (parameters.leap, parameters.root);
         Report {
             utc_ns: known.then_some(reading.utc().0),
@@ -247,7 +248,7 @@ impl Daemon {
 
     fn source_report(&self, number: usize, count: Count, published: Option<&Clock>) -> SourceReport {
         let source = &self.sources[number];
-        let sync = self.keeper.server(number);
+        let sync = self.ensemble.server(number);
         let own = sync.clock(count);
         let server = sync.server();
         let (client, tally, now) = (source.client(), source.tally(), monotonic());
@@ -275,7 +276,7 @@ impl Daemon {
             stratum: server.map(|server| server.stratum),
             offset_ns: own.zip(published).map(|(own, published)| own.time.since(published.time) as f64),
             error_ns: own.map(|own| own.error),
-            // A longer period: in one count its time goes further.
+            // A longer period means a faster clock: its time advances further in one count.
             frequency_ppm: own.zip(published).map(|(own, published)| (own.period / published.period - 1.0) * 1e6),
             skew_ppm: own.map(|own| own.error_rate * 1e-3),
             bound_ns: own.map(|own| own.bound),
@@ -295,13 +296,13 @@ impl Daemon {
         }
     }
 
-    /// Publishes the clock; gives what its keeper says.
+    /// Publishes the clock; returns the keeper's parameters.
     fn publish(&mut self, now: i64) -> Parameters {
-        let parameters = self.keeper.parameters(counter::read(self.kind));
+        let parameters = self.ensemble.parameters(counter::read(self.kind));
         self.inherited &= !parameters.status.contains(Status::SYNCHRONISED);
         if !self.inherited {
             let mut shown = parameters;
-            shown.root.reference = self.keeper.chosen().map_or(0, |chosen| self.sources[chosen].reference());
+            shown.root.reference = self.ensemble.chosen().map_or(0, |chosen| self.sources[chosen].reference());
             self.writer.publish(&shown);
         }
         self.published = now;
@@ -309,21 +310,21 @@ impl Daemon {
         parameters
     }
 
-    /// How a server stands: as it did when one of them told something last, unless it has told
-    /// nothing since.
+    /// A server's standing at the last exchange with any server, or silent if it has timed out
+    /// since.
     fn standing(&self, number: usize, now: i64) -> Standing {
-        if self.sources[number].is_silent(now) { Standing::Silent } else { self.keeper.standings()[number] }
+        if self.sources[number].is_silent(now) { Standing::Silent } else { self.ensemble.standings()[number] }
     }
 
-    /// The same, if that is known: a server is given its time before it is called silent, also
-    /// after a break of the counter.
+    /// The same, or `None` while it is unknown and for a duplicate. A server is called silent only
+    /// after its timeout, also after a break of the counter.
     fn known_standing(&self, number: usize, now: i64) -> Option<Standing> {
         let (source, standing) = (&self.sources[number], self.standing(number, now));
         let known = source.twin().is_none() && (standing != Standing::Silent || source.is_silent(now));
         known.then_some(standing)
     }
 
-    /// Logs what is new.
+    /// Logs what has changed.
     fn tell(&mut self, now: i64, parameters: &Parameters) {
         let servers = self.sources.iter().enumerate();
         let servers: Vec<_> =
@@ -337,23 +338,23 @@ impl Daemon {
             servers: &servers,
             why_silent: &why_silent,
         };
-        self.news.tell(now, &seen);
+        self.event_log.tell(now, &seen);
     }
 
-    /// What is known of the counter now.
+    /// The current estimate of the counter's period.
     fn known(&self) -> Option<Known> {
-        // Not the published clock: while that moves from one server to another, its period is not
-        // the counter's.
-        let clock = self.keeper.followed(self.looked.count)?;
+        // Not from the published clock: while that slews from one server to another, its period is
+        // not the counter's.
+        let clock = self.ensemble.followed(self.looked.count)?;
         Some(Known { period: Scale::from_period(clock.period)?, rate_error: clock.error_rate * 1e-9 })
     }
 
-    /// Whether that is worth more than what was kept.
+    /// Whether the estimate is enough better than the saved one to be saved.
     fn knows_better(&self) -> bool {
         self.known().is_some_and(|known| self.state.is_outdone_by(&known))
     }
 
-    /// Keeps what is known of the counter for the next start.
+    /// Saves the estimate of the counter's period for the next start.
     fn keep(&mut self, now: i64) {
         self.kept = now;
         self.look();
@@ -362,14 +363,14 @@ impl Daemon {
         }
     }
 
-    /// Whether the counter has broken since the last look.
+    /// Checks whether the counter has broken since the last look.
     fn look(&mut self) -> bool {
         let look = Look::take(self.kind);
         let broken = look.broken_since(&self.looked, self.nominal);
         self.looked = look;
         let Some(what) = broken else { return false };
         warn!(what, "the counter has broken");
-        self.keeper.disrupt(look.count);
+        self.ensemble.disrupt(look.count);
         record(&mut self.recorder, |to| to.disruption(look.count));
         self.disrupted();
         self.publish(monotonic());
@@ -377,7 +378,7 @@ impl Daemon {
     }
 }
 
-/// Records, as far as there is room: the clock goes on without.
+/// Records until a write fails; from then on the clock runs without a record.
 fn record(
     recorder: &mut Option<Recorder<BufWriter<File>>>,
     what: impl FnOnce(&mut Recorder<BufWriter<File>>) -> io::Result<()>,
@@ -389,25 +390,26 @@ fn record(
 }
 
 fn monotonic() -> i64 {
-    sandwich::now(ClockId::CLOCK_MONOTONIC)
+    cross_timestamp::now(ClockId::CLOCK_MONOTONIC)
 }
 
-/// What the system's clock shows.
+/// The system clock.
 fn realtime() -> Nanos {
-    Nanos(sandwich::now(ClockId::CLOCK_REALTIME))
+    Nanos(cross_timestamp::now(ClockId::CLOCK_REALTIME))
 }
 
-/// About the time, to within 68 years, by which it is told of which era a server's stamp is (RFC
-/// 5905 §6). A host without a battery starts in 1970, but this program was not there then.
+/// The approximate time, which determines the era of a server's timestamp if it is right to within
+/// 68 years (RFC 5905 §6). A host without a battery-backed clock starts in 1970, but the time is
+/// never before [`WRITTEN`].
 fn about(clock: Nanos) -> Nanos {
     clock.max(WRITTEN)
 }
 
-/// Numbers that nobody can guess.
+/// Unpredictable random numbers.
 pub(crate) fn random() -> [u64; 2] {
     let mut bytes = [[0; 8]; 2];
     for word in &mut bytes {
-        // It fails on no Linux that has started; without it there is no safe request.
+        // getrandom does not fail on a booted Linux; without it no request is safe.
         getrandom::fill(word).expect("the kernel's random numbers");
     }
     bytes.map(u64::from_ne_bytes)
@@ -429,8 +431,8 @@ mod tests {
         (directory, daemon, clock)
     }
 
-    /// The daemon looks in each turn of its loop, which is once a second at least: so within one
-    /// poll, of whatever length.
+    /// The daemon checks the counter in each iteration of its loop, at least once a second: so
+    /// within one poll, of whatever length.
     #[test]
     fn a_suspend_and_a_jump_of_the_counter_are_published_at_the_next_look() {
         let (_directory, mut daemon, clock) = daemon();
@@ -438,7 +440,7 @@ mod tests {
         assert_eq!(clock.parameters().disruptions, 0, "nothing has happened");
         let minute = 60 * SECOND;
         let suspended = |look: &mut Look| look.slept -= minute;
-        // A virtual machine that goes on elsewhere: the counter is ahead, or behind.
+        // A migrated virtual machine: the counter is ahead, or behind.
         let ahead = |look: &mut Look| look.raw += minute;
         let behind = |look: &mut Look| look.raw -= minute;
         let tricks: [&dyn Fn(&mut Look); 3] = [&suspended, &ahead, &behind];
@@ -455,8 +457,8 @@ mod tests {
         }
     }
 
-    /// The directory tells in which order: a page that says something stays, and is closed as its
-    /// lock goes.
+    /// The directory's inotify events show the order: a page with content stays, and is closed when
+    /// its lock is released.
     #[test]
     fn the_socket_of_a_daemon_that_ends_goes_before_its_lock() {
         use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -469,7 +471,7 @@ mod tests {
         assert_eq!(names, ["clock.sock", "clock"]);
     }
 
-    /// A daemon and the server that it has just asked, which has not answered yet.
+    /// A daemon and the server that it has just polled, which has not answered yet.
     fn asking() -> (tempfile::TempDir, Daemon, std::net::UdpSocket) {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
@@ -477,14 +479,15 @@ mod tests {
         let servers = vec![Server::named(&server.local_addr().unwrap().to_string()).unwrap()];
         let page = directory.path().join("clock");
         let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
-        // Looked up, opened, asked.
+        // Lookup, open, request.
         for _ in 0..3 {
             daemon.ask(monotonic());
         }
         (directory, daemon, server)
     }
 
-    /// A server that two are configured for, by its address and by a name that has others, too.
+    /// One server that two sources are configured for: by its address, and by a name that also has
+    /// other addresses.
     #[test]
     fn a_name_that_leads_to_anothers_server_has_its_other_addresses_tried() {
         let server = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -500,7 +503,7 @@ mod tests {
                 assert!(daemon.sources[0].open(found, now).is_none());
             }
         }
-        // Silence leads from the first to the shared one, and thus to the third.
+        // The first address is silent and the second is shared, so the third is polled.
         daemon.sources[1].tell(&[&dead, &shared, &alone]);
         daemon.ask(now);
         assert_eq!(daemon.sources[1].address(), Some(address(&dead)));
@@ -510,9 +513,9 @@ mod tests {
             daemon.ask(now);
         }
         assert_eq!((daemon.sources[1].address(), daemon.sources[1].twin()), (Some(address(&alone)), None));
-        // Without a third it is set aside, and the dead one's turns, of which it has had one, are
-        // as rare as if it were alone.
-        for patience in [128, 256, 512] {
+        // Without a third address the source is set aside. The dead address, which has had one
+        // turn, gets further turns as rarely as if it were the only one.
+        for silence_timeout in [128, 256, 512] {
             daemon.sources[1].tell(&[&dead, &shared]);
             let found = now;
             while daemon.sources[1].due().is_none_or(|due| now >= due || daemon.sources[1].twin().is_none()) {
@@ -520,17 +523,17 @@ mod tests {
                 now += SECOND / 5;
             }
             let due = daemon.sources[1].due().unwrap();
-            assert_eq!((daemon.sources[1].address(), (due - found) / SECOND), (None, patience));
+            assert_eq!((daemon.sources[1].address(), (due - found) / SECOND), (None, silence_timeout));
             now = due;
         }
     }
 
-    /// The server answers what it was asked, and the answer is there.
+    /// The server answers the request, and the reply is in the socket.
     fn answer(daemon: &Daemon, server: &std::net::UdpSocket) {
         answer_by(daemon, server, 1, 1);
     }
 
-    /// The same with what it says of itself.
+    /// The same with this stratum and reference.
     fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference: u32) {
         use tickwire_ntp::{Mode, Packet, Stamp};
         let mut bytes = [0; 48];
@@ -556,8 +559,9 @@ mod tests {
         let (_directory, mut daemon, server) = asking();
         answer(&daemon, &server);
         daemon.receive();
-        assert_eq!((daemon.sources[0].tally().used, daemon.keeper.breaks()), (1, 0), "one that did not");
-        // Found out by the kernel's clocks: at the daemon's look, or only when the answer is there.
+        assert_eq!((daemon.sources[0].tally().used, daemon.ensemble.breaks()), (1, 0), "one that did not");
+        // The kernel's clocks reveal the break: at the daemon's check, or only when the reply is
+        // received.
         for look in [true, false] {
             let (_directory, mut daemon, server) = asking();
             daemon.looked.slept -= 60 * SECOND;
@@ -566,8 +570,8 @@ mod tests {
             }
             answer(&daemon, &server);
             daemon.receive();
-            assert_eq!((daemon.sources[0].tally().used, daemon.keeper.breaks()), (0, 1), "{look}");
-            assert!(daemon.keeper.clock(counter::read(daemon.kind)).is_none());
+            assert_eq!((daemon.sources[0].tally().used, daemon.ensemble.breaks()), (0, 1), "{look}");
+            assert!(daemon.ensemble.clock(counter::read(daemon.kind)).is_none());
         }
     }
 
@@ -585,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_answered_until_the_counter_broke_is_not_called_silent_at_once() {
+    fn a_server_that_answered_until_the_counter_broke_is_not_called_silent_at_once() {
         let (_directory, mut daemon, server) = asking();
         assert_eq!(daemon.known_standing(0, monotonic()), None, "it has not had its time yet");
         answer(&daemon, &server);
@@ -600,7 +604,7 @@ mod tests {
     #[test]
     fn a_break_that_only_the_servers_show_is_one_for_the_exchanges_under_way_too() {
         let (_directory, mut daemon, server) = asking();
-        // Counts that are long over: of another counter.
+        // Counts from the past, as if of another counter.
         for ago in [10 * SECOND, 20 * SECOND] {
             let count = |ns: i64| Count(counter::read(daemon.kind).0 - daemon.nominal.counts(ago - ns) as u64);
             let now = realtime();
@@ -612,11 +616,11 @@ mod tests {
                 server: tickwire_clock::ServerState { synchronised: true, stratum: 1, ..Default::default() },
                 stamp_error: 0,
             };
-            let announced = tickwire_clock::keeper::leap::Announcement::None;
+            let announced = tickwire_clock::ensemble::leap::Announcement::None;
             let one = Came { exchange, announced, quality: tickwire_ntp::socket::Quality::Program };
             assert_eq!(daemon.take(monotonic(), 0, &one), ago == 10 * SECOND);
         }
-        assert_eq!(daemon.keeper.breaks(), 1);
+        assert_eq!(daemon.ensemble.breaks(), 1);
         answer(&daemon, &server);
         daemon.receive();
         let refused = &daemon.sources[0].tally().refused;
@@ -633,7 +637,7 @@ mod tests {
                 assert_eq!(told(time, clock), time, "with a clock at {clock:?}");
             }
         }
-        // The turn of the era itself, by a clock that is right, or a little off.
+        // The turn of the era itself, with a system clock that is right, or a little off.
         let turn = Nanos(2_085_978_496 * SECOND);
         for (off, clock) in
             [(-SECOND, 1), (0, -1), (SECOND, -1), (SECOND, 1)].map(|(off, sign)| (off, turn.plus(sign * 3600 * SECOND)))
@@ -650,7 +654,7 @@ mod tests {
         daemon.writer.publish(&Parameters {
             status: Status::SYNCHRONISED,
             bound: 5,
-            ..daemon.keeper.parameters(Count(0))
+            ..daemon.ensemble.parameters(Count(0))
         });
         assert!(clock.now().is_known() && daemon.report().bound_ns.is_some(), "told as it is read");
         daemon.looked.slept -= 60 * SECOND;

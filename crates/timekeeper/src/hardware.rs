@@ -5,17 +5,17 @@ use nix::time::ClockId;
 use std::borrow::Cow;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Scale, counter};
-use tickwire_ntp::sandwich::now as ns;
+use tickwire_ntp::cross_timestamp::now as ns;
 
-/// How long the nominal period is measured.
+/// Duration of the measurement of the nominal period.
 const MEASURE: Duration = Duration::from_millis(50);
-/// A counter that differs from the kernel's own clock by more than this much, relative and in ns,
-/// has broken. The kernel's clock may be off by 100 ppm.
+/// A counter that deviates from CLOCK_MONOTONIC_RAW by more than the sum of both, relative and in
+/// ns, has broken. The kernel's clock may be off by 100 ppm.
 const BREAK_RATE: f64 = 1e-3;
 const BREAK_LEAST: f64 = 100_000.0;
 
-/// The best counter of this machine, and why: the processor's, if it runs at one speed in all sleep
-/// states, the kernel, which checks that, trusts it, and no two processors' are apart.
+/// The best counter of this machine, and the reason. A TSC must run at one rate in all sleep
+/// states, the kernel, which checks that, must trust it, and no two processors' TSCs may be apart.
 #[must_use]
 pub fn choose() -> (CounterKind, Cow<'static, str>) {
     if counter::exists(CounterKind::Cntvct) {
@@ -32,7 +32,7 @@ pub fn choose() -> (CounterKind, Cow<'static, str>) {
     }
     let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     let sources = std::fs::read_to_string(path).unwrap_or_default();
-    // Linux strikes the TSC from the list when its watchdog finds the processors' counters apart.
+    // Linux removes the TSC from the list when its watchdog finds the processors' counters apart.
     if !sources.split_whitespace().any(|source| source == "tsc") {
         return (CounterKind::MonotonicRaw, "the kernel does not trust the TSC".into());
     }
@@ -44,14 +44,14 @@ pub fn choose() -> (CounterKind, Cow<'static, str>) {
         Agreement::Within { processors: ..=1, .. } => (CounterKind::Tsc, "invariant, and the kernel trusts it".into()),
         Agreement::Within { processors, counts } => {
             let why = format!(
-                "invariant, the kernel trusts it, and those of {processors} processors agree to within {counts} counts"
+                "invariant, the kernel trusts it, and those of {processors} processors are within {counts} counts of the first"
             );
             (CounterKind::Tsc, why.into())
         }
     }
 }
 
-/// The counter's period in ns, measured by the kernel's unsteered clock.
+/// The counter's period in ns, measured with CLOCK_MONOTONIC_RAW, which is not steered.
 #[must_use]
 pub fn nominal(kind: CounterKind) -> Option<Scale> {
     if kind == CounterKind::MonotonicRaw {
@@ -63,7 +63,7 @@ pub fn nominal(kind: CounterKind) -> Option<Scale> {
     Scale::from_period((last.raw - first.raw) as f64 / last.count.since(first.count) as f64)
 }
 
-/// Counter and clocks at one moment, to find breaks.
+/// Counter and kernel clocks at one moment, to detect breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// The counter.
@@ -75,7 +75,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Looks at counter and clocks; of some tries the quickest counts.
+    /// Reads counter and clocks; the quickest of five tries counts.
     #[must_use]
     pub fn take(kind: CounterKind) -> Self {
         let once = || {
@@ -85,13 +85,13 @@ impl Look {
             (after.since(before), before.plus(after.since(before) / 2), raw)
         };
         let (_, count, raw) = (0..5).map(|_| once()).min_by_key(|&(width, ..)| width).expect("tries");
-        // Whatever delays us between the two readings makes the difference less, and would look
-        // like sleep the next time.
+        // A delay between the two readings makes the difference smaller, which would look like
+        // sleep at the next look. So the largest of five differences counts.
         let slept = (0..5).map(|_| ns(ClockId::CLOCK_BOOTTIME) - ns(ClockId::CLOCK_MONOTONIC)).max().expect("tries");
         Self { count, raw, slept }
     }
 
-    /// What has happened to the counter since an earlier look, if anything.
+    /// Describes the break of the counter since an earlier look, if there is one.
     #[must_use]
     pub fn broken_since(&self, before: &Self, nominal: Scale) -> Option<String> {
         let slept = self.slept - before.slept;

@@ -4,11 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickclock::Nanos;
-use tickwire_clock::keeper::calendar::civil;
-use tickwire_clock::keeper::table::{Malformed, Table};
+use tickwire_clock::ensemble::calendar::civil;
+use tickwire_clock::ensemble::table::{Malformed, Table};
 use tracing::{info, warn};
 
-/// Where time zone data bring it.
+/// Its paths in the time zone data.
 const USUAL: [&str; 2] = ["/usr/share/zoneinfo/leap-seconds.list", "/usr/share/zoneinfo/leapseconds"];
 
 /// In ns.
@@ -20,13 +20,13 @@ pub enum TableError {
     /// It cannot be read.
     #[error("cannot read the table of leap seconds {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// It is wrong.
+    /// It is malformed.
     #[error("{0} is no table of leap seconds: {1}")]
     Wrong(PathBuf, Malformed),
 }
 
-/// The table that the user has named, else the host's, if it has one. `now` is what the system's
-/// clock says, by which it may have expired.
+/// The configured table, else the host's, if it has one. `now` is the system clock's time, at which
+/// it may have expired.
 pub(crate) fn read(named: Option<&Path>, now: Nanos) -> Result<Option<Table>, TableError> {
     if let Some(path) = named {
         let table = parse(path)?;
@@ -46,7 +46,8 @@ pub(crate) fn read(named: Option<&Path>, now: Nanos) -> Result<Option<Table>, Ta
     Ok(None)
 }
 
-/// Says which table there is. One that has expired tells TAI no more, and nobody would guess why.
+/// Logs which table there is. An expired one does not give TAI any more, and only the log shows
+/// why.
 fn tell(path: &Path, table: &Table, now: Nanos) {
     let (path, until) = (path.display(), date(table.expires()));
     if has_expired(table, now) {

@@ -1,24 +1,25 @@
-//! The clock daemon: one thread that asks servers, keeps the clock, and publishes it. It needs no
-//! rights but to write its page, unless it is to steer the system clock.
+//! The clock daemon: one thread that polls servers, keeps the clock, and publishes it. It needs no
+//! privileges except write access to its files, unless it steers the system clock (CAP_SYS_TIME) or
+//! sets up hardware timestamps (CAP_NET_ADMIN).
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `config` | what the user wants |
+//! | `config` | the `[clock]` table of the configuration |
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
-//! | `state` | what is known of the counter, kept over a restart |
-//! | `source` | one server, and the association with it: it is asked in time, and what it answers is taken in |
-//! | `whereabouts`, `addresses` | where it is: its name looked up, keys agreed on with it, and which of its addresses to ask |
-//! | `tally` | what has come of the exchanges with a server, for reports |
-//! | `cards`, `stamped` | network cards that stamp packets, and whose stamps are used |
-//! | `nts` | agreeing on keys with a server, so that its answers can be authenticated |
-//! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
-//! | `report`, `doors` | what the daemon tells of itself, and where |
-//! | `news`, `ration` | what it logs: each change once, and not more than a stranger may make it say |
+//! | `state` | the counter's period, kept across restarts |
+//! | `source` | one server and its association: sends requests when due, processes the replies |
+//! | `resolver`, `addresses` | name resolution, key establishment, and which of a name's addresses to poll |
+//! | `tally` | statistics of the exchanges with a server, for reports |
+//! | `cards`, `timestamp_source` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
+//! | `nts` | NTS (RFC 8915): key establishment, and authentication of replies |
+//! | `system` | steers the system clock, feeds NTP's shared memory |
+//! | `report`, `status_endpoints` | the status report, and the sockets that serve it |
+//! | `event_log`, `log_rate_limit` | the event log: each change once, with a rate limit on lines that a peer can trigger |
 //! | `leap_table` | the host's table of leap seconds |
-//! | `record` | all that the clock was told, in a file, and its replay |
-//! | `daemon` | the loop |
-//! | `serve` | the server that gives the clock's time to others: a program of its own, beside the daemon |
+//! | `record` | a file with all inputs of the clock, and its replay |
+//! | `daemon` | the event loop |
+//! | `serve` | the NTP server for the clock's time: a program of its own, beside the daemon |
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -26,25 +27,25 @@ mod cards;
 pub mod config;
 mod cores;
 mod daemon;
-mod doors;
+mod event_log;
 pub mod hardware;
 pub mod leap_table;
-mod news;
+mod log_rate_limit;
 mod nts;
-mod ration;
 pub mod record;
 pub mod report;
+mod resolver;
 pub mod serve;
 mod source;
-mod stamped;
 mod state;
+mod status_endpoints;
 mod system;
 mod tally;
-mod whereabouts;
+mod timestamp_source;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};
-pub use doors::{ask, socket_of};
 pub use report::{NtsReport, Report, SourceReport};
 pub use serve::TimeServer;
+pub use status_endpoints::{ask, socket_of};
 pub use system::{Error as SystemError, Report as SystemClockReport};

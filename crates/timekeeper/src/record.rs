@@ -1,8 +1,8 @@
-//! A record of all that the clock was told, line by line as JSON, and its replay: the same state
+//! A record of all inputs of the clock, line by line as JSON, and its replay. The same state
 //! machine over the same exchanges gives the same page, bit for bit.
 //!
-//! The first line says how the clock was set up. Then come exchanges, breaks of the counter, and
-//! the page as it was published after them, by which a replay checks itself.
+//! The first line is the clock's configuration. Exchanges, changed timeouts and breaks of the
+//! counter follow, and the page as it was published after them, by which a replay checks itself.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickclock::{Count, Nanos, Scale};
-use tickwire_clock::keeper::Source;
-use tickwire_clock::keeper::leap::Announcement;
-use tickwire_clock::keeper::table::Table;
+use tickwire_clock::ensemble::Source;
+use tickwire_clock::ensemble::leap::Announcement;
+use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::page::{Leap, Parameters, Status};
-use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
+use tickwire_clock::{Ensemble, Exchange, ServerState, ensemble};
 
-/// Changes with the meaning of any line, and with every change of the algorithm that makes another
-/// page of the same exchanges.
+/// Increases when the meaning of any line changes, and with every change of the algorithm that
+/// makes another page of the same exchanges.
 const VERSION: u32 = 4;
 const SECOND: i64 = 1_000_000_000;
-/// No line of ours is longer.
+/// Limit of a line's length, in bytes: longer than any line that is written.
 const LONGEST: usize = 64 * 1024;
 
 /// One line.
@@ -30,7 +30,7 @@ const LONGEST: usize = 64 * 1024;
 enum Line {
     Begin(Begin),
     Exchange(Told),
-    /// A server is to be waited for so long.
+    /// The silence timeout of a server from now on.
     Patience {
         server: usize,
         ns: i64,
@@ -42,7 +42,7 @@ enum Line {
     Page(Page),
 }
 
-/// How the clock was set up.
+/// The clock's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Begin {
@@ -54,7 +54,8 @@ struct Begin {
     fresh_for_ns: i64,
     tai_offset_s: Option<i32>,
     leap_seconds: Option<LeapSeconds>,
-    /// How often the counter had broken before, and since which value it was known to be whole.
+    /// How often the counter had broken, or the time was set, before; and since which value the
+    /// counter was known not to have broken.
     disruptions: u32,
     since: u64,
     servers: Vec<Server>,
@@ -99,7 +100,7 @@ struct Told {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// What is true of the clock (`Status`).
+    /// The clock's status flags (`Status`).
     pub status: u32,
     /// The counter when it was published.
     pub at: u64,
@@ -123,9 +124,9 @@ pub struct Page {
     pub leap: i32,
     /// See `tai_utc_s`.
     pub leap_at_tai_ns: i64,
-    /// How often the counter had broken.
+    /// How often the counter had broken, or the time was set.
     pub disruptions: u32,
-    /// Since which value it was known to be whole.
+    /// Since which value of the counter it was known not to have broken.
     pub since: u64,
 }
 
@@ -204,17 +205,17 @@ pub struct Recorder<W: Write> {
 }
 
 impl Recorder<BufWriter<File>> {
-    /// A new file; one that is there is kept as it is, and this is an error.
+    /// Creates a new file; an existing one is kept as it is, and is an error.
     ///
     /// # Errors
-    /// What the system says.
+    /// The file cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self::new(BufWriter::new(File::create_new(path)?)))
     }
 }
 
 impl<W: Write> Recorder<W> {
-    /// Writes to this.
+    /// Writes to `to`.
     pub const fn new(to: W) -> Self {
         Self { to }
     }
@@ -225,13 +226,13 @@ impl<W: Write> Recorder<W> {
     }
 
     /// The first line: the clock's configuration, its counter, its servers by name, the table of
-    /// leap seconds, and what [`Keeper::after`] was told.
+    /// leap seconds, and the arguments of [`Ensemble::after`].
     ///
     /// # Errors
-    /// What the system says, as with all that is written.
+    /// The line cannot be written.
     pub fn begin(
         &mut self,
-        config: &keeper::Config,
+        config: &ensemble::Config,
         counter: &str,
         servers: &[(&str, Source)],
         table: Option<&Table>,
@@ -262,7 +263,7 @@ impl<W: Write> Recorder<W> {
         }))
     }
 
-    /// An exchange, before the clock takes it in.
+    /// Writes an exchange, before the clock processes it.
     ///
     /// # Errors
     /// See [`Self::begin`].
@@ -270,15 +271,15 @@ impl<W: Write> Recorder<W> {
         self.line(&Line::Exchange(Told::new(server, exchange, announced)))
     }
 
-    /// From now on a server is waited for so long.
+    /// Writes a server's new silence timeout.
     ///
     /// # Errors
     /// See [`Self::begin`].
-    pub fn patience(&mut self, server: usize, ns: i64) -> io::Result<()> {
+    pub fn silence_timeout(&mut self, server: usize, ns: i64) -> io::Result<()> {
         self.line(&Line::Patience { server, ns })
     }
 
-    /// The counter has broken, and is at this value now.
+    /// Writes a break of the counter, which is at this value now.
     ///
     /// # Errors
     /// See [`Self::begin`].
@@ -286,7 +287,7 @@ impl<W: Write> Recorder<W> {
         self.line(&Line::Disruption { at: at.0 })
     }
 
-    /// What is published now; the file is complete up to here.
+    /// Writes the page that is published now; the file is complete up to here.
     ///
     /// # Errors
     /// See [`Self::begin`].
@@ -302,10 +303,10 @@ pub enum ReplayError {
     /// It cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// It is something else.
+    /// It is no record.
     #[error("{0} is no record of a clock, such as `tickwire clock run --record` writes: {1}")]
     Foreign(PathBuf, &'static str),
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("{file}, line {line}: {what}")]
     Wrong {
         /// Where.
@@ -317,7 +318,7 @@ pub enum ReplayError {
     },
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Replayed {
     /// The counter that was recorded.
@@ -332,17 +333,17 @@ pub struct Replayed {
     pub disruptions: u64,
     /// Pages that were published.
     pub pages: u64,
-    /// Pages that are not the same, bit for bit, when they are made of the same exchanges.
+    /// Pages that the replay did not reproduce bit for bit from the same exchanges.
     pub different: u64,
     /// The line of the first of these.
     pub first_different: Option<usize>,
-    /// The record ends within a line: whoever wrote it was killed.
+    /// The record ends within a line: its writer was killed, or is still running.
     pub cut: bool,
-    /// The last page, as it is now.
+    /// The last page, as the replay gives it.
     pub page: Option<Page>,
 }
 
-/// Replays a file; `each` gets every page as it is now.
+/// Replays a file; `each` gets every page as the replay gives it.
 ///
 /// # Errors
 /// It cannot be read, or is no record; the error names the line.
@@ -366,13 +367,13 @@ enum Fault {
     Wrong(usize, String),
 }
 
-/// The next line with its end, or what there is of it.
+/// Reads the next line with its newline, or as much of it as there is.
 fn next(from: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), Fault> {
     line.clear();
     io::Read::take(from, LONGEST as u64).read_until(b'\n', line).map(|_| ()).map_err(Fault::Read)
 }
 
-/// How the clock was set up, by the first line.
+/// Parses the first line: the clock's configuration.
 fn begun(line: &[u8]) -> Result<Begin, Fault> {
     /// What the first line of every version has.
     #[derive(Deserialize)]
@@ -410,7 +411,7 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
     let mut text = Vec::new();
     next(&mut from, &mut text)?;
     let begin = begun(&text)?;
-    let mut keeper = begin.keeper().map_err(|what| Fault::Wrong(1, what))?;
+    let mut ensemble = begin.ensemble().map_err(|what| Fault::Wrong(1, what))?;
     let servers = begin.servers.into_iter().map(|server| server.name).collect();
     let mut replayed = Replayed { counter: begin.counter, servers, ..Replayed::default() };
     for number in 2.. {
@@ -428,19 +429,19 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
             Line::Exchange(Told { server, .. }) | Line::Patience { server, .. } if server >= replayed.servers.len() => {
                 return Err(wrong(format!("there is no server {server}")));
             }
-            Line::Patience { server, ns } => keeper.set_patience(server, ns),
+            Line::Patience { server, ns } => ensemble.set_silence_timeout(server, ns),
             Line::Exchange(told) => {
-                match keeper.exchange(told.server, &told.exchange(), told.announced().map_err(wrong)?) {
+                match ensemble.exchange(told.server, &told.exchange(), told.announced().map_err(wrong)?) {
                     Ok(_) => replayed.used += 1,
                     Err(refusal) => *replayed.refused.entry(refusal.to_string()).or_default() += 1,
                 }
             }
             Line::Disruption { at } => {
-                keeper.disrupt(Count(at));
+                ensemble.disrupt(Count(at));
                 replayed.disruptions += 1;
             }
             Line::Page(recorded) => {
-                let page = Page::from(&keeper.parameters(Count(recorded.at)));
+                let page = Page::from(&ensemble.parameters(Count(recorded.at)));
                 replayed.pages += 1;
                 if page != recorded {
                     replayed.different += 1;
@@ -466,13 +467,13 @@ impl Told {
 }
 
 impl Begin {
-    fn keeper(&self) -> Result<Keeper, String> {
+    fn ensemble(&self) -> Result<Ensemble, String> {
         let [mult, shift] = self.nominal;
         let nominal = Scale { mult, shift: u32::try_from(shift).unwrap_or(u32::MAX) };
         if mult >= 1 << 54 || shift > 62 || Scale::from_period(nominal.period()).is_none() {
             return Err("the nominal period is no counter's".into());
         }
-        // What a daemon can have begun with: its configuration is checked alike.
+        // A daemon cannot have started with anything else: its configuration has the same limits.
         if !(1e-12..=1e-2).contains(&self.rate_error) {
             return Err("the error of the rate is not between 1e-12 and 0.01".into());
         }
@@ -488,7 +489,7 @@ impl Begin {
         if self.servers.is_empty() || self.servers.len() > 64 {
             return Err("there must be 1 to 64 servers".into());
         }
-        let config = keeper::Config {
+        let config = ensemble::Config {
             nominal,
             rate_error: self.rate_error,
             holdover_after: self.holdover_after_ns,
@@ -496,14 +497,14 @@ impl Begin {
             tai_offset: self.tai_offset_s,
         };
         let source = |server: &Server| Source { asymmetry: server.asymmetry_ns, smeared: server.smeared };
-        let mut keeper = Keeper::new(config, &self.servers.iter().map(source).collect::<Vec<_>>())
+        let mut ensemble = Ensemble::new(config, &self.servers.iter().map(source).collect::<Vec<_>>())
             .after(self.disruptions, Count(self.since));
         if let Some(LeapSeconds { entries, expires_s }) = &self.leap_seconds {
             let unix = |seconds: i64| Nanos(seconds.saturating_mul(SECOND));
             let entries = entries.iter().map(|&(at, offset)| (unix(at), offset)).collect();
-            keeper.set_leap_table(Table::new(entries, unix(*expires_s)).map_err(|error| error.to_string())?);
+            ensemble.set_leap_table(Table::new(entries, unix(*expires_s)).map_err(|error| error.to_string())?);
         }
-        Ok(keeper)
+        Ok(ensemble)
     }
 }
 
@@ -512,12 +513,12 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// A record of a simulated hour: wander, lost answers, another path, a break of the counter,
+    /// A record of a simulated hour: wander, lost replies, another path, a break of the counter,
     /// and a server that lies.
     fn record() -> Vec<u8> {
         use tickwire_sim::{Oscillator, TimeServer, Wander};
         let nominal = Scale::from_period(0.4).unwrap();
-        let config = keeper::Config {
+        let config = ensemble::Config {
             nominal,
             rate_error: 100e-6,
             holdover_after: 10_000_000_000,
@@ -530,8 +531,8 @@ mod tests {
         let mut recorder = Recorder::new(Vec::new());
         let names: Vec<_> = ["a", "b", "c"].into_iter().zip(known).collect();
         recorder.begin(&config, "TSC", &names, Some(&table), (3, Count(7))).unwrap();
-        let mut keeper = Keeper::new(config, &known).after(3, Count(7));
-        keeper.set_leap_table(table);
+        let mut ensemble = Ensemble::new(config, &known).after(3, Count(7));
+        ensemble.set_leap_table(table);
         let mut oscillator = Oscillator::new(2.5e9, Wander::OFFICE, 1);
         let mut servers = [1, 2, 3].map(TimeServer::new);
         servers[1].loss = 300_000;
@@ -542,20 +543,20 @@ mod tests {
                 oscillator.jump(-1_000_000_000);
                 let now = oscillator.now();
                 let count = oscillator.count(now);
-                keeper.disrupt(count);
+                ensemble.disrupt(count);
                 recorder.disruption(count).unwrap();
             }
             if second == 900 {
-                keeper.set_patience(0, 1_000_000_000);
-                recorder.patience(0, 1_000_000_000).unwrap();
+                ensemble.set_silence_timeout(0, 1_000_000_000);
+                recorder.silence_timeout(0, 1_000_000_000).unwrap();
             }
             for (number, server) in servers.iter_mut().enumerate() {
                 let at = f64::from(second) + 0.01 * number as f64;
                 let Some(exchange) = server.exchange(at, &mut oscillator) else { continue };
                 recorder.exchange(number, &exchange, Announcement::None).unwrap();
-                let _ = keeper.exchange(number, &exchange, Announcement::None);
+                let _ = ensemble.exchange(number, &exchange, Announcement::None);
                 let now = oscillator.now();
-                recorder.page(&keeper.parameters(oscillator.count(now))).unwrap();
+                recorder.page(&ensemble.parameters(oscillator.count(now))).unwrap();
             }
         }
         recorder.to
@@ -583,7 +584,7 @@ mod tests {
         assert_eq!((replayed.different, replayed.first_different), (1, Some(place)));
     }
 
-    /// Where the figures of a line are.
+    /// The paths of the numbers in a line.
     fn figures(value: &Value, at: &str, to: &mut Vec<String>) {
         match value {
             Value::Number(_) => to.push(at.into()),

@@ -1,15 +1,16 @@
-//! What the daemon tells of itself: one object, as JSON on its socket and as Prometheus metrics.
+//! The daemon's status report: one object, as JSON on its socket and as Prometheus metrics.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole state.
+/// The whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Unix time in ns when this was made, by the clock itself; null before it knows.
+    /// Unix time in ns when this report was made, by the published clock; null before the time is
+    /// known.
     pub utc_ns: Option<i64>,
-    /// What is true of the clock, in words; the first is `synchronised` or `unknown`.
+    /// The clock's status flags in words; the first is `synchronised` or `unknown`.
     pub status: Vec<String>,
     /// TAI - UTC in seconds; null before it is known.
     pub tai_utc_s: Option<i32>,
@@ -24,8 +25,8 @@ pub struct Report {
     pub bound_ns: Option<u64>,
     /// The counter's name.
     pub counter: String,
-    /// The counter's period in ns: what it was taken for at the start, now, and over the long term;
-    /// null before it is known.
+    /// The counter's period in ns: as assumed at the start, now, and over the long term; null
+    /// before it is known.
     pub nominal_period_ns: f64,
     /// See `nominal_period_ns`.
     pub period_ns: Option<f64>,
@@ -33,14 +34,14 @@ pub struct Report {
     pub long_period_ns: Option<f64>,
     /// How far the period may be from the true one at most, in ppm; null before it is known.
     pub skew_ppm: Option<f64>,
-    /// Of the time as a whole, with the path to the server that is followed: its stratum, and round
-    /// trip to the reference in ns; null while none is.
+    /// The stratum of the followed server, and the round trip to the reference including the path
+    /// to that server, in ns; null while none is followed.
     pub stratum: Option<u8>,
     /// See `stratum`.
     pub root_delay_ns: Option<u64>,
-    /// How often the counter has broken.
+    /// How often the counter has broken, or the time was set.
     pub disruptions: u32,
-    /// How the system clock is steered, if it is to be.
+    /// The steering of the system clock, if it is configured.
     #[serde(default)]
     pub system_clock: Option<crate::system::Report>,
     /// The page's path.
@@ -58,19 +59,20 @@ pub struct SourceReport {
     pub address: Option<String>,
     /// `followed`, `agrees`, `outvoted`, `disputed`, `smeared`, `far` (from the reference),
     /// `silent`, or `duplicate` if it is another name of one of the others. While one is `disputed`
-    /// nobody can tell who is right, so the one that is `followed` all the same is disputed, too.
+    /// it cannot be decided which server is right, so the one that is `followed` all the same is
+    /// disputed, too.
     pub standing: String,
-    /// Of the last eight requests those that were answered, the last in the lowest bit.
+    /// A set bit for each of the last eight requests that was answered; the lowest bit is the last
+    /// request.
     pub reach: u8,
     /// Seconds between requests.
     pub poll_s: f64,
-    /// Whether it is asked; for some time not after DENY or RSTR.
+    /// Whether it is polled; not for some time after DENY or RSTR.
     pub asked: bool,
-    /// If not, in how many seconds it will be.
+    /// If not, the seconds until it is polled again.
     #[serde(default)]
     pub denied_s: Option<f64>,
-    /// After how many seconds it may be asked twice as often as now, if it has said (RATE) that it
-    /// is asked too often.
+    /// Seconds until it may be polled twice as often as now, if it has limited the rate (RATE).
     #[serde(default)]
     pub slowed_s: Option<f64>,
     /// Seconds since the last usable exchange.
@@ -91,32 +93,32 @@ pub struct SourceReport {
     pub round_trip_ns: Option<f64>,
     /// How much the quickest round trips differ, in ns.
     pub noise_ns: Option<f64>,
-    /// How much longer requests are thought to take than answers, in ns.
+    /// How much longer requests are estimated to take than replies, in ns.
     pub asymmetry_ns: f64,
-    /// What it says of its own error: round trip to the reference, and dispersion, in ns.
+    /// Its own statement of its error: root delay and root dispersion, in ns.
     pub root_delay_ns: Option<u64>,
     /// See `root_delay_ns`.
     pub root_dispersion_ns: Option<u64>,
-    /// `hardware` (by the network card), `kernel` or `program`: where the last exchange's stamps
-    /// were taken.
+    /// `hardware` (by the network card), `kernel` or `program`: where the last exchange's
+    /// timestamps were taken.
     pub stamps: Option<String>,
-    /// Exchanges that the clock was told, by the kind of their stamps.
+    /// Exchanges passed to the clock, by the kind of their timestamps.
     #[serde(default)]
     pub stamped: BTreeMap<String, u64>,
-    /// Why no network card is asked for stamps; null if one is.
+    /// Why no hardware timestamps are requested; null if they are.
     #[serde(default)]
     pub no_card: Option<String>,
-    /// Exchanges that a card should have stamped and did not, by reason.
+    /// Exchanges that a card should have timestamped but did not, by reason.
     #[serde(default)]
     pub lacking: BTreeMap<String, u64>,
-    /// Whether it tells when its answers really left (RFC 9769); null before the first one.
+    /// Whether it answers in interleaved mode (RFC 9769); null before the first reply.
     pub interleaved: Option<bool>,
-    /// How it is authenticated, if it is to be.
+    /// Its NTS statistics, if it is authenticated.
     #[serde(default)]
     pub nts: Option<NtsReport>,
     /// Exchanges that were used.
     pub used: u64,
-    /// Answers and exchanges that were not, by reason.
+    /// Replies and exchanges that were not used, by reason.
     pub refused: BTreeMap<String, u64>,
 }
 
@@ -125,9 +127,9 @@ pub struct SourceReport {
 pub struct NtsReport {
     /// Cookies that are left, one for each request; null: there are no keys.
     pub cookies: Option<usize>,
-    /// How often keys were agreed on.
+    /// How often keys were established.
     pub agreed: u64,
-    /// How often they were not, by reason.
+    /// How often key establishment failed, by reason.
     pub failed: BTreeMap<String, u64>,
 }
 
@@ -182,8 +184,8 @@ impl Report {
             "gauge",
             &mut one(system.and_then(|system| system.ahead_ns).map(|ns| ns / 1e9)),
         );
-        // A server that is named twice in the same words has one set of metrics: two of the same
-        // labels are none to Prometheus.
+        // A server that is configured twice under one name has one set of metrics: Prometheus
+        // rejects duplicate labels.
         let twice = |source: &SourceReport| {
             let other = |other: &SourceReport| other.name == source.name && other.standing != "duplicate";
             source.standing == "duplicate" && self.sources.iter().any(other)
@@ -297,7 +299,7 @@ impl Report {
     }
 }
 
-/// The labels of a server's metric: itself, and what else tells it from others.
+/// The labels of a server's metric: its name, and another one that distinguishes its series.
 fn label(source: &SourceReport, other: Option<(&str, &str)>) -> String {
     let other = other.map(|(name, value)| format!(",{name}=\"{}\"", quoted(value))).unwrap_or_default();
     format!("{{server=\"{}\"{other}}}", quoted(&source.name))

@@ -1,15 +1,15 @@
-//! The server: gives the time of this host's clock page to others by NTP. One thread, which sleeps
-//! until something comes.
+//! The NTP server for the time of this host's clock page. One thread, which sleeps until a packet
+//! is received.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `config` | what the user wants: the `[clock.serve]` table |
-//! | `time` | the page's clock, and whether it can be believed |
-//! | `desk` | one socket: what has come is answered, and what has left is remembered |
-//! | `tally` | what became of the requests |
+//! | `config` | the `[clock.serve]` table of the configuration |
+//! | `time` | the page's clock, and whether it is valid |
+//! | `server_socket` | one socket: answers requests, and keeps the transmit times of replies |
+//! | `tally` | statistics of the requests |
 
 mod config;
-mod desk;
+mod server_socket;
 mod tally;
 mod time;
 
@@ -17,9 +17,9 @@ pub use config::{Serve, listen};
 pub use tally::Tally;
 pub use tickwire_ntp::server::Network;
 
-use desk::Desk;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use server_socket::ServerSocket;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -30,21 +30,21 @@ use tickwire_ntp::Server;
 use time::{Event, Time};
 use tracing::{info, warn};
 
-/// The clock is looked at so often: whether the page is still the one, and the counter whole.
+/// Interval of the check that the page is still the current one and the counter has not broken.
 const LOOK: Duration = Duration::from_secs(1);
-/// Full batches in a row before the other sockets have their turn.
+/// Full batches in a row from one socket before the others have their turn.
 const IN_A_ROW: usize = 4;
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// There is no clock to tell.
+    /// The page cannot be opened.
     #[error(transparent)]
     Clock(#[from] OpenError),
-    /// The counter runs at an impossible speed.
+    /// The counter has no usable period.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
-    /// An address cannot be had.
+    /// An address cannot be bound.
     #[error("cannot listen on {0}: {1}{hint}", hint = hint(*.1))]
     Listen(SocketAddr, Errno),
 }
@@ -64,27 +64,27 @@ pub struct TimeServer {
     page: PathBuf,
     time: Time,
     core: Server,
-    desks: Vec<Desk>,
+    desks: Vec<ServerSocket>,
     tally: Tally,
 }
 
 impl TimeServer {
-    /// Opens the page and the sockets. A page that is not there yet is waited for: until then the
-    /// answers say that the time is not known.
+    /// Opens the page and the sockets. While there is no page yet, the replies say that the time is
+    /// not known.
     ///
     /// # Errors
-    /// What is there is no page, or an address cannot be had.
+    /// The page is invalid, its counter is not usable, or an address cannot be bound.
     pub fn start(config: &Serve, page: &Path) -> Result<Self, ServeError> {
         let time = Time::open(page)?;
         let mut desks = Vec::new();
         let (addresses, all) = config.addresses();
         for address in addresses {
-            match Desk::open(address, &time) {
+            match ServerSocket::open(address, &time) {
                 Ok(desk) => {
                     info!(address = %desk.address().unwrap_or(address), "serving");
                     desks.push(desk);
                 }
-                // A host without IPv6 need not be told so, unless it was asked for.
+                // A host without IPv6 is no error, unless the address was configured.
                 Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) if !all && address.is_ipv6() => {}
                 Err(errno) => return Err(ServeError::Listen(address, errno)),
             }
@@ -105,18 +105,18 @@ impl TimeServer {
         })
     }
 
-    /// Where it listens.
+    /// The addresses it listens on.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.desks.iter().filter_map(Desk::address)
+        self.desks.iter().filter_map(ServerSocket::address)
     }
 
-    /// What became of the requests until now.
+    /// Statistics of the requests so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Looks what has become of the clock.
+    /// Checks the page and the counter, and logs a change.
     fn look(&mut self) {
         match self.time.look() {
             None => {}
@@ -134,7 +134,7 @@ impl TimeServer {
     /// Serves until `stop` is readable.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// `poll` fails.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
         let mut looked = Instant::now();
         let mut told = Told::new(looked);

@@ -1,17 +1,17 @@
-//! One server, and the association with it: it is asked in time, and what it answers is taken in.
+//! One server and its association: sends requests when they are due, and processes the replies.
 
 use crate::cards::Cards;
 use crate::config::{Config, Server, Transmit};
-use crate::ration::Ration;
+use crate::log_rate_limit::LogRateLimit;
 use crate::report::NtsReport;
-use crate::stamped::{By, Stamped};
+use crate::resolver::{Address, Found, Resolver};
 use crate::tally::Tally;
-use crate::whereabouts::{Address, Found, Whereabouts};
+use crate::timestamp_source::{By, TimestampSource};
 use md5::{Digest, Md5};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use tickclock::{Count, CounterKind, Scale};
-use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos, ServerState};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::hardware::Lack;
@@ -21,61 +21,62 @@ use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
-/// A server is silent that has told nothing for so many intervals, and as many ns beside; and the
-/// clock is in holdover when the one that it follows is.
+/// A server is silent after so many poll intervals, plus `BESIDE` ns, without a usable reply. The
+/// clock is in holdover when the followed server is silent.
 const INTERVALS: i64 = 8;
 const BESIDE: i64 = 2 * SECOND;
-/// After so many silent requests the next of the name's addresses is asked, and after the last one
-/// the name is looked up anew: the server may have moved.
+/// After so many unanswered requests the next address of the name is polled. After the last address
+/// the name is looked up again: the server may have moved.
 const MOVED: u32 = 8;
-/// Who denies service is left for another address of the name after so many ns: if the server's
-/// answer comes, too, somebody else has denied it.
+/// An address that denies service is left for another address of the name after so many ns. If the
+/// server's reply arrives as well, the denial was forged.
 const LEAVE: i64 = SECOND;
 
-/// For how long a server that is asked so often may tell nothing, all in ns.
-pub(crate) const fn patience(interval: i64) -> i64 {
+/// The silence timeout of a server that is polled at this interval, all in ns.
+pub(crate) const fn silence_timeout(interval: i64) -> i64 {
     interval.saturating_mul(INTERVALS).saturating_add(BESIDE)
 }
 
-/// Why an answer is not used of a server that has the time from here.
+/// Why a reply of a server that gets its time from this host is not used.
 const LOOP: &str = "the server follows this host (loop)";
 
-/// What has come of an exchange.
+/// A completed exchange.
 pub(crate) struct Came {
     pub(crate) exchange: Exchange,
     pub(crate) announced: Announcement,
     pub(crate) quality: Quality,
 }
 
-/// Whose stamps an exchange has; or why it is not to be used, because others have the card's.
+/// The kind of an exchange's timestamps; or why it is dropped, because other exchanges have the
+/// card's.
 type Kind = Result<Quality, Lack>;
 
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// What people call it.
+    /// Its name in logs and reports.
     name: String,
-    whereabouts: Whereabouts,
+    resolver: Resolver,
     client: Client,
     settings: client::Config,
     kind: CounterKind,
     nominal: Scale,
-    /// Requests in a row that were not answered.
+    /// Unanswered requests in a row.
     silent: u32,
-    /// When it told something usable last, or else since when it has been asked.
+    /// When the last usable reply came, or else since when it has been polled.
     heard: i64,
-    /// For how long the clock was told to wait for it.
-    patience: i64,
-    /// When it has denied service, or has been opened although it does: another address is to be
-    /// asked, as soon as there is one.
+    /// The silence timeout that the clock uses for it.
+    silence_timeout: i64,
+    /// When it denied service, or was opened despite a denial: another address is polled as soon as
+    /// there is one.
     denied: Option<i64>,
-    /// The server of which it is only another name.
+    /// The source of which this one is a duplicate.
     twin: Option<String>,
-    ration: Ration,
-    /// Of the exchange before: when its request left, and of what kind its stamps were.
+    log_limit: LogRateLimit,
+    /// Of the previous exchange: when its request left, and the kind of its timestamps.
     before: Option<(Count, Kind)>,
-    stamped: Stamped,
-    /// What the daemon tells of it.
+    stamped: TimestampSource,
+    /// Statistics for the report.
     tally: Tally,
 }
 
@@ -92,19 +93,19 @@ impl Source {
         };
         Self {
             name: server.label(),
-            whereabouts: Whereabouts::new(server, now),
+            resolver: Resolver::new(server, now),
             client: Client::new(settings, now),
             settings,
             kind,
             nominal,
             silent: 0,
             heard: now,
-            patience: patience(settings.poll.usual),
+            silence_timeout: silence_timeout(settings.poll.usual),
             denied: None,
             twin: None,
-            ration: Ration::default(),
+            log_limit: LogRateLimit::default(),
             before: None,
-            stamped: Stamped::default(),
+            stamped: TimestampSource::default(),
             tally: Tally::default(),
         }
     }
@@ -127,31 +128,31 @@ impl Source {
         self.tally.last = Some(now);
         self.tally.refusal = None;
         self.heard = now;
-        self.whereabouts.answered();
+        self.resolver.answered();
     }
 
-    /// For how long the clock is to wait for it, if that has changed: a server that wants to be
-    /// asked seldom is not silent in between.
-    pub(crate) fn new_patience(&mut self) -> Option<i64> {
-        let new = patience(self.client.allowed());
-        (std::mem::replace(&mut self.patience, new) != new).then_some(new)
+    /// The silence timeout, if it has changed: a server that limits the rate is not silent between
+    /// two requests.
+    pub(crate) fn new_silence_timeout(&mut self) -> Option<i64> {
+        let new = silence_timeout(self.client.allowed());
+        (std::mem::replace(&mut self.silence_timeout, new) != new).then_some(new)
     }
 
-    /// Whether it has told nothing usable for so long that it does not count any more.
+    /// Whether its silence timeout has expired.
     pub(crate) const fn is_silent(&self, now: i64) -> bool {
-        now > self.heard.saturating_add(patience(self.client.allowed()))
+        now > self.heard.saturating_add(silence_timeout(self.client.allowed()))
     }
 
-    /// Why nothing usable comes, if nothing does.
+    /// Why there is no usable reply, if there is none.
     pub(crate) fn why_silent(&self, now: i64) -> &str {
-        if let Some(why) = self.whereabouts.why_unknown() {
+        if let Some(why) = self.resolver.why_unknown() {
             return why;
         }
         if self.client.denied().is_some() {
             return "the server denies service";
         }
-        // What it said before it fell silent is not why it is.
-        let said = self.tally.refusal.as_ref().filter(|(_, at)| now.saturating_sub(*at) <= self.patience / 2);
+        // A refusal from before the silence does not explain the silence.
+        let said = self.tally.refusal.as_ref().filter(|(_, at)| now.saturating_sub(*at) <= self.silence_timeout / 2);
         said.map_or("no answer comes", |(why, _)| why)
     }
 
@@ -165,50 +166,50 @@ impl Source {
     }
 
     fn peer(&self) -> Option<SocketAddr> {
-        self.whereabouts.socket().and_then(Socket::peer)
+        self.resolver.socket().and_then(Socket::peer)
     }
 
-    /// Its name in the answers of a server that follows it (RFC 5905 §7.3); 0 if its address is not
-    /// known.
+    /// Its reference ID in the replies of a server that follows it (RFC 5905 §7.3); 0 if its
+    /// address is not known.
     pub(crate) fn reference(&self) -> u32 {
         self.peer().map_or(0, |peer| reference(peer.ip()))
     }
 
-    /// What to wait for.
+    /// The file descriptor to wait for.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.whereabouts.socket().map(Socket::as_fd)
+        self.resolver.socket().map(Socket::as_fd)
     }
 
-    /// Whether it must not be waited for: see [`Socket::is_leaving`].
+    /// Whether its socket must not be waited for: see [`Socket::is_leaving`].
     pub(crate) fn is_leaving(&self) -> bool {
-        self.whereabouts.socket().is_some_and(Socket::is_leaving)
+        self.resolver.socket().is_some_and(Socket::is_leaving)
     }
 
     /// When [`Self::run`] has something to do.
     pub(crate) fn due(&self) -> Option<i64> {
-        match self.whereabouts.address() {
+        match self.resolver.address() {
             Address::Due(at) => Some(*at),
             Address::Asked(_) => None,
             Address::Known(_) => Some(self.client.due()),
         }
     }
 
-    /// Whether a name is being looked up, which shows by looking only.
+    /// Whether a lookup is pending, whose result must be polled.
     pub(crate) const fn is_looking_up(&self) -> bool {
-        self.whereabouts.is_looking_up()
+        self.resolver.is_looking_up()
     }
 
-    /// How it is authenticated, if it is to be.
+    /// Its NTS statistics, if it is authenticated.
     pub(crate) fn nts(&self) -> Option<NtsReport> {
-        self.whereabouts.report()
+        self.resolver.report()
     }
 
-    /// Looks up, agrees on keys, asks: whatever is due. Gives what has been found and is to be
-    /// [opened](Self::open), if it is nobody else's.
+    /// Runs what is due: lookup, key establishment, request. Returns an address that was found, to
+    /// be [opened](Self::open) unless another source polls it.
     pub(crate) fn run(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) -> Option<Found> {
         let silent = self.silent >= MOVED;
-        let found = self.whereabouts.turn(now, &self.client, silent, &mut self.ration);
-        if found.is_some() || self.whereabouts.socket().is_none() {
+        let found = self.resolver.turn(now, &self.client, silent, &mut self.log_limit);
+        if found.is_some() || self.resolver.socket().is_none() {
             return found;
         }
         self.move_on(now).or_else(|| {
@@ -217,11 +218,11 @@ impl Source {
         })
     }
 
-    /// Where to ask instead of an address that does not answer, or denies service. If there is no
-    /// other, its name is looked up anew.
+    /// The address to poll instead of one that does not answer or denies service. If there is no
+    /// other, the name is looked up again.
     fn move_on(&mut self, now: i64) -> Option<Found> {
-        // With NTS it is looked up anew when no cookie is left.
-        if self.whereabouts.needs_keys() {
+        // With NTS the name is looked up again when no cookie is left.
+        if self.resolver.needs_keys() {
             return None;
         }
         self.denied = self.denied.filter(|_| self.client.denied().is_some());
@@ -230,20 +231,20 @@ impl Source {
         if !(denied || silent) {
             return None;
         }
-        let next = self.whereabouts.another(now);
-        if next.is_none() && self.whereabouts.look_up_anew(now) {
+        let next = self.resolver.another(now);
+        if next.is_none() && self.resolver.look_up_anew(now) {
             self.silent = 0;
         }
         next
     }
 
-    /// Asks, if it is time to, and if there are keys where there must be.
+    /// Sends a request if one is due, and if the keys that NTS needs are there.
     fn ask(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) {
-        if now < self.client.due() || !self.whereabouts.has_keys(now, self.silent >= MOVED) {
+        if now < self.client.due() || !self.resolver.has_keys(now, self.silent >= MOVED) {
             return;
         }
         let request = |socket: &Socket| self.client.request(now, random, socket.counter());
-        let Some((socket, bytes)) = self.whereabouts.request(request) else { return };
+        let Some((socket, bytes)) = self.resolver.request(request) else { return };
         self.silent = self.silent.saturating_add(1);
         let peer = socket.peer();
         let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
@@ -254,93 +255,94 @@ impl Source {
         }
     }
 
-    /// The counter has broken: nothing from before is waited for, or completed by what comes.
+    /// The counter has broken: drops the pending request and the incomplete exchange.
     pub(crate) fn disrupt(&mut self, now: i64) {
         self.client.disrupt(now);
         self.before = None;
-        if let Some(socket) = self.whereabouts.socket_mut() {
+        if let Some(socket) = self.resolver.socket_mut() {
             socket.disrupt();
         }
     }
 
-    /// Whether this is its address, also while its name is being looked up anew.
+    /// Whether this is its address, also while its name is being looked up again. A duplicate has
+    /// none.
     pub(crate) fn has(&self, address: SocketAddr) -> bool {
         let plain = |address: SocketAddr| (address.ip().to_canonical(), address.port());
-        self.twin.is_none() && self.whereabouts.asked().is_some_and(|mine| plain(mine) == plain(address))
+        self.twin.is_none() && self.resolver.asked().is_some_and(|mine| plain(mine) == plain(address))
     }
 
-    /// Of which other server it is only another name, if it is.
+    /// The source of which this one is a duplicate, if it is one.
     pub(crate) fn twin(&self) -> Option<&str> {
         self.twin.as_deref()
     }
 
-    /// Its address is that of another one, too: one server has one vote. Gives another address of
-    /// its name to try instead. If there is none, nobody is asked until it is looked up again: the
-    /// name may mean another one some day.
+    /// Another source polls its address: one server has one vote. Returns another address of its
+    /// name to try instead. If there is none, no request is sent until the next lookup, which may
+    /// give another server.
     pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<Found> {
-        if let Some(other) = self.whereabouts.another(now) {
+        if let Some(other) = self.resolver.another(now) {
             return Some(other);
         }
-        if self.twin.as_deref() != Some(twin) && self.ration.take(now) {
+        if self.twin.as_deref() != Some(twin) && self.log_limit.take(now) {
             warn!(server = self.name, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
         }
         self.twin = Some(twin.to_owned());
-        self.whereabouts.set_aside(now);
+        self.resolver.set_aside(now);
         None
     }
 
-    /// Begins to ask at this address, or goes on with other keys. Gives another one to try instead
-    /// if this one cannot be asked.
+    /// Starts to poll this address, or continues with new keys. Returns another address to try
+    /// instead if this one cannot be polled.
     pub(crate) fn open(&mut self, found: Found, now: i64) -> Option<Found> {
         let address = found.address();
-        if self.whereabouts.take_keys(found) {
+        if self.resolver.take_keys(found) {
             return None;
         }
         match Socket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
-                let before = self.whereabouts.is_at(address, socket);
-                // Its time to answer begins when it is asked for the first time, or again after
-                // another one was in its place.
+                let before = self.resolver.is_at(address, socket);
+                // The silence timeout starts with the first request, and anew after the source was
+                // a duplicate.
                 if before.is_none() || self.twin.is_some() {
                     self.heard = now;
                 }
-                // A server that is where it was goes on as slowly as its silence has made it;
-                // another one gets a burst, unless it has wanted to be asked seldom.
+                // An unchanged address keeps the poll interval that its silence has led to. A new
+                // one gets a burst, unless its server has limited the rate before.
                 if before != Some(address) {
-                    // A name is looked up again and again while nobody answers.
-                    if self.ration.take(now) {
-                        info!(server = self.name, %address, nts = self.whereabouts.needs_keys(), "asking");
+                    // A name is looked up repeatedly while no server answers.
+                    if self.log_limit.take(now) {
+                        info!(server = self.name, %address, nts = self.resolver.needs_keys(), "asking");
                     }
                     let new = || {
                         let new = Client::new(self.settings, now);
                         if self.client.denied().is_some() { new } else { new.as_seldom_as(&self.client) }
                     };
-                    self.client = self.whereabouts.change_address(before, address, &self.client).unwrap_or_else(new);
+                    self.client = self.resolver.change_address(before, address, &self.client).unwrap_or_else(new);
                     self.client.disrupt(now);
                     self.before = None;
                 }
-                // One that is tried again though it has denied service is left again as soon as
-                // there is another.
+                // An address that is tried again despite its denial is left again as soon as there
+                // is another.
                 (self.twin, self.denied, self.silent) = (None, self.client.denied().map(|_| now), 0);
                 None
             }
             Err(error) => {
-                let other = self.whereabouts.another(now);
+                let other = self.resolver.another(now);
                 if other.is_none() {
-                    if self.ration.take(now) {
+                    if self.log_limit.take(now) {
                         warn!(server = self.name, %address, %error, "the server cannot be asked");
                     }
                     let why = format!("it cannot be asked at {address}: {error}");
-                    self.whereabouts.cannot_be_asked(why, now, &self.client);
+                    self.resolver.cannot_be_asked(why, now, &self.client);
                 }
                 other
             }
         }
     }
 
-    /// Takes in what has come; `near` is about the time now.
+    /// Processes received packets; `near` is the approximate time.
     pub(crate) fn receive(&mut self, now: i64, near: Nanos, mut take: impl FnMut(Result<Came, String>)) {
-        let Some(socket) = self.whereabouts.socket_mut() else { return };
+        let Some(socket) = self.resolver.socket_mut() else { return };
         let mut all = Vec::new();
         let client = &self.client;
         let mut garbage = Vec::new();
@@ -357,8 +359,8 @@ impl Source {
                     continue;
                 }
             };
-            if let Err(unproven) = self.whereabouts.prove(&received.bytes) {
-                if unproven == Unproven::Nak && self.ration.take(now) {
+            if let Err(unproven) = self.resolver.prove(&received.bytes) {
+                if unproven == Unproven::Nak && self.log_limit.take(now) {
                     warn!(server = self.name, "{unproven}");
                 }
                 take(Err(unproven.to_string()));
@@ -381,7 +383,7 @@ impl Source {
                         LeapIndicator::None | LeapIndicator::Unknown => Announcement::None,
                     };
                     self.before = Some((sent, kind));
-                    // In interleaved mode it is the exchange before that is complete now.
+                    // In interleaved mode this reply completes the previous exchange.
                     let told = before.filter(|before| before.0 == exchange.sent && exchange.sent != sent);
                     match told.map_or(kind, |(_, kind)| kind) {
                         Ok(_) if follows(&exchange.server, own) => take(Err(LOOP.into())),
@@ -396,7 +398,7 @@ impl Source {
                 Err(Rejection::Kiss(kiss)) => {
                     let hours = |until: i64| ((until - now) as f64 / 3.6e12 * 10.0).round() / 10.0;
                     self.denied = self.client.denied().map(|_| now);
-                    if self.ration.take(now) {
+                    if self.log_limit.take(now) {
                         let poll_s = self.client.interval() as f64 * 1e-9;
                         match (self.client.denied(), self.client.slowed()) {
                             (Some(until), _) => {
@@ -417,14 +419,14 @@ impl Source {
     }
 }
 
-/// Whether a server's own reference is this host, by the address that asks it: then it tells us
-/// what we have told it (RFC 5905 §7.3). Of stratum 1 the reference is a name.
+/// Whether a server's reference ID is this host's address toward it: then it returns our own time
+/// (RFC 5905 §7.3). At stratum 1 the reference ID is a name.
 fn follows(server: &ServerState, own: Option<u32>) -> bool {
     server.stratum > 1 && own == Some(server.reference)
 }
 
-/// A server's address in 32 bits. MD5 hides nothing here: it is what all servers use, so that each
-/// finds its own address in another's answer.
+/// A server's address as a 32-bit reference ID. MD5 hides nothing here: all servers use it, so that
+/// each recognises its own address in another's reply.
 fn reference(address: IpAddr) -> u32 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits(),
@@ -439,7 +441,7 @@ fn reference(address: IpAddr) -> u32 {
 mod tests {
     use super::*;
     use crate::nts::Failure;
-    use crate::whereabouts::Told;
+    use crate::resolver::Told;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::net::UdpSocket;
     use tickwire_ntp::{Mode, Packet, Stamp};
@@ -453,7 +455,7 @@ mod tests {
         }
     }
 
-    /// A source of a name that nobody really looks up.
+    /// A source with a name that is never looked up.
     fn source() -> (Source, Cards) {
         let server = Server::named("time.example").unwrap();
         let nominal = Scale::from_period(1.0).unwrap();
@@ -465,7 +467,7 @@ mod tests {
         /// Its name was looked up, and has these addresses.
         pub(crate) fn tell(&mut self, all: &[&UdpSocket]) {
             let all = all.iter().map(|socket| socket.local_addr().unwrap()).collect();
-            self.whereabouts.be_looked_up().send(Ok(Told::At(all))).unwrap();
+            self.resolver.be_looked_up().send(Ok(Told::At(all))).unwrap();
         }
     }
 
@@ -473,7 +475,7 @@ mod tests {
         source.tell(all);
     }
 
-    /// A turn of the daemon's loop.
+    /// An iteration of the daemon's loop.
     fn turn(source: &mut Source, now: i64) {
         let mut random = [0; 2];
         random.fill_with(|| getrandom::u64().unwrap());
@@ -483,12 +485,12 @@ mod tests {
         }
     }
 
-    /// Turns until the name is to be looked up, but not after `until`; gives the time.
+    /// Runs until the name is to be looked up, but not after `until`; returns the time.
     fn turns(source: &mut Source, mut now: i64, until: i64) -> i64 {
         loop {
             turn(source, now);
             let due = source.due().unwrap_or(now);
-            if matches!(source.whereabouts.address(), Address::Due(_)) || due > until {
+            if matches!(source.resolver.address(), Address::Due(_)) || due > until {
                 return now;
             }
             now = due.max(now);
@@ -501,7 +503,7 @@ mod tests {
         server
     }
 
-    /// The requests that have come to a server.
+    /// The requests that a server has received.
     fn requests(server: &UdpSocket) -> Vec<(Packet, SocketAddr)> {
         let one = || {
             let mut bytes = [0; 48];
@@ -526,7 +528,7 @@ mod tests {
         Packet { stratum: 0, reference: by.to_reference(), ..answer(request) }
     }
 
-    /// The source gets what a server has sent it; gives how many exchanges that completes.
+    /// The source receives what a server has sent; returns the number of completed exchanges.
     fn get(source: &mut Source, now: i64) -> usize {
         let mut readable = [PollFd::new(source.descriptor().unwrap(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut readable, PollTimeout::from(10_000u16)), Ok(1));
@@ -540,19 +542,19 @@ mod tests {
         let (dead, alive) = (server(), server());
         let (mut source, _) = source();
         tell(&mut source, &[&dead, &alive]);
-        // Eight requests of a burst, time for the last answer, and then those of the next.
+        // Eight requests of a burst, time for the last reply, and then those to the next address.
         let now = turns(&mut source, 0, 3 * SECOND);
         assert_eq!((requests(&dead).len(), source.peer()), (8, Some(alive.local_addr().unwrap())));
         let (request, from) = requests(&alive).pop().unwrap();
         alive.send_to(&answer(&request).to_bytes(), from).unwrap();
         assert_eq!(get(&mut source, now), 1);
         source.was_used(now);
-        // It falls silent: the first may be back, and then the name is looked up anew, but not
-        // before.
+        // The server falls silent. The first address may be back; the name is looked up only after
+        // it was tried.
         let now = turns(&mut source, now, 3600 * SECOND);
-        assert!(!requests(&dead).is_empty() && matches!(source.whereabouts.address(), Address::Due(at) if *at == now));
+        assert!(!requests(&dead).is_empty() && matches!(source.resolver.address(), Address::Due(at) if *at == now));
         assert!((64 * SECOND..100 * SECOND).contains(&now), "{now}");
-        // In vain: twice as late, and more seldom as long as nobody answers.
+        // Unsuccessful: the wait doubles, and grows while no server answers.
         tell(&mut source, &[&dead, &alive]);
         let again = turns(&mut source, now, 3600 * SECOND);
         assert!((128 * SECOND..256 * SECOND).contains(&(again - now)), "{}", again - now);
@@ -574,13 +576,13 @@ mod tests {
         // A connection to it is refused: broadcast is not allowed.
         let nowhere = SocketAddr::from(([255, 255, 255, 255], 123));
         let all = vec![nowhere, alive.local_addr().unwrap()];
-        source.whereabouts.be_looked_up().send(Ok(Told::At(all))).unwrap();
+        source.resolver.be_looked_up().send(Ok(Told::At(all))).unwrap();
         turn(&mut source, 0);
         assert_eq!(source.peer(), Some(alive.local_addr().unwrap()));
-        source.whereabouts.be_looked_up().send(Ok(Told::At(vec![nowhere]))).unwrap();
+        source.resolver.be_looked_up().send(Ok(Told::At(vec![nowhere]))).unwrap();
         turn(&mut source, 1);
         assert!(
-            matches!(source.whereabouts.address(), Address::Due(_)) && source.why_silent(1).contains("255.255.255.255")
+            matches!(source.resolver.address(), Address::Due(_)) && source.why_silent(1).contains("255.255.255.255")
         );
     }
 
@@ -608,7 +610,7 @@ mod tests {
                 continue;
             }
             assert_eq!((requests(&denies).len(), requests(&other).is_empty()), (0, false));
-            // The other one is silent, and what was denied is denied for an hour.
+            // The other address is silent, and the denial holds for an hour.
             assert!((64 * SECOND..200 * SECOND).contains(&now), "{now}");
             tell(&mut source, &[&denies, &other]);
             turn(&mut source, now);
@@ -616,7 +618,7 @@ mod tests {
         }
     }
 
-    /// A server denies service when it is asked; gives a time at which that has been taken in.
+    /// A server answers a request with a denial; returns a time at which that has been processed.
     fn deny(source: &mut Source, server: &UdpSocket, now: i64) -> i64 {
         turn(source, now);
         let (request, from) = requests(server).pop().unwrap();
@@ -625,11 +627,11 @@ mod tests {
         now + 1
     }
 
-    /// Turns once a second until the name is to be looked up; gives the time.
+    /// Runs once a second until the name is to be looked up; returns the time.
     fn seconds(source: &mut Source, mut now: i64) -> i64 {
         for _ in 0..3600 {
             turn(source, now);
-            if matches!(source.whereabouts.address(), Address::Due(_)) {
+            if matches!(source.resolver.address(), Address::Due(_)) {
                 return now;
             }
             now += SECOND;
@@ -644,11 +646,15 @@ mod tests {
         tell(&mut source, &[&denies]);
         turn(&mut source, 0);
         let mut now = deny(&mut source, &denies, 0);
-        // It has not moved yet: it is not asked again for that, and its name is looked up more and
-        // more seldom.
-        for patience in [64, 128, 256] {
+        // The server has not moved yet: it is not polled again, and its name is looked up at
+        // growing intervals.
+        for silence_timeout in [64, 128, 256] {
             let again = seconds(&mut source, now);
-            assert!((patience..patience + 3).contains(&((again - now) / SECOND)), "{patience}: {}", again - now);
+            assert!(
+                (silence_timeout..silence_timeout + 3).contains(&((again - now) / SECOND)),
+                "{silence_timeout}: {}",
+                again - now
+            );
             tell(&mut source, &[&denies]);
             turn(&mut source, again);
             assert!(source.peer().is_some() && requests(&denies).is_empty());
@@ -662,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_silent_has_another_turn_after_the_last_address_has_denied_service() {
+    fn a_silent_address_has_another_turn_after_the_last_one_has_denied_service() {
         for dead_first in [true, false] {
             let (dead, denies) = (server(), server());
             let both = if dead_first { [&dead, &denies] } else { [&denies, &dead] };
@@ -687,7 +693,7 @@ mod tests {
     fn why_nothing_comes_is_told_as_it_is() {
         let server = server();
         let (mut source, mut cards) = source();
-        let tell_it = source.whereabouts.be_looked_up();
+        let tell_it = source.resolver.be_looked_up();
         assert_eq!(source.why_silent(0), "it is still being looked up");
         tell_it.send(Err(Failure::new("no such name", "try again"))).unwrap();
         source.run(0, [0; 2], &mut cards);
@@ -707,16 +713,16 @@ mod tests {
         let (mut source, _) = source();
         tell(&mut source, &[&one, &other]);
         let mut now = turns(&mut source, 0, 3600 * SECOND);
-        // Servers and resolver are out of reach together. The name is looked up as seldom as if it
-        // were found.
-        for patience in [64, 128, 256] {
+        // Servers and resolver are unreachable together. The name is looked up as rarely as if the
+        // lookups succeeded.
+        for silence_timeout in [64, 128, 256] {
             assert!(!requests(&one).is_empty() && !requests(&other).is_empty());
-            source.whereabouts.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();
+            source.resolver.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();
             let again = turns(&mut source, now, i64::MAX);
-            assert!(again - now > 2 * patience * SECOND, "{patience}: {}", again - now);
+            assert!(again - now > 2 * silence_timeout * SECOND, "{silence_timeout}: {}", again - now);
             now = again;
         }
-        source.whereabouts.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();
+        source.resolver.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();
         turn(&mut source, now);
         requests(&one);
         now = turns(&mut source, now, now + SECOND);
@@ -726,15 +732,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_found_any_more_leaves_his_address_to_others() {
-        // With NTS: without, the addresses that are known are asked on.
+    fn a_name_that_is_not_found_any_more_leaves_its_address_to_others() {
+        // With NTS: without it the known addresses are still polled.
         let server = Server { nts: true, ..Server::named("time.example").unwrap() };
         let nominal = Scale::from_period(1.0).unwrap();
         let mut source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
         source.open(Found::At(address), 0);
-        let tell = source.whereabouts.be_looked_up();
+        let tell = source.resolver.be_looked_up();
         assert!(source.run(1, [0; 2], &mut cards).is_none() && source.has(address), "while it is looked up anew");
         tell.send(Err(Failure::new("no such name", ""))).unwrap();
         assert!(source.run(2, [0; 2], &mut cards).is_none() && !source.has(address));

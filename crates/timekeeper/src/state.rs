@@ -1,9 +1,9 @@
-//! What is known of the counter, kept over a restart of the daemon: its period, which takes minutes
-//! to learn. No offset and no asymmetry: these are learnt anew.
+//! The counter's period, which takes minutes to learn, kept across restarts of the daemon. Offset
+//! and asymmetry are not kept: they are learnt anew.
 //!
-//! The file is believed if it is of this boot and this counter, and the counter has run on since
-//! without a break; and if nobody but the daemon's own user can have written it, because a wrong
-//! period would make the bound wrong. Whatever else it is, the daemon says why and starts cold.
+//! The file is valid if it is of this boot and this counter, and the counter has not broken since.
+//! It must be writable by the daemon's own user or root only, because a wrong period would make the
+//! bound wrong. For an invalid file the daemon logs the reason and starts cold.
 
 use crate::hardware::Look;
 use nix::fcntl::OFlag;
@@ -16,21 +16,20 @@ use thiserror::Error;
 use tickclock::{Count, CounterKind, Scale};
 use tickwire_clock::sync::SURE;
 
-/// Longer than any state.
+/// Limit of the file's size, in bytes: longer than any state.
 const LONGEST: u64 = 4096;
-/// Changes with the meaning of the file.
+/// Increases when the meaning of the file changes.
 const VERSION: u32 = 1;
-/// How far the true period may be from the one that the kernel has measured, relative: the kernel's
-/// clock can be steered by as much.
+/// Largest plausible deviation of the true period from the one that the kernel has measured,
+/// relative: as much as the kernel's clock can be steered.
 const PLAUSIBLE: f64 = 500e-6;
-/// By how much the rate may have changed since, relative, at once and in an hour: a change of
-/// temperature.
+/// Relative change of the rate that temperature can cause: at once, and once more in each hour.
 const AGEING: f64 = 1e-7;
-/// A rate that is known worse than this, relative, is no news: a daemon takes little more for
-/// granted of a quartz.
+/// A rate with a larger error than this, relative, is not worth saving: a cold start assumes little
+/// more about a quartz.
 const COLD: f64 = 100e-6;
 const HOUR: f64 = 3600e9;
-/// How exactly it is known for how long the machine has slept, in ns.
+/// Uncertainty of the measured sleep time, in ns.
 const LITTLE: i64 = 1_000_000;
 
 /// The file.
@@ -45,28 +44,27 @@ struct File {
     raw_ns: i64,
     slept_ns: i64,
     period_ns: f64,
-    /// Relative: the most.
+    /// The largest error of the period, relative.
     rate_error: f64,
 }
 
-/// What is known of the counter.
+/// An estimate of the counter's period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Known {
     /// Its period.
     pub(crate) period: Scale,
-    /// The most that the true one is from it, relative.
+    /// The largest error of the period, relative.
     pub(crate) rate_error: f64,
 }
 
 impl Known {
-    /// How far the true period may be from this one as a standard deviation, relative: what a clock
-    /// is told beforehand.
+    /// The error as a standard deviation, relative: the clock's initial estimate.
     pub(crate) fn deviation(&self) -> f64 {
         self.rate_error / SURE
     }
 }
 
-/// Why a file is not believed.
+/// Why a file is invalid.
 #[derive(Debug, Error)]
 pub(crate) enum Void {
     #[error("it cannot be read: {0}")]
@@ -90,7 +88,7 @@ pub(crate) enum Void {
 }
 
 impl Void {
-    /// Whether this happens to every good file some day, and is no reason to worry.
+    /// Whether this is the normal end of a valid file, and no fault.
     pub(crate) const fn is_usual(&self) -> bool {
         matches!(self, Self::Boot | Self::Broken(_) | Self::Version(_))
     }
@@ -102,7 +100,7 @@ pub(crate) struct State {
     path: PathBuf,
     boot: String,
     failing: bool,
-    /// How well the period was known that this daemon has kept last.
+    /// The rate error of what this daemon saved last.
     kept: f64,
 }
 
@@ -128,8 +126,8 @@ impl State {
         &self.path
     }
 
-    /// What the daemon before this one knew, if there is a file. The counter is `now`, and
-    /// `nominal` is its period after the kernel.
+    /// The previous daemon's estimate, if there is a file. `now` is the counter's present value,
+    /// and `nominal` its period as measured with the kernel's clock.
     pub(crate) fn read(&self, kind: CounterKind, now: &Look, nominal: Scale) -> Result<Option<Known>, Void> {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(&self.path) {
@@ -167,7 +165,7 @@ impl State {
         }
         let then = Look { count: Count(file.count), raw: file.raw_ns, slept: file.slept_ns };
         let passed = now.raw.saturating_sub(then.raw);
-        // Two clocks are read for it, one after the other.
+        // The sleep time is the difference of two clocks, read one after the other.
         let slept = -LITTLE..=now.slept.saturating_add(LITTLE);
         if then.raw < 0 || passed < 0 || now.count < then.count || !slept.contains(&then.slept) {
             return Err(Void::Impossible("they are of the future"));
@@ -186,14 +184,14 @@ impl State {
         Ok(Known { period, rate_error: rate_error.min(COLD) })
     }
 
-    /// Whether this daemon has kept nothing yet that is nearly as good.
+    /// Whether `known` is more than twice as good as what this daemon saved last.
     pub(crate) fn is_outdone_by(&self, known: &Known) -> bool {
         known.rate_error < self.kept / 2.0
     }
 
-    /// Writes what is known at `now`. It takes the place of the file before at once and as a whole.
-    /// It is not forced to the disk: a power failure may lose it, but after that the boot is
-    /// another one, and the daemon's one thread does not wait for a disk.
+    /// Saves the estimate at `now`; the file is replaced atomically. There is no fsync: the
+    /// daemon's only thread does not wait for a disk, and after a power failure the file would be
+    /// of another boot.
     pub(crate) fn write(&mut self, kind: CounterKind, now: &Look, known: Known) {
         if known.rate_error >= COLD {
             return;
@@ -211,7 +209,7 @@ impl State {
         };
         match self.replace(&file) {
             Ok(()) => self.failing = false,
-            // Once, not each minute.
+            // Logged once, not each minute.
             Err(error) if !self.failing => {
                 self.failing = true;
                 tracing::warn!(path = %self.path.display(), %error, "the clock's state cannot be kept: the next start will be cold");
@@ -235,7 +233,7 @@ impl State {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use tickwire_clock::keeper::leap::Announcement;
+    use tickwire_clock::ensemble::leap::Announcement;
 
     const KIND: CounterKind = CounterKind::Tsc;
     const SECOND: i64 = 1_000_000_000;
@@ -275,7 +273,7 @@ mod tests {
             self.state.read(KIND, now, nominal()).map_err(|void| void.to_string())
         }
 
-        /// With the file changed.
+        /// Replaces the line that begins with `from`, and returns the error of the next read.
         fn changed(&self, from: &str, to: &str) -> String {
             let text = std::fs::read_to_string(self.state.path()).unwrap();
             let line = text.lines().find(|line| line.starts_with(from)).unwrap();
@@ -297,11 +295,11 @@ mod tests {
         assert_eq!(files, 1, "nothing else is left");
     }
 
-    /// A period that is known to 0.3 ppm at most stays known so, from the first exchange on, while
-    /// those that follow tell little yet.
+    /// A period known to 0.3 ppm stays within that from the first exchange on, while the next
+    /// exchanges carry little information yet.
     #[test]
     fn a_warm_clock_is_warm_at_once_and_stays_within_what_was_known() {
-        use tickwire_clock::keeper::{Config, Keeper, Source};
+        use tickwire_clock::ensemble::{Config, Ensemble, Source};
         use tickwire_clock::page::Status;
         use tickwire_sim::{Oscillator, TimeServer, Wander};
         let bed = Bed::written();
@@ -317,13 +315,13 @@ mod tests {
         for seed in 1..=8 {
             let mut oscillator = Oscillator::new(1e9 / now.period.period(), still, seed);
             let mut server = TimeServer::new(seed);
-            let mut keeper = Keeper::new(config, &[Source::default()]);
+            let mut ensemble = Ensemble::new(config, &[Source::default()]);
             for number in 0..100 {
                 let second = if number < 8 { f64::from(number) * 0.2 } else { f64::from(number) - 6.0 };
                 let exchange = server.exchange(second, &mut oscillator).unwrap();
-                // What is used of the exchange is not the question.
-                let _ = keeper.exchange(0, &exchange, Announcement::None);
-                let page = keeper.parameters(exchange.received);
+                // Whether the exchange is used does not matter here.
+                let _ = ensemble.exchange(0, &exchange, Announcement::None);
+                let page = ensemble.parameters(exchange.received);
                 assert!(!page.status.contains(Status::WARMING_UP), "{seed}, {second} s: {page:?}");
                 let off = page.local.period() / now.period.period() - 1.0;
                 assert!(off.abs() < now.rate_error, "{seed}, {second} s: off by {off:e} of {:e}", now.rate_error);
@@ -395,11 +393,11 @@ mod tests {
         assert!(bed.read(&at(1001)).unwrap_err().contains("cannot be read"));
         std::fs::remove_file(path).unwrap();
         nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(bed.read(&at(1001)).unwrap_err().contains("no ordinary file"), "and nobody waits for its other end");
+        assert!(bed.read(&at(1001)).unwrap_err().contains("no ordinary file"), "and the open does not block");
     }
 
     #[test]
-    fn a_place_where_nothing_can_be_written_harms_nobody() {
+    fn an_unwritable_path_does_no_harm() {
         let mut state = State::new(Some(Path::new("/proc/nowhere/state")), Path::new("/run/clock"));
         state.write(KIND, &at(1000), known());
         assert!(state.failing);

@@ -1,43 +1,43 @@
-//! What has come of the exchanges with a server, for reports.
+//! Statistics of the exchanges with a server, for reports.
 
 use std::collections::BTreeMap;
 use tickwire_ntp::hardware::Lack;
 use tickwire_ntp::socket::Quality;
 
-/// What has come of the exchanges with a server.
+/// Statistics of the exchanges with a server.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) used: u64,
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Why the last answer was not used, if it was not, and when it came.
+    /// Why the last reply was not used, if it was not, and when it came.
     pub(crate) refusal: Option<(String, i64)>,
     pub(crate) last: Option<i64>,
     pub(crate) quality: Option<Quality>,
-    /// Exchanges that the clock was told, by the kind of their stamps.
+    /// Exchanges passed to the clock, by the kind of their timestamps.
     pub(crate) stamps: BTreeMap<Quality, u64>,
-    /// Why no card's stamps are asked for.
+    /// Why no hardware timestamps are requested.
     pub(crate) no_card: Option<String>,
-    /// Exchanges that a card should have stamped and did not, by reason.
+    /// Exchanges that a card should have timestamped but did not, by reason.
     pub(crate) lacking: BTreeMap<Lack, u64>,
     pub(crate) interleaved: Option<bool>,
 }
 
 impl Tally {
-    /// An exchange is told to the clock, by stamps of this kind.
+    /// Counts an exchange that is passed to the clock with timestamps of this kind.
     pub(crate) fn stamped(&mut self, quality: Quality) {
         self.quality = Some(quality);
         *self.stamps.entry(quality).or_default() += 1;
     }
 
-    /// A card has not stamped an exchange.
+    /// Counts an exchange that a card has not timestamped.
     pub(crate) fn lacks(&mut self, lack: Lack) {
         *self.lacking.entry(lack).or_default() += 1;
     }
 
-    /// An answer or exchange was not used at `now`.
+    /// Counts a reply or exchange that was not used at `now`.
     pub(crate) fn refuse(&mut self, why: String, now: i64) {
         self.refusal = Some((why.clone(), now));
-        // Reasons are of our own wording, so they are few; but a server chooses the letters of a
+        // Reasons are this program's own texts, so they are few; but a server chooses the code of a
         // kiss.
         if self.refused.len() < 64 || self.refused.contains_key(&why) {
             *self.refused.entry(why).or_default() += 1;

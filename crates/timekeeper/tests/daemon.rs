@@ -1,4 +1,4 @@
-//! The daemon and a server that tells the host's own clock, over loopback.
+//! The daemon, and a server that gives the host's own time, over loopback.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn unix() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
 }
 
-/// Answers until told to end, with what `change` makes of an honest answer.
+/// Answers until `end` is set, with what `change` makes of an honest reply.
 fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
     server.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut bytes = [0; 200];
@@ -40,7 +40,7 @@ fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
     }
 }
 
-/// Runs a daemon against one server until `seen` is satisfied with the clock.
+/// Runs a daemon against one server until `seen` returns `true`.
 fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock, &Path) -> bool) -> Clock {
     daemon_in(tempfile::tempdir().unwrap().path(), change, seen)
 }
@@ -92,7 +92,7 @@ fn truth_lies_within_the_bound_from_the_first_exchange_on() {
         },
     );
     let root = clock.parameters().root;
-    assert_eq!((root.stratum, root.reference), (1, u32::from_be_bytes([127, 0, 0, 1])), "whom it follows");
+    assert_eq!((root.stratum, root.reference), (1, u32::from_be_bytes([127, 0, 0, 1])), "the server it follows");
     assert!((1..1_000_000).contains(&root.delay), "{root:?}: the round trip to it");
     let now = clock.now();
     assert!(now.status.contains(Status::SYNCHRONISED), "{now:?}");
@@ -110,7 +110,7 @@ fn a_server_that_is_not_synchronised_moves_no_clock() {
 }
 
 #[test]
-fn nobody_to_ask_is_an_error_that_says_what_to_do() {
+fn no_server_is_an_error_that_says_what_to_do() {
     let error = Daemon::start(&Config::default()).unwrap_err();
     assert!(matches!(error, StartError::NoServer) && error.to_string().contains("--server"), "{error}");
 }
@@ -128,7 +128,7 @@ fn the_daemon_tells_how_it_is() {
             assert_eq!((source.standing.as_str(), source.stratum), ("followed", Some(1)));
             assert!(source.used > 0 && source.reach != 0, "{source:?}");
             assert!(report.bound_ns.is_some() && report.status.contains(&"synchronised".to_owned()), "{report:?}");
-            // The kernel's stamps begin some time after the first socket has asked for them.
+            // The kernel's timestamps begin some time after the first socket has requested them.
             source.stamps.as_deref() == Some("kernel")
         },
     );
@@ -163,13 +163,13 @@ fn a_server_that_is_named_twice_has_one_vote() {
     assert_eq!(standings, [("followed", true), ("duplicate", false), ("duplicate", false)], "{report:?}");
 }
 
-/// A server that nobody can use.
+/// Makes a server unusable.
 fn unsynchronised(answer: &mut Packet) {
     answer.leap = LeapIndicator::Unknown;
 }
 
 #[test]
-fn who_tells_nothing_any_more_is_silent_and_nobody_is_followed() {
+fn a_server_without_usable_answers_is_silent_and_none_is_followed() {
     let (enough, told) = (AtomicBool::new(false), std::cell::RefCell::new(None));
     with_daemon(
         |answer| {
@@ -183,7 +183,7 @@ fn who_tells_nothing_any_more_is_silent_and_nobody_is_followed() {
             }
             enough.store(true, Ordering::Relaxed);
             let report = tickwire_timekeeper::ask(page).unwrap();
-            // The one is asked for at any time, the other told with the page's next change.
+            // The two may change at different moments: wait for both.
             let silent = report.sources[0].standing == "silent" && report.status.contains(&"holdover".to_owned());
             told.replace(Some(report));
             silent
@@ -194,7 +194,7 @@ fn who_tells_nothing_any_more_is_silent_and_nobody_is_followed() {
     assert!(report.status.contains(&"holdover".to_owned()) && report.bound_ns.is_some(), "{report:?}");
 }
 
-/// Better than that of any quartz.
+/// The rate error is below that of any quartz.
 fn knows_the_period(clock: &Clock, _: &Path) -> bool {
     clock.now().bound != u64::MAX && clock.parameters().growth < (50e-6 * 4_294_967_296.0) as u32
 }
@@ -209,7 +209,7 @@ fn after_a_restart_the_time_is_known_at_once_and_the_period_without_learning() {
     daemon_in(directory.path(), unsynchronised, |clock, page| {
         let (now, unix) = (clock.now(), unix());
         let (earliest, latest) = now.interval();
-        assert!(now.status.contains(Status::SYNCHRONISED), "nobody takes the page's time away: {now:?}");
+        assert!(now.status.contains(Status::SYNCHRONISED), "the page keeps its time: {now:?}");
         assert!(earliest <= unix && unix.since(latest) < 1_000_000, "{earliest:?} {unix:?} {latest:?}");
         let report = tickwire_timekeeper::ask(page).unwrap();
         assert_eq!((report.nominal_period_ns, report.disruptions), (known, 0));
@@ -221,7 +221,7 @@ fn after_a_restart_the_time_is_known_at_once_and_the_period_without_learning() {
     std::fs::remove_file(directory.path().join("clock.state")).unwrap();
     let cold =
         daemon_in(directory.path(), |_| (), |clock, _| clock.now().is_known() && clock.parameters().disruptions == 1);
-    assert!(!cold.at(stamp).is_known() && cold.at(cold.counter()).is_known(), "whether it has broken nobody knows");
+    assert!(!cold.at(stamp).is_known() && cold.at(cold.counter()).is_known(), "it may have broken");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_damaged_state_makes_a_cold_start_and_moves_no_clock() {
     daemon_in(directory.path(), |_| (), knows_the_period);
     std::fs::write(directory.path().join("clock.state"), "period_ns = 1e300\n").unwrap();
     let clock = daemon_in(directory.path(), unsynchronised, |clock, page| {
-        // Whether the counter has broken meanwhile nobody knows.
+        // It is unknown whether the counter has broken meanwhile.
         assert!(clock.now().bound == u64::MAX || clock.parameters().disruptions == 0, "{:?}", clock.now());
         tickwire_timekeeper::ask(page).unwrap().sources[0].refused.values().sum::<u64>() > 2
     });
@@ -243,7 +243,7 @@ fn a_record_of_a_run_replays_bit_for_bit() {
     with_daemon(
         |_| (),
         |_, page| {
-            // The daemon goes on writing: what is there so far ends within a line, at worst.
+            // The daemon still writes: at worst the file ends within a line.
             let now = tickwire_timekeeper::record::replay(&page.with_file_name("record"), |_| ()).ok();
             let enough = now.as_ref().is_some_and(|now| now.used >= 8);
             replayed.replace(now);

@@ -1,5 +1,5 @@
-//! What servers, and those who forge their messages, may send: none of it moves the clock, and each
-//! is counted under a name of its own.
+//! What servers, and forgers of their messages, may send: none of it moves the clock, and each is
+//! counted under a name of its own.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn honest(request: &Packet) -> Packet {
     }
 }
 
-/// Stamps that are so many seconds ahead.
+/// Moves the timestamps so many seconds ahead.
 fn ahead(mut packet: Packet, seconds: i64) -> Packet {
     let shift = |stamp: Stamp| Stamp::from_unix(stamp.to_unix(unix()).plus(seconds * 1_000_000_000));
     (packet.received, packet.transmitted) = (shift(packet.received), shift(packet.transmitted));
@@ -45,11 +45,11 @@ fn ahead(mut packet: Packet, seconds: i64) -> Packet {
 
 /// The messages that a server sends for a request.
 type Answers<'a> = &'a (dyn Fn(&Packet) -> Vec<Vec<u8>> + Sync);
-/// What comes from another port than the server's.
+/// The message that is sent from another port than the server's.
 type Elsewhere<'a> = Option<&'a (dyn Fn(&Packet) -> Vec<u8> + Sync)>;
 
 /// Runs a daemon against these servers, each of which answers a request with some messages, until
-/// `seen` has seen enough. All the time truth lies within the bound.
+/// `seen` has seen enough. Meanwhile the true time lies within the bound.
 fn with_daemon(answers: &[Answers<'_>], wrong_port: Elsewhere<'_>, seen: impl Fn(&Report, &Clock) -> bool) {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
@@ -108,7 +108,7 @@ fn refused(report: &Report, why: &str) -> u64 {
     report.sources[0].refused.iter().filter(|(reason, _)| reason.contains(why)).map(|(_, count)| count).sum()
 }
 
-/// What comes beside the honest answers, first.
+/// The message that is sent before each honest reply.
 type Trick = fn(&Packet, &VecDeque<Packet>) -> Vec<u8>;
 
 /// Each with the reason under which it is counted.
@@ -127,11 +127,11 @@ const BESIDE: [(&str, Trick); 10] = [
     }),
     ("answers nothing that was asked", |_, before| before.back().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
     ("answers nothing that was asked", |_, before| before.front().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
-    // What was sent comes back as it was.
+    // The request comes back as it was sent.
     ("not from a server", |request, _| Packet { origin: request.transmitted, ..*request }.to_bytes().to_vec()),
 ];
 
-/// An answer as another one would like it, who does not know what was asked.
+/// A forged reply with this origin timestamp, 5 s ahead.
 fn forged(request: &Packet, origin: Stamp) -> Packet {
     ahead(Packet { origin, ..honest(request) }, 5)
 }
@@ -145,12 +145,12 @@ fn what_is_forged_replayed_or_garbage_is_counted_and_moves_no_clock() {
         let honest = honest(request);
         let (_, make) = BESIDE[trick.load(Ordering::Relaxed)];
         let beside = make(request, &before);
-        // Later it is a replay of one that lies in the past, and of one of long ago.
+        // Kept for replays: of the last reply, and of one of long ago.
         before.push_back(ahead(honest, 0));
         if before.len() > 40 {
             before.pop_front();
         }
-        // What is told of once was the honest one; its double changes nothing either.
+        // Only the honest reply counts; its duplicate changes nothing either.
         vec![beside, honest.to_bytes().to_vec(), honest.to_bytes().to_vec()]
     };
     let counted = Mutex::new((0, 0));
@@ -178,7 +178,7 @@ fn what_is_forged_replayed_or_garbage_is_counted_and_moves_no_clock() {
 
 type Change = fn(Packet) -> Packet;
 
-/// What a server can be that nobody should believe, and why it is not used.
+/// Invalid states of a server, and why it is not used.
 const INSANE: [(&str, Change); 8] = [
     ("the server is not synchronised", |answer| Packet { leap: LeapIndicator::Unknown, ..answer }),
     ("the server is not synchronised", |answer| Packet { stratum: 16, ..answer }),
@@ -203,7 +203,7 @@ fn a_server_out_of_its_mind_is_not_believed_and_the_reason_is_told() {
     let counted = AtomicUsize::new(0);
     with_daemon(&[&answer], None, |report, clock| {
         if sane.load(Ordering::Relaxed) {
-            // Known first, so that there is something to be moved.
+            // The time is known first, so that there is something to move.
             sane.store(!clock.now().is_known() || report.sources[0].used < 8, Ordering::Relaxed);
             return false;
         }
@@ -236,7 +236,7 @@ fn a_server_whose_own_error_is_huge_makes_the_bound_huge() {
 #[test]
 fn a_liar_among_three_is_outvoted_by_name() {
     for seconds in [5, -5, 86_400 * 365] {
-        // The very first answer has nobody who contradicts it; so the liar comes later.
+        // Nothing contradicts the very first reply; so the liar comes later.
         let begun = AtomicBool::new(false);
         let liar = |request: &Packet| {
             let lie = begun.load(Ordering::Relaxed).then(|| ahead(honest(request), seconds).to_bytes().to_vec());
@@ -252,9 +252,9 @@ fn a_liar_among_three_is_outvoted_by_name() {
 }
 
 #[test]
-fn who_asks_for_patience_is_not_silent_meanwhile() {
+fn a_server_that_limits_the_rate_is_not_silent_meanwhile() {
     let last = Mutex::new(None::<Instant>);
-    // Every 3 s is enough for it; the usual patience with a poll of 50 ms ends after 2.4 s.
+    // It allows a request every 3 s; the usual timeout with a poll of 50 ms ends after 2.4 s.
     let answer = |request: &Packet| {
         let mut last = last.lock().unwrap();
         if last.is_some_and(|last| last.elapsed() < Duration::from_secs(3)) {
@@ -276,7 +276,7 @@ fn who_asks_for_patience_is_not_silent_meanwhile() {
 fn a_server_that_cannot_be_reached_is_silent_and_nothing_is_known() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
-    // Nobody listens there any more: the kernel says so.
+    // No socket is bound there any more: the kernel reports that.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let servers = vec![Server::named(&address).unwrap()];
     let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
@@ -313,6 +313,6 @@ fn a_silent_server_with_a_name_is_asked_no_more_often_than_one_with_an_address()
         drop(stopper);
         requests
     });
-    // The burst of eight, then one in 1.5 s; to be looked up anew is no reason for another burst.
+    // The burst of eight, then one in 1.5 s; a new lookup is no reason for another burst.
     assert!((8..=12).contains(&requests), "{requests}");
 }

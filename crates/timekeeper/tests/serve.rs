@@ -1,4 +1,4 @@
-//! The server over loopback: asked by plain sockets, by our own daemon, and by chrony's.
+//! The server over loopback, polled by plain sockets, by our own daemon, and by chronyd.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use tickwire_timekeeper::serve::{Serve, ServeError, Tally};
 use tickwire_timekeeper::{Config, Daemon, TimeServer};
 
 const KIND: CounterKind = CounterKind::MonotonicRaw;
-/// How far the page's clock is ahead of the system's, in ns: so that nobody can take one for the
+/// How far the page's clock is ahead of the system's, in ns: so that one cannot be taken for the
 /// other.
 const AHEAD: i64 = 5_000_000_000;
 const BOUND: u64 = 150_000;
@@ -22,7 +22,7 @@ fn unix() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
 }
 
-/// What a daemon would publish that knows the time to 150 us.
+/// What a daemon that knows the time to 150 us would publish.
 fn known() -> Parameters {
     let scale = Scale::from_period(1.0).unwrap();
     Parameters {
@@ -43,7 +43,7 @@ fn local() -> Vec<SocketAddr> {
     vec!["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()]
 }
 
-/// Runs a server while `test` asks it at its addresses.
+/// Runs a server while `test` sends requests to its addresses.
 fn with_server(config: &Serve, published: &Parameters, test: impl FnOnce(&[SocketAddr], &Path, &Writer)) -> Tally {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
@@ -104,7 +104,7 @@ fn the_pages_time_is_told_with_its_bound() {
                 let said = ask(&to(address), &Packet { version, ..Packet::request(Stamp(77)) });
                 let after = clock.now().utc();
                 let (received, left) = (said.received.to_unix(before), said.transmitted.to_unix(before));
-                // The kernel's stamp becomes one of the counter to some tens of ns.
+                // The kernel's timestamp is converted to a count to within some tens of ns.
                 assert!(before.plus(-1000) <= received && received <= left && left <= after, "{said:?}");
                 assert_eq!((said.mode, said.version, said.leap), (Mode::Server, version, LeapIndicator::None));
                 assert_eq!((said.stratum, said.reference, said.origin), (2, SERVER, Stamp(77)));
@@ -118,7 +118,7 @@ fn the_pages_time_is_told_with_its_bound() {
 }
 
 #[test]
-fn who_does_not_know_the_time_says_so_until_it_does() {
+fn a_server_that_does_not_know_the_time_says_so_until_it_does() {
     let config = Serve { listen: local(), ..Serve::default() };
     with_server(&config, &Parameters::UNKNOWN, |addresses, _, writer| {
         let socket = to(addresses[0]);
@@ -148,7 +148,7 @@ fn a_page_that_another_daemon_has_replaced_is_followed() {
     });
 }
 
-/// Asks until the answer has this stratum.
+/// Sends requests until a reply has this stratum.
 fn until(socket: &UdpSocket, stratum: u8) {
     let begin = Instant::now();
     while ask(socket, &Packet::request(Stamp(79))).stratum != stratum {
@@ -171,15 +171,15 @@ fn a_page_that_is_not_there_yet_is_waited_for() {
         let socket = to(address);
         let said = ask(&socket, &Packet::request(Stamp(77)));
         assert_eq!((said.leap, said.stratum, said.origin), (LeapIndicator::Unknown, 16, Stamp(77)));
-        // Of another counter than the one that the server stamped by until now, where this machine
-        // has one.
+        // Its counter differs from the one that the server has used until now, where this machine
+        // has another.
         let writer = Writer::create(&page, KIND).unwrap();
         writer.publish(&known());
         until(&socket, 2);
         let (before, said) = (unix(), ask(&socket, &Packet::request(Stamp(80))));
         let ahead = said.received.to_unix(before).since(before) - AHEAD;
         assert!((-1_000_000..1_000_000_000).contains(&ahead), "{ahead} ns");
-        // Nobody knows the time until another daemon comes.
+        // The time is unknown until another daemon starts.
         writer.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
         std::fs::remove_file(&page).unwrap();
         until(&socket, 16);
@@ -190,7 +190,7 @@ fn a_page_that_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn garbage_is_not_answered_and_stops_nobody() {
+fn garbage_is_not_answered_and_does_no_harm() {
     let config = Serve { listen: local(), ..Serve::default() };
     let tally = with_server(&config, &known(), |addresses, _, _| {
         for &address in addresses {
@@ -230,7 +230,7 @@ fn answers_come_from_the_address_that_was_asked_and_not_to_what_all_hear() {
     let config = Serve { listen: vec!["0.0.0.0:0".parse().unwrap()], ..Serve::default() };
     let tally = with_server(&config, &known(), |addresses, _, _| {
         let at = |address: &str| SocketAddr::new(address.parse().unwrap(), addresses[0].port());
-        // A connected socket hears nobody else.
+        // A connected socket receives from no other address.
         let second = to(at("127.0.0.9"));
         assert_eq!(ask(&second, &Packet::request(Stamp(77))).origin, Stamp(77));
         let all = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -276,7 +276,7 @@ fn a_flood_gets_no_more_than_its_rate_and_others_notice_nothing() {
 }
 
 #[test]
-fn who_may_not_ask_is_told_so() {
+fn a_client_that_may_not_ask_is_told_so() {
     let config = Serve { listen: local(), allow: vec!["::1".parse().unwrap()], ..Serve::default() };
     let tally = with_server(&config, &known(), |addresses, _, _| {
         let refused = ask(&to(addresses[0]), &Packet::request(Stamp(77)));
@@ -315,8 +315,8 @@ fn our_daemon_follows_it_in_interleaved_mode_and_its_bound_holds() {
                 if report.sources.iter().all(|source| source.interleaved == Some(true) && source.used > 10) {
                     for source in &report.sources {
                         assert_eq!((source.stratum, source.asked), (Some(2), true), "{source:?}");
-                        // A busy machine may make outliers; but nothing is told twice, and nobody
-                        // is asked too often.
+                        // A busy machine may cause outliers; but no exchange is used twice, and no
+                        // server is polled too often.
                         for why in ["older than the exchange before", "the server is asked too often (RATE)"] {
                             assert!(!source.refused.contains_key(why), "{source:?}");
                         }
@@ -337,8 +337,8 @@ fn chrony_takes_the_time_from_it() {
     with_server(&config, &known(), |addresses, _, _| {
         for (address, samples) in addresses.iter().zip([4, 1]) {
             let server = format!("server {} port {} iburst maxsamples {samples} xleave", address.ip(), address.port());
-            // Says how far the system's clock is off, and leaves it alone. Its own user is there
-            // only where its package is installed.
+            // Prints how far the system clock is off, and does not set it. chronyd's own user
+            // exists only where its package is installed.
             let output = Command::new("chronyd").args(["-U", "-u", "root", "-Q", "-t", "20", &server]).output();
             let output = output.expect("chronyd (package chrony), or /usr/sbin in PATH");
             let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
@@ -347,7 +347,7 @@ fn chrony_takes_the_time_from_it() {
                 .find_map(|line| line.split_once("System clock wrong by "))
                 .unwrap_or_else(|| panic!("{text}"));
             let off: f64 = off.1.split(' ').next().unwrap().parse().unwrap();
-            // Somebody may steer the system's clock meanwhile.
+            // The system clock may be steered meanwhile.
             assert!((off - AHEAD as f64 * 1e-9).abs() < 0.05, "{text}");
         }
     });

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-// Completes the transmit stamp of an NTP answer at the last moment: at the hand-over to the device.
+// Completes the transmit timestamp of an NTP reply as late as possible, when the packet is handed
+// to the device.
 //
-// The server leaves two numbers in the answer: in the transmit stamp the true time at some moment,
-// and in the reference stamp CLOCK_MONOTONIC at that moment, in ns. What has passed since is added
-// to the one, and the other becomes the second in which the answer leaves. The answer's UDP
-// checksum is taken away, as RFC 768 allows over IPv4.
+// The server writes two numbers into the reply: the true time at some moment into the transmit
+// timestamp, and CLOCK_MONOTONIC at that moment, in ns, into the reference timestamp. The program
+// adds the time since then to the transmit timestamp, and sets the reference timestamp to its whole
+// second. It clears the UDP checksum, as RFC 768 allows over IPv4.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
@@ -39,7 +40,7 @@ int stamp(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	transmit = __builtin_bswap64(transmit);
 	passed = now_ns() - __builtin_bswap64(reference);
-	// 2^32 / 10^9 = 4.294967296, in 2^-28ths: good for 0.2 s, and wrong by less than 1e-9.
+	// 2^32 / 10^9 = 4.294967296, in units of 2^-28: valid up to 0.2 s, error below 1e-9.
 	if (passed < 200000000)
 		transmit += (passed * 1152921505ULL) >> 28;
 	reference = __builtin_bswap64(transmit & 0xffffffff00000000ULL);

@@ -1,9 +1,9 @@
-//! What time it is: UTC = f(T).
+//! The true time: UTC = f(T).
 //!
 //! f(T) = U0 + p (T - T0) + x(t) + walk(t) + steps, with t = p (T - T0). The first two terms are
-//! whole numbers; the others are small, and computed by operations that give the same bits in every
-//! process. Where the client is to start with a wrong rate, p is not the counter's true period:
-//! nobody can tell a wrong period here from a wrong oscillator there.
+//! integers; the others are small, and computed by operations that give the same bits in every
+//! process. To start the client with a wrong rate, p is not the counter's true period: the client
+//! cannot distinguish this from an oscillator with that rate error.
 
 use crate::path::Path;
 use crate::walk::{Table, Walk};
@@ -12,58 +12,58 @@ use serde::{Deserialize, Serialize};
 use std::path::Path as File;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Nanos, Scale};
-use tickwire_ntp::sandwich::Sandwich;
+use tickwire_ntp::cross_timestamp::CrossTimestamp;
 
-/// What a run's truth is made of: everything but the present.
+/// The parameters of a run's truth, without its time of start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Recipe {
-    /// By how much the truth is ahead of the system clock at the beginning, in us.
+    /// Lead of the truth over the system clock at the start, in us.
     pub ahead_us: f64,
-    /// By how much its rate is higher than the system clock's at the beginning, in ppm.
+    /// Rate of the truth relative to the system clock at the start, in ppm; positive is faster.
     pub rate_ppm: f64,
-    /// A cycle of the rate.
+    /// A sinusoidal variation of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wander: Option<Wander>,
     /// A random walk of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk: Option<Walk>,
-    /// Steps of the time that the server tells.
+    /// Steps of the true time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// The way to the server.
+    /// The path to the server.
     pub path: Path,
 }
 
-/// A cycle of the rate: height x sin(2 pi t / period).
+/// A sinusoidal variation of the rate: amplitude x sin(2 pi t / period).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wander {
-    /// Its height.
+    /// Its amplitude.
     pub ppm: f64,
     /// Its period.
     pub period_s: f64,
 }
 
 impl Wander {
-    /// What it has added to the time, in ns: the integral of the rate.
+    /// Its contribution to the time in ns: the integral of the rate.
     fn phase(self, t: f64) -> f64 {
         let omega = core::f64::consts::TAU / self.period_s;
         self.ppm * 1e3 / omega * (1.0 - libm::cos(omega * t))
     }
 }
 
-/// The time is set.
+/// A step of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// When, in s from the beginning.
+    /// When, in s from the start.
     pub at_s: f64,
     /// By how much.
     pub ns: i64,
 }
 
-/// The file: where f begins, and its recipe.
+/// The content of the file: the origin of f, and its recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
@@ -86,21 +86,21 @@ pub struct Truth {
     walk: Option<Table>,
 }
 
-/// How long the system clock's rate is measured: good to 0.05 ppm.
+/// How long the system clock's rate is measured, for an accuracy of 0.05 ppm.
 const MEASURE: Duration = Duration::from_secs(1);
 
 impl Truth {
-    /// The truth of this recipe, from now on. It begins at the system clock, for rivals that steer
-    /// that one: they must not move it far.
+    /// Starts the truth of this recipe now. It starts at the system clock's time, so that other
+    /// daemons that steer the system clock need not move it far.
     ///
     /// # Errors
-    /// The rate of the counter cannot be measured, or the recipe makes no sense.
+    /// The rate of the counter cannot be measured, or the recipe is invalid.
     pub fn begin(recipe: Recipe) -> Result<Self> {
         let (kind, _) = tickwire_timekeeper::hardware::choose();
         let nominal = tickwire_timekeeper::hardware::nominal(kind).context("the counter has no usable period")?;
-        let first = Sandwich::take(kind, nominal.period());
+        let first = CrossTimestamp::take(kind, nominal.period());
         std::thread::sleep(MEASURE);
-        let last = Sandwich::take(kind, nominal.period());
+        let last = CrossTimestamp::take(kind, nominal.period());
         let period = (last.realtime - first.realtime) as f64 / last.count.since(first.count) as f64;
         let scale = Scale::from_period(period * (1.0 + recipe.rate_ppm * 1e-6)).context("no such rate")?;
         let utc = Nanos(last.realtime + (recipe.ahead_us * 1e3) as i64);
@@ -132,14 +132,14 @@ impl Truth {
     /// Reads f's file.
     ///
     /// # Errors
-    /// It is not there, or not such a file.
+    /// It does not exist, or is not such a file.
     pub fn read(file: &File) -> Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let parameters = toml::from_str(&text).with_context(|| format!("{} is no truth", file.display()))?;
         Self::new(parameters)
     }
 
-    /// Writes f's file. TOML's decimals are exact: what is read is the same to the last bit.
+    /// Writes f's file. The decimals in the TOML file are exact, so reading it gives the same bits.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -166,13 +166,13 @@ impl Truth {
         self.utc.plus(linear + libm::round(cycle + walked) as i64 + stepped)
     }
 
-    /// Seconds from the beginning, without wander.
+    /// Seconds from the start, without wander.
     #[must_use]
     pub fn seconds(&self, count: Count) -> f64 {
         self.scale.nanos(count.since(self.origin)) as f64 * 1e-9
     }
 
-    /// So many ns in counts.
+    /// Converts ns to counts.
     #[must_use]
     pub const fn counts(&self, ns: i64) -> i64 {
         self.scale.counts(ns)
@@ -190,7 +190,7 @@ impl Truth {
         self.kind
     }
 
-    /// What it was made of.
+    /// The recipe.
     #[must_use]
     pub const fn recipe(&self) -> &Recipe {
         &self.recipe

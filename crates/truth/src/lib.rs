@@ -1,26 +1,27 @@
-//! The truth bench: what time it is, is a known function of the counter, so the error of any clock
-//! on this machine can be read off exactly.
+//! The truth bench: the true time is a known function of the counter, so the error of any clock on
+//! this machine can be measured exactly.
 //!
-//! Truth is UTC = f(T), fixed when a run begins and written to a file; every process that reads the
-//! file computes the same f, bit for bit. A server tells f by NTP; a probe reads a clock beside the
-//! counter and compares it with f. So wander, steps and the like are those of the file, not of the
-//! machine.
+//! The truth is UTC = f(T), fixed when a run begins and written to a file. Every process that reads
+//! the file computes the same f, bit for bit. A server serves f by NTP, and a probe reads a clock
+//! together with the counter and compares it with f. So wander and steps come from the file, not
+//! from the machine.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `function` | f, and its file |
 //! | `walk` | the random walk of its rate |
-//! | `path` | what the way to the server is made to be: delays, loss, outages |
-//! | `socket` | a server's socket with the kernel's stamps, as values of the counter |
-//! | `server` | answers requests by f, in basic and in interleaved mode |
-//! | `stamp` | the BPF program that completes the answers at the server's device |
-//! | `probe` | reads a clock beside the counter, compares it with f |
-//! | `reading` | what a reading of a clock costs, ours and others' |
-//! | `system_clock` | remembers the kernel's clock before a rival steers it, and sets it back |
+//! | `path` | the emulated path to the server: delays, loss, outages |
+//! | `socket` | the server's socket with the kernel's timestamps, as counter values |
+//! | `server` | the NTP server whose clock is f, in basic and in interleaved mode |
+//! | `stamp` | the BPF program that completes the replies at the server's device |
+//! | `probe` | reads a clock together with the counter and compares it with f |
+//! | `reading` | the cost of reading a clock, ours and others' |
+//! | `system_clock` | saves the kernel's clock before another daemon steers it, and restores it |
 //!
-//! `probe`, `reading`, `system_clock` and the programs are the benchmark's (feature `rivals`).
+//! `probe`, `reading`, `system_clock` and the programs belong to the benchmark (feature `rivals`).
 //!
-//! May know clock, ntp, the operating system. Of the product, only the testbed knows it.
+//! This crate may depend on clock, ntp and the operating system. Of the product, only the testbed
+//! depends on it.
 #![forbid(unsafe_code)]
 
 pub mod function;

@@ -37,17 +37,17 @@ enum Task {
         /// The file to write
         truth: PathBuf,
     },
-    /// Tell the truth by NTP, until killed
+    /// Serve the truth by NTP, until killed
     Serve {
         /// The truth's file
         truth: PathBuf,
         /// Address and port
         address: SocketAddr,
-        /// The BPF program `stamp` is at the device, and completes the answers
+        /// The BPF program `stamp` is attached to the device and completes the replies
         #[arg(long)]
         completed: bool,
     },
-    /// Write the BPF program that completes answers
+    /// Write the BPF program that completes replies
     Stamp {
         /// The object file to write
         object: PathBuf,
@@ -65,32 +65,32 @@ enum Task {
         /// How long
         #[arg(long, default_value_t = 60.0)]
         seconds: f64,
-        /// From when on the figures are; more than one, with commas, divide the time into parts,
-        /// each with figures of its own
+        /// Start of the measured time; several values, separated by commas, divide it into parts
+        /// with figures of their own
         #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_value = "20")]
         from: Vec<f64>,
         /// Reads per second
         #[arg(long, default_value_t = 10_000)]
         rate: u32,
     },
-    /// Time readings of clocks; prints the figures as JSON
+    /// Measure the cost of reading clocks; prints the figures as JSON
     Reading {
-        /// The page of the clock; the kernel's clock is read beside it
+        /// The page of the clock; the kernel's clock is measured too
         page: PathBuf,
-        /// Also ClockBound's
+        /// Measure ClockBound's clock too
         #[arg(long)]
         clockbound: bool,
-        /// Only ours, so that its system calls can be counted
+        /// Measure only the page's clock, so that its system calls can be counted
         #[arg(long, conflicts_with = "clockbound")]
         alone: bool,
-        /// Batches of each
+        /// Batches of each clock
         #[arg(long, default_value_t = 20_000)]
         batches: u32,
         /// Readings in a batch
         #[arg(long, default_value_t = BATCH)]
         batch: u32,
     },
-    /// Keep a clock by a server, until killed
+    /// Synchronise a clock to a server, until killed
     Keep {
         /// The server, as HOST or HOST:PORT
         server: String,
@@ -105,12 +105,12 @@ enum Task {
         /// Only those whose name contains this
         #[arg(long, default_value = "")]
         only: String,
-        /// Which course chance takes
+        /// Seed of the random numbers
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Remember how the system clock is until standard input ends, then set it to what it would be
-    /// by then if nobody had steered it
+    /// Save the state of the system clock until standard input ends, then set the clock as if it
+    /// had not been steered meanwhile
     Guard,
 }
 

@@ -1,31 +1,31 @@
-//! What the way to the server is made to be. The server adds delays to its own stamps and really
-//! holds the answer back for as long, so one-way delays are exact, on top of those of the real way.
+//! The emulated path to the server. The server adds delays to its own timestamps and holds the
+//! reply back for as long, so the one-way delays are exact, in addition to those of the real path.
 
 use serde::{Deserialize, Serialize};
 use tickwire_sim::Rng;
 
-/// The way, over time; all times in s from the beginning.
+/// The path over time; all times are in s from the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Path {
-    /// Mean of what each direction takes longer at random (exponentially distributed), in us.
+    /// Mean of the random delay in each direction (exponentially distributed), in us.
     pub jitter_us: f64,
-    /// How many requests of a million are lost.
+    /// Lost requests per million.
     pub loss_ppm: u32,
-    /// For the random part.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// When the server does not answer.
+    /// When the server does not reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
-    /// When packets are held back in a host.
+    /// When packets are delayed in a host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,
-    /// What the directions take longer, each entry from its time on.
+    /// Constant delays of the directions, each entry from its time on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Level>,
 }
 
-/// The server does not answer.
+/// A time span in which the server does not reply.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
@@ -35,7 +35,8 @@ pub struct Outage {
     pub to_s: f64,
 }
 
-/// Each packet is held back for a time of its own, in each direction, exponentially distributed.
+/// A time span in which each packet is delayed independently in each direction, exponentially
+/// distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held {
@@ -47,29 +48,29 @@ pub struct Held {
     pub mean_us: f64,
 }
 
-/// What the directions take longer from a time on.
+/// Constant delays of the directions from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
     /// From here.
     pub from_s: f64,
-    /// Requests, in us.
+    /// Delay of requests, in us.
     pub forth_us: f64,
-    /// Answers, in us.
+    /// Delay of replies, in us.
     pub back_us: f64,
 }
 
-/// How one exchange fares, in ns.
+/// The delays of one exchange, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// What the request takes longer.
+    /// Delay of the request.
     pub forth: i64,
-    /// What the answer takes longer.
+    /// Delay of the reply.
     pub back: i64,
 }
 
 impl Path {
-    /// How an exchange fares that arrives at `t`; none: it is lost.
+    /// Draws the delays of an exchange whose request arrives at `t`; `None` if it is lost.
     pub fn draw(&self, t: f64, rng: &mut Rng) -> Option<Delays> {
         let out = self.outages.iter().any(|outage| (outage.from_s..outage.to_s).contains(&t));
         if out || rng.chance(self.loss_ppm) {

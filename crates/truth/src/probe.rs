@@ -1,4 +1,4 @@
-//! Reads a clock beside the counter, and compares it with the truth.
+//! Reads a clock together with the counter, and compares it with the truth.
 
 use crate::Truth;
 use anyhow::{Context, Result};
@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 use tickclock::{Clock, Count, Reading, Status, counter};
 use tickwire_bench::error::{ClockError, Point, spread};
 
-/// How often a reading is tried; the narrowest counts.
+/// Attempts for one reading; the one with the narrowest interval counts.
 const TRIES: usize = 8;
-/// How often reads are made.
+/// Interval between groups of reads.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Converged is a clock that stays within this, in ns, for so many periods.
+/// A clock has converged when its error stays below this, in ns, for `STAYS` periods.
 const CONVERGED: i64 = 10_000;
 const STAYS: u32 = 100;
-/// How long a page may take to come.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// ClockBound says nothing before it has asked a few times, every 16 s.
+/// Timeout for a page to appear.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The same for ClockBound, which publishes nothing before a few polls at 16 s.
 const CLOCKBOUND_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A clock to be probed.
 pub enum Probed {
-    /// Ours.
+    /// Tickwire's.
     Page(Clock),
-    /// Ours, read without waiting for what precedes.
+    /// Tickwire's, read without waiting for earlier instructions.
     Unordered(Clock),
     /// The kernel's.
     System,
@@ -33,7 +33,7 @@ pub enum Probed {
     ClockBound(Box<clock_bound::Client>),
 }
 
-/// What a clock shows: Unix time in ns, and how far it may be off, if it tells.
+/// The reading of a clock: Unix time in ns, and its maximum error if the clock reports it.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     utc: i64,
@@ -41,7 +41,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// By a reading of ours.
+    /// From a reading of Tickwire's clock.
     fn by(reading: &Reading) -> Option<Self> {
         let bound = i64::try_from(reading.bound).ok();
         reading.status.contains(Status::SYNCHRONISED).then_some(Self { utc: reading.utc().0, bound })
@@ -49,25 +49,25 @@ impl Shown {
 }
 
 impl Probed {
-    /// The clock of a page, which a daemon that has just been started will make.
+    /// Opens the clock of a page, and waits for a daemon that was just started to create it.
     ///
     /// # Errors
-    /// It never came.
+    /// It did not appear in time.
     pub fn page(path: &Path) -> Result<Self> {
         let begin = Instant::now();
         loop {
             match Clock::open(path) {
                 Ok(clock) => return Ok(Self::Page(clock)),
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error).context("the page never came"),
+                Err(error) if begin.elapsed() > TIMEOUT => return Err(error).context("the page never came"),
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }
 
-    /// The clock of ClockBound's daemon, which has just been started.
+    /// Opens the clock of ClockBound's daemon, which was just started.
     ///
     /// # Errors
-    /// It never came.
+    /// It did not appear in time.
     pub fn clockbound() -> Result<Self> {
         let begin = Instant::now();
         loop {
@@ -81,7 +81,7 @@ impl Probed {
         }
     }
 
-    /// `None`: it does not know the time.
+    /// Reads the clock; `None` if it does not know the time.
     fn show(&mut self) -> Option<Shown> {
         match self {
             Self::Page(clock) => Shown::by(&clock.now()),
@@ -104,13 +104,13 @@ impl Probed {
     }
 }
 
-/// How much to read, and which of it counts.
+/// How much to read, and which reads count.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How long.
     pub seconds: f64,
-    /// When each part begins that has figures of its own, in order. What is before the first counts
-    /// for its convergence and bounds only.
+    /// The start of each part with figures of its own, in order. Reads before the first part count
+    /// only for its convergence and bounds.
     pub parts: Vec<f64>,
     /// Reads per second.
     pub rate: u32,
@@ -123,8 +123,7 @@ struct Read {
     after: Count,
 }
 
-/// Probes a clock by plan; `begin` is when the time of the plan begins. Gives figures for each
-/// part.
+/// Probes a clock by a plan whose time starts at `begin`. Returns the figures of each part.
 #[must_use]
 pub fn probe(truth: &Truth, probed: &mut Probed, plan: &Plan, begin: Instant) -> Vec<ClockError> {
     let at_once = (f64::from(plan.rate) * PERIOD.as_secs_f64()).ceil() as usize;
@@ -167,16 +166,17 @@ struct Record {
     bounds: Vec<i32>,
     widths: Vec<i32>,
     figures: ClockError,
-    /// Of this second.
+    /// Errors of this second.
     second: Vec<i32>,
     bound: Option<i64>,
-    /// Whether all of this period was near.
+    /// Whether a read of this period was beyond `CONVERGED`, or gave no time.
     far: bool,
+    /// Successive periods without such a read.
     near: u32,
 }
 
 impl Record {
-    /// That of the next part: when the clock converged stays true.
+    /// The record of the next part, which inherits the time of convergence.
     fn next(&self) -> Self {
         let figures = ClockError { converged_s: self.figures.converged_s, ..ClockError::default() };
         Self { figures, near: self.near, far: self.far, ..Self::default() }
@@ -196,7 +196,7 @@ impl Record {
         self.bound = shown.bound;
         if let Some(bound) = shown.bound {
             self.figures.bounded += 1;
-            // The clock was read somewhere between the two.
+            // The clock was read at an unknown moment between the two.
             let outside = shown.utc + bound < earliest.0 || shown.utc - bound > latest.0;
             self.figures.outside += u64::from(outside);
         }

@@ -1,15 +1,15 @@
-//! What a reading of the time costs: ours with its bound, the kernel's clock, ClockBound's, by
-//! turns.
+//! The cost of reading the time, measured alternately: Tickwire's clock with its bound, the
+//! kernel's and ClockBound's.
 
 use crate::probe::Probed;
 use std::hint::black_box;
 use std::time::Instant;
 use tickwire_bench::reading::Cost;
 
-/// Readings that are timed as one, commonly: few enough that most batches are not interrupted.
+/// Default number of readings in a batch: small enough that most batches are not interrupted.
 pub const BATCH: u32 = 100;
 
-/// Reads each clock by turns, so many batches of so many readings of each.
+/// Reads the clocks alternately, in `batches` batches of `batch` readings each.
 #[must_use]
 pub fn cost(clocks: &mut [(&'static str, Probed)], batches: u32, batch: u32) -> Vec<Cost> {
     let mut taken = vec![Vec::with_capacity(batches as usize); clocks.len()];
@@ -30,7 +30,7 @@ pub fn cost(clocks: &mut [(&'static str, Probed)], batches: u32, batch: u32) -> 
 }
 
 impl Probed {
-    /// Reads the clock as a program would, the interval if it has one, and throws the time away.
+    /// Reads the clock as a program would, with its interval if it has one, and discards the time.
     fn read_times(&mut self, times: u32) {
         match self {
             Self::Page(clock) => {

@@ -1,10 +1,10 @@
 //! An NTP server whose clock is the truth.
 //!
-//! When an answer really leaves is known only afterwards, from the kernel. So there are two modes:
-//! in interleaved mode (RFC 9769 §2) the next answer tells it, exactly; in basic mode the answer
-//! tells when it is thought to leave: the counter before the system call, and what the way from
-//! there to the driver took in the median of late. Or a BPF program at the device completes the
-//! answer (`bpf/stamp.c`); then every answer is a basic one.
+//! The exact transmit time of a reply is known only afterwards, from the kernel's timestamp. In
+//! interleaved mode (RFC 9769 §2) the next reply carries it. In basic mode the reply carries an
+//! estimate: the counter before the system call plus the recent median delay from there to the
+//! driver. Alternatively a BPF program at the device completes the reply (`bpf/stamp.c`); then
+//! every reply is in basic mode.
 
 use crate::Truth;
 use crate::path::Delays;
@@ -20,23 +20,24 @@ use tickclock::{Count, Nanos, counter};
 use tickwire_ntp::{Mode, Packet, Short, Stamp};
 use tickwire_sim::Rng;
 
-/// How many answers are remembered for interleaved mode.
+/// Replies that are remembered for interleaved mode.
 const REMEMBERED: usize = 64;
-/// Over how many answers the way to the driver is measured.
+/// Replies over which the delay to the driver is measured.
 const TYPICAL: usize = 15;
-/// What it takes before it is known, in ns.
+/// Default of that delay before it is measured, in ns.
 const USUAL: i64 = 8_000;
-/// How wrong it may be then, in ns.
+/// Error of the delay while too few replies were measured, in ns.
 const UNSURE: i64 = 30_000;
-/// The last of a delay is spun, not slept, in ns: a sleep ends late.
+/// The last part of a delay, in ns, is a spin instead of a sleep, because a sleep ends late.
 const SPIN: i64 = 300_000;
 /// log2 s: 2 ns.
 const PRECISION: i8 = -29;
 
-/// An answer whose departure is to come or has come.
+/// A reply that was sent, with its transmit timestamp once that is known.
 struct Answered {
     number: u32,
-    /// What the answer said of the arrival: the name by which the client asks for the rest.
+    /// The receive timestamp in the reply. An interleaved request repeats it as its origin
+    /// timestamp.
     received: Stamp,
     /// Just before the system call.
     program: Count,
@@ -44,10 +45,10 @@ struct Answered {
     left: Option<Stamp>,
 }
 
-/// Who says when an answer leaves.
+/// What sets the transmit timestamp of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// This program, and in interleaved mode the kernel.
+    /// This program, and in interleaved mode the kernel's timestamp.
     Told,
     /// The BPF program at the device.
     Completed,
@@ -65,10 +66,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server at this address.
+    /// Binds a server to this address.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address cannot be bound.
     pub fn bind(truth: Truth, address: SocketAddr, leaving: Leaving) -> Result<Self> {
         let socket = Socket::bind(address, truth.kind(), truth.period())
             .with_context(|| format!("cannot serve at {address}"))?;
@@ -77,7 +78,7 @@ impl Server {
         Ok(Self { truth, leaving, socket, answered, answers: Arc::default(), typical, rng })
     }
 
-    /// How many answers it has given, for who wants to see them counted while it runs.
+    /// The number of replies sent, readable while the server runs.
     #[must_use]
     pub fn answers(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.answers)
@@ -94,7 +95,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes in what has left and come, and answers.
+    /// Processes transmit timestamps and received requests, and replies.
     fn turn(&mut self) {
         self.departures();
         while let Some(arrival) = self.socket.receive() {
@@ -127,7 +128,7 @@ impl Server {
                 };
                 answer.to_bytes().to_vec()
             });
-            // A client that has gone hears nothing.
+            // A client that is gone gets no reply.
             let Ok((number, program)) = sent else { continue };
             self.answers.fetch_add(1, Ordering::Relaxed);
             if self.answered.len() == REMEMBERED {
@@ -149,8 +150,7 @@ impl Server {
         }
     }
 
-    /// What the way from the program to the driver takes, and by how much more or less it may take
-    /// this time, in ns.
+    /// The median delay from the program to the driver, and its maximum deviation, in ns.
     fn typical(&self) -> (i64, u64) {
         let mut sorted: Vec<_> = self.typical.iter().copied().collect();
         sorted.sort_unstable();
@@ -159,7 +159,7 @@ impl Server {
         (way, unsure.unsigned_abs())
     }
 
-    /// Waits for a count.
+    /// Waits until the counter reaches a value.
     fn hold(&self, until: Count) {
         let left = |now: Count| (until.since(now) as f64 * self.truth.period()) as i64;
         let sleep = left(counter::read(self.truth.kind())) - SPIN;
@@ -172,8 +172,8 @@ impl Server {
     }
 }
 
-/// The answer to a request: in interleaved mode if the departure of the answer before is known, or
-/// with `leaves`.
+/// The reply to a request: in interleaved mode if the transmit timestamp of the previous reply is
+/// known, else with `leaves`.
 fn answer(request: &Packet, received: Stamp, before: Option<Stamp>, leaves: Nanos) -> Packet {
     let (origin, transmitted) = match before {
         Some(before) => (request.received, before),

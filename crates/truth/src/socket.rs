@@ -1,4 +1,4 @@
-//! A server's socket with the kernel's stamps of arrival and departure, as values of the counter.
+//! The server's socket with the kernel's receive and transmit timestamps, as counter values.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -10,24 +10,24 @@ use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use tickclock::{Count, CounterKind};
-use tickwire_ntp::sandwich::Sandwich;
+use tickwire_ntp::cross_timestamp::CrossTimestamp;
 use tickwire_ntp::stamping;
 
 const LONGEST: usize = 1500;
-/// No message waits for so long, in ns.
+/// No message waits in the socket for this long, in ns.
 const WAITS: i64 = 100_000_000;
-/// How many departures without a stamp are remembered.
+/// Sent messages without a timestamp that are remembered.
 const PENDING: usize = 64;
 
-/// A message that has come.
+/// A received message.
 pub(crate) struct Arrival {
     pub(crate) bytes: Vec<u8>,
     pub(crate) from: SockaddrStorage,
-    /// When it came; none if somebody set the system clock, or the kernel gave no stamp.
+    /// Its receive time; `None` if the system clock was set, or the kernel gave no timestamp.
     pub(crate) at: Option<Count>,
 }
 
-/// What has left: its number, and the counter then.
+/// A transmitted message: its number, and its transmit time.
 pub(crate) struct Departure {
     pub(crate) number: u32,
     pub(crate) at: Count,
@@ -37,16 +37,16 @@ pub(crate) struct Socket {
     socket: OwnedFd,
     kind: CounterKind,
     period: f64,
-    /// Before whatever comes next, and the one that will be: a message may have waited while
-    /// another one was answered.
-    before: [Sandwich; 2],
-    sent: VecDeque<(u32, Sandwich)>,
+    /// Cross timestamps from before the next message: the older one is used, and the newer one
+    /// replaces it later. A message may have waited while another one was processed.
+    before: [CrossTimestamp; 2],
+    sent: VecDeque<(u32, CrossTimestamp)>,
     next: u32,
 }
 
 impl Socket {
     pub(crate) fn bind(address: SocketAddr, kind: CounterKind, period: f64) -> nix::Result<Self> {
-        let before = Sandwich::take(kind, period);
+        let before = CrossTimestamp::take(kind, period);
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
         stamping::ask(&socket)?;
@@ -54,19 +54,19 @@ impl Socket {
         Ok(Self { socket, kind, period, before: [before; 2], sent: VecDeque::new(), next: 0 })
     }
 
-    /// Sleeps until something has come or left; says no once something can be read from `stop`, or
-    /// its other end is closed.
+    /// Sleeps until a message or a transmit timestamp is there. Returns false once something can be
+    /// read from `stop`, or its other end is closed.
     pub(crate) fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
         let mut both = [self.socket.as_fd(), stop].map(|one| PollFd::new(one, PollFlags::POLLIN));
         match poll(&mut both, PollTimeout::NONE) {
-            // The end of a pipe is none of the events that one asks for.
+            // The hang-up of a pipe is reported without being requested.
             Ok(_) => Ok(!both[1].any().unwrap_or(true)),
             Err(Errno::EINTR) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// The next message, if one is there.
+    /// The next message, if there is one.
     pub(crate) fn receive(&mut self) -> Option<Arrival> {
         let mut bytes = [0; LONGEST];
         let mut iov = [IoSliceMut::new(&mut bytes)];
@@ -74,9 +74,9 @@ impl Socket {
         let message =
             recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), MsgFlags::MSG_DONTWAIT);
         let message = message.ok()?;
-        let after = Sandwich::take(self.kind, self.period);
+        let after = CrossTimestamp::take(self.kind, self.period);
         let stamp = stamping::arrival(&message).stamp;
-        let at = stamp.and_then(|stamp| Sandwich::count_at(&self.before[0], &after, stamp));
+        let at = stamp.and_then(|stamp| CrossTimestamp::count_at(&self.before[0], &after, stamp));
         let (length, from) = (message.bytes, message.address?);
         if after.monotonic - self.before[1].monotonic > WAITS {
             self.before = [self.before[1], after];
@@ -84,14 +84,14 @@ impl Socket {
         Some(Arrival { bytes: bytes[..length].to_vec(), from, at })
     }
 
-    /// Sends what `message` makes of counter and clocks just before the system call; gives that
-    /// count, and the number by which [`Self::departures`] will name it.
+    /// Sends the message that `message` makes from the counter and clocks just before the system
+    /// call. Returns its number, which [`Self::departures`] repeats, and that count.
     pub(crate) fn send(
         &mut self,
         to: &SockaddrStorage,
-        message: impl FnOnce(&Sandwich) -> Vec<u8>,
+        message: impl FnOnce(&CrossTimestamp) -> Vec<u8>,
     ) -> nix::Result<(u32, Count)> {
-        let before = Sandwich::take(self.kind, self.period);
+        let before = CrossTimestamp::take(self.kind, self.period);
         let bytes = message(&before);
         sendto(self.socket.as_raw_fd(), &bytes, to, MsgFlags::empty())?;
         let number = self.next;
@@ -103,14 +103,14 @@ impl Socket {
         Ok((number, before.count))
     }
 
-    /// What has left since the last call.
+    /// The messages whose transmit timestamps have arrived since the last call.
     pub(crate) fn departures(&mut self) -> Vec<Departure> {
         let mut all = Vec::new();
         while let Some((number, stamp)) = self.departure() {
             let Some(at) = self.sent.iter().position(|(sent, _)| *sent == number) else { continue };
             let Some((_, before)) = self.sent.remove(at) else { continue };
-            let after = Sandwich::take(self.kind, self.period);
-            all.extend(Sandwich::count_at(&before, &after, stamp).map(|at| Departure { number, at }));
+            let after = CrossTimestamp::take(self.kind, self.period);
+            all.extend(CrossTimestamp::count_at(&before, &after, stamp).map(|at| Departure { number, at }));
         }
         all
     }

@@ -1,5 +1,5 @@
-//! The kernel's clock belongs to everybody on the machine: it is remembered before a rival steers
-//! it, and set back afterwards as if nobody had.
+//! The kernel's clock is shared by all programs of the machine. So it is saved before another
+//! daemon steers it, and restored afterwards as if it had not been steered.
 
 use anyhow::{Context, Result};
 use clock_steering::unix::UnixClock;
@@ -11,31 +11,31 @@ use nix::time::{ClockId, clock_gettime};
 pub struct Remembered {
     /// CLOCK_REALTIME, in ns.
     realtime: i64,
-    /// CLOCK_MONOTONIC_RAW then, which nobody steers, in ns.
+    /// CLOCK_MONOTONIC_RAW at that moment, which is not steered, in ns.
     raw: i64,
-    /// By how much the kernel was told to run faster.
+    /// Its frequency adjustment in ppm.
     ppm: f64,
 }
 
 impl Remembered {
-    /// The clock as it is.
+    /// Saves the current state of the clock.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn now() -> Result<Self> {
         let ppm = UnixClock::CLOCK_REALTIME.get_frequency().context("cannot read the system clock's frequency")?;
         let (realtime, raw) = both()?;
         Ok(Self { realtime, raw, ppm })
     }
 
-    /// Sets frequency and time to what they would be by now; gives by how much the time was set, in
-    /// ns.
+    /// Sets frequency and time to what they would be now without steering. Returns the step of the
+    /// time in ns.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn restore(self) -> Result<i64> {
         let clock = UnixClock::CLOCK_REALTIME;
-        // Whatever slew is left goes with it.
+        // This also ends a slew in progress.
         clock.disable_kernel_ntp_algorithm().context("cannot end the kernel's own steering")?;
         clock.set_frequency(self.ppm).context("cannot set the system clock's frequency")?;
         let (realtime, raw) = both()?;
@@ -45,7 +45,7 @@ impl Remembered {
         let offset =
             TimeOffset { seconds: step.div_euclid(1_000_000_000), nanos: step.rem_euclid(1_000_000_000) as u32 };
         clock.step_clock(offset).context("cannot set the system clock")?;
-        // Nobody steers it now.
+        // No daemon steers the clock now.
         clock.set_leap_seconds(LeapIndicator::Unknown).context("cannot say that the system clock is not steered")?;
         Ok(step)
     }

@@ -1,22 +1,22 @@
-//! A random walk of the rate: what remains of an oscillator's wander when nobody breathes on it.
+//! A random walk of the rate: the wander of an oscillator at constant temperature.
 
 use serde::{Deserialize, Serialize};
 use tickwire_sim::Rng;
 
-/// How far the rate walks.
+/// The parameters of the random walk.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Walk {
     /// Standard deviation of its change within a second, in ppm.
     pub ppm_per_s: f64,
-    /// Which walk.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// The walk's first seconds; longer than any run.
+/// Length of the walk in seconds; longer than any run.
 const SECONDS: usize = 86_400;
 
-/// Rate and phase at the beginning of each second.
+/// Rate and phase at the start of each second.
 #[derive(Clone, Debug)]
 pub(crate) struct Table(Vec<Point>);
 
@@ -41,7 +41,7 @@ impl Table {
         Self(points)
     }
 
-    /// What it has added to the time after `t` seconds, in ns. Before the beginning, nothing.
+    /// Its contribution to the time after `t` seconds, in ns; 0 before the start.
     pub(crate) fn phase(&self, t: f64) -> f64 {
         if t < 0.0 {
             return 0.0;

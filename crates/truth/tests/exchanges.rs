@@ -1,5 +1,4 @@
-//! Exchanges with the truth's server over loopback, in interleaved mode, whose stamps are all the
-//! kernel's.
+//! Exchanges with the truth server over loopback, in interleaved mode, with kernel timestamps only.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,17 +15,17 @@ use tickwire_truth::function::{Recipe, Wander};
 use tickwire_truth::path::{Level, Path};
 use tickwire_truth::server::{Leaving, Server};
 
-/// What the readings of the kernel's clock may be off, in ns.
+/// Maximum error of the readings of the kernel's clock, in ns.
 const READING: i64 = 2_000;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Timeout of a reply.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn free_address() -> SocketAddr {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }
 
-/// So many exchanges whose stamps are all the kernel's.
+/// Makes `count` exchanges with kernel timestamps only.
 fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
     let address = free_address();
     let mut server = Server::bind(truth.clone(), address, Leaving::Told).unwrap();
@@ -43,14 +42,13 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
         let request = client.request(now, [now as u64, !now as u64], socket.counter()).unwrap();
         socket.send(&request.to_bytes()).unwrap();
         let mut received = Vec::new();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while received.is_empty() && Instant::now() < until {
             let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
             poll(&mut descriptors, PollTimeout::from(100u16)).unwrap();
             socket.receive(|packet| client.is_asked(packet), |one| received.push(one), |_| ());
         }
-        // An exchange during which somebody set the system clock, or one that was lost, is just one
-        // less.
+        // Skips an exchange that was lost, or during which the system clock was set.
         let Some(Ok(one)) = received.first() else { continue };
         let answer = client.answer(&one.bytes, one.sent, one.received, now, near).unwrap();
         if let Answer { exchange: Some(exchange), interleaved: true, .. } = answer
@@ -81,8 +79,8 @@ fn what_the_server_tells_is_the_truth_and_both_ways_take_as_long_as_they_should(
         let forth = server_received.since(truth.at(sent));
         let back = truth.at(received).since(server_sent);
         assert!(forth >= 300_000 - READING && back >= 100_000 - READING, "{forth} {back}");
-        // All that the exchange took is in one of the ways or at the server, which is a matter of
-        // stamps, not of speed.
+        // The processing time is a difference of timestamps and must not be negative, however slow
+        // the machine is.
         assert!(exchange.at_server() >= 0, "{exchange:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a row measured.
+//! The figures of a row.
 
 use super::as_latency;
 use tickwire_bench::latency::Latency;
@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
     pub(crate) name: &'static str,
     /// One entry for each round that succeeded.
     pub(crate) rounds: Vec<Measured>,
-    /// Why others did not.
+    /// The errors of the rounds that failed.
     pub(crate) failures: Vec<String>,
 }
 

@@ -1,5 +1,4 @@
-//! What the machine was like while it was measured: what a wakeup costs, what else ran, what the
-//! hypervisor took.
+//! The state of the machine during a measurement: the cost of a wakeup, the load, the steal time.
 
 use super::figures::Outcome;
 use std::fmt;
@@ -30,13 +29,13 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// As it is now.
+    /// The state now.
     pub(crate) fn now() -> Self {
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         Self { ticks: now(), load: load.and_then(|text| text.split(' ').next()?.parse().ok()) }
     }
 
-    /// What was seen until now, in the course of which these rows were measured.
+    /// The state since then; these rows were measured meanwhile.
     pub(crate) fn until_now(&self, outcomes: &[Outcome]) -> HostState {
         let stolen_percent = self.ticks.zip(now()).map(|(before, after)| {
             let all = after.all.saturating_sub(before.all).max(1);
@@ -46,19 +45,19 @@ impl Before {
     }
 }
 
-/// What the machine was like. What is not known is `None`.
+/// The state of the machine; `None` if unknown.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct HostState {
-    /// What the kernel takes longer for one way of a message when the receiver sleeps and not
-    /// spins, in microseconds.
+    /// How much longer one way of a message takes in the kernel if the receiver sleeps instead of
+    /// spinning, in microseconds.
     pub(crate) wakeup_us: Option<f64>,
-    /// Processes that ran or wanted to, in the minute before.
+    /// The load average of the minute before.
     pub(crate) load_before: Option<f64>,
-    /// Of all processors' time, what the hypervisor gave to others, in per cent.
+    /// Steal time of all processors, in per cent.
     pub(crate) stolen_percent: Option<f64>,
 }
 
-/// Half of what a round trip of two sleepers takes longer than one of two that spin.
+/// Half of the difference between the round trips of two sleeping and of two spinning programs.
 fn wakeup(outcomes: &[Outcome]) -> Option<f64> {
     let p50 = |name| Some(outcomes.iter().find(|outcome| outcome.name == name)?.latency()?.p50_ns as f64);
     Some((p50("UDP kernel, blocking")? - p50("UDP kernel, spinning")?) / 2000.0)

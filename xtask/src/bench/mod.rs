@@ -1,13 +1,11 @@
 //! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in
-//! rounds. `cargo xtask bench clock` is in `clock`, `cargo xtask bench loss` in `loss`, `cargo
-//! xtask bench flood` in `flood`, `cargo xtask bench programs` in `programs`, `cargo xtask bench
-//! scale` in `scale`.
+//! rounds. The subcommands `clock`, `loss`, `flood`, `programs`, `threads` and `scale` are in the
+//! modules of these names.
 //!
-//! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says
-//! nothing: every row is measured in every round, one after the other, and rows are compared by the
-//! medians of their rounds.
+//! A virtual machine's speed drifts by tens of percent within minutes, so a single figure is
+//! meaningless. Every row is measured in every round, one after the other, and rows are compared by
+//! the medians of their rounds.
 
-mod bed;
 mod clock;
 mod figures;
 mod flood;
@@ -20,17 +18,18 @@ mod rows;
 mod scale;
 mod targets;
 mod threads;
+mod topology;
 
 use crate::progress::Progress;
 use crate::{prepare, workspace};
 use anyhow::{Context, Result, bail};
-use bed::Bed;
 use figures::{Measured, Outcome};
 use host_state::Before;
 use report::Conditions;
 use rows::ROWS;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use topology::Topology;
 
 /// How a service may attach its divert programs.
 const ATTACH: [&str; 4] = ["auto", "native", "generic", "tc"];
@@ -74,7 +73,7 @@ enum Other {
     Clock(clock::Options),
     /// Measure messages over a cable that loses, doubles and reorders
     Loss(loss::Options),
-    /// Measure round trips on a connection while somebody floods its host
+    /// Measure round trips on a connection while its host is flooded
     Flood(flood::Options),
     /// Measure real programs, either end or both on Tickwire
     Programs(programs::Options),
@@ -84,7 +83,7 @@ enum Other {
     Scale(scale::Options),
 }
 
-/// Measures; fails if a row could not be measured, not if it is slow.
+/// Measures; fails if a row could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.other {
         Some(Other::Clock(options)) => return clock::run(options),
@@ -98,13 +97,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if prepare::is_done() {
         return measure(options);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     will_be_written(options.json.as_deref())?;
     chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     prepare::lab(|| workspace::build_release_example("tickwire-link", "bpf", "floor"))
 }
 
-/// The rows whose name contains that, or all; an error that names them if there is none.
+/// The rows whose name contains `only`, or all; without a match, the error lists the names.
 fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>) -> Result<Vec<&'a R>> {
     let chosen: Vec<&R> = rows.iter().filter(|row| only.is_none_or(|only| name(row).contains(only))).collect();
     if chosen.is_empty() {
@@ -116,22 +115,23 @@ fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>
     Ok(chosen)
 }
 
-/// Whether a file can be written when all has been measured, before minutes of building and of
-/// that. What is there stays until then.
+/// Checks that a file can be written, before minutes of building and measuring. An existing file
+/// keeps its content until then.
 fn will_be_written(path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let there = path.exists();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.with_context(|| format!("cannot write {}", path.display()))?;
     if !there {
-        // It may be a link to where there was none yet: that stays.
+        // It may have been a dangling symbolic link: the link stays.
         let made = path.canonicalize();
         made.and_then(std::fs::remove_file).with_context(|| format!("cannot remove {} again", path.display()))?;
     }
     Ok(())
 }
 
-/// Measures every row in every round, one after the other; a row that fails is told and counted.
+/// Measures every row in every round, one after the other; a row that fails is reported and
+/// counted.
 fn in_rounds<R>(
     rounds: u32,
     rows: &[&R],
@@ -163,7 +163,7 @@ fn in_rounds<R>(
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
+    let bed = Topology::new(options.trips, options.seconds, &options.attach)?;
     let attach = bed.attached()?;
     let before = Before::now();
     let outcomes = in_rounds(options.rounds, &rows, |row| row.name, |row| (row.measure)(&bed));

@@ -9,9 +9,9 @@ use serde_json::json;
 use std::fmt;
 use std::time::Duration;
 
-/// Under what conditions the figures came about: without them they cannot be compared with others.
+/// The conditions of the measurement: figures without them cannot be compared with others.
 pub(crate) struct Conditions {
-    /// What the machine was like meanwhile.
+    /// The state of the machine meanwhile.
     pub(crate) state: HostState,
     /// From [`tickwire_report::machine`].
     pub(crate) machine: String,
@@ -23,7 +23,7 @@ pub(crate) struct Conditions {
     pub(crate) trips: u32,
     /// Seconds of a stream in each round.
     pub(crate) stream_seconds: u32,
-    /// The whole run, by the clock on the wall.
+    /// The wall-clock time of the whole run.
     pub(crate) took: Duration,
 }
 

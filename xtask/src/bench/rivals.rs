@@ -1,5 +1,5 @@
-//! Hosts of rivals: a pair with a service on each host, and a pair that no service has touched; and
-//! programs on them.
+//! Hosts for comparisons: a pair with a service on each host, a pair that never had a service, and
+//! the programs on them.
 
 use crate::traffic;
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
 
 pub(super) const PORT: u16 = 5201;
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 /// Clients and servers have a processor each.
 const CLIENT_CPU: &str = "0";
 const SERVER_CPU: &str = "1";
@@ -52,14 +52,14 @@ impl fmt::Display for Ends {
 
 /// Two hosts with a service each, and two without.
 pub(super) struct Rivals {
-    // Before their hosts, so that they end before them.
+    // Fields drop in order: the services end before their hosts.
     pub(super) services: [Service; 2],
     with: Pair,
     without: Pair,
 }
 
 impl Rivals {
-    /// On cables with so many queues; the services have this configuration.
+    /// Makes the hosts, on cables with `queues` queues; the services have this configuration.
     pub(super) fn new(queues: u32, attach: &str, config: &str) -> Result<Self> {
         let cable = CableOptions { queues, ..CableOptions::default() };
         let (with, without) = (Pair::with(&cable)?, Pair::with(&cable)?);
@@ -86,8 +86,9 @@ impl Rivals {
         }
     }
 
-    /// What a program prints as its figures in the second of two roles, against itself in the
-    /// first, once so many packets at least have crossed each lane.
+    /// Runs a program against itself, as the server in the first role and as the client in the
+    /// second, and reads the figures that the client prints. Fails unless at least `packets`
+    /// packets crossed each lane.
     pub(super) fn figures<T: DeserializeOwned>(
         &self,
         ends: Ends,
@@ -99,7 +100,7 @@ impl Rivals {
         self.figures_of(ends, &[], name, roles, options, packets)
     }
 
-    /// The same, where a command starts the client (`chrt`).
+    /// The same, with a command that starts the client (`chrt`).
     pub(super) fn figures_of<T: DeserializeOwned>(
         &self,
         ends: Ends,
@@ -114,7 +115,7 @@ impl Rivals {
         let address = at(pair, PORT);
         let mut server = start_server(pair, ends, PORT, &[&program, serve, &address])?;
         let client = [starter, &[&*program, ask, &address], options].concat();
-        let measured = || start_client(pair, ends, &client)?.success(PATIENCE);
+        let measured = || start_client(pair, ends, &client)?.success(TIMEOUT);
         let printed = traffic::proven(self.witnesses(ends), packets, measured)?;
         server.kill();
         serde_json::from_str(printed.trim()).context("figures of the client")
@@ -127,7 +128,7 @@ pub(super) fn at(pair: &Pair, port: u16) -> String {
 
 pub(super) fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
     let mut server = start(&pair.b, SERVER_CPU, ends.ours()[1], command)?;
-    tickwire_lab::bound(&pair.b, "tcp", port, &mut server)?;
+    tickwire_lab::wait_until_listening(&pair.b, "tcp", port, &mut server)?;
     Ok(server)
 }
 

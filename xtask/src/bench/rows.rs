@@ -1,7 +1,7 @@
-//! What is measured, in this order, in every round.
+//! The rows, measured in this order in every round.
 
-use super::bed::{Attach, Bed, Ends, Traffic, Wait};
 use super::figures::Measured;
+use super::topology::{Attach, Ends, Topology, Traffic, Wait};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use tickwire_bench::latency::Latency;
@@ -11,7 +11,7 @@ pub(crate) struct Row {
     /// Its name; rows are compared by it.
     pub(crate) name: &'static str,
     /// Measures it once.
-    pub(crate) measure: fn(&Bed) -> Result<Measured>,
+    pub(crate) measure: fn(&Topology) -> Result<Measured>,
 }
 
 const UDP_BLOCK: Traffic = Traffic { transport: "udp", wait: Wait::Adaptive };
@@ -23,7 +23,7 @@ const TCP_SPIN: Traffic = Traffic { transport: "tcp", wait: Wait::Spin };
 const TCP_SLEEP: Traffic = Traffic { transport: "tcp", wait: Wait::Sleep };
 const TCP_REAL_TIME: Traffic = Traffic { transport: "tcp", wait: Wait::RealTime };
 
-/// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
+/// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
 pub(crate) const ROWS: [Row; 40] = [
     Row { name: "raw lane, native", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
     Row { name: "raw lane, tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },

@@ -1,4 +1,4 @@
-//! What the figures must show: ratios between rows of one run.
+//! The promises: ratios between rows of one run.
 
 use super::figures::Outcome;
 use tickwire_bench::latency::Latency;
@@ -10,7 +10,7 @@ pub(crate) struct Verdict {
     pub(crate) promise: String,
     /// What was measured.
     pub(crate) measured: f64,
-    /// The bound it is held against.
+    /// The bound of the promise.
     pub(crate) bound: f64,
     /// Whether it is kept.
     pub(crate) kept: bool,
@@ -65,7 +65,8 @@ pub(crate) fn check(outcomes: &[Outcome], lane_bytes: u64) -> Vec<Verdict> {
     );
     for transport in ["UDP", "TCP"] {
         let row = |what: &str| rows.latency(&format!("{transport} {what}"));
-        // Ours and the kernel's at the same way of waiting, and beside what else.
+        // Each of our rows with the kernel's row that it is compared with, and the bounds of p50,
+        // p99 and p99.9.
         for (what, ours, kernels, bounds) in [
             ("spinning", "Tickwire, spinning", "kernel, spinning", [Some(0.7), Some(0.7), Some(1.0)]),
             ("sleeping", "Tickwire, sleeping", "kernel, blocking", [Some(1.0), Some(1.0), None]),

@@ -1,9 +1,9 @@
 //! `cargo xtask conformance`: runs packetdrill's scripts on the stack and writes the table of
 //! `docs/conformance.md`.
 //!
-//! packetdrill is not part of this project and not needed by its tests; who has it says where. Each
-//! script gets a network namespace of its own, because scripts set kernel parameters: what of them
-//! concerns the stack it reads there.
+//! packetdrill is not part of this project and its tests do not need it: an option names its
+//! directory. Each script gets a network namespace of its own, because scripts set kernel
+//! parameters. The stack reads those that concern it in this namespace.
 
 mod push;
 
@@ -29,15 +29,15 @@ pub(crate) struct Options {
 /// Where the program and the scripts are in packetdrill's folder.
 const NET: &str = "gtests/net";
 const PROGRAM: &str = "packetdrill/packetdrill";
-/// What is not run: scripts of a security protocol (PSP) that needs a card which does it.
+/// Scripts that are not run: the security protocol PSP needs a network card with PSP support.
 /// docs/conformance.md says so.
 const LEFT_OUT: &str = "psp/";
 const TABLE: [&str; 2] = ["<!-- table: begin -->\n", "<!-- table: end -->\n"];
 
-/// The interface that the scripts' commands expect, in a namespace that is gone with the script.
+/// Makes the interface that the scripts' commands expect, in a namespace that ends with the script.
 const NAMESPACE: &str = "ip link add tun0 type veth peer name tun1 && ip address add 192.168.0.1/16 dev tun0 && \
     ip address add fd3d:0a0b:17d6::1/64 dev tun0 nodad && ip link set tun0 up && ip link set tun1 up && exec \"$@\"";
-/// Seconds after which a script has failed.
+/// The timeout of a script, in seconds.
 const LONGEST: &str = "30";
 
 /// One way to run a script.
@@ -45,7 +45,7 @@ struct Variant {
     name: &'static str,
     arguments: &'static [&'static str],
     flags: &'static str,
-    /// Scripts with such names are not for it.
+    /// Scripts with such names are not run in this way.
     not_for: &'static str,
 }
 
@@ -71,8 +71,8 @@ const VARIANTS: [Variant; 3] = [
     Variant { name: "ipv6", arguments: V6, flags: "mtu=1520,local=fd3d:0a0b:17d6::1", not_for: "v4.pkt" },
 ];
 
-/// Why scripts fail, by the beginning of their path: the longest that fits counts. What is not here
-/// is open.
+/// The reasons why scripts fail, by the prefix of their path: the longest match counts. Other
+/// scripts are open.
 const KNOWN: &[(&str, &str)] = &include!("known.rs");
 
 /// Runs the scripts.
@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let open = open(&results);
     if !open.is_empty() {
-        bail!("nobody has said yet why these fail: {}", open.join(", "));
+        bail!("no reason is known yet why these fail: {}", open.join(", "));
     }
     Ok(())
 }
@@ -126,13 +126,13 @@ fn find(top: &Path, folder: &Path, scripts: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Pass,
-    /// It passes if nobody looks at PSH.
+    /// It passes if PSH is ignored.
     PushAside,
-    /// What packetdrill says.
+    /// The error of packetdrill.
     Fail(String),
 }
 
@@ -146,17 +146,17 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Where everything is.
+/// The paths of program, scripts and copies.
 struct Place {
     net: PathBuf,
     program: PathBuf,
     library: PathBuf,
-    /// Where scripts without PSH are put.
+    /// The directory for copies of scripts without PSH.
     copies: PathBuf,
 }
 
 impl Place {
-    /// Runs one script as it is, and without PSH if it fails so.
+    /// Runs one script unchanged and, if it fails, again without PSH.
     fn run(&self, script: &str, variant: &Variant) -> Result<Outcome> {
         let Some(_) = self.once(&self.net.join(script), script, variant, variant.flags.into())? else {
             return Ok(Outcome::Pass);
@@ -166,7 +166,7 @@ impl Place {
         Ok(failure.map_or(Outcome::PushAside, Outcome::Fail))
     }
 
-    /// Runs the file of a script once; what it says if it fails.
+    /// Runs the file of a script once; returns the error if it fails.
     fn once(&self, path: &Path, script: &str, variant: &Variant, flags: String) -> Result<Option<String>> {
         let family = if variant.name == "ipv4" { ["SOL_IP", "IP_RECVERR"] } else { ["SOL_IPV6", "IPV6_RECVERR"] };
         let mut unshare = Command::new("unshare");
@@ -207,19 +207,19 @@ fn open<'a>(results: &BTreeMap<&'a str, Vec<(&str, Outcome)>>) -> Vec<&'a str> {
     results.iter().filter(|(script, runs)| fails(runs) && why(script) == OPEN).map(|(script, _)| *script).collect()
 }
 
-/// The line of the script where it fails, by the beginning of what packetdrill says; nothing if
-/// that names none.
+/// The line of the script at which it fails, from the beginning of packetdrill's error; none if
+/// that has no line.
 fn line(said: &str) -> Option<u32> {
     said.split_once(':')?.0.trim().parse().ok()
 }
 
-/// What is said of a script that nobody has looked into.
+/// The table's entry for a script that fails for an unknown reason.
 const OPEN: &str = "open";
 
-/// What is said of a script that passes if nobody looks at PSH.
+/// The table's entry for a script that passes if PSH is ignored.
 const PUSH_ASIDE: &str = "pass, PSH aside";
 
-/// The table, with the sums of runs and of scripts before it.
+/// The table, preceded by the sums of runs and of scripts.
 fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
     let count = |f: fn(&Outcome) -> bool| results.values().flatten().filter(|(_, outcome)| f(outcome)).count();
     let (passed, aside) = (count(|o| *o == Outcome::Pass), count(|o| *o == Outcome::PushAside));
@@ -241,7 +241,7 @@ fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
             n if n == 0 || n == runs.len() => said.to_owned(),
             _ => format!("{} (passes otherwise): {said}", failed.join(", ")),
         };
-        // A change that makes a script fail elsewhere changes the table.
+        // With the lines, a change that makes a script fail at another line also changes the table.
         let lines: BTreeSet<u32> = runs
             .iter()
             .filter_map(|(_, outcome)| if let Outcome::Fail(said) = outcome { line(said) } else { None })
@@ -257,7 +257,7 @@ fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
     )
 }
 
-/// Puts the table in its place.
+/// Replaces the table in the page.
 fn write(page: &Path, table: &str) -> Result<()> {
     let text = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
     let parts = text.split_once(TABLE[0]).and_then(|(head, rest)| Some((head, rest.split_once(TABLE[1])?.1)));

@@ -1,14 +1,13 @@
-//! Scripts without PSH: copies in which no packet is expected to carry it. Linux sets it on each
-//! burst that it hands to the network card, we on the last segment that is queued; both may be (RFC
-//! 9293 §3.9.1.2), and the script goes on to say more.
+//! Scripts without PSH: copies in which no packet is expected to carry it. Linux sets PSH on each
+//! burst that it passes to the network card, our stack on the last segment that is queued. Both are
+//! allowed (RFC 9293 §3.9.1.2), and the rest of the script is worth checking.
 
 use anyhow::{Context, Result};
 use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes the copy of `script`, which lies in `net`, below `folder`, with the same name, so that
-/// failures are reported alike.
+/// Copies `script` from `net` to the same name below `folder`, so that failures are reported alike.
 pub(super) fn copy_without(net: &Path, script: &str, folder: &Path) -> Result<PathBuf> {
     let from = net.join(script);
     let text = fs::read_to_string(&from).with_context(|| format!("cannot read {}", from.display()))?;
@@ -20,8 +19,8 @@ pub(super) fn copy_without(net: &Path, script: &str, folder: &Path) -> Result<Pa
     Ok(to)
 }
 
-/// The line without PSH, if it is a packet that must leave: a time, `>`, perhaps `[ect0]` and such,
-/// then the flags.
+/// The line without PSH, if it is an expected outgoing packet: a time, `>`, optionally ECN bits
+/// such as `[ect0]`, then the flags.
 fn without(line: &str) -> Cow<'_, str> {
     let Some((time, packet)) = line.split_once('>') else { return line.into() };
     if time.contains(|c: char| !(c.is_ascii_digit() || c.is_whitespace() || "+-.~*".contains(c))) {

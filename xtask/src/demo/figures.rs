@@ -1,4 +1,4 @@
-//! What a measurement yields.
+//! The figures of a measurement.
 
 /// Round trips, or throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,7 @@ impl Figures {
     pub(crate) fn of(mut round_trips: Vec<f64>) -> Option<Self> {
         round_trips.sort_by(f64::total_cmp);
         let max = *round_trips.last()?;
-        // The smallest value that so many thousandths do not exceed.
+        // The nearest-rank percentile, in thousandths.
         let at = |thousandths: usize| {
             let rank = (round_trips.len() * thousandths).div_ceil(1000);
             round_trips.get(rank.saturating_sub(1)).copied().unwrap_or(max)

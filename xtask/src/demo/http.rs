@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const PORT: u16 = 8080;
-/// Some seconds on the kernel.
+/// This takes some seconds on the kernel.
 const REQUESTS: u32 = 20_000;
 
 pub(crate) fn requests(side: &Side, time: Duration) -> Result<Figures> {

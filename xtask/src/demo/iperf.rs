@@ -1,4 +1,4 @@
-//! iperf3: how much one TCP stream carries.
+//! iperf3: the throughput of one TCP stream.
 
 use super::figures::Figures;
 use super::side::Side;

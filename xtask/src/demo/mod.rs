@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: real programs that we did not write, on the kernel and on Tickwire in turn;
-//! then the testbed, and its report.
+//! `cargo xtask demo`: real third-party programs, on the kernel and on Tickwire in turn; then the
+//! testbed, and its report.
 
 mod figures;
 mod http;
@@ -79,7 +79,8 @@ fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the programs on each path, and prints the table. Says how many measurements failed.
+/// Runs the programs on each path, and prints the table. Returns the number of measurements that
+/// failed.
 fn compare(options: &Options, chosen: &[&Workload]) -> Result<usize> {
     let paths: &[Path] = if options.kernel { &[Path::Kernel] } else { &[Path::Kernel, Path::Tickwire] };
     eprintln!("two hosts (network namespaces), one cable (veth pair), each program pinned to a processor of its own");

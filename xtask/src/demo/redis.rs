@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use std::time::Duration;
 
 const PORT: u16 = 6390;
-/// Some seconds on the kernel.
+/// This takes some seconds on the kernel.
 const REQUESTS: &str = "50000";
 
 pub(crate) fn get(side: &Side, time: Duration) -> Result<Figures> {
     let (address, port, directory) = (side.address(), PORT.to_string(), side.server_host().directory());
     let directory = directory.to_string_lossy();
-    // Nothing is written to disk, which would be measured too.
+    // No persistence: writing to disk would be measured, too.
     let server =
         ["redis-server", "--port", &port, "--bind", &address, "--save", "", "--appendonly", "no", "--dir", &directory];
     let _server = side.server("tcp", PORT, &[&server[..], &["--protected-mode", "no"]].concat())?;

@@ -1,5 +1,4 @@
-//! The two ways that a packet can take, each with hosts of its own, so that neither disturbs the
-//! other.
+//! The two paths of a packet, each with hosts of its own, so that neither disturbs the other.
 
 use crate::traffic;
 use anyhow::Result;
@@ -29,7 +28,7 @@ impl fmt::Display for Path {
 /// Two hosts, with a service each if it is Tickwire's side.
 pub(crate) struct Side {
     path: Path,
-    // Before the hosts, so that services end before their hosts go.
+    // Fields drop in order: the services end before their hosts.
     services: Vec<Service>,
     pair: Pair,
 }
@@ -64,13 +63,13 @@ impl Side {
     /// Starts a server and waits until its port is bound (`tcp` or `udp`).
     pub(crate) fn server(&self, protocol: &str, port: u16, command: &[&str]) -> Result<Process> {
         let mut server = Process::spawn(self.prepared(&self.pair.b, SERVER_CPU, command)?)?;
-        tickwire_lab::bound(&self.pair.b, protocol, port, &mut server)?;
+        tickwire_lab::wait_until_listening(&self.pair.b, protocol, port, &mut server)?;
         Ok(server)
     }
 
     /// Runs a client to its end and returns what it printed.
-    pub(crate) fn client(&self, command: &[&str], patience: Duration) -> Result<String> {
-        Process::spawn(self.prepared(&self.pair.a, CLIENT_CPU, command)?)?.success(patience)
+    pub(crate) fn client(&self, command: &[&str], timeout: Duration) -> Result<String> {
+        Process::spawn(self.prepared(&self.pair.a, CLIENT_CPU, command)?)?.success(timeout)
     }
 
     fn prepared(&self, host: &Host, cpu: &str, command: &[&str]) -> Result<Command> {

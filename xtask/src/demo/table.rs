@@ -1,4 +1,4 @@
-//! The table that the demo ends with.
+//! The table at the end of the demo.
 
 use super::figures::Figures;
 use super::side::Path;
@@ -33,7 +33,8 @@ pub(crate) fn table(rows: &[Row<'_>], paths: &[Path]) -> Table {
     table
 }
 
-/// The lines of an outcome; a failed one has the lines of another that did not fail.
+/// The lines of an outcome; for a failed one those of another path that did not fail, without
+/// values.
 fn lines(outcome: &Result<Figures>, others: &[Result<Figures>]) -> Vec<(&'static str, Option<f64>)> {
     match outcome {
         Ok(Figures::RoundTrip { p50, p99, p999, max }) => {

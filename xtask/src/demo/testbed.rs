@@ -1,18 +1,19 @@
-//! The demo's end: a data acquisition network on both stacks, and the clock, in one report.
+//! The last part of the demo: a data acquisition network on both stacks, and the clock, in one
+//! report.
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 use tickwire_lab::tools;
 
-/// What it is called among the measurements.
+/// Its name among the measurements.
 pub(super) const NAME: &str = "testbed: the pattern of 2015, and the clock";
 
-/// How long the messages of each stack are measured, and the clock in all.
+/// How long the messages of each stack are measured, and also the clock in all.
 const SECONDS: &str = "30";
 
-/// Runs `tickwire testbed run`, which shows its own progress and table, and says where the report
-/// is.
+/// Runs `tickwire testbed run`, which prints its own progress and table, and returns the report's
+/// path.
 pub(super) fn run(kernel_only: bool) -> Result<PathBuf> {
     let tickwire = tools::tickwire()?;
     let report = tickwire.with_file_name("tickwire-demo.html");
@@ -27,7 +28,7 @@ pub(super) fn run(kernel_only: bool) -> Result<PathBuf> {
     let status = command.status().with_context(|| format!("cannot start {}", tickwire.display()))?;
     tickwire_lab::wait_if_interrupted();
     match status.code() {
-        // A deadline that was missed is a finding: the table says it, and the report.
+        // A missed deadline is a result, not a failure: table and report show it.
         Some(0 | 1) if report.metadata().is_ok_and(|file| file.len() > 0) => Ok(report),
         _ => bail!("`tickwire testbed run` failed ({status})"),
     }

@@ -24,7 +24,7 @@ enum Place {
     Lab(lab::Options),
 }
 
-/// Runs the one that was asked for.
+/// Runs the requested test.
 pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.place {
         None => simulation::run(&options.simulation),
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// A first seed for who gives none, so that every run is another.
+/// The default first seed: the time of day, so that every run differs.
 fn seed_of_today() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() * 1_000_000)
 }

@@ -1,5 +1,5 @@
-//! The endurance test in simulation, for as long as one likes. Its seeds are drawn anew each time
-//! unless one is given, so that every run looks at other lives; what breaks names its seed.
+//! The endurance test in simulation, for a given time. Unless a seed is given, each run has new
+//! seeds, so that it explores other lives. A failure names its seed.
 
 use super::seed_of_today;
 use crate::workspace;
@@ -23,8 +23,8 @@ pub(crate) struct Lives {
     actions: u32,
 }
 
-/// Runs lives; fails at the first that breaks anything. Becomes the program that lives them, so
-/// that a signal to this process ends it.
+/// Runs lives; fails at the first that breaks anything. Replaces this process by the program that
+/// runs them, so that a signal to this process ends it.
 pub(crate) fn run(options: &Lives) -> Result<()> {
     let seed = options.seed.unwrap_or_else(seed_of_today);
     eprintln!("building ...");

@@ -1,7 +1,10 @@
-"""Runs test modules of the interpreter's own suite and says of each case how it ended: `cases.py TESTS OWN MIRROR OWN6 MIRROR6 MODULE...`.
+"""Runs test modules of the interpreter's own suite and prints the outcome of each case:
+`cases.py TESTS OWN MIRROR OWN6 MIRROR6 MODULE...`.
 
-The tests talk with themselves over the loopback interface. Here, what they bind to that is bound to this host's own address, and what they connect to goes to another one, from which a mirror
-sends it back; in what they are told the loopback's addresses stand for both. So their traffic goes over the network, twice.
+The tests connect to themselves over the loopback interface. Here, binding to a loopback address
+binds to this host's own address. Connecting to one goes to another address, from which a mirror
+sends the packets back. In addresses that calls return, loopback addresses replace both. So the
+tests' traffic crosses the network twice.
 """
 import signal, socket, sys, unittest
 
@@ -9,13 +12,13 @@ tests, own4, mirror4, own6, mirror6, *modules = sys.argv[1:]
 LOOPBACK = {socket.AF_INET: '127.0.0.1', socket.AF_INET6: '::1'}
 OWN = {socket.AF_INET: own4, socket.AF_INET6: own6}
 MIRROR = {socket.AF_INET: mirror4, socket.AF_INET6: mirror6}
-# The longest that a case may take, in seconds.
-PATIENCE = 20
+# The timeout of a case, in seconds.
+TIMEOUT = 20
 
 base = socket.socket.__mro__[1]
 
 def swapped(sock, address, to, also=()):
-    """An address that is to be bound or reached."""
+    """The address to bind or to reach instead of one that a test passes."""
     if sock.family not in LOOPBACK or not isinstance(address, tuple) or not address:
         return address
     if address[0] in (LOOPBACK[sock.family], 'localhost', *also):
@@ -23,7 +26,7 @@ def swapped(sock, address, to, also=()):
     return address
 
 def told(sock, address):
-    """An address as the test is to see it."""
+    """A returned address as the test expects it."""
     if sock.family in LOOPBACK and isinstance(address, tuple) and address[0] in (OWN[sock.family], MIRROR[sock.family]):
         return (LOOPBACK[sock.family], *address[1:])
     return address
@@ -78,14 +81,14 @@ class Late(BaseException):
     pass
 
 def late(*_):
-    raise Late(f'longer than {PATIENCE} s')
+    raise Late(f'longer than {TIMEOUT} s')
 
 class Cases(unittest.TextTestResult):
-    """Writes a line for each case: how it ended, and which it was."""
+    """Prints a line for each case: its outcome and its name."""
     def startTest(self, test):
         super().startTest(test)
         signal.signal(signal.SIGALRM, late)
-        signal.alarm(PATIENCE)
+        signal.alarm(TIMEOUT)
         self.worst = 'ok'
 
     def stopTest(self, test):
@@ -115,7 +118,7 @@ class Cases(unittest.TextTestResult):
 import test
 test.__path__.append(tests)
 from test import support
-# Big files and long waits are not what is to be shown.
+# Without the resources for big files and long waits, which are no subject here.
 support.use_resources = ['network']
 loaded = unittest.defaultTestLoader.loadTestsFromNames([f'test.{module}' for module in modules])
 unittest.TextTestRunner(sys.stderr, resultclass=Cases, verbosity=0).run(loaded)

@@ -1,17 +1,15 @@
-//! The tests of sockets that the interpreter CPython is tested with. What exchanges the addresses
-//! is Python itself (`cases.py`).
+//! CPython's own tests of sockets. Python code substitutes the addresses (`cases.py`).
 
 use super::Options;
-use super::bed::{Bed, MIRRORED, PYTHON};
 use super::programs::CHANCES;
+use super::topology::{MIRRORED, PYTHON, Topology};
 use super::tries::{Outcomes, Tries};
 use crate::unpacked;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 use tickwire_lab::Process;
 
-/// The modules that use sockets. Those that take minutes only to wait for timers are not among
-/// them.
+/// The modules that use sockets, except those that wait minutes for timers.
 const MODULES: [&str; 13] = [
     "test_selectors",
     "test_socket",
@@ -28,15 +26,14 @@ const MODULES: [&str; 13] = [
     "test_asyncio.test_streams",
 ];
 
-/// Waits for pairs of sockets within the host only; that takes no lane, but all functions that
-/// wait.
+/// Tests all functions that wait, but only with socket pairs within the host, which have no lane.
 const LOCAL: &str = "test_selectors";
 
 const CASES: &str = include_str!("cases.py");
-/// The longest that a module may take; a case has a limit of its own.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The timeout of a module; a case has a timeout of its own.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The modules that were asked for.
+/// The requested modules.
 pub(super) fn chosen(options: &Options) -> Result<Vec<&'static str>> {
     let chosen: Vec<_> = MODULES.into_iter().filter(|module| options.wants(module)).collect();
     if chosen.is_empty() {
@@ -45,11 +42,11 @@ pub(super) fn chosen(options: &Options) -> Result<Vec<&'static str>> {
     Ok(chosen)
 }
 
-/// Runs the modules both ways and tells of each case that is worse on Tickwire.
+/// Runs the modules both ways and reports each case that is worse on Tickwire.
 pub(super) fn run(options: &Options) -> Result<()> {
     let chosen = chosen(options)?;
     let tests = tests()?;
-    let bed = Bed::new()?;
+    let bed = Topology::new()?;
     let mut all_worse = 0;
     println!(
         "{:34} {:>6} {:>10} {:>12} {:>6} {:>8}",
@@ -92,8 +89,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The folder of the interpreter's own tests, which Debian has in a package of their own. It is
-/// unpacked only.
+/// The folder of the interpreter's own tests, from a Debian package that is only unpacked.
 pub(super) fn tests() -> Result<String> {
     let print = "import sys; print('%d.%d' % sys.version_info[:2])";
     let version = tickwire_lab::run(&[PYTHON, "-c", print]).context("the tests are for Debian's Python")?;
@@ -108,12 +104,12 @@ pub(super) fn tests() -> Result<String> {
 }
 
 /// Runs a module.
-fn outcomes(bed: &Bed, tests: &str, module: &str, accelerated: bool) -> Result<Outcomes> {
+fn outcomes(bed: &Topology, tests: &str, module: &str, accelerated: bool) -> Result<Outcomes> {
     let mut command = bed.command(PYTHON, accelerated)?;
     let [v4, v6] = MIRRORED;
     command.args(["-c", CASES, tests, &bed.pair.a_v4(), v4, &bed.pair.a_v6(), v6, module]);
     let mut process = Process::spawn(command)?;
-    let ended = process.wait(PATIENCE);
+    let ended = process.wait(TIMEOUT);
     let found = read(&process.stdout());
     if found.is_empty() {
         let why = ended.map_or_else(|error| format!("{error:#}"), |ended| ended.stderr);
@@ -122,8 +118,8 @@ fn outcomes(bed: &Bed, tests: &str, module: &str, accelerated: bool) -> Result<O
     Ok(found)
 }
 
-/// Lines of the form `case ok test.test_socket.BasicTCPTest.testRecv`, among others of the tests'
-/// own.
+/// Parses lines of the form `case ok test.test_socket.BasicTCPTest.testRecv`; the tests print
+/// others, too.
 fn read(printed: &str) -> Outcomes {
     let cases = printed.lines().filter_map(|line| line.strip_prefix("case ")?.split_once(' '));
     cases.map(|(how, case)| (case.to_owned(), how.to_owned())).collect()

@@ -1,12 +1,12 @@
-//! The tests of libuv: one program, which runs the test that it is told, with its servers, as
-//! processes of their own.
+//! The tests of libuv: one program, which runs the named test and its servers as processes of their
+//! own.
 
 use super::Options;
 use super::programs::{Suite, Tally, Test};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
-/// The program, as its build names it.
+/// The name of the built program.
 const PROGRAM: &str = "uv_run_tests";
 
 /// Tests that are worse by design.
@@ -24,24 +24,24 @@ fn program(folder: &Path) -> Result<PathBuf> {
     Ok(program.canonicalize()?)
 }
 
-/// The tests in the folder that libuv was built in that were asked for.
+/// The requested tests, from the folder in which libuv was built.
 pub(super) fn tests(folder: &Path, options: &Options) -> Result<Vec<Test>> {
     let program = program(folder)?;
     let list = tickwire_lab::run(&["env", "UV_RUN_AS_ROOT=1", &program.to_string_lossy(), "--list"])?;
     listed(&program, &list, options)
 }
 
-/// Of those that the program lists.
+/// The requested ones of the tests that the program lists.
 fn listed(program: &Path, list: &str, options: &Options) -> Result<Vec<Test>> {
-    // Behind a test's name are its servers; files are not what is to be shown.
+    // A test's servers follow its name. Tests of files (`fs_`) are left out.
     let names = list.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.starts_with("fs_"));
     options.choose(names.map(|name| test(program, name)).collect())
 }
 
-/// Runs the tests in the folder that libuv was built in.
+/// Runs the tests from the folder in which libuv was built.
 pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
     let tests = tests(folder, options)?;
-    // The lab is root's.
+    // The lab runs as root.
     let environment = vec![("UV_RUN_AS_ROOT", "1".into())];
     Suite { read, environment, known: KNOWN }.compare(&tests, options.only.is_empty())
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Where a system call's tests are.
+/// The folder of the system calls' tests.
 const CALLS: &str = "testcases/kernel/syscalls";
 
 /// The system calls.
@@ -72,7 +72,7 @@ const KNOWN: &[(&str, &str)] = &[
 const DIRECT: &str = "makes system calls without the C library's functions";
 const RINGS: &str = "tries a ring (io_uring), which is not to be had: what needs one is skipped";
 
-/// The tests in the project's folder that were asked for.
+/// The requested tests, from the project's folder.
 pub(super) fn tests(folder: &Path, options: &Options) -> Result<Vec<Test>> {
     let calls = folder.join(CALLS);
     let calls = calls.canonicalize().with_context(|| {
@@ -88,7 +88,7 @@ pub(super) fn tests(folder: &Path, options: &Options) -> Result<Vec<Test>> {
     options.choose(tests)
 }
 
-/// Runs the tests in the project's folder.
+/// Runs the tests from the project's folder.
 pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
     let tests = tests(folder, options)?;
     let environment = vec![("LTP_COLORIZE_OUTPUT", "0".into())];
@@ -112,7 +112,7 @@ fn find(folder: &Path, call: &str, tests: &mut Vec<Test>) -> Result<()> {
     Ok(())
 }
 
-/// Each case is a line that says how it ended: `accept01.c:85: TPASS: ...`, or in the older form
+/// Each case is a line with its result: `accept01.c:85: TPASS: ...`, or in the older form
 /// `accept01    1  TPASS  :  ...`.
 fn read(said: &str, well: bool) -> Tally {
     let mut tally = Tally::default();

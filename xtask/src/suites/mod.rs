@@ -1,19 +1,19 @@
-//! `cargo xtask suites`: other people's tests of sockets, on the kernel and on Tickwire, compared
-//! case by case.
+//! `cargo xtask suites`: third-party tests of sockets, on the kernel and on Tickwire, compared case
+//! by case.
 //!
-//! Such a test talks with itself, and what stays on a host is the kernel's. So in the lab a mirror
-//! is the other host: it sends back what comes to an address of its own, with source and
-//! destination exchanged, and the tests reach themselves by that address. Everything crosses the
+//! Such a test connects to itself, and traffic within a host stays on the kernel. So the lab's
+//! other host is a mirror: it sends back packets to an address of its own, with source and
+//! destination exchanged. The tests reach themselves by that address, and every packet crosses the
 //! cable, and the lane, twice.
 //!
-//! CPython's tests come as a package of Debian's. The other suites are not part of this project;
-//! who has built one says where.
+//! CPython's tests come as a package of Debian's. The other suites are not part of this project: an
+//! option names the directory in which one was built.
 
-mod bed;
 mod cpython;
 mod libuv;
 mod ltp;
 mod programs;
+mod topology;
 mod tries;
 
 use crate::{deps, prepare, workspace};
@@ -41,7 +41,7 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|only| name.contains(only))
     }
 
-    /// Those of the tests that were asked for; an error if there are none.
+    /// The requested ones of the tests; an error if there are none.
     fn choose(&self, mut tests: Vec<Test>) -> Result<Vec<Test>> {
         tests.retain(|test| self.wants(&test.name));
         if tests.is_empty() {
@@ -51,10 +51,10 @@ impl Options {
     }
 }
 
-/// Runs the tests both ways and tells of each case that is worse on Tickwire.
+/// Runs the tests both ways and reports each case that is worse on Tickwire.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if !prepare::is_done() {
-        // Before anything takes long.
+        // Checked before the build, which takes long.
         match (&options.ltp, &options.libuv) {
             (Some(folder), _) => ltp::tests(folder, options).map(drop)?,
             (None, Some(folder)) => libuv::tests(folder, options).map(drop)?,

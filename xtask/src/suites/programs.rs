@@ -1,7 +1,7 @@
 //! Suites whose tests are programs: each is run on the kernel and on a lane, with `substitute.c`
 //! before it.
 
-use super::bed::Bed;
+use super::topology::Topology;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,16 +10,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tickwire_lab::Process;
 
-/// A program that shows one thing or several.
+/// A test program with one or several cases.
 pub(super) struct Test {
     pub(super) name: String,
-    /// What it is about.
+    /// Its subject, which is a row of the table.
     pub(super) group: String,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
 }
 
-/// How many of a test's cases ended how.
+/// The number of a test's cases by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) ok: usize,
@@ -49,25 +49,25 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What a run of a test has shown.
+/// The result of a run of a test.
 struct Run {
     tally: Tally,
     said: String,
 }
 
-/// What is particular to a suite.
+/// The specifics of a suite.
 pub(super) struct Suite {
-    /// Reads how a test ended from all that it said, and whether it ended well.
+    /// Reads the outcomes from a test's output and whether its exit status was 0.
     pub(super) read: fn(&str, bool) -> Tally,
     pub(super) environment: Vec<(&'static str, String)>,
     /// Tests that are worse by design, with the reason.
     pub(super) known: &'static [(&'static str, &'static str)],
 }
 
-/// Seconds after which a test is ended, with all that it has started.
+/// The timeout of a test, in seconds; its child processes are killed, too.
 const LONGEST: &str = "30";
-const PATIENCE: Duration = Duration::from_secs(40);
-/// Some tests depend on how the machine divides its time: one that was worse has so many chances.
+const TIMEOUT: Duration = Duration::from_secs(40);
+/// Some tests depend on scheduling: one that is worse is tried this often.
 pub(super) const CHANCES: usize = 3;
 
 /// A row of the table.
@@ -81,10 +81,10 @@ struct Row {
 }
 
 impl Suite {
-    /// Runs the tests both ways and prints a table of what they show, for `docs/compatibility.md`.
-    /// Of the `whole` suite something must cross the lane.
+    /// Runs the tests both ways and prints a table of the results, for `docs/compatibility.md`. If
+    /// it is the `whole` suite, it fails unless packets cross the lane.
     pub(super) fn compare(&self, tests: &[Test], whole: bool) -> Result<()> {
-        let bed = Bed::new()?;
+        let bed = Topology::new()?;
         let substitute = bed.substitute()?;
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
         let mut unexplained = 0;
@@ -136,22 +136,22 @@ impl Suite {
         self.known.iter().find(|(name, _)| *name == test.name).map(|(_, why)| *why)
     }
 
-    fn run(&self, bed: &Bed, substitute: &std::path::Path, test: &Test, accelerated: bool) -> Result<Run> {
+    fn run(&self, bed: &Topology, substitute: &std::path::Path, test: &Test, accelerated: bool) -> Result<Run> {
         let mut command = bed.command("timeout", accelerated)?;
         command.args(["--kill-after=2", LONGEST, "sh", "-c"]);
-        // Before what `tickwire run` puts there.
+        // In front of the library that `tickwire run` preloads.
         command.arg("export LD_PRELOAD=\"$0${LD_PRELOAD:+:$LD_PRELOAD}\"; exec \"$@\"");
         command.arg(substitute).arg(&test.program).args(&test.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut process = Process::spawn(command).with_context(|| format!("cannot run {}", test.name))?;
-        let well = process.wait(PATIENCE).is_ok_and(|ended| ended.status.success());
+        let well = process.wait(TIMEOUT).is_ok_and(|ended| ended.status.success());
         let said = format!("{}{}", process.stdout(), process.stderr());
         bed.end_others()?;
         Ok(Run { tally: (self.read)(&said, well), said })
     }
 }
 
-/// The table. What has nothing to do with the network is one row.
+/// Prints the table. Groups without network traffic share one row.
 fn print(rows: &BTreeMap<&str, Row>) {
     let mut others = Row::default();
     println!("\n| about | tests | cases | pass on the kernel | pass on Tickwire | tests that crossed | packets |");

@@ -1,12 +1,14 @@
-/* Before a test program that talks with itself over the loopback interface: what it binds to that is bound to this host's own address,
- * what it sends or connects there goes to the mirror's, from which it comes back, and in what the program is told the loopback's addresses
- * stand for both. So its traffic goes over the network, twice.
+/* Substitutes addresses for a test program that connects to itself over the loopback interface.
+ * Binding to a loopback address binds to this host's own address. Sending or connecting to one goes
+ * to the mirror's address, which sends the packets back. In addresses that calls return, loopback
+ * addresses replace both. So the program's traffic crosses the network twice.
  *
- * A call with a pointer that leads nowhere gets EFAULT here already, on the kernel as well: under Tickwire it is a fault, by design, and the
- * rest of a test program's cases could not be seen.
+ * A call with an invalid pointer already fails here with EFAULT, also on the kernel. Under Tickwire
+ * such a call faults, by design, and would end the test program before its other cases.
  *
- * Loaded before all other libraries (LD_PRELOAD), so that what stands in for the socket calls behind it sees real addresses. The four
- * addresses are given when it is compiled: OWN4, MIRROR4, OWN6, MIRROR6.
+ * It is loaded before all other libraries (LD_PRELOAD), so that the library behind it that
+ * intercepts socket calls sees real addresses. The four addresses are defined when it is compiled:
+ * OWN4, MIRROR4, OWN6, MIRROR6.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -19,7 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Messages in one call, at most (UIO_MAXIOV). */
+/* The most messages in one call (UIO_MAXIOV). */
 enum { MANY = 1024 };
 
 union name {
@@ -46,14 +48,14 @@ static int same(const struct in6_addr *a, const struct in6_addr *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* Copies memory of the program's, and says whether it could be read: a test may give a pointer that leads nowhere. */
+/* Copies memory of the program; returns whether it is readable: a test may pass a bad pointer. */
 static int taken(void *to, const void *from, size_t length)
 {
     struct iovec here = {to, length}, there = {(void *)from, length};
     return from && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)length;
 }
 
-/* Whether memory is said to be somewhere where there is none. */
+/* Whether this is an invalid pointer: not NULL, and not readable. */
 static int astray(const void *at, size_t length)
 {
     char byte;
@@ -82,7 +84,7 @@ static int message_astray(const struct msghdr *message)
         return -1;          \
     }
 
-/* The address of a name in the form of IPv6, or no. */
+/* The address of a socket name as an IPv6 address (IPv4 mapped); 0 if it has none. */
 static int address_of(const union name *name, size_t length, struct in6_addr *address)
 {
     if (name->any.sa_family == AF_INET && length >= sizeof name->v4) {
@@ -105,7 +107,7 @@ static void readdress(union name *name, const struct in6_addr *address)
         name->v6.sin6_addr = *address;
 }
 
-/* A name that the program gives, as it is to be: in `room` if it is to be another one. */
+/* The socket name to use instead of one that the program passes; a changed one is in `room`. */
 static const struct sockaddr *given(union name *room, const struct sockaddr *name, size_t length, int reach)
 {
     struct in6_addr address;
@@ -126,7 +128,7 @@ static const struct sockaddr *given(union name *room, const struct sockaddr *nam
     return &room->any;
 }
 
-/* A name that the program has been told, as it is to see it. */
+/* Changes a socket name that a call returns to the one that the program expects. */
 static void told(void *place, size_t length)
 {
     union name *name = place;
@@ -218,7 +220,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
     return done;
 }
 
-/* What a call has told at a place that had `room` bytes, if it went well. */
+/* Changes the socket name that a successful call has written to a buffer of `room` bytes. */
 static int told_by(int done, struct sockaddr *name, socklen_t room, const socklen_t *length)
 {
     if (done >= 0 && name && length)
@@ -226,7 +228,7 @@ static int told_by(int done, struct sockaddr *name, socklen_t room, const sockle
     return done;
 }
 
-/* How long the program's place for a name is. */
+/* The size of the program's buffer for a socket name. */
 static socklen_t room_at(const socklen_t *length)
 {
     socklen_t room;

@@ -1,21 +1,22 @@
-//! Cases of which some depend on how a busy machine divides its time, and want what they have sent
-//! to be there at once, as on the loopback's device: one that failed on one side only is tried
-//! again, on whichever side that was, and what passes then is told.
+//! Retries of cases. Some depend on the scheduling of a busy machine, and expect sent data to
+//! arrive at once, as over the loopback device. So a case that failed on one side only is tried
+//! again on that side, and a case that then passes is reported.
 
 use std::collections::BTreeMap;
 
-/// How each case ended: `ok`, `failed` or `skipped`. A module that was ended lacks the rest.
+/// The outcome of each case: `ok`, `failed` or `skipped`. After a timeout, a module's remaining
+/// cases are missing.
 pub(super) type Outcomes = BTreeMap<String, String>;
 
 /// A side's cases.
 #[derive(Debug)]
 struct Side {
     name: &'static str,
-    /// How each ended at its best.
+    /// The best outcome of each case.
     best: Outcomes,
     /// How often the module has run.
     tries: usize,
-    /// At which try cases passed that had failed before.
+    /// Cases that passed after a failure, with the number of that try.
     later: BTreeMap<String, usize>,
 }
 
@@ -28,15 +29,15 @@ impl Side {
         self.best.get(case).is_some_and(|how| how == "ok")
     }
 
-    /// Cases that failed here and passed on the other side. What is missing is none: a module that
-    /// crashed or hung is not forgiven.
+    /// Cases that failed here and passed on the other side. Missing cases do not count: a module
+    /// that crashed or hung is not tried again.
     fn behind<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
         let failed = self.best.iter().filter(|(_, how)| *how == "failed").map(|(case, _)| case.as_str());
         failed.filter(|case| other.passes(case))
     }
 }
 
-/// What a module has shown on either side.
+/// The outcomes of a module on both sides.
 #[derive(Debug)]
 pub(super) struct Tries {
     kernel: Side,
@@ -49,13 +50,13 @@ impl Tries {
         Self { kernel: Side::new("the kernel", kernel), ours: Side::new("Tickwire", ours) }
     }
 
-    /// Whether a case failed on this side only, so that another try may show that it was chance.
+    /// Whether a case failed on this side only, so that another try may show that it is flaky.
     pub(super) fn wants(&self, ours: bool) -> bool {
         let (side, other) = if ours { (&self.ours, &self.kernel) } else { (&self.kernel, &self.ours) };
         side.behind(other).next().is_some()
     }
 
-    /// Another run of a side. It counts for those cases only that were behind.
+    /// Adds another run of a side. Only the cases that failed on this side alone are updated.
     pub(super) fn again(&mut self, ours: bool, outcomes: &Outcomes) {
         let (side, other) = if ours { (&mut self.ours, &self.kernel) } else { (&mut self.kernel, &self.ours) };
         side.tries += 1;
@@ -67,7 +68,7 @@ impl Tries {
         }
     }
 
-    /// The cases that went well on the kernel only, and how they ended on Tickwire.
+    /// The cases that passed on the kernel only, with their outcomes on Tickwire.
     pub(super) fn worse(&self) -> Vec<(&str, &str)> {
         let ok = self.kernel.best.keys().filter(|case| self.kernel.passes(case) && !self.ours.passes(case));
         ok.map(|case| (case.as_str(), self.ours.best.get(case).map_or("not run", String::as_str))).collect()
@@ -78,7 +79,7 @@ impl Tries {
         self.kernel.best.len()
     }
 
-    /// How many went well on the kernel, and on Tickwire.
+    /// How many passed on the kernel, and on Tickwire.
     pub(super) fn ok(&self) -> [usize; 2] {
         [&self.kernel, &self.ours].map(|side| side.best.values().filter(|how| *how == "ok").count())
     }
@@ -126,7 +127,7 @@ mod tests {
         assert!(tries.wants(true) && !tries.wants(false));
         tries.again(true, &failed("b"));
         assert_eq!((tries.worse(), tries.later().count()), (vec![("b", "failed")], 0));
-        // Another case that fails now is none of this try's business.
+        // A case that passed before and fails in this try is ignored.
         tries.again(true, &failed("a"));
         assert_eq!((tries.worse(), tries.wants(true)), (vec![], false));
         assert_eq!(tries.later().collect::<Vec<_>>(), ["passed at try 3 on Tickwire: b"]);

@@ -49,7 +49,7 @@ enum Role {
         /// Messages before that, not measured.
         #[arg(long, default_value_t = 1_000)]
         warmup: u64,
-        /// Messages under way at a time, each on another connection.
+        /// Messages in flight at a time, each on another connection.
         #[arg(long, default_value_t = 10)]
         parallel: u32,
         #[arg(long, default_value_t = 64)]
@@ -68,14 +68,14 @@ enum Role {
         address: SocketAddr,
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
-        /// Connections under way at a time.
+        /// Connections open at a time.
         #[arg(long, default_value_t = 8)]
         parallel: usize,
     },
 }
 
-/// A peer that says nothing for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A peer that is silent for this long has failed.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
     as_many_descriptors_as_allowed()?;
@@ -131,15 +131,15 @@ struct Connection {
     stream: TcpStream,
     message: Vec<u8>,
     got: usize,
-    /// What tells its last message from others.
+    /// Identifies its last message.
     number: u64,
-    /// When the message under way was sent.
+    /// When the outstanding message was sent; none if it is answered.
     sent: Option<Instant>,
 }
 
-/// What came.
+/// The result of a read.
 enum Came {
-    /// Not all of a message yet.
+    /// A part of a message, or nothing.
     Part,
     Message,
     End,
@@ -168,14 +168,14 @@ impl Connection {
         }
     }
 
-    /// Sends what stands in `message`. One small message is under way on a connection at a time, so
-    /// there is room for it.
+    /// Sends `message`. A connection has one small message in flight at a time, so the send buffer
+    /// has room for it.
     fn write(&mut self) -> Result<()> {
         self.stream.write_all(&self.message).context("sending a message")
     }
 }
 
-/// What is ready, a few at a time; an interrupted wait is tried again.
+/// Waits for events; retries a wait that a signal interrupts.
 fn wait<'a>(epoll: &Epoll, events: &'a mut [EpollEvent], timeout: EpollTimeout) -> Result<&'a [EpollEvent]> {
     let count = loop {
         match epoll.wait(events, timeout) {
@@ -192,7 +192,7 @@ fn serve(address: SocketAddr, size: usize) -> Result<()> {
     listener.set_nonblocking(true)?;
     let epoll = epoll()?;
     epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER)).context("watching the listener")?;
-    // By descriptor: the kernel gives the lowest that is free, so the list stays short.
+    // Indexed by descriptor: the kernel gives the lowest free one, so the list stays short.
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut events = [EpollEvent::empty(); 64];
     loop {
@@ -240,17 +240,17 @@ struct Connections {
 }
 
 impl Connections {
-    /// Opens them one after the other. From time to time one asks for an answer: until that is
-    /// there the server has accepted all before, so none meets a full queue, which would cost it a
-    /// second.
+    /// Opens them one after the other. Every 64th sends a message and waits for its answer: by then
+    /// the server has accepted all earlier ones. So no SYN meets a full accept queue, which would
+    /// cost a second.
     fn open(address: SocketAddr, count: u32, size: usize) -> Result<Self> {
         const AT_A_TIME: usize = 64;
         let mut opened = Self { epoll: epoll()?, all: Vec::new(), answered: 0 };
         for number in 0..count as usize {
-            let stream = TcpStream::connect_timeout(&address, PATIENCE)
+            let stream = TcpStream::connect_timeout(&address, TIMEOUT)
                 .with_context(|| format!("connection {number} to {address}"))?;
-            // All end by a reset: thousands in TIME-WAIT would leave whoever measures next too few
-            // ports to choose from.
+            // Every connection ends with a reset: thousands in TIME-WAIT would leave the next
+            // measurement too few ports.
             let reset = linger { l_onoff: 1, l_linger: 0 };
             setsockopt(&stream, sockopt::Linger, &reset).context("asking for a reset at the end")?;
             watch(&opened.epoll, &stream, number)?;
@@ -262,8 +262,8 @@ impl Connections {
         Ok(opened)
     }
 
-    /// Sends so many messages in turn on the chosen connections, `parallel` of them at a time, and
-    /// waits for the answers.
+    /// Sends `count` messages in turn on the chosen connections, with `parallel` of them
+    /// outstanding at a time, and waits for the answers.
     fn exchange(&mut self, chosen: &[usize], count: u64, parallel: u32) -> Result<Recorder> {
         let mut recorder = Recorder::new();
         let mut turns = chosen.iter().cycle();
@@ -271,16 +271,16 @@ impl Connections {
         let mut events = [EpollEvent::empty(); 64];
         while answered < count {
             while sent < count && sent - answered < u64::from(parallel) {
-                // Whose turn it is has been answered before nearly always; else another is next.
+                // The next connection is nearly always idle; if not, take the next idle one.
                 let free = turns.by_ref().take(chosen.len()).find(|&&number| self.all[number].sent.is_none());
                 let Some(&number) = free else { break };
                 self.send(number, sent)?;
                 sent += 1;
             }
-            let patience = EpollTimeout::try_from(PATIENCE).context("a time to wait")?;
-            let ready = wait(&self.epoll, &mut events, patience)?;
+            let time_limit = EpollTimeout::try_from(TIMEOUT).context("a time to wait")?;
+            let ready = wait(&self.epoll, &mut events, time_limit)?;
             if ready.is_empty() {
-                bail!("of {sent} messages {answered} were answered, and no more for {PATIENCE:?}");
+                bail!("of {sent} messages {answered} were answered, and no more for {TIMEOUT:?}");
             }
             for event in ready {
                 let connection = &mut self.all[event.data() as usize];
@@ -324,9 +324,9 @@ fn open(address: SocketAddr, time: Duration, parallel: usize) -> Result<()> {
     let one_after_the_other = || -> Result<u64> {
         let mut count = 0;
         while begun.elapsed() < time {
-            let mut stream = TcpStream::connect_timeout(&address, PATIENCE).context("connecting")?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            ensure!(stream.read(&mut [0]).context("waiting for the end")? == 0, "data that nobody sent");
+            let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).context("connecting")?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            ensure!(stream.read(&mut [0]).context("waiting for the end")? == 0, "data that the peer did not send");
             count += 1;
         }
         Ok(count)
@@ -352,7 +352,7 @@ mod tests {
         probe.local_addr().unwrap()
     }
 
-    /// Tries until the server, which has just been started, listens.
+    /// Retries until the server, which has just been started, listens.
     fn eventually<T>(mut what: impl FnMut() -> Result<T>) -> T {
         for _ in 0..500 {
             if let Ok(done) = what() {
@@ -370,7 +370,7 @@ mod tests {
         let mut all = eventually(|| Connections::open(address, 70, 64));
         let recorder = all.exchange(&[0, 7, 14, 21, 28], 1000, 3).unwrap();
         assert_eq!(recorder.latency(0).count, 1000);
-        // Fewer connections than messages that may be under way: no connection has two.
+        // Fewer connections than `parallel`: no connection has two messages in flight.
         assert_eq!(all.exchange(&[1], 10, 4).unwrap().latency(0).count, 10);
     }
 

@@ -1,5 +1,6 @@
-//! A flood of forged packets at a steady rate, frame by frame through a packet socket (which only
-//! root may): what somebody on the network can send who knows a connection, or only a listener.
+//! A flood of forged packets at a steady rate, frame by frame through a packet socket (which needs
+//! root). A host on the network that knows a connection, or only a listener, can send these
+//! packets.
 //!
 //! It ends on SIGTERM, SIGINT or at its time limit, and then prints how many frames it sent, as one
 //! line of JSON.
@@ -15,13 +16,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Sends forged packets until it is told to end.
+/// Sends forged packets until a signal or the time limit ends it.
 #[derive(Parser)]
 struct Args {
     /// What is sent
     #[arg(value_enum)]
     kind: Kind,
-    /// The device by which it goes out
+    /// The device that sends it
     device: String,
     /// The Ethernet address of the host under attack
     mac: String,
@@ -39,22 +40,22 @@ struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// SYNs of strangers (198.18.0.0/15), each from another address and port
+    /// SYNs from random addresses (198.18.0.0/15), each from another address and port
     Syn,
     /// RSTs in the peer's name, with any sequence number
     Rst,
     /// Data in the peer's name, with any sequence and acknowledgement numbers
     Ack,
-    /// First fragments in the peer's name, of eight bytes behind the ports, whose datagrams never
-    /// come whole
+    /// First fragments in the peer's name, of 16 bytes with the ports, whose datagrams are never
+    /// completed
     Fragment,
-    /// Such fragments in pairs, the second of which lies over half of the first (RFC 5722)
+    /// Such fragments in pairs, the second of which overlaps half of the first (RFC 5722)
     Overlap,
     /// SYNs from the victim to itself
     Land,
 }
 
-/// Between two looks at the clock.
+/// The time between two bursts.
 const PAUSE: Duration = Duration::from_micros(500);
 
 fn main() -> Result<()> {
@@ -92,7 +93,7 @@ fn open(device: &str) -> Result<(OwnedFd, [u8; 6])> {
     let found = addresses.find_map(|one| one.address?.as_link_addr().copied().filter(|_| one.interface_name == device));
     let Some(address): Option<LinkAddr> = found else { bail!("there is no device {device}") };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    // Of no protocol: it is to send, and hears nothing.
+    // Protocol 0: it only sends and receives nothing.
     let socket = socket(AddressFamily::Packet, SockType::Raw, flags, None)
         .context("cannot open a packet socket, which only root may")?;
     bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to the device {device}"))?;
@@ -112,7 +113,7 @@ fn head(to: [u8; 6], from: [u8; 6]) -> [u8; 14] {
     head
 }
 
-/// Makes the frames.
+/// Builds the frames.
 struct Forger {
     head: [u8; 14],
     chance: u64,
@@ -120,7 +121,7 @@ struct Forger {
 }
 
 impl Forger {
-    /// Xorshift: seeded, as all chance here.
+    /// Xorshift with a fixed seed, so that every run is the same.
     fn chance(&mut self) -> u32 {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
@@ -154,7 +155,7 @@ impl Forger {
         let len = tcp.len() as u16;
         let sum = checksum(&[&ends[..], &[0, 6], &len.to_be_bytes(), &tcp].concat());
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        // A datagram's number, and where in it this is, in units of eight bytes.
+        // The datagram's number, and the fragment's offset in units of eight bytes.
         let (datagram, at) = match args.kind {
             Kind::Overlap => (number / 2, number as u8 % 2),
             _ => (number, 0),
@@ -222,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The first of each pair has the ports, and by them the lane that the second goes to as well.
+    /// The first of each pair has the ports; by them both go to the same lane.
     #[test]
     fn every_second_fragment_lies_over_half_of_the_one_before() {
         let (args, mut forger) = told(Kind::Overlap);

@@ -1,10 +1,10 @@
-//! Messages over one TCP connection, one at a time: how long each takes until the other program has
-//! it whole.
+//! Messages over one TCP connection, one at a time: how long each takes until the receiver has all
+//! of it.
 //!
 //! As `pingpong`, an "unmodified program" that knows nothing of Tickwire. Both ends must be on one
-//! machine (the lab's hosts are): each message carries the time at which it was sent, and the
-//! receiver reads the same clock. So the way back, on which only a short answer goes, is not in the
-//! figures of the completion.
+//! machine (the lab's hosts are): each message carries its send time, and the receiver reads the
+//! same clock. So the completion time does not include the way back, which carries only a short
+//! answer.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail, ensure};
@@ -61,12 +61,12 @@ fn main() -> Result<()> {
     }
 }
 
-/// What stands before the body of a message.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     /// When it was sent, in ns of the clock that both ends read.
     sent: u64,
-    /// Counts the messages that are measured, from 1; 0: the warm-up.
+    /// The number of a measured message, from 1; 0 in the warm-up.
     number: u64,
 }
 
@@ -86,7 +86,7 @@ impl Head {
     }
 }
 
-/// The bytes that follow: another place of one pattern in each message.
+/// The bytes that follow: a pattern that starts at another offset in each message.
 struct Body {
     pattern: Vec<u8>,
     length: usize,
@@ -95,7 +95,7 @@ struct Body {
 impl Body {
     const PERIOD: usize = 251;
 
-    /// Of messages of `size` bytes.
+    /// For messages of `size` bytes.
     fn new(size: usize) -> Result<Self> {
         let Some(length) = size.checked_sub(Head::LENGTH) else {
             bail!("a message needs at least {} bytes for its head, not {size}", Head::LENGTH)
@@ -104,7 +104,7 @@ impl Body {
         Ok(Self { pattern, length })
     }
 
-    /// Of the message with that number.
+    /// The body of the message with this number.
     fn of(&self, number: u64) -> &[u8] {
         let start = (number % Self::PERIOD as u64) as usize;
         &self.pattern[start..start + self.length]

@@ -1,6 +1,6 @@
 //! A small program against plain sockets: request and answer over UDP or TCP, and one TCP stream.
 //!
-//! It is the "unmodified program" of the benchmark and knows nothing of Tickwire. Results go to
+//! It is the "unmodified program" of the benchmark and does not know of Tickwire. Results go to
 //! standard output as one line of JSON.
 #![forbid(unsafe_code)]
 
@@ -77,11 +77,11 @@ enum Role {
     },
 }
 
-/// Bytes per write of a stream, unless otherwise told.
+/// The default number of bytes per write of a stream.
 const STREAM_SIZE: usize = 65_536;
 
-/// A message that has not come back after this time is lost.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A message without an answer after this time is lost.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> Result<()> {
     match Args::parse().role {
@@ -108,9 +108,9 @@ fn main() -> Result<()> {
     }
 }
 
-/// One message there and back.
+/// A message and its answer.
 trait RoundTrip {
-    /// Returns whether the answer came within [`PATIENCE`].
+    /// Returns whether the answer came within [`TIMEOUT`].
     fn round_trip(&mut self, sequence: u64) -> Result<bool>;
 }
 
@@ -132,9 +132,10 @@ fn measure(peer: &mut dyn RoundTrip, count: u64, warmup: u64) -> Result<()> {
     Ok(())
 }
 
-/// Repeats a non-blocking call until it does something else than "would block", or blocks in it.
+/// Repeats a non-blocking call until it returns anything but "would block"; a blocking call just
+/// blocks.
 fn when_ready<T>(
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     mut call: impl FnMut() -> std::io::Result<T>,
 ) -> std::io::Result<Option<T>> {
     let start = Instant::now();
@@ -144,7 +145,7 @@ fn when_ready<T>(
             Ok(value) => return Ok(Some(value)),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 tries = tries.wrapping_add(1);
-                if tries.is_multiple_of(1024) && patience.is_some_and(|p| start.elapsed() > p) {
+                if tries.is_multiple_of(1024) && timeout.is_some_and(|p| start.elapsed() > p) {
                     return Ok(None);
                 }
             }
@@ -171,14 +172,14 @@ impl UdpPeer {
         socket.connect(address).with_context(|| format!("connecting to {address}"))?;
         match wait {
             Wait::Spin => socket.set_nonblocking(true)?,
-            Wait::Block => socket.set_read_timeout(Some(PATIENCE))?,
+            Wait::Block => socket.set_read_timeout(Some(TIMEOUT))?,
         }
         Ok(Self { socket, wait, out: vec![0x5a; size], back: vec![0; size] })
     }
 
     fn receive(&mut self) -> Result<bool> {
         match self.wait {
-            Wait::Spin => Ok(when_ready(Some(PATIENCE), || self.socket.recv(&mut self.back))?.is_some()),
+            Wait::Spin => Ok(when_ready(Some(TIMEOUT), || self.socket.recv(&mut self.back))?.is_some()),
             Wait::Block => match self.socket.recv(&mut self.back) {
                 Ok(_) => Ok(true),
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(false),
@@ -192,7 +193,7 @@ impl RoundTrip for UdpPeer {
     fn round_trip(&mut self, sequence: u64) -> Result<bool> {
         self.out[..8].copy_from_slice(&sequence.to_be_bytes());
         self.socket.send(&self.out).context("sending")?;
-        // An answer that was given up earlier may still come: skip what is not ours.
+        // The answer to an earlier message, already counted as lost, may still arrive: skip it.
         while self.receive()? {
             if self.back[..8] == self.out[..8] {
                 return Ok(true);
@@ -208,7 +209,7 @@ fn udp_server(address: SocketAddr, wait: Wait, size: usize) -> Result<()> {
     let mut message = vec![0; size.max(65_536)];
     loop {
         if let Some((len, from)) = when_ready(None, || socket.recv_from(&mut message))? {
-            when_ready(Some(PATIENCE), || socket.send_to(&message[..len], from))?;
+            when_ready(Some(TIMEOUT), || socket.send_to(&message[..len], from))?;
         }
     }
 }
@@ -222,7 +223,7 @@ struct TcpPeer {
 impl TcpPeer {
     fn connect(address: SocketAddr, wait: Wait, size: usize) -> Result<Self> {
         let stream =
-            TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("connecting to {address}"))?;
+            TcpStream::connect_timeout(&address, TIMEOUT).with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(wait == Wait::Spin)?;
         Ok(Self { stream, out: vec![0x5a; size], back: vec![0; size] })

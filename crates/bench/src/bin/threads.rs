@@ -1,5 +1,5 @@
 //! Requests and answers of many threads of one program, each with a TCP connection of its own and
-//! blocking calls: how most programs that read many sensors are written.
+//! blocking calls. Most programs that read many sensors are written this way.
 //!
 //! As `pingpong`, an "unmodified program" that knows nothing of Tickwire.
 #![forbid(unsafe_code)]
@@ -39,17 +39,17 @@ enum Role {
         /// Round trips of each thread before that, not measured.
         #[arg(long, default_value_t = 100)]
         warmup: u32,
-        /// So many further threads wait for messages, which never come, on connections of their
-        /// own.
+        /// Further threads that wait, each on a connection of its own, for messages that never
+        /// come.
         #[arg(long, default_value_t = 0)]
         idle_threads: u32,
-        /// So many further processes, started by this one, do.
+        /// Further processes, started by this one, that wait in the same way.
         #[arg(long, default_value_t = 0)]
         idle_processes: u32,
     },
     /// Wait for messages on standard input, a connection, which never come.
     Idle,
-    /// Take in whatever datagrams come, and send back those that are marked, until killed.
+    /// Receive datagrams, and send back those that are marked, until killed.
     Mirror { address: SocketAddr },
     /// Send datagrams by a real-time thread, one a millisecond, while an ordinary thread sends
     /// others without a pause, and measure what the calls of the first take. Prints as lost how
@@ -95,8 +95,8 @@ fn serve(address: SocketAddr) -> Result<()> {
     }
 }
 
-/// A connection on which nothing will come. It has carried one message, so that it is one of the
-/// lane.
+/// A connection on which no more messages arrive. It has carried one message, so that the lane owns
+/// it.
 fn idle_connection(address: SocketAddr) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     round_trip(&mut stream)?;
@@ -112,14 +112,14 @@ fn idlers(address: SocketAddr, count: u32) -> Result<Vec<JoinHandle<bool>>> {
     (0..count).map(idler).collect()
 }
 
-/// Processes that do, until this is dropped.
+/// Processes that wait on connections of their own, until this is dropped.
 struct IdleProcesses(Vec<Child>);
 
 impl IdleProcesses {
     fn start(address: SocketAddr, count: u32) -> Result<Self> {
         let mut processes = Self(Vec::new());
         for _ in 0..count {
-            // A process that inherits a connection is one of its lane, if it has one.
+            // A process that inherits a connection of a lane shares that lane.
             let mut child = Command::new(std::env::current_exe()?)
                 .arg("idle")
                 .stdin(OwnedFd::from(idle_connection(address)?))
@@ -144,7 +144,7 @@ impl Drop for IdleProcesses {
     }
 }
 
-/// What an idle process says when it waits.
+/// Printed by an idle process when it is about to wait.
 const READY: &str = "ready\n";
 
 fn idle() -> Result<()> {
@@ -153,11 +153,11 @@ fn idle() -> Result<()> {
     std::io::stdin().read_exact(&mut [0]).context("waiting for nothing")
 }
 
-/// What a datagram begins with that is to come back.
+/// The first byte of a datagram that the mirror sends back.
 const MARK: u8 = 0xa5;
 
 fn mirror(address: SocketAddr) -> Result<()> {
-    // A listening port of TCP tells the starting program that this one is ready.
+    // The listening TCP port shows the starting program that this one is ready.
     let _listener = TcpListener::bind(address).with_context(|| format!("listening on {address}"))?;
     let socket = UdpSocket::bind(address).with_context(|| format!("receiving at {address}"))?;
     let mut message = [0; SIZE];
@@ -213,7 +213,8 @@ fn real_time(priority: u32) -> Result<()> {
 }
 
 fn timed_sends(socket: &UdpSocket, count: u32) -> Result<Latency> {
-    // The other thread's datagrams may leave no room for one of these, or its answer.
+    // The other thread's datagrams may fill a queue, so that one of these, or its answer, is
+    // dropped.
     socket.set_read_timeout(Some(Duration::from_millis(10)))?;
     let (mut recorder, mut lost) = (Recorder::new(), 0);
     for _ in 0..count {
@@ -237,7 +238,7 @@ fn round_trip(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.read_exact(&mut back)
 }
 
-/// What one thread saw: its round trips, and when its last was over.
+/// Measures one thread: its round trips, and when its last one ended.
 fn one(mut stream: TcpStream, count: u32, warmup: u32, start: &Barrier) -> Result<(Vec<Duration>, Instant)> {
     for _ in 0..warmup {
         round_trip(&mut stream)?;
@@ -255,7 +256,8 @@ fn exchange(address: SocketAddr, threads: u32, count: u32, warmup: u32) -> Resul
     let connect = |_| {
         let stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
-        // What is not answered by then is a failure, at which the others need not wait for ever.
+        // A message that is not answered by then is a failure; without a timeout the other threads
+        // would wait for ever.
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         Ok(stream)
     };

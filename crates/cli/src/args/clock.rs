@@ -27,7 +27,7 @@ pub(crate) enum ClockCommand {
     Serve(ClockServe),
     /// How good the clock is.
     Status(ClockAsk),
-    /// The servers: who is followed, and how good each is.
+    /// The servers: which one is followed, and how good each is.
     Sources(ClockSources),
     /// The time now, as any program reads it.
     Read(ClockRead),
@@ -53,7 +53,7 @@ pub(crate) struct ClockRun {
     #[arg(long, requires = "servers")]
     pub(crate) nts: bool,
 
-    /// The certificates (PEM) of those who may vouch for the servers, instead of those whom the
+    /// The certificates (PEM) of the authorities trusted for the servers, instead of those that the
     /// host trusts
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "nts")]
     pub(crate) nts_ca: Option<PathBuf>,
@@ -104,7 +104,7 @@ pub(crate) struct ClockServe {
     pub(crate) page: Page,
 
     /// Answer this network only, as ADDRESS or ADDRESS/LENGTH; may be given several times [default:
-    /// everybody]
+    /// all networks]
     #[arg(long = "allow", value_name = "NETWORK")]
     pub(crate) allow: Vec<String>,
 

@@ -26,8 +26,8 @@ pub(crate) struct Jitter {
     #[arg(long, value_name = "IF", requires = "to")]
     pub(crate) interface: Option<String>,
 
-    /// Send to this address, as ADDRESS or ADDRESS:PORT (by default the port that discards); nobody
-    /// needs to listen
+    /// Send to this address, as ADDRESS or ADDRESS:PORT (by default the discard port); no program
+    /// needs to listen there
     #[arg(long, value_name = "ADDRESS", requires = "interface", value_parser = target)]
     pub(crate) to: Option<SocketAddr>,
 
@@ -82,12 +82,12 @@ fn samples(text: &str) -> Result<u32, String> {
     small(text, 50, 100_000)
 }
 
-/// All of Ethernet's.
+/// All sizes of Ethernet frames.
 fn frame(text: &str) -> Result<u32, String> {
     small(text, 60, 1514)
 }
 
-/// The port whose service throws away what comes (RFC 863).
+/// The port of the discard service (RFC 863).
 const DISCARD: u16 = 9;
 
 fn target(text: &str) -> Result<SocketAddr, String> {

@@ -1,13 +1,13 @@
-//! The command line, and nothing else: the man pages are generated from it. What they and `--help`
-//! say beside it is in `manual/`.
+//! The definition of the command line, and nothing else: the man pages are generated from it. The
+//! further text of the man pages and of `--help` is in `manual/`.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `service`, `run`, `stat` ... | the options of the command of that name, and of those below it |
-//! | `shared` | what several commands ask for: where the service, the clock and the configuration are |
-//! | `values` | values that options of several commands take, and what is said of those that are none |
+//! | `shared` | options of several commands: the paths of the service, the clock and the configuration |
+//! | `values` | parsers for the values of options of several commands, with their errors |
 //!
-//! Knows nothing of the program around it, because `xtask` builds it alone.
+//! It does not depend on the program around it, because `xtask` builds it alone.
 
 pub(crate) mod capture;
 pub(crate) mod clock;

@@ -31,8 +31,9 @@ pub(crate) struct Run {
     /// message of a periodic stream is due, but for real-time threads, which cannot offer their
     /// processor to others; `never` sleeps at once and costs the least processor time; `always`
     /// never sleeps and has the lowest latency, at the price of one processor for each waiting
-    /// thread; a number is microseconds. But for `always`, a thread
-    /// whose processor others keep each time it is offered sleeps at once for half a second.
+    /// thread; a number is microseconds. But for `always`, a thread whose processor others keep
+    /// each time it is offered does not poll for 10 ms, and for twice as long each time that they
+    /// still do, up to half a second.
     #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", allow_negative_numbers = true, value_parser = spin)]
     pub(crate) spin: Option<String>,
 

@@ -26,7 +26,8 @@ pub(crate) struct Service {
     #[command(flatten)]
     pub(crate) socket: Socket,
 
-    /// The socket's mode, in octal: who may be accelerated [default: 660 with a group, 600 without]
+    /// The socket's mode, in octal: it decides which users may be accelerated [default: 660 with a
+    /// group, 600 without]
     #[arg(long, value_name = "MODE", value_parser = octal)]
     pub(crate) socket_mode: Option<u32>,
 

@@ -1,5 +1,4 @@
-//! What several commands ask for: where the service listens, where the clock is, where the
-//! configuration is.
+//! Options of several commands: the paths of the service's socket, the clock and the configuration.
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
@@ -18,14 +17,15 @@ impl Socket {
         self.named().unwrap_or_else(|| DEFAULT_SOCKET.into())
     }
 
-    /// The socket that was named, from the root: who uses it may be in another directory by then.
+    /// The socket that was named, as an absolute path: the program that uses it may have changed
+    /// its directory by then.
     pub(crate) fn named(&self) -> Option<PathBuf> {
         let socket = self.socket.as_ref()?;
         Some(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
     }
 }
 
-/// Where the service listens unless told otherwise.
+/// The default path of the service's socket.
 const DEFAULT_SOCKET: &str = "/run/tickwire/service.sock";
 
 /// Where the clock is.

@@ -214,7 +214,7 @@ fn comparisons(text: &str) -> Result<u32, String> {
     small(text, 100, 32_000_000)
 }
 
-/// The longest that is measured: three days, which the stamps in messages can tell apart.
+/// The longest measurement: three days, for which the timestamps in messages are unambiguous.
 const LONGEST_RUN: f64 = 259_200.0;
 
 fn seed(text: &str) -> Result<u64, String> {

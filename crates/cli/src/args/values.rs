@@ -1,4 +1,4 @@
-//! Values that options of several commands take, and what is said of those that are none.
+//! Parsers for the values of options of several commands, with their errors.
 
 use std::ops::RangeInclusive;
 
@@ -19,8 +19,7 @@ pub(super) fn small(text: &str, least: u32, most: u32) -> Result<u32, String> {
     whole(text, least.into(), most.into()).map(|number| number as u32)
 }
 
-/// A time that a person may want to wait, or to be told the clock to; in seconds, or in
-/// microseconds.
+/// A timeout in seconds, or a bound of the clock in microseconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     number(text, 1e-3..=1e9)
 }
@@ -30,7 +29,7 @@ pub(super) fn poll(text: &str) -> Result<f64, String> {
     number(text, 0.05..=86_400.0)
 }
 
-/// The longest spin that a person can mean, in microseconds: a quarter of an hour.
+/// The longest sensible spin, in microseconds: a quarter of an hour.
 const LONGEST_SPIN: u64 = 1_000_000_000;
 
 /// How a waiting thread waits.

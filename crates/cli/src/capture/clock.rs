@@ -1,17 +1,17 @@
-//! From the stamps of packets, which count from boot, to the time of day.
+//! Converts the packets' timestamps, which count from boot, to the time of day.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The distance between the two clocks, taken once: so stamps within a file never jump, whatever
-/// happens to the time of day.
+/// The offset between the two clocks, taken once: so timestamps within a file never jump, even if
+/// the system clock is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock {
     offset: Duration,
 }
 
 impl WallClock {
-    /// Reads both clocks some times and keeps the pair that was read fastest.
+    /// Reads both clocks several times and keeps the pair that was read fastest.
     pub(crate) fn new() -> nix::Result<Self> {
         let mut best: Option<(Duration, Duration)> = None;
         for _ in 0..16 {
@@ -31,7 +31,7 @@ impl WallClock {
         Self { offset }
     }
 
-    /// The time of day, since 1970, of a stamp.
+    /// The Unix time of a timestamp.
     pub(crate) fn at(&self, monotonic_ns: u64) -> Duration {
         self.offset + Duration::from_nanos(monotonic_ns)
     }

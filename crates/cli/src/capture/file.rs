@@ -1,5 +1,5 @@
-//! The pcapng file: nanosecond stamps, one interface for each lane and each network card that
-//! packets came by.
+//! The pcapng file: nanosecond timestamps, and one interface for each pair of a lane and a network
+//! card.
 
 use super::clock::WallClock;
 use pcap_file::pcapng::PcapNgWriter;
@@ -40,7 +40,8 @@ impl<W: Write> File<W> {
         Ok(Self { writer, clock, snaplen, interfaces: HashMap::new() })
     }
 
-    /// Writes a packet; `name` says what to call its interface when it is the first there.
+    /// Writes a packet; `name` gives the name and description of its interface with that
+    /// interface's first packet.
     pub(crate) fn write(
         &mut self,
         record: &CaptureRecord,
@@ -78,7 +79,7 @@ impl<W: Write> File<W> {
         Ok(id)
     }
 
-    /// Hands what is buffered to the file.
+    /// Flushes the buffer to the file.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
         self.writer.get_mut().flush()
     }

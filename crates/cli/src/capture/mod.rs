@@ -20,10 +20,11 @@ use stream::{Stream, Turn};
 use tickwire_link::bpf::{CaptureRecord, HostCounter};
 use tickwire_link::control::{CountersOf, Reply, Request};
 
-/// How long packets may lie in the buffer while no more come: who follows the file or the pipe sees
-/// them soon.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// How often it is looked whether the only lane of interest is still there, while no packets come.
+/// The longest time that packets stay in the buffer while no more come, so that a reader of the
+/// file or pipe sees them soon.
+const TIMEOUT: Duration = Duration::from_millis(100);
+/// While no packets come, the interval at which the only lane of interest is checked to still
+/// exist.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Captures until Ctrl-C, until enough packets have come, or until the service ends.
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
     let mut count = 0;
     let mut looked = Instant::now();
     while !end.load(Ordering::Relaxed) && arguments.count.is_none_or(|most| count < most) {
-        match stream.next(PATIENCE)? {
+        match stream.next(TIMEOUT)? {
             Turn::Ended => {
                 eprintln!("tickwire: the service has ended the capture");
                 break;
@@ -112,10 +113,10 @@ fn lost(client: &mut Client) -> Result<u64> {
     }
 }
 
-/// What lanes and network cards are called.
+/// The names of lanes and network cards.
 #[derive(Default)]
 struct Names {
-    /// Program and process by lane; none if the service does not tell.
+    /// Program and process by lane; none if the service does not know.
     programs: HashMap<u32, Option<(String, u32)>>,
     cards: HashMap<u32, String>,
 }
@@ -131,7 +132,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Asks about a lane that has not been seen yet.
+    /// Asks the service about a lane at its first packet.
     fn learn(&mut self, client: &mut Client, lane: u32) {
         if self.programs.contains_key(&lane) {
             return;

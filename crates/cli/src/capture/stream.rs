@@ -10,17 +10,17 @@ use std::time::Duration;
 /// A record and a jumbo packet fit; the ring buffer's entries are smaller.
 const LARGEST: usize = 1 << 18;
 
-/// The reading end: one packet of the socket is one record.
+/// The reading end of a `SOCK_SEQPACKET` socket: one packet is one record.
 pub(crate) struct Stream {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
-/// What a turn brought.
+/// The result of a wait.
 pub(crate) enum Turn<'a> {
     /// A record with its bytes.
     Record(&'a [u8]),
-    /// Nothing within the time.
+    /// No record within the timeout.
     Quiet,
     /// The service has ended the capture.
     Ended,
@@ -31,14 +31,14 @@ impl Stream {
         Self { fd, buffer: vec![0; LARGEST] }
     }
 
-    /// The next record, if one comes within `patience`. A signal ends the waiting.
-    pub(crate) fn next(&mut self, patience: Duration) -> Result<Turn<'_>> {
+    /// The next record, if one comes within `time_limit`. A signal ends the wait.
+    pub(crate) fn next(&mut self, time_limit: Duration) -> Result<Turn<'_>> {
         let read = |buffer: &mut [u8]| recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
         let length = match read(&mut self.buffer) {
             Err(Errno::EAGAIN) => {
                 let mut wait = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-                let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
-                match poll(&mut wait, patience) {
+                let time_limit = PollTimeout::try_from(time_limit).unwrap_or(PollTimeout::ZERO);
+                match poll(&mut wait, time_limit) {
                     Ok(0) | Err(Errno::EINTR) => return Ok(Turn::Quiet),
                     Ok(_) => match read(&mut self.buffer) {
                         Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Turn::Quiet),

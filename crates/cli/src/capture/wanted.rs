@@ -1,12 +1,12 @@
-//! What a capture is of: found out before it begins, so that nobody waits in silence for what
-//! cannot come.
+//! What a capture is of: checked before it begins, so that it does not wait silently for packets
+//! that cannot come.
 
 use crate::args::capture::Capture;
 use crate::client::{Client, unexpected};
 use anyhow::{Result, bail};
 use tickwire_link::control::{Reply, Request};
 
-/// The kernel cuts the names of processes.
+/// The kernel truncates process names to this.
 const LONGEST_NAME: usize = 15;
 
 /// A lane of the service.
@@ -17,14 +17,14 @@ pub(super) struct Lane {
     pub(super) pid: u32,
 }
 
-/// All lanes there are now that the asker may see.
+/// All lanes that exist now and that the user may see.
 pub(super) fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
     let mut lanes = Vec::new();
     let mut after = 0;
     loop {
         let (reply, _) = client.ask(&Request::ListLanes { after })?;
         let (cursor, info) = match reply {
-            // Behind the lanes come the programs that have none.
+            // The programs without a lane follow the lanes.
             Reply::LaneInfo { cursor, info } if info.lane != 0 => (cursor, info),
             Reply::LaneInfo { .. } | Reply::Done => return Ok(lanes),
             reply => return Err(unexpected(&reply)),
@@ -34,13 +34,13 @@ pub(super) fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
     }
 }
 
-/// Whether a program of this name and process number is meant.
+/// Whether `wanted` means a program of this name and process number.
 pub(super) fn is(name: &str, pid: u32, wanted: &str) -> bool {
     let cut = wanted.len() > LONGEST_NAME && name.len() == LONGEST_NAME && wanted.starts_with(name);
     name == wanted || cut || pid.to_string() == wanted
 }
 
-/// What has to come before there is anything to capture, in words.
+/// What the capture has to wait for, as text; none if there is something to capture now.
 ///
 /// # Errors
 /// It cannot come.
@@ -65,9 +65,9 @@ pub(super) fn check(lanes: &[Lane], arguments: &Capture, root: bool) -> Result<O
     match (some, root) {
         (true, _) => Ok(None),
         (false, true) => Ok(Some(what)),
-        // The service gives a user the lanes that he has when he asks.
+        // A capture of an unprivileged user covers the lanes that this user has when it begins.
         (false, false) => {
-            bail!("there is nothing to capture, and a user captures the lanes that he has now: {}", there())
+            bail!("there is nothing to capture, and a user captures only lanes that exist now: {}", there())
         }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     fn what_may_come_is_named_and_what_cannot_is_an_error() {
         let waits = checked(&["--program", "redis"], true).unwrap().unwrap();
         assert!(waits.starts_with("a lane of redis") && waits.contains("3 (nginx)"), "{waits}");
-        assert!(checked(&["--program", "redis"], false).unwrap_err().contains("lanes that he has now"));
+        assert!(checked(&["--program", "redis"], false).unwrap_err().contains("only lanes that exist now"));
         assert!(checked(&["--lane", "6"], false).is_err());
         let error = checked(&["--lane", "99"], true).unwrap_err();
         assert!(error.starts_with("there is no lane 99") && error.contains("3 (nginx)"), "{error}");

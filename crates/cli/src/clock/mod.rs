@@ -1,4 +1,4 @@
-//! `tickwire clock`: the time plane, for a person.
+//! `tickwire clock`: the command line of the time plane.
 
 mod read;
 mod replay;
@@ -28,7 +28,7 @@ use tickwire_timekeeper::{Config, Report};
 /// The status of `tickwire clock` if the time is not known.
 const NOT_SYNCHRONISED: u8 = 3;
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
     match arguments.command {
         ClockCommand::Run(arguments) => run::run(&arguments),
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
 }
 
 impl Page {
-    /// The page that was named, else the usual one.
+    /// The page that was named, or the default one.
     pub(crate) fn path(&self) -> PathBuf {
         self.page.clone().unwrap_or_else(tickclock::default_path)
     }
@@ -67,11 +67,11 @@ impl Page {
     }
 }
 
-/// What a program that runs until it is told to end waits for: readable when a signal has come.
+/// A descriptor for a daemon to wait on: it reports hang-up once a signal has come.
 pub(crate) fn until_told() -> Result<OwnedFd> {
     let (stop, stopper) = nix::unistd::pipe().context("cannot make a pipe")?;
     let stopper = Mutex::new(Some(stopper));
-    // Closing it wakes who waits.
+    // Closing the write end wakes the waiter.
     ctrlc::set_handler(move || drop(stopper.lock().map(|mut stopper| stopper.take())))
         .context("cannot wait for signals")?;
     Ok(stop)
@@ -85,11 +85,11 @@ fn configured(file: Option<&Path>) -> Result<Config> {
     })
 }
 
-/// What to do where no clock is.
+/// What to do if there is no clock.
 const NO_CLOCK: &str =
     "start `tickwire service` or `tickwire clock run`, or name its page with --page or in TICKWIRE_CLOCK";
 
-/// Asks a page's daemon how it is.
+/// Queries the status of a page's daemon.
 pub(crate) fn ask(page: &Path) -> Result<Report> {
     let nobody = || format!("no clock daemon answers for {}: {NO_CLOCK}", page.display());
     tickwire_timekeeper::ask(page).with_context(nobody)
@@ -98,7 +98,7 @@ pub(crate) fn ask(page: &Path) -> Result<Report> {
 /// Opens a page to read it.
 fn open(page: &Path) -> Result<tickclock::Clock> {
     tickclock::Clock::open(page).map_err(|error| match error {
-        // A person has an option where a program has the variable only.
+        // The command line has an option for the page; other programs have only the variable.
         OpenError::Missing(page) => anyhow!("there is no clock at {}: {NO_CLOCK}", page.display()),
         other => other.into(),
     })
@@ -112,7 +112,7 @@ fn print(report: &Report, json: bool, table: fn(&Report, Option<usize>) -> Strin
     Ok(known(report.bound_ns.is_some()))
 }
 
-/// What a script asks: whether the time is known.
+/// The exit status for scripts: whether the time is known.
 fn known(known: bool) -> ExitCode {
     if known { ExitCode::SUCCESS } else { ExitCode::from(NOT_SYNCHRONISED) }
 }
@@ -164,7 +164,7 @@ mod tests {
     fn the_manual_names_all_that_a_script_is_told() {
         let report: Report = serde_json::from_str(FULL).unwrap();
         let mut all = Vec::new();
-        // As it is given, so that nothing which is new is left out here.
+        // From the serialised report, so that new keys are not missed here.
         keys(&serde_json::to_value(&report).unwrap(), &mut all);
         let unnamed: Vec<_> = all.iter().filter(|key| *key != "-" && !names("JSON (with --json", key)).collect();
         assert!(all.len() > 40 && unnamed.is_empty(), "{unnamed:?}");

@@ -8,7 +8,7 @@ use std::io::BufRead;
 use std::process::ExitCode;
 use tickclock::{Clock, Count, Reading, Status};
 
-/// A reading as JSON; null is what is not known.
+/// A reading as JSON; unknown values are null.
 #[derive(Serialize)]
 struct Shown {
     counter: u64,
@@ -62,8 +62,8 @@ fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
     Ok(super::known(reading.is_known()))
 }
 
-/// The figures do not show that nobody keeps the clock: a count from before has the small bound of
-/// then.
+/// Warns if no daemon keeps the clock. The figures do not show that: an earlier count has the small
+/// bound of its time.
 fn warn(clock: &Clock) {
     let now = clock.now();
     if now.status.contains(Status::RETIRED) {

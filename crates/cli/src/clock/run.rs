@@ -1,4 +1,4 @@
-//! `tickwire clock run`: the daemon alone, until it is told to end.
+//! `tickwire clock run`: the daemon alone, until a signal ends it.
 
 use crate::args::clock::ClockRun;
 use crate::usage::Usage;
@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     if arguments.record.is_some() {
         config.record.clone_from(&arguments.record);
     }
-    // What the file says was looked at when it was read.
+    // Reading the file has validated its settings; this validates the options.
     config.check().map_err(Usage::new)?;
     let stop = super::until_told()?;
     let mut daemon = Daemon::start(&config)?;

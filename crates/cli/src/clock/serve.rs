@@ -1,4 +1,4 @@
-//! `tickwire clock serve`: this host's time for others, until it is told to end.
+//! `tickwire clock serve`: the NTP server, until a signal ends it.
 
 use crate::args::clock::ClockServe;
 use crate::usage::Usage;

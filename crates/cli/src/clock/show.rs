@@ -1,4 +1,4 @@
-//! The clock's state for people.
+//! The clock's state as text for users.
 
 use super::units::{span, utc};
 use crate::layout::{fits, wrap};
@@ -21,7 +21,7 @@ pub(super) fn status(report: &Report) -> String {
     }
     let followed = report.sources.iter().find(|source| source.standing == "followed");
     let contested = if contested(report) { ", which others contradict" } else { "" };
-    line("following", followed.map_or_else(|| "nobody".into(), |source| following(source) + contested));
+    line("following", followed.map_or_else(|| "no server".into(), |source| following(source) + contested));
     if let Some((stratum, delay)) = report.stratum.zip(report.root_delay_ns) {
         line("reference", format!("by way of stratum {stratum}, round trip {}", span(delay as f64)));
     }
@@ -53,7 +53,7 @@ pub(super) fn status(report: &Report) -> String {
     text
 }
 
-/// Whom the clock follows, and whether that one still tells.
+/// The server that the clock follows, and when it last answered.
 pub(crate) fn following(source: &SourceReport) -> String {
     let mut text = source.name.clone();
     if let Some(stratum) = source.stratum {
@@ -66,13 +66,13 @@ pub(crate) fn following(source: &SourceReport) -> String {
     text
 }
 
-/// Whether nobody can tell who is right: then the one that is followed is so because it was before,
-/// and others say that it is wrong.
+/// Whether the servers contradict each other without a majority. Then the followed server is only
+/// the one that was followed before, and others contradict it.
 fn contested(report: &Report) -> bool {
     report.sources.iter().any(|source| source.standing == "disputed")
 }
 
-/// How many servers stand how.
+/// The number of servers by standing.
 pub(crate) fn servers(report: &Report) -> String {
     let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
     let (agreed, disputed) = if contested(report) { (0, count("followed")) } else { (count("followed"), 0) };
@@ -91,8 +91,8 @@ pub(crate) fn servers(report: &Report) -> String {
     servers + &more("far", "too far") + &more("smeared", "smeared") + &more("duplicate", "named twice")
 }
 
-/// The mark of a server; what it means is [`LEGEND`]. One has two marks: it is followed, and
-/// disputed.
+/// The mark of a server, which [`LEGEND`] explains. A server that is both followed and disputed has
+/// two.
 fn mark(source: &SourceReport, contested: bool) -> &'static str {
     if contested && source.standing == "followed" { "*!" } else { mark_of(&source.standing) }
 }
@@ -114,8 +114,8 @@ fn mark_of(standing: &str) -> &'static str {
 const LEGEND: &str =
     "* followed, + agrees, x outvoted, ! disputed, ? silent, > too far, ~ smeared and kept apart, = named twice";
 
-/// A table without a frame: the first two columns to the left, figures to the right. Where a
-/// terminal is too narrow for it each row has a few lines, without what is not known.
+/// A table without a frame: the first two columns are left-aligned, figures right-aligned. On a
+/// terminal that is too narrow for it each row has a few lines, without unknown values.
 fn rows(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -130,7 +130,7 @@ fn rows(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     if fits(&text, width) {
         return text;
     }
-    // A figure stays with its name and its unit.
+    // A line break must not separate a figure from its name or its unit.
     const TIED: &str = "\u{a0}";
     let tied = |row: &Vec<String>| {
         let known = header.iter().zip(row).skip(2).filter(|(_, value)| *value != "-");
@@ -193,8 +193,8 @@ pub(super) fn sources(report: &Report, width: Option<usize>) -> String {
     text
 }
 
-/// What `tickwire clock sources --verbose` shows beside: each server's clock as it is alone, and
-/// how it is reached.
+/// What `tickwire clock sources --verbose` shows in addition: the estimate from each server alone,
+/// and the path to it.
 pub(super) fn statistics(report: &Report, width: Option<usize>) -> String {
     let header = [
         "",
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(marks.iter().collect::<std::collections::BTreeSet<_>>().len(), marks.len());
     }
 
-    /// A report of servers that stand so.
+    /// A report of servers with these standings.
     fn report_of(standings: &[&str]) -> Report {
         let source = |(number, standing): (usize, &&str)| SourceReport {
             name: format!("server-{number}"),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_dispute_who_is_followed_is_disputed_too() {
+    fn in_a_dispute_the_followed_server_is_disputed_too() {
         let disputed = report_of(&["followed", "disputed", "outvoted"]);
         for text in [sources(&disputed, None), statistics(&disputed, None)] {
             let marks: Vec<_> =

@@ -1,4 +1,4 @@
-//! Figures for people.
+//! Figures as text for users.
 
 use tickclock::Nanos;
 
@@ -17,7 +17,7 @@ pub(crate) fn utc(time: Nanos) -> String {
     const SECOND: i64 = 1_000_000_000;
     let (seconds, ns) = (time.0.div_euclid(SECOND), time.0.rem_euclid(SECOND));
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = tickwire_clock::keeper::calendar::civil(days);
+    let (year, month, day) = tickwire_clock::ensemble::calendar::civil(days);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{ns:09} UTC")
 }

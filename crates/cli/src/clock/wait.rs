@@ -1,5 +1,5 @@
-//! `tickwire clock wait`: until the clock is good enough, for scripts that start something which
-//! needs it.
+//! `tickwire clock wait`: waits until the clock is good enough, for scripts that start a program
+//! which needs it.
 
 use super::NOT_SYNCHRONISED;
 use super::units::span;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tickclock::{Clock, OpenError, Reading, Status};
 
-/// How often to look.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn run(arguments: &ClockWait) -> Result<ExitCode> {
@@ -61,16 +61,16 @@ fn state(page: &Path, now: Option<&Reading>) -> String {
     }
 }
 
-/// What a person at a terminal sees meanwhile; a script sees nothing.
+/// Progress for a user at a terminal; a script sees nothing.
 struct Progress {
     shown: bool,
-    /// What stands on the line, and since when.
+    /// The text on the line, and since when.
     line: String,
     changed: Option<Instant>,
 }
 
 impl Progress {
-    /// A line is legible for so long at least.
+    /// The shortest time that a line is shown, so that it can be read.
     const LEGIBLE: Duration = Duration::from_millis(500);
 
     fn new(page: &Path, arguments: &ClockWait) -> Self {
@@ -91,7 +91,7 @@ impl Progress {
         if self.shown && due && self.line != state {
             self.line = state.to_owned();
             self.changed = Some(Instant::now());
-            // To the beginning of the line, and what was there before is erased.
+            // Back to the beginning of the line, and clear it.
             eprint!("\r\x1b[K{state}");
             let _ = std::io::stderr().flush();
         }

@@ -1,5 +1,5 @@
-//! Why a time is not known, or the clock not as good as somebody wants it: what its page and its
-//! daemon tell.
+//! Why a time is not known, or the clock not as good as the user wants it, according to its page
+//! and its daemon.
 
 use super::NO_CLOCK;
 use super::units::span;
@@ -11,12 +11,13 @@ use tickwire_timekeeper::{Report, SourceReport};
 pub(super) const REPLACED: &str = "another page has taken this one's place";
 /// Of a page whose daemon does not answer.
 const LEFT: &str = "no daemon keeps the clock";
-/// Of a page that is stale: one that was started anew leaves it as it was until a server answers.
+/// Of a page that is stale: a daemon that was just restarted leaves the page as it was until a
+/// server answers.
 pub(super) const STALE: &str = "no daemon keeps the clock, or it has heard no server since it was started";
 /// Of a page that is disrupted.
 const BROKEN: &str = "the counter has broken (suspend, migration), and no server has answered since";
 
-/// Why the page tells no time.
+/// Why the page has no time.
 pub(super) fn untold(now: &Reading) -> &'static str {
     let is = |status| now.status.contains(status);
     if is(Status::RETIRED) {
@@ -30,12 +31,13 @@ pub(super) fn untold(now: &Reading) -> &'static str {
     }
 }
 
-/// Why it tells no time of a value of the counter, which is at `now`, although it tells the time.
+/// Why the page has no time for a value of the counter, which is at `now`, although it has the time
+/// now.
 pub(super) fn untold_at(count: Count, reading: &Reading, now: Count) -> String {
     let (count, now) = (count.0, now.0);
     if reading.status.contains(Status::DISRUPTED) {
         format!(
-            "{count} is from before the counter broke, or before anybody watched it: what time that was nobody knows"
+            "{count} is from before the counter broke, or before it was first observed: what time that was is not known"
         )
     } else if count > now {
         format!("the counter has not come to {count} yet: it is at {now}")
@@ -44,8 +46,8 @@ pub(super) fn untold_at(count: Count, reading: &Reading, now: Count) -> String {
     }
 }
 
-/// Why a server has no say, or is asked seldom; nothing, if it has and is not and no answer of it
-/// was refused.
+/// Why a server is not used, or is polled rarely. Empty if it is used and polled normally, and no
+/// answer of it was refused.
 pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     let mut why = Vec::new();
     if source.standing == "duplicate" {
@@ -58,8 +60,8 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
         let reasons = if reasons.is_empty() { "not yet".to_owned() } else { reasons.join("; ") };
         why.push(format!("no keys agreed on (NTS): {reasons}"));
     } else if source.nts.is_some() && source.address.is_none() {
-        // A firewall that lets TCP through and no UDP, for one. Its address is looked up with the
-        // next conversation.
+        // A firewall that passes TCP but not UDP, for one. The server's address is resolved again
+        // with the next key exchange.
         why.push("gives keys (NTS), but does not answer: others are agreed on later".to_owned());
     } else if source.address.is_none() {
         why.push("its name is not known to this host, or its address cannot be reached".to_owned());
@@ -79,14 +81,14 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     why
 }
 
-/// Some time that people wait for, of so many seconds.
+/// A waiting time as text.
 fn long(seconds: f64) -> String {
     let minutes = (seconds / 60.0).ceil();
     if minutes < 120.0 { format!("{minutes} min") } else { format!("{:.1} h", minutes / 60.0) }
 }
 
-/// What the clock lacks to be good to `within` ns, and why, as the rest of a sentence that begins
-/// with how long was waited.
+/// Why the clock's bound is not within `within` ns: the rest of a sentence that begins with the
+/// time waited.
 pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String {
     let Some(now) = now else {
         return format!("there is still no clock at {}: {NO_CLOCK}", page.display());
@@ -103,13 +105,13 @@ pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String
         Err(_) if now.status.contains(Status::STALE) || !now.is_known() => {
             format!("{what}: {LEFT} at {}: {NO_CLOCK}", page.display())
         }
-        // It has just gone, or is another user's.
+        // The daemon has just ended, or belongs to another user.
         Err(error) => format!("{what}; the daemon does not say why: {error}"),
         Ok(report) => [what].into_iter().chain(reasons(&report, within)).collect::<Vec<_>>().join("; "),
     }
 }
 
-/// What the daemon knows of why the bound is not within so many ns.
+/// The daemon's reasons why the bound is not within `within` ns.
 pub(crate) fn reasons(report: &Report, within: u64) -> Vec<String> {
     let mut why = Vec::new();
     let is = |word: &str| report.status.iter().any(|fact| fact == word);
@@ -130,7 +132,7 @@ pub(crate) fn reasons(report: &Report, within: u64) -> Vec<String> {
     }
     let disputed = report.sources.iter().filter(|source| source.standing == "disputed").count();
     if disputed > 0 {
-        why.push("the servers contradict each other, and nobody can tell who is right".to_owned());
+        why.push("the servers contradict each other, and it is undecided which is right".to_owned());
     }
     for source in report.sources.iter().filter(|source| ["silent", "far"].contains(&&*source.standing)) {
         why.extend(silence(source).into_iter().map(|why| format!("{}: {why}", source.name)));
@@ -138,8 +140,8 @@ pub(crate) fn reasons(report: &Report, within: u64) -> Vec<String> {
     why
 }
 
-/// The least bound that a server allows, in ns: what asymmetry can hide in the round trip to it and
-/// from there to the reference, and its dispersion.
+/// The least bound that a server allows, in ns. Asymmetry can hide half the sum of the round trip
+/// to it and its root delay; its root dispersion is added.
 fn least(source: &SourceReport) -> Option<f64> {
     let (delay, dispersion) = source.root_delay_ns.zip(source.root_dispersion_ns)?;
     Some((source.round_trip_ns? + delay as f64) / 2.0 + dispersion as f64)
@@ -151,7 +153,7 @@ mod tests {
     use tickwire_timekeeper::NtsReport;
 
     #[test]
-    fn who_is_silent_is_so_for_a_reason() {
+    fn a_silent_server_is_so_for_a_reason() {
         let source = SourceReport { standing: "silent".into(), asked: true, ..SourceReport::default() };
         assert!(silence(&source)[0].contains("not known"));
         let source = SourceReport { address: Some("192.0.2.1:123".into()), ..source };

@@ -1,9 +1,9 @@
-//! What a check found.
+//! The result of a check.
 
 use serde::Serialize;
 use std::fmt;
 
-/// How it stands.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
@@ -13,14 +13,14 @@ pub(crate) enum Verdict {
     Improve,
     /// Tickwire does not work without it.
     Missing,
-    /// Only root can find it out.
+    /// Only root can check it.
     Unknown,
 }
 
 /// One line of the doctor.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// The name of the check.
     pub(crate) check: String,
     pub(crate) verdict: Verdict,
     /// What was found.

@@ -1,10 +1,10 @@
-//! The network cards: how divert can be attached, and how long they hold packets back.
+//! The network cards: how divert can be attached, and their interrupt coalescing.
 
 use super::finding::Finding;
 use super::system::System;
 use std::process::Command;
 
-/// Drivers in Linux that run XDP programs themselves.
+/// Drivers in Linux with native XDP.
 const NATIVE: [&str; 34] = [
     "atlantic",
     "bnxt_en",
@@ -42,8 +42,7 @@ const NATIVE: [&str; 34] = [
     "xennet",
 ];
 
-/// A card that collects packets for longer than this before it interrupts is worth a word, in
-/// microseconds.
+/// Interrupt coalescing for longer than this, in microseconds, is reported.
 const LONG_US: u32 = 5;
 
 /// The interfaces to check: those named, or all physical ones and those that the service
@@ -62,7 +61,7 @@ pub(crate) fn check(system: &System, name: &str) -> Vec<Finding> {
     if !system.exists(&format!("sys/class/net/{name}")) {
         return vec![Finding::missing(name, "no such interface", "see `ip link`")];
     }
-    // IFF_LOOPBACK, as the service looks at it.
+    // IFF_LOOPBACK, which the service checks, too.
     let flags = system.read(&format!("sys/class/net/{name}/flags")).unwrap_or_default();
     if flags.strip_prefix("0x").and_then(|hex| u32::from_str_radix(hex, 16).ok()).is_some_and(|flags| flags & 8 != 0) {
         let advice = "name a network interface (see `ip link`): the service refuses this one";
@@ -91,7 +90,7 @@ fn mode(system: &System, name: &str) -> Finding {
 fn state(system: &System, name: &str) -> Finding {
     let check = format!("{name} link");
     let state = system.read(&format!("sys/class/net/{name}/operstate")).unwrap_or_default();
-    // Some virtual devices never say more than `unknown`.
+    // The state of some virtual devices is always `unknown`.
     if state == "up" || state == "unknown" {
         let mtu = system.number(&format!("sys/class/net/{name}/mtu")).unwrap_or(0);
         return Finding::good(check, format!("{state}, MTU {mtu}"));

@@ -1,4 +1,4 @@
-//! The kernel: its version, BPF, and what lanes are made of.
+//! The kernel: its version, BPF, and the features that lanes need.
 
 use super::finding::Finding;
 use super::system::System;
@@ -12,7 +12,7 @@ pub(crate) fn check(system: &System) -> Vec<Finding> {
     vec![version(system), jit(system)]
 }
 
-/// What can only be found out by trying.
+/// Checks that have to try the operation.
 pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
     let denied = |error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
     let is_unknown = trial.tap.as_ref().is_err_and(denied);

@@ -1,4 +1,4 @@
-//! `tickwire doctor`: is this machine ready? It only looks.
+//! `tickwire doctor`: is this machine ready? It changes nothing.
 
 mod finding;
 mod installation;
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The interfaces that a running service accelerates; none if it does not say so.
+/// The interfaces that a running service accelerates; none if no service answers.
 fn accelerated(socket: &Path) -> Vec<String> {
     let names = Client::connect(socket).and_then(|mut client| stat::interfaces(&mut client));
     names.unwrap_or_default()

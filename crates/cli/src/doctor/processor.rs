@@ -1,11 +1,11 @@
-//! The processors: frequency, sleep, isolation, counter.
+//! The processors: frequency scaling, idle states, isolation, clock source.
 
 use super::finding::Finding;
 use super::system::System;
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// An idle state from which the processor wakes faster than this is no matter, in microseconds.
+/// Idle states with an exit latency below this, in microseconds, do not matter.
 const QUICK_US: u64 = 5;
 
 /// All checks of the processors.
@@ -84,7 +84,7 @@ fn isolation(system: &System) -> Finding {
 fn clock(system: &System) -> Finding {
     let current = system.read("sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
     match current.as_str() {
-        // These are read without a system call.
+        // The vDSO reads these without a system call.
         "tsc" | "arch_sys_counter" | "kvm-clock" | "hyperv_clocksource_tsc_page" => {
             Finding::good("TSC", format!("clock source {current}"))
         }

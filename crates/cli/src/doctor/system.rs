@@ -22,7 +22,7 @@ impl System {
         self.root.join(path)
     }
 
-    /// A file's text without the white space around it; none if it is not there.
+    /// A file's text without surrounding white space; none if there is no such file.
     pub(crate) fn read(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
     }

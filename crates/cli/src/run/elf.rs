@@ -1,7 +1,7 @@
-//! As much of the ELF format as is needed to see which loader a program asks for, and whether it
-//! was made from Go.
+//! The part of the ELF format that names a program's loader (PT_INTERP) and marks programs built by
+//! Go.
 //!
-//! Any executable file may be given to us, so offsets and counts in it are bounded and checked.
+//! The file is untrusted, so offsets and counts in it are bounded and checked.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 pub(super) enum Image {
     /// ELF with a loader (PT_INTERP).
     Dynamic(PathBuf),
-    /// The same, made by the Go tool chain (a note says so), which makes system calls by
+    /// The same, built by the Go tool chain (according to a note). Go makes system calls by
     /// instructions of its own.
     Go(PathBuf),
     /// ELF without a loader.
     Static,
     /// Text that begins with `#!` and the interpreter's path.
     Script(PathBuf),
-    /// Something else; the kernel or a shell will know.
+    /// Something else; the kernel or a shell decides.
     Other,
 }
 
@@ -29,7 +29,7 @@ const PT_NOTE: u64 = 4;
 /// Far more than any program has; the kernel's own limit is a page of them.
 const MAX_HEADERS: u64 = 1024;
 const MAX_PATH: u64 = 4096;
-/// Notes are some hundred bytes; what lies beyond is not looked at.
+/// Notes are some hundred bytes; bytes after this limit are ignored.
 const MAX_NOTES: u64 = 4096;
 
 /// Reads the first bytes of a program.
@@ -54,7 +54,7 @@ pub(super) fn inspect(path: &Path) -> io::Result<Image> {
 fn script(line: &[u8]) -> Image {
     let line = line.split(|b| *b == b'\n').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
-    // As the kernel does it: a carriage return is a part of the name.
+    // As in the kernel, a carriage return is a part of the name.
     text.split([' ', '\t']).find(|part| !part.is_empty()).map_or(Image::Other, |path| Image::Script(path.into()))
 }
 
@@ -71,7 +71,7 @@ struct Layout {
 const WIDE: Layout = Layout { phoff: 32, phentsize: 54, offset: 8, filesz: 32, wide: true };
 const NARROW: Layout = Layout { phoff: 28, phentsize: 42, offset: 4, filesz: 16, wide: false };
 
-/// What the program headers tell.
+/// What the program headers say.
 #[derive(Default)]
 struct Asked {
     loader: Option<PathBuf>,
@@ -108,7 +108,7 @@ fn asked(file: &File, start: &[u8]) -> io::Result<Asked> {
                 let path = path.split(|b| *b == 0).next().unwrap_or_default();
                 asked.loader = Some(PathBuf::from(String::from_utf8_lossy(path).into_owned()));
             }
-            // A damaged note is nobody's: it changes nothing of how the program runs.
+            // A damaged note is ignored: it changes nothing of how the program runs.
             PT_NOTE => asked.go |= segment(MAX_NOTES).is_ok_and(|notes| has_note_of(&notes, b"Go\0\0")),
             _ => {}
         }
@@ -116,8 +116,8 @@ fn asked(file: &File, start: &[u8]) -> io::Result<Asked> {
     Ok(asked)
 }
 
-/// Whether one of the notes has that owner. (Lengths of the owner's name and of what the note says,
-/// a type, then both, each filled up to four bytes.)
+/// Whether one of the notes has that owner. A note is the length of the owner's name, the length of
+/// the description and a type, then name and description, each padded to four bytes.
 fn has_note_of(mut notes: &[u8], owner: &[u8]) -> bool {
     while let (Ok(name), Ok(said)) = (word(notes, 0, false), word(notes, 4, false)) {
         let name = name as usize;
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(inspect_bytes(b"").unwrap(), Image::Other);
     }
 
-    /// What the linker puts into a program that was made from Go and C.
+    /// The notes that the linker puts into a program built from Go and C.
     #[test]
     fn a_program_made_from_go_is_known_by_its_note() {
         let mut program = vec![0; 64 + 2 * 56];
@@ -197,7 +197,7 @@ mod tests {
         program[end - 8] = b'N';
         assert_eq!(inspect_bytes(&program).unwrap(), Image::Dynamic(loader.clone()));
         program.truncate(end - 2);
-        assert_eq!(inspect_bytes(&program).unwrap(), Image::Dynamic(loader), "a damaged note is nobody's");
+        assert_eq!(inspect_bytes(&program).unwrap(), Image::Dynamic(loader), "a damaged note is ignored");
         assert!(!has_note_of(&[0xff; 40], b"Go\0\0"));
     }
 

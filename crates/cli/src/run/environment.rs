@@ -1,4 +1,4 @@
-//! What the program finds: the library in front of libc, and a service that answers.
+//! The environment of the program: the preload library, and a service that answers.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use tickwire_link::control::Channel;
 
 /// The preload library's file.
 pub(crate) const LIBRARY: &str = "libtickwire_preload.so";
-/// Names the library, if it is in none of the usual places.
+/// Environment variable with the library's path, if it is in none of the usual places.
 const LIBRARY_VARIABLE: &str = "TICKWIRE_PRELOAD";
 
 /// The preload library: named by `TICKWIRE_PRELOAD`, beside this program (a build tree), or where
@@ -42,7 +42,7 @@ pub(super) fn preload(library: &Path) -> Result<OsString> {
 }
 
 fn joined(library: &OsStr, before: &OsStr) -> Result<OsString> {
-    // The loader takes both spaces and colons as separators, and knows no escape.
+    // The loader splits at spaces and colons, and has no escape.
     let separator = |b: &u8| b" :\t\n".contains(b);
     if library.as_bytes().iter().any(separator) {
         bail!(
@@ -58,7 +58,7 @@ fn joined(library: &OsStr, before: &OsStr) -> Result<OsString> {
     Ok(OsString::from_vec(list))
 }
 
-/// Whether a service takes connections there.
+/// Whether a service accepts connections there.
 pub(crate) fn service_answers(path: &Path) -> io::Result<()> {
     Channel::connect(path).map(drop)
 }

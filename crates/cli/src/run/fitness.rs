@@ -1,4 +1,4 @@
-//! Whether the preload library can get into a program at all.
+//! Whether the preload library can be loaded into a program at all.
 
 use super::elf::{self, Image};
 use nix::unistd::{Gid, Uid};
@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 pub(super) enum Unfit {
     /// It has no dynamic loader.
     Static,
-    /// It makes its system calls past the C library.
+    /// It makes system calls without the C library.
     Go,
-    /// The loader ignores libraries of the caller's choice, because the program gets rights that
-    /// the caller does not have.
+    /// The loader ignores `LD_PRELOAD`, because the program gains privileges.
     Privileged(&'static str),
-    /// It is for another C library or another kind of processor.
+    /// It is for another C library or another processor architecture.
     ForeignLoader(PathBuf),
 }
 
@@ -39,8 +38,8 @@ impl fmt::Display for Unfit {
 /// An interpreter may be a script itself; the kernel follows four.
 const MAX_INTERPRETERS: u32 = 4;
 
-/// Checks a program, or the interpreter that runs it. What cannot be read is taken as fit: the
-/// kernel decides.
+/// Checks a program, or the interpreter that runs it. A file that cannot be read counts as fit
+/// unless it gains privileges: the kernel decides.
 pub(super) fn check(program: &Path) -> Result<(), Unfit> {
     let mut path = program.to_path_buf();
     for _ in 0..=MAX_INTERPRETERS {
@@ -49,14 +48,14 @@ pub(super) fn check(program: &Path) -> Result<(), Unfit> {
             Ok(Image::Static) => return Err(Unfit::Static),
             Ok(Image::Go(_)) => return Err(Unfit::Go),
             Ok(Image::Dynamic(loader)) => return check_loader(&loader).and_then(|()| check_rights(&path)),
-            // A program that may be executed but not read is checked for the rights that it gives.
+            // A program that may be executed but not read is still checked for privileges.
             Ok(Image::Other) | Err(_) => return check_rights(&path),
         }
     }
     Ok(())
 }
 
-/// The interpreter or loader that a program needs and that is not there.
+/// The interpreter or loader that a program needs and that does not exist.
 pub(super) fn missing(program: &Path) -> Option<PathBuf> {
     let mut path = program.to_path_buf();
     for _ in 0..=MAX_INTERPRETERS {
@@ -69,7 +68,7 @@ pub(super) fn missing(program: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The loader must be the one that loaded this very program, for which the library is built, too.
+/// The loader must be the one of this program: the library is built for the same one.
 fn check_loader(loader: &Path) -> Result<(), Unfit> {
     let Ok(Image::Dynamic(own)) = elf::inspect(Path::new("/proc/self/exe")) else { return Ok(()) };
     let same = own == loader || matches!((own.canonicalize(), loader.canonicalize()), (Ok(a), Ok(b)) if a == b);

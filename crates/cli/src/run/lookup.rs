@@ -74,7 +74,7 @@ fn executable(path: &Path) -> Result<(), NotFound> {
     }
 }
 
-/// Replaces this process; a file without any magic number is given to the shell, as execvp(3) does.
+/// Replaces this process; the shell runs a file without any magic number, as with execvp(3).
 /// Returns only on failure.
 pub(super) fn execute(mut command: Command, path: &Path, arguments: &Run) -> std::io::Error {
     let error = command.exec();

@@ -1,7 +1,7 @@
-//! `tickwire run`: starts a program with the preload library in front of its socket calls.
+//! `tickwire run`: starts a program with the preload library, which intercepts its socket calls.
 //!
-//! It finds out beforehand what can be found out: whether there is a service, and whether the
-//! program can be preloaded at all. The program then replaces this process.
+//! It checks beforehand whether there is a service, and whether the library can be loaded into the
+//! program at all. The program then replaces this process.
 
 mod elf;
 pub(crate) mod environment;
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         if arguments.require {
             return fail(EXIT_UNAVAILABLE, &format!("{name} was not started: {obstacle}"));
         }
-        // Sockets that it opens once a service answers are accelerated.
+        // Sockets that it opens after a service has started are accelerated.
         let how_long = if matches!(obstacle, Obstacle::Away(_)) { " for now" } else { "" };
         eprintln!("tickwire: {name} runs on the kernel's network stack{how_long}: {obstacle}");
     }
@@ -59,8 +59,8 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
 
     let mut command = Command::new(&path);
     command.arg0(&arguments.program).args(&arguments.arguments);
-    // A program with another loader would not start with our library in its way; for the others it
-    // does no harm and serves the programs that they start in turn.
+    // A program with another loader would not start with our library preloaded. For the others it
+    // does no harm, and it is preloaded into the programs that they start in turn.
     if !matches!(obstacle, Some(Obstacle::Program(Unfit::ForeignLoader(_)))) {
         match environment::preload(&library) {
             Ok(value) => command.env("LD_PRELOAD", value),
@@ -90,11 +90,11 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         command.env("TICKWIRE_REQUIRE", "1");
     }
     if obstacle.is_some() {
-        // The library need not say again what has just been said.
+        // The library must not repeat this message.
         command.env("TICKWIRE_NOTED", "1");
     }
     let error = lookup::execute(command, &path, arguments);
-    // The system says that a file is not there, and means the one that is to run this one.
+    // ENOENT may refer to the interpreter or loader, not to the program itself.
     match fitness::missing(&path) {
         Some(missing) => fail(EXIT_NOT_EXECUTABLE, &format!("{name}: what runs it, {missing:?}, is not there")),
         None => fail(EXIT_NOT_EXECUTABLE, &format!("{name}: cannot be executed: {error}")),
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
 enum Obstacle {
     /// No service answers.
     Away(String),
-    /// This user may not ask it, or what is there is none.
+    /// This user may not connect to it, or another program answers there.
     Service(String),
     Program(Unfit),
 }

@@ -1,4 +1,4 @@
-//! Programs built with AddressSanitizer: its library ends a program when another one is loaded
+//! Programs built with AddressSanitizer: its library ends a program if another library is loaded
 //! before it, as ours is.
 
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Its options, and the one that lets ours be loaded first.
+/// The variable for its options, and the option that permits ours to be loaded first.
 const VARIABLE: &str = "ASAN_OPTIONS";
 const SETTING: &str = "verify_asan_link_order=0";
 
@@ -22,7 +22,8 @@ const MOST_HEADERS: u64 = 1024;
 const MOST_ENTRIES: u64 = 4096;
 const LONGEST_NAME: usize = 256;
 
-/// What to tell the caller of `tickwire run`, if the program is such and is not prepared.
+/// Advice for the user of `tickwire run`, if the program is built that way and the option is not
+/// set.
 pub(super) fn advice(program: &Path) -> Option<String> {
     let options = std::env::var_os(VARIABLE);
     let prepared = options.as_deref().is_some_and(has_setting);
@@ -37,7 +38,7 @@ fn has_setting(options: &OsStr) -> bool {
     options.as_bytes().split(|&byte| matches!(byte, b':' | b',' | b' ')).any(|option| option == SETTING.as_bytes())
 }
 
-/// The libraries that an ELF-64 program of this byte order names.
+/// The libraries (DT_NEEDED) of a little-endian ELF-64 program.
 fn needed(program: &Path) -> io::Result<Vec<OsString>> {
     let file = File::open(program)?;
     let mut start = [0; 64];
@@ -63,7 +64,7 @@ fn needed(program: &Path) -> io::Result<Vec<OsString>> {
             entries.push((word(&entry, 0), word(&entry, 8)));
         }
     }
-    // The strings' place is told as it is in memory.
+    // DT_STRTAB is a virtual address: the segment that contains it gives the file offset.
     let strings = entries.iter().find(|entry| entry.0 == DT_STRTAB).and_then(|&(_, address)| {
         let holds = |&&(kind, _, begin, length): &&(u64, u64, u64, u64)| {
             kind == PT_LOAD && address >= begin && address - begin < length
@@ -109,7 +110,7 @@ mod tests {
             assert!(cc.current_dir(directory.path()).args(arguments.split(' ')).status().unwrap().success());
         };
         std::fs::write(directory.path().join("main.c"), "int main(void) { return 0; }").unwrap();
-        // Another library of that name will do.
+        // Any library with this soname suffices for the test.
         cc("-shared -Wl,-soname,libasan.so.8 -o libasan.so.8 -x c /dev/null");
         cc("-Wl,--no-as-needed -o program main.c libasan.so.8");
         let said = advice(&directory.path().join("program")).unwrap();

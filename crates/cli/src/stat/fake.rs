@@ -1,4 +1,4 @@
-//! A folder that looks like `/proc`, for tests.
+//! A directory that imitates `/proc`, for tests.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ pub(super) const LIBRARY_LINE: &str =
 pub(super) struct Proc(TempDir);
 
 impl Proc {
-    /// With one process, who asks.
+    /// With one process, the asking one (`self`).
     pub(super) fn new() -> Self {
         let proc = Self(tempfile::tempdir().unwrap());
         for folder in ["self/ns", "self/net", "net"] {
@@ -25,7 +25,8 @@ impl Proc {
         self.0.path()
     }
 
-    /// A process of user 1000 in the namespace of who asks, with these mappings and descriptors.
+    /// A process of user 1000 in the asking process's namespace, with these mappings and
+    /// descriptors.
     pub(super) fn process(&self, pid: u32, name: &str, maps: &str, descriptors: &[(&str, &str)]) {
         for folder in ["ns", "fd"] {
             fs::create_dir_all(self.file(pid, folder)).unwrap();

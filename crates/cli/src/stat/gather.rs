@@ -1,4 +1,4 @@
-//! Asking the service, and reading the lanes' own memory.
+//! Queries the service, and reads the lanes' memory.
 
 use super::on_kernel;
 use super::processes::{self, FileId};
@@ -19,11 +19,12 @@ use tickwire_link::region::View;
 use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_stack::table::{Row, kind};
 
-/// More lanes than this no service makes; a listing that does not end is broken.
+/// No service makes more lanes than this. A longer listing is broken, and is cut.
 const MANY: usize = 1 << 20;
 
-/// The figures of [`CountersOf::Host`], in their order: those of `tickwire_link::bpf::HostCounter`,
-/// frames that NICs have not taken, and addresses of the host for which there is no room.
+/// The names of the counters of [`CountersOf::Host`], in their order: those of
+/// `tickwire_link::bpf::HostCounter`, frames that NICs have refused, and addresses of the host that
+/// did not fit.
 pub(super) const HOST_COUNTERS: [&str; 8] = [
     "passed",
     "diverted",
@@ -48,21 +49,21 @@ const REFUSALS: [&str; Refusal::ALL.len()] = [
     "refused_checksum",
 ];
 
-/// What a lane's receive ring had no room for: the program was too far behind.
+/// Packets dropped because a lane's receive ring was full: the program was too slow.
 const LOST: [&str; 1] = ["lost_ring_full"];
 
-/// Bytes that a lane has in use: what its region has been given by the kernel, and its receive
-/// ring.
+/// Memory of a lane in bytes: the allocated blocks of its region, and its receive ring.
 fn memory(region: &Metadata) -> u64 {
     /// The unit of `st_blocks`.
     const BLOCK: u64 = 512;
     region.blocks() * BLOCK + u64::from(RING_BYTES)
 }
 
-/// Reads everything; programs that the service does not know are looked for if it is time for that.
+/// Reads everything. Programs that the service does not know are searched for if a search is due.
 pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<Reading> {
     let proc = Path::new("/proc");
-    // Before the service is asked, so that it knows whoever gets a lane in between.
+    // Before the service is asked, so that its list includes every program that gets a lane in
+    // between.
     let candidates = search.is_due().then(|| {
         let (began, deadline) = (Instant::now(), Deadline::of_a_search());
         let candidates = processes::with_library(proc, deadline);
@@ -146,8 +147,8 @@ fn lanes(client: &mut Client) -> Result<(Vec<Lane>, BTreeSet<FileId>)> {
             reply => return Err(unexpected(&reply)),
         };
         after = cursor;
-        // What a lane's memory holds is the program's word; that it cannot be mapped is no reason
-        // to show the others not.
+        // The program controls the lane's memory, so the content is untrusted. A region that cannot
+        // be mapped must not hide the other lanes.
         let region = descriptors.take(0).map(File::from);
         let data = region.as_ref().and_then(|file| file.metadata().ok());
         regions.extend(data.as_ref().map(processes::id));
@@ -177,12 +178,12 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
     })
 }
 
-/// The names of what divert, guard and the kernel's end of the rings count for a lane.
+/// The names of a lane's counters in divert, in the guard and at the kernel's end of the rings.
 pub(crate) fn guard_counters() -> impl Iterator<Item = &'static str> {
     LANE_COUNTERS.into_iter().chain(REFUSALS).chain(LOST)
 }
 
-/// A lane may go away between two questions: then it has nothing.
+/// The lane may end between two requests: then its counters and claims are empty.
 fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64>, Vec<Claim>)> {
     let guard = guard_counters().zip(counters(client, CountersOf::Lane, lane).unwrap_or_default()).collect();
     let mut claims = Vec::new();

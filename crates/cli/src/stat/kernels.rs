@@ -1,4 +1,4 @@
-//! The kernel's own tables of Internet sockets: `/proc/net/tcp` and its kin.
+//! The kernel's own tables of Internet sockets: `/proc/net/tcp`, `tcp6`, `udp` and `udp6`.
 
 use super::search::Deadline;
 use std::collections::{HashMap, HashSet};
@@ -8,15 +8,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use tickwire_stack::addr::Endpoint;
 
-/// So many bytes of a table are read at most: some million sockets.
+/// The most bytes of a table that are read: some million sockets.
 const BYTES: u64 = 1 << 29;
 
 const TABLES: [(&str, &str); 4] = [("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6")];
 
-/// Linux's number of that state.
+/// Linux's number of the state.
 const LISTEN: u32 = 10;
 
-/// A socket of the kernel's.
+/// A kernel socket.
 #[derive(Debug)]
 pub(super) struct KernelSocket {
     pub(super) protocol: &'static str,
@@ -28,8 +28,7 @@ pub(super) struct KernelSocket {
     pub(super) tx_queue: u32,
 }
 
-/// Those sockets of our network namespace that are asked for, by their inodes, as far as there is
-/// time.
+/// The wanted sockets of our network namespace, by inode, until the deadline.
 pub(super) fn sockets(proc: &Path, wanted: &HashSet<u64>, deadline: Deadline) -> HashMap<u64, KernelSocket> {
     let mut found = HashMap::new();
     for (protocol, table) in TABLES {
@@ -50,21 +49,21 @@ fn socket(protocol: &'static str, line: &str) -> Option<(u64, KernelSocket)> {
     let (tx_queue, rx_queue) = queues.split_once(':')?;
     let number = |text| u32::from_str_radix(text, 16).ok();
     let state = number(state)?;
-    // Connections in TIME-WAIT are nobody's: their inode is 0.
+    // Connections in TIME-WAIT belong to no process: their inode is 0.
     let inode = (fields.len() == 10).then(|| inode.parse().ok())?.filter(|inode| *inode != 0)?;
     let socket = KernelSocket {
         protocol,
         local: endpoint(local)?,
         remote: endpoint(remote)?,
         state,
-        // A listener's are connections that wait to be accepted, and no bytes.
+        // For a listener it is the number of connections that wait to be accepted, not bytes.
         rx_queue: if state == LISTEN { 0 } else { number(rx_queue)? },
         tx_queue: number(tx_queue)?,
     };
     Some((inode, socket))
 }
 
-/// `0100007F:1F90`: an address as words of this machine's order, a port.
+/// `0100007F:1F90`: an address as words in host byte order, and a port.
 fn endpoint(text: &str) -> Option<Endpoint> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

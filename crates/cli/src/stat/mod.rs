@@ -31,13 +31,13 @@ use terminal_size::{Height, Width, terminal_size_of};
 /// How often `--watch` reads.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Clears a terminal and goes to its top.
+/// Clears a terminal and moves the cursor to its top.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Prints one reading, or one a second.
 pub(crate) fn run(arguments: &Stat) -> Result<()> {
     let socket = arguments.socket.path();
-    // What kept a reading with --watch from being made, once said.
+    // With --watch, the last error that was printed; it is not repeated.
     let mut said = None;
     let mut search = Search::default();
     loop {
@@ -70,7 +70,7 @@ pub(crate) fn interfaces(client: &mut Client) -> Result<Vec<String>> {
     Ok(gather::interfaces(client)?.into_iter().map(|interface| interface.name).collect())
 }
 
-/// Says whether whoever reads us wants more.
+/// Returns whether the reader of standard output wants more.
 fn print(arguments: &Stat, reading: &Reading) -> Result<bool> {
     let out = std::io::stdout();
     let size = terminal_size_of(&out).filter(|_| out.is_terminal());
@@ -79,7 +79,7 @@ fn print(arguments: &Stat, reading: &Reading) -> Result<bool> {
         None => show::page(reading, None),
         Some((Width(width), Height(height))) => {
             let page = show::page(reading, Some(width.into()));
-            // Only the top of a page that scrolls away would be seen for a moment.
+            // A page that is longer than the terminal would scroll its top away.
             if arguments.watch { CLEAR.to_owned() + &layout::cut(&page, height.into()) } else { page }
         }
     };

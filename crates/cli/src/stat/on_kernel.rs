@@ -1,5 +1,5 @@
-//! What the kernel's own tables say of sockets that have no fast path although their program has a
-//! lane: the lane's row says why, and nothing of their queues and state.
+//! Sockets on the kernel of programs that have a lane. The lane's row has the reason; their queues
+//! and state come from the kernel's own tables.
 
 use super::gather::state_name;
 use super::kernels;
@@ -9,8 +9,8 @@ use super::search::Deadline;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Fills in what is known there, for those that can be looked at: not those of other users, nor of
-/// other network namespaces.
+/// Fills in what the kernel's tables have, for the sockets that can be read: not those of other
+/// users, nor of other network namespaces.
 pub(super) fn fill_in(proc: &Path, lanes: &mut [Lane], deadline: Deadline) {
     let on_kernel = lanes.iter_mut().flat_map(|lane| &mut lane.sockets).filter(|socket| !socket.accelerated);
     let mut found: HashMap<u64, Vec<&mut Socket>> = HashMap::new();
@@ -24,8 +24,8 @@ pub(super) fn fill_in(proc: &Path, lanes: &mut [Lane], deadline: Deadline) {
     }
     let kernels = kernels::sockets(proc, &found.keys().copied().collect(), deadline);
     for (inode, kernel) in kernels {
-        // A row is the program's word, and its number of the process that of its own namespace: it
-        // may name another's socket.
+        // The program controls the row, and the process number in it is that of its own PID
+        // namespace: it may name another process's socket.
         let is_it = |socket: &&mut &mut Socket| {
             socket.protocol == kernel.protocol && [kernel.local.port, 0].contains(&port(&socket.local))
         };

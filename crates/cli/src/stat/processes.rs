@@ -1,7 +1,7 @@
 //! Processes that run with the preload library, as `/proc` shows them.
 //!
-//! What it says there is their own word, and they may end while it is read: what cannot be read, or
-//! is another user's, is left out.
+//! The processes control much of this text, and may end while it is read. Whatever cannot be read,
+//! or belongs to another user, is left out.
 
 use super::search::Deadline;
 use crate::run::environment::LIBRARY;
@@ -13,17 +13,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tickwire_link::control::Name;
 
-/// So many processes are looked at at most.
+/// The most processes that are checked.
 const PROCESSES: usize = 1 << 16;
-/// So many descriptors of each.
+/// The most descriptors of each that are checked.
 const DESCRIPTORS: usize = 1 << 16;
-/// So many bytes of a file: the list of its mappings is as long as a process likes.
+/// The most bytes of a file that are read: a process may have any number of mappings.
 const BYTES: u64 = 16 << 20;
 
-/// How the list of mappings names a lane's region (`tickwire_link::region`).
+/// The name of a lane's region in the list of mappings (`tickwire_link::region`).
 const REGION: &str = "/memfd:tickwire-lane (deleted)";
 
-/// Device and inode, which tell files apart.
+/// Device and inode, which identify a file.
 pub(super) type FileId = (u64, u64);
 
 /// A process that may be accelerated.
@@ -37,12 +37,12 @@ pub(super) struct Process {
     folder: PathBuf,
 }
 
-/// Which file this is.
+/// The identity of a file.
 pub(super) fn id(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 
-/// Those in our network namespace that have the library mapped, as far as there is time.
+/// The processes of our network namespace that have the library mapped, until the deadline.
 pub(super) fn with_library(proc: &Path, deadline: Deadline) -> Vec<Process> {
     let Some(here) = namespace(&proc.join("self")) else { return Vec::new() };
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
@@ -65,7 +65,7 @@ impl Process {
         Some(Self { pid, uid, program, regions, folder })
     }
 
-    /// Its descriptors that are sockets, each with the socket's inode, as far as there is time.
+    /// Its descriptors that are sockets, each with the socket's inode, until the deadline.
     pub(super) fn sockets(&self, deadline: Deadline) -> Vec<(u32, u64)> {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten().take(DESCRIPTORS);
         let entries = entries.take_while(|_| !deadline.has_passed());
@@ -78,13 +78,13 @@ impl Process {
         sockets
     }
 
-    /// Whether it runs, and has got no lane since it was read.
+    /// Whether it still runs, and has mapped no new region since it was read.
     pub(super) fn is_as_it_was(&self, deadline: Deadline) -> bool {
         regions(&self.folder, deadline).is_some_and(|now| now == self.regions)
     }
 }
 
-/// The inode of a socket by what its descriptor is in `/proc`; none if it is no socket.
+/// The inode of a socket, from its descriptor's link in `/proc`; none if it is no socket.
 pub(super) fn socket_inode(descriptor: &Path) -> Option<u64> {
     let target = fs::read_link(descriptor).ok()?;
     target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
@@ -100,13 +100,13 @@ fn text(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The effective user, of the file `status`.
+/// The effective user, from the file `status`.
 fn user(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The regions that a process maps; none if it is without the library, or if there was no time to
-/// know.
+/// The regions that a process maps; none if it has not mapped the library, or if the deadline has
+/// passed.
 fn regions(folder: &Path, deadline: Deadline) -> Option<BTreeSet<FileId>> {
     let mut maps = BufReader::new(File::open(folder.join("maps")).ok()?.take(BYTES));
     let mut regions = BTreeSet::new();
@@ -134,7 +134,7 @@ fn mapped(line: &str) -> Option<(FileId, &str)> {
     Some(((device, fields.next()?.parse().ok()?), fields.next()?.trim_start()))
 }
 
-/// An update leaves the old library to those that have it.
+/// After an update, running programs keep the old library, which is deleted.
 fn is_library(path: &str) -> bool {
     path.strip_suffix(" (deleted)").unwrap_or(path).rsplit('/').next() == Some(LIBRARY)
 }
@@ -171,7 +171,7 @@ mod tests {
         proc.process(21, "plain", "7f00-7f10 r-xp 00000000 fe:00 12 /usr/lib/libc.so.6\n", &[]);
         proc.process(22, "elsewhere", LIBRARY_LINE, &[]);
         proc.elsewhere(22);
-        // They have ended meanwhile, or are another user's.
+        // These have ended meanwhile, or belong to another user.
         for (pid, file) in [(23, "ns/net"), (24, "maps"), (25, "comm"), (26, "status")] {
             proc.process(pid, "ending", LIBRARY_LINE, &[]);
             proc.remove(pid, file);
@@ -209,7 +209,7 @@ mod tests {
         let passed = Deadline::passed();
         assert!(with_library(proc.path(), passed).is_empty());
         assert!(found[0].sockets(passed).is_empty());
-        assert!(!found[0].is_as_it_was(passed), "nobody knows");
+        assert!(!found[0].is_as_it_was(passed), "past the deadline it is not known");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One reading: what `--json` prints, and what the tables are made of.
+//! One reading: `--json` prints it, and the tables are made from it.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ pub(crate) struct Reading {
     pub(crate) host: Host,
     /// One entry for each program that has a lane, was refused one, or could not ask for one.
     pub(crate) lanes: Vec<Lane>,
-    /// There was no time to look at all processes: programs that the service does not know may be
-    /// missing.
+    /// The deadline passed before all processes were checked: programs that the service does not
+    /// know may be missing.
     pub(crate) incomplete: bool,
-    /// Whether the programs of all users are among them: others than root see their own.
+    /// Whether the programs of all users are included: only root sees them all.
     #[serde(skip)]
     pub(crate) of_all_users: bool,
 }
 
-/// What the divert program did, and where.
+/// What the divert program has counted, and on which interfaces.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Host {
     pub(crate) interfaces: Vec<Interface>,
@@ -50,30 +50,31 @@ pub(crate) struct Lane {
     pub(crate) uid: u32,
     pub(crate) processes: u32,
     pub(crate) age_ms: u64,
-    /// Memory that the lane has in use: frames, sockets, buffers, counters. It grows with what is
-    /// used at a time, up to its limits.
+    /// Memory in use by the lane: frames, sockets, buffers, counters. It grows with peak use, up to
+    /// its limits.
     pub(crate) memory_bytes: u64,
     pub(crate) accelerated: bool,
     /// Why it was refused a lane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<&'static str>,
-    /// What divert and guard counted for it.
+    /// The counters of divert and guard.
     pub(crate) guard: BTreeMap<&'static str, u64>,
-    /// What its stack counted, by the names of `netstat -s`; empty if its memory cannot be mapped.
+    /// The counters of its stack, with the names of `netstat -s`; empty if its memory cannot be
+    /// mapped.
     pub(crate) counters: BTreeMap<&'static str, u64>,
     pub(crate) sockets: Vec<Socket>,
     /// What is diverted to it.
     pub(crate) claims: Vec<Claim>,
 }
 
-/// A socket, as its row in the lane's memory says; or the kernel's table, if the service does not
-/// know its program.
+/// A socket, according to its row in the lane's memory; or to the kernel's table, if the service
+/// does not know its program.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Socket {
     /// `tcp` or `udp`.
     pub(crate) protocol: &'static str,
     pub(crate) accelerated: bool,
-    /// Why it is not, or why some of what it sends goes by the kernel all the same.
+    /// Why it is not accelerated, or why some of its packets take the kernel's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     pub(crate) pid: u32,
@@ -81,8 +82,8 @@ pub(crate) struct Socket {
     pub(crate) local: String,
     pub(crate) remote: Option<String>,
     pub(crate) state: &'static str,
-    /// What follows is none where it is not known: of a socket on the kernel packets and bytes, and
-    /// the queues, too, if the kernel's table cannot be looked at.
+    /// The following fields are none where unknown. For a socket on the kernel these are packets
+    /// and bytes, and also the queues if the kernel's table cannot be read.
     pub(crate) rx_queue: Option<u32>,
     pub(crate) tx_queue: Option<u32>,
     pub(crate) rx_packets: Option<u64>,
@@ -120,8 +121,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// Every name of a field in a JSON value, except the names of counters of a stack, which are
-    /// those of netstat.
+    /// All field names in a JSON value, except the names of stack counters, which are those of
+    /// netstat.
     fn names(value: &Value, into: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {

@@ -1,18 +1,18 @@
-//! What the search for programs that the service does not know may cost.
+//! The cost limit of the search for programs that the service does not know.
 //!
-//! It reads the mappings of every process, for which each of them is held up for a moment, and a
-//! process has as many mappings and descriptors as it likes. So a search ends in time, whatever
-//! there is to be read, and who reads again and again does not always search.
+//! It reads the mappings of every process, which holds each of them up for a moment, and a process
+//! may have any number of mappings and descriptors. So a search has a deadline, and repeated
+//! readings do not search every time.
 
 use super::reading::Lane;
 use std::time::{Duration, Instant};
 
-/// A search takes this long at most.
+/// Each of the three steps of a search takes this long at most.
 const LONGEST: Duration = Duration::from_millis(500);
-/// Searching takes no more than this part of a watcher's time.
+/// A search that took a time `t` is repeated after `PART * t` at the earliest.
 const PART: u32 = 20;
 
-/// When a search ends.
+/// The deadline of one step of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Instant);
 
@@ -35,11 +35,11 @@ impl Deadline {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) programs: Vec<Lane>,
-    /// Everything was looked at.
+    /// All processes were checked before the deadline.
     pub(super) complete: bool,
 }
 
-/// The searches of somebody who reads one time or more.
+/// The searches of one `stat` or `watch`, over all of its readings.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     last: Option<(Instant, Found)>,
@@ -47,18 +47,18 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Whether it is time for another one.
+    /// Whether another search is due.
     pub(super) fn is_due(&self) -> bool {
         self.last.as_ref().is_none_or(|(ended, _)| ended.elapsed() >= self.rest)
     }
 
-    /// Keeps what has been found by a search that took so long.
+    /// Stores the result of a search, and how long it took.
     pub(super) fn keep(&mut self, found: Found, took: Duration) {
         self.rest = took * PART;
         self.last = Some((Instant::now(), found));
     }
 
-    /// The latest, without those that the service lists by now.
+    /// The latest result, without the programs that the service lists by now.
     pub(super) fn latest(&self, listed: &[Lane]) -> Found {
         let Some((_, found)) = &self.last else { return Found::default() };
         let mut found = found.clone();

@@ -1,4 +1,4 @@
-//! A reading for people.
+//! A reading as text for users.
 
 use super::reading::{Interface, Lane, Reading, Socket};
 use crate::layout::{fits, wrap};
@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole page, for a terminal of this width; without one lines are as long as they are.
+/// The whole page, wrapped at `width` if there is one.
 pub(crate) fn page(reading: &Reading, width: Option<usize>) -> String {
     let mut page = String::new();
     let mut line = |text: &str| {
@@ -86,8 +86,8 @@ fn listed<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> String {
     counters.map(|(name, value)| format!("{} {value}", name.replace('_', " "))).collect::<Vec<_>>().join(", ")
 }
 
-/// The sockets as a table, or, where that is too wide, as a few lines for each; below, why some are
-/// on the kernel.
+/// The sockets as a table, or, if that is too wide, as a few lines for each. The reasons why some
+/// are on the kernel follow.
 fn sockets(lane: &Lane, width: Option<usize>) -> String {
     let sockets = &lane.sockets;
     if sockets.is_empty() {
@@ -105,7 +105,8 @@ fn sockets(lane: &Lane, width: Option<usize>) -> String {
     text
 }
 
-/// What a socket is on; its reason gets a number, unless it is that of the whole program.
+/// The path of a socket, lane or kernel. Its reason gets a number, unless it is that of the whole
+/// program.
 fn way<'s>(socket: &'s Socket, of_all: Option<&str>, reasons: &mut Vec<&'s str>) -> String {
     let Some(reason) = &socket.reason else { return "lane".to_owned() };
     if !socket.accelerated && of_all == Some(reason) {
@@ -119,8 +120,8 @@ fn way<'s>(socket: &'s Socket, of_all: Option<&str>, reasons: &mut Vec<&'s str>)
     format!("{} [{}]", if socket.accelerated { "lane, in part kernel" } else { "kernel" }, number + 1)
 }
 
-/// A socket's names in lines of their own, so that the longest addresses fit 80 columns, and its
-/// figures.
+/// A socket in several lines: its addresses each on a line of its own, so that the longest fit 80
+/// columns, and its figures.
 fn lines(socket: &Socket, way: &str) -> String {
     let remote = socket.remote.as_deref().unwrap_or("*");
     let mut text = format!(" {:<4} {:<10} {}\n", socket.protocol, socket.state, socket.local);

@@ -1,9 +1,9 @@
 //! Programs of `tickwire run` that the service does not know.
 //!
-//! A program asks the service when it opens a socket. One whose sockets were all opened while no
-//! service ran has nothing to ask afterwards, perhaps for ever: a server that was started first, or
-//! a client that connected anew while the service was away. The service hears nothing of it, so it
-//! is looked for among the processes of this network namespace.
+//! A program asks the service for a lane when it opens a socket. If all its sockets were opened
+//! while no service ran, it may never ask afterwards. Examples are a server that was started first,
+//! and a client that reconnected while the service was away. The service does not know such a
+//! program, so it is searched for among the processes of this network namespace.
 
 use super::gather::state_name;
 use super::kernels::{self, KernelSocket};
@@ -17,14 +17,14 @@ use std::path::Path;
 /// Of a program that has never had a lane.
 const WITHOUT: &str = "its sockets were opened while no service gave it a lane: none ran, or none that its user may use (`tickwire run` says which), and restarting the program helps once one does; or they were opened past the C library, as Go does";
 
-/// Of one that had a lane: of a service that has ended (it may not have told the new one yet, or
-/// have no socket of that time any more), or has one of another service.
+/// Of one with a lane of a service that has ended, or of another service. In the first case it may
+/// not have contacted the new service yet, or has no socket of that lane left.
 const ELSEWHERE: &str =
     "its lane is older than the service, or of another one: restart the program to accelerate it by this";
 
-/// Those of the candidates that hold Internet sockets and are in no way known by the service, which
-/// lists these lanes with these regions. The candidates were found before it was asked: who has got
-/// a lane meanwhile is among those that it names.
+/// The candidates that hold Internet sockets and that the service, which lists these lanes with
+/// these regions, does not know. They were found before the service was asked, so its list includes
+/// every program that has got a lane meanwhile.
 pub(super) fn programs(
     proc: &Path,
     candidates: Vec<Process>,
@@ -51,15 +51,15 @@ fn found(
         return Vec::new();
     }
     let mut unknown: Vec<_> = unknown.into_iter().map(|process| (process.sockets(deadline), process)).collect();
-    // After its sockets were looked at: one of a lane would have come with the lane's region.
+    // Check this after reading the sockets: if one of them belongs to a new lane, the process also
+    // maps that lane's region by now.
     unknown.retain(|(sockets, process)| !sockets.is_empty() && process.is_as_it_was(deadline));
     let wanted = unknown.iter().flat_map(|(sockets, _)| sockets.iter().map(|(_, inode)| *inode)).collect();
     let kernels = kernels::sockets(proc, &wanted, deadline);
     if kernels.is_empty() {
         return Vec::new();
     }
-    // Whose a socket is: none of these programs' if a process has it, too, of which the service
-    // tells.
+    // The owner of each socket; none if a process that the service knows shares it.
     let mut owners: HashMap<u64, Option<usize>> =
         known.iter().flat_map(|process| process.sockets(deadline)).map(|(_, inode)| (inode, None)).collect();
     let mut found: Vec<Lane> = Vec::new();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use nix::sys::stat::makedev;
 
-    /// What is found beside these processes and regions that the service knows.
+    /// The programs found if the service knows these processes and regions.
     fn found(proc: &Proc, pids: &[u32], regions: &[u64]) -> Vec<Lane> {
         let listed: Vec<_> = pids.iter().map(|pid| Lane { pid: *pid, ..Lane::default() }).collect();
         let regions = regions.iter().map(|inode| (makedev(0, 1), *inode)).collect();
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!((all[0].processes, all[0].sockets.len()), (2, 1));
         assert_eq!((all[1].processes, all[1].sockets[0].fd), (1, 4));
         let others = found(&proc, &[20], &[]);
-        assert_eq!(pids(&others), [22], "its own connection is nobody else's");
+        assert_eq!(pids(&others), [22], "its own connection belongs to no other program");
         assert_eq!((others[0].processes, others[0].sockets.len()), (1, 1));
     }
 

@@ -26,7 +26,7 @@ fn node() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A plan that cannot be meant is an error of the command line.
+/// A plan that is refused is an error of the command line.
 fn usage(error: Error) -> anyhow::Error {
     match error {
         Error::Refused(why) => Usage::new(why).into(),

@@ -1,18 +1,18 @@
-//! How far a run is, on standard error: a bar on a terminal, a line for each run elsewhere.
+//! Progress on standard error: a bar on a terminal, a line for each run elsewhere.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
 use tickwire_testbed::controller::{Live, Plan, Step};
-use tickwire_testbed::legible::legible;
 use tickwire_testbed::outcome::{Carrier, Timing};
+use tickwire_testbed::sanitize_terminal::sanitized;
 use tickwire_testbed::time::{self, Moment};
 
 /// The bar.
 pub(super) struct Progress {
-    /// What is said once it begins: what is refused is told in one sentence.
+    /// Printed when the first step begins, not before: a refused plan prints only its error.
     length: String,
-    /// None if nobody watches.
+    /// None if standard error is no terminal.
     bar: Option<ProgressBar>,
     /// The step that was shown last: a run, or, after the runs, a row of the clock's table.
     shown: Cell<usize>,
@@ -34,7 +34,7 @@ impl Progress {
             if rows > 0 { format!(" and {:.0} s for the clock", compared.as_secs_f64()) } else { String::new() };
         let length = format!(
             "{streams} of {}: {seconds:.0} s of sending{compared}, beside what it takes to begin and end",
-            legible(&plan.pattern.name, usize::MAX)
+            sanitized(&plan.pattern.name, usize::MAX)
         );
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
@@ -76,7 +76,7 @@ impl Progress {
     }
 }
 
-/// Which run it is, in words.
+/// The name of a run.
 pub(crate) fn name(live: &Live) -> String {
     let mut name = match live.carrier {
         Carrier::Kernel => "kernel",
@@ -95,7 +95,7 @@ pub(crate) fn name(live: &Live) -> String {
     name
 }
 
-/// What has come of it so far.
+/// The results so far.
 fn said(live: &Live) -> String {
     if live.elapsed_s < 0.0 {
         return "warming up".to_owned();

@@ -7,7 +7,7 @@ use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::controller::{Ground, Plan, Site};
+use tickwire_testbed::controller::{Ground, Inventory, Plan};
 use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Experiment, Timing};
 use tickwire_testbed::pattern::Pattern;
@@ -17,8 +17,8 @@ use tickwire_testbed::time::{self, Lab};
 
 /// The rates of a sweep.
 const RATES: [u32; 6] = [1, 2, 5, 10, 20, 50];
-/// How long each of them is measured, at most; longer only if a stream has not even one message
-/// meanwhile.
+/// The longest measurement of each rate; longer only if a stream would not have a single message in
+/// this time.
 const SWEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
         progress.show(step, live);
         publisher.show(step, live);
     });
-    // What became of the messages is told also if the clock could not be measured.
+    // The messages are reported even if the clock cannot be measured.
     let time = conducted.is_ok().then_some(clock).flatten().map(|clock| {
         let measured = clock.conduct(&mut |moment| {
             progress.show_clock(moment);
@@ -67,7 +67,7 @@ fn clock(arguments: &TestbedRun) -> Result<Option<time::Plan>> {
 }
 
 fn plan(arguments: &TestbedRun) -> Result<Plan> {
-    // With the system's reason, which some have beside what they say themselves.
+    // With all causes: some errors have the system's reason as a separate one.
     let refused = |error: anyhow::Error| Usage::new(format!("{error:#}"));
     let pattern = match &arguments.pattern {
         Some(path) => Pattern::read(path).map_err(|error| refused(error.into()))?,
@@ -75,8 +75,8 @@ fn plan(arguments: &TestbedRun) -> Result<Plan> {
     };
     let ground = match &arguments.nodes {
         Some(path) => {
-            let site = Site::read(path, &pattern).map_err(|error| refused(error.into()))?;
-            Ground::Site { site, page: arguments.page.clone() }
+            let site = Inventory::read(path, &pattern).map_err(|error| refused(error.into()))?;
+            Ground::Inventory { site, page: arguments.page.clone() }
         }
         None => {
             let tickwire = std::env::current_exe().context("cannot find the running program")?;

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_testbed::time::{Card, Lab, Moment, Plan, Real, Span, html, table};
 
-/// The reference that is not a card.
+/// The value of `--reference` for the lab instead of a card.
 const LAB: &str = "lab";
-/// The intervals of the lab unless others are named: what a person can wait for.
+/// The default intervals of the lab, short enough to wait for.
 const INTERVALS: [f64; 3] = [1.0, 8.0, 30.0];
 /// How many comparisons, and how many in virtual time, where the paper had 4 million.
 const READS: u32 = 100_000;
@@ -49,7 +49,7 @@ fn plan(arguments: &TestbedTime) -> Result<Plan> {
             )
             .into());
         }
-        // Who asks for virtual time alone wants no lab.
+        // `--virtual` alone needs no lab.
         let intervals = match (intervals, simulated) {
             (Some(intervals), _) => Some(intervals.0.clone()),
             (None, None) => Some(INTERVALS.to_vec()),
@@ -66,15 +66,15 @@ fn plan(arguments: &TestbedTime) -> Result<Plan> {
     })
 }
 
-/// How often the server is asked that the clock of this page follows, if its daemon says so.
+/// The polling interval of the server that this page's clock follows, if its daemon reports one.
 fn interval(page: &Path) -> Option<f64> {
     let sources = tickwire_timekeeper::ask(page).ok()?.sources;
     sources.into_iter().find(|source| source.standing == "followed").map(|source| source.poll_s)
 }
 
-/// How far it is, on standard error: a bar on a terminal, a line for each row elsewhere.
+/// Progress on standard error: a bar on a terminal, a line for each row elsewhere.
 struct Progress {
-    /// What is said once it begins.
+    /// Printed when the first row begins.
     length: String,
     bar: Option<ProgressBar>,
     /// The row that was shown last.
@@ -117,7 +117,7 @@ impl Progress {
     }
 }
 
-/// A length for who waits.
+/// A duration as text for the user.
 fn waited(length: Duration) -> String {
     let seconds = length.as_secs_f64().ceil();
     if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", (seconds / 60.0).ceil()) }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_how_long() {
+    fn the_user_is_told_how_long_it_takes() {
         assert_eq!(waited(Duration::from_secs_f64(16.2)), "17 s");
         assert_eq!(waited(Duration::from_secs(446)), "8 min");
     }

@@ -1,19 +1,19 @@
-//! What was dropped, and why: the counters of guard and stack that mean loss, in few kinds.
+//! Dropped packets: the counters of guard and stack that mean loss, grouped into a few kinds.
 
 use crate::stat::Lane;
 
 /// A kind of loss.
 #[derive(Debug)]
 pub(super) struct Kind {
-    /// As a label.
+    /// Its name as a label.
     pub(super) name: &'static str,
-    /// For people.
+    /// Its name in text.
     pub(super) words: &'static str,
-    /// The stack's counters that it is the sum of, and those of the lane's rings.
+    /// The counters of the stack and of the lane's rings that it sums up.
     counters: &'static [&'static str],
 }
 
-/// All kinds. What the guard has refused is told from the others by its names.
+/// All kinds. The guard's refusals are found by the prefix of their names instead.
 pub(super) const KINDS: [Kind; 9] = [
     Kind { name: "guard", words: "refused by the guard", counters: &[] },
     Kind {
@@ -24,7 +24,7 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind { name: "send_buffer", words: "no room to send", counters: &["UdpSndbufErrors", "IpOutDiscards"] },
     Kind { name: "memory", words: "no frame left", counters: &["UdpMemErrors", "TcpExtTCPAbortOnMemory", "RxNoFrame"] },
     Kind { name: "fragments", words: "fragments incomplete", counters: &["IpReasmFails"] },
-    // The counters of bad checksums are parts of those of TCP and UDP.
+    // Bad checksums are already included in the error counters of TCP and UDP.
     Kind {
         name: "broken",
         words: "broken",
@@ -46,8 +46,8 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind { name: "nobody", words: "nobody's port", counters: &["UdpNoPorts", "TcpNoSocket"] },
 ];
 
-/// What a lane has lost, by [`KINDS`]. Its memory is its program's word, so sums may be of any
-/// size.
+/// A lane's losses, by [`KINDS`]. The program controls the lane's memory, so counters may have any
+/// value and the sums saturate.
 pub(super) fn of(lane: &Lane) -> [u64; KINDS.len()] {
     let mut losses = [0; KINDS.len()];
     for (kind, loss) in KINDS.iter().zip(&mut losses) {
@@ -59,7 +59,7 @@ pub(super) fn of(lane: &Lane) -> [u64; KINDS.len()] {
     losses
 }
 
-/// All of it.
+/// The sum of all losses.
 pub(super) fn in_all(lane: &Lane) -> u64 {
     of(lane).into_iter().fold(0, u64::saturating_add)
 }

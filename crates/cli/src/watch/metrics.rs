@@ -8,14 +8,14 @@ use crate::stat::{Lane, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use tickwire_testbed::controller::{Live, LiveStream};
-use tickwire_testbed::legible::legible;
 use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
+use tickwire_testbed::sanitize_terminal::sanitized;
 
 /// The longest value of a label, in characters.
 const LONGEST: usize = 200;
 
-/// All of it.
+/// All metrics of a snapshot.
 pub(super) fn text(snapshot: &Snapshot) -> String {
     let mut metrics = Metrics::default();
     let up = |part: &str, is: bool| (vec![("part", part.to_owned())], f64::from(u8::from(is)));
@@ -44,7 +44,7 @@ enum Kind {
     Counter,
 }
 
-/// Names and values that tell values of one metric apart.
+/// The labels of a value.
 type Labels = Vec<(&'static str, String)>;
 
 #[derive(Default)]
@@ -53,13 +53,13 @@ struct Metrics {
 }
 
 impl Metrics {
-    /// A metric with all of its values; nothing, if it has none.
+    /// Writes a metric with all of its values; nothing if it has none.
     fn family(&mut self, name: &str, kind: Kind, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
         let kind = match kind {
             Kind::Gauge => "gauge",
             Kind::Counter => "counter",
         };
-        // Two values of the same labels are none to Prometheus; the first counts.
+        // Prometheus rejects two values with the same labels, so only the first is written.
         let mut known = BTreeSet::new();
         for (labels, value) in values {
             let labels = written(&labels);
@@ -79,7 +79,7 @@ fn written(labels: &Labels) -> String {
         return String::new();
     }
     let one = |(name, value): &(&str, String)| {
-        let value = legible(value, LONGEST).replace('\\', "\\\\").replace('"', "\\\"");
+        let value = sanitized(value, LONGEST).replace('\\', "\\\\").replace('"', "\\\"");
         format!("{name}=\"{value}\"")
     };
     format!("{{{}}}", labels.iter().map(one).collect::<Vec<_>>().join(","))
@@ -136,7 +136,7 @@ fn streams(metrics: &mut Metrics, shown: &Shown, live: &Live) {
         described(s, |what| what.period_ms / 1e3)
     });
     each("stream_deadline_seconds", Kind::Gauge, "How long a message may take.", &|s| Some(seconds(s.deadline_ns)));
-    // Nothing is known of a latency before a message has come.
+    // There is no latency before the first message.
     each("stream_latency_recent_worst_seconds", Kind::Gauge, "The longest that a message took lately.", &|s| {
         (s.worst_ns > 0).then(|| seconds(s.worst_ns))
     });
@@ -297,7 +297,7 @@ mod tests {
             let name = series.split('{').next().unwrap();
             assert!(described.contains(&("TYPE", name.to_owned())), "{line}");
             assert!(named.insert(series.to_owned()), "twice: {line}");
-            // What the clock daemon exports may have any character but the end of a line.
+            // The clock daemon's metrics may contain any character but a line feed.
             assert!(name.starts_with("tickwire_clock_") || !line.contains(char::is_control), "{line:?}");
         }
     }
@@ -323,7 +323,7 @@ mod tests {
 
     const DASHBOARD: &str = include_str!("../../../../packaging/grafana-dashboard.json");
 
-    /// Every name of a metric in the queries of a dashboard.
+    /// All metric names in the queries of a dashboard.
     fn asked(value: &serde_json::Value, names: &mut BTreeSet<String>) {
         match value {
             serde_json::Value::Object(fields) => {

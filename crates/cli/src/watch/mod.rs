@@ -3,12 +3,12 @@
 //! | module | purpose |
 //! |---|---|
 //! | `snapshot` | what clock, service and testbed say at one moment |
-//! | `dropped` | what of it is loss, and why |
+//! | `dropped` | the counters that mean loss, by kind |
 //! | `draw` | a snapshot on a page of any size; no I/O |
-//! | `view` | what of it a person wants to see, and the keys for that |
+//! | `view` | the state of the view, and the keys that change it |
 //! | `screen` | the terminal |
 //! | `metrics` | a snapshot for Prometheus |
-//! | `serve` | who may read that, and how slowly |
+//! | `serve` | the HTTP server for that, with limits on its clients |
 
 mod draw;
 mod dropped;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use terminal_size::{Width, terminal_size_of};
 
-/// How wide a page is that is not for a terminal.
+/// The width of a page that is not for a terminal.
 const USUAL_WIDTH: u16 = 100;
 
 pub(crate) fn run(arguments: &Watch) -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! The terminal: it is given back as it was, however this ends.
+//! The terminal, which is restored however the program ends.
 
 use super::draw;
 use super::snapshot::{Snapshot, Sources};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A new snapshot, another size or a signal is noticed within this, in milliseconds.
+/// The polling interval in milliseconds for a new snapshot, a resize or a signal.
 const LOOK: u16 = 50;
 
 /// Shows snapshots until a key or a signal ends it.
@@ -24,31 +24,32 @@ pub(super) fn run(sources: Sources, interval: Duration) -> Result<()> {
     let told = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&told);
     ctrlc::set_handler(move || tell.store(true, Ordering::Relaxed)).context("cannot wait for signals")?;
-    // Who asks may have to wait for a service that is stuck; keys do not.
+    // A thread of its own takes the snapshots: it may block on a service that is stuck, and keys
+    // must not wait for that.
     let (sender, snapshots) = sync_channel(1);
     std::thread::spawn(move || look(&sources, interval, &sender));
-    // Of a panic its hook gives the terminal back before the words about it.
+    // On a panic, ratatui's hook restores the terminal before the message is printed.
     let terminal = ratatui::try_init().context("cannot use this terminal")?;
     let keys = keys().context("cannot read from this terminal")?;
     let mut screen = Screen { terminal, keys, snapshot: None, view: View::default(), interval };
     let outcome = screen.show(&snapshots, &told);
     if screen.is_gone(0)? {
-        // Nothing can be given back, and who tried would complain on standard error, which is the
-        // terminal: a panic, and then another.
+        // The terminal cannot be restored. The attempt would print an error to standard error,
+        // which is this terminal, and so panic twice.
         std::process::exit(0);
     }
     drop(screen);
     outcome
 }
 
-/// Looks, and rests for the interval, until nobody wants it any more.
+/// Takes a snapshot every interval, until the receiver is gone.
 fn look(sources: &Sources, interval: Duration, to: &SyncSender<Snapshot>) {
     while to.send(sources.look()).is_ok() {
         std::thread::sleep(interval);
     }
 }
 
-/// Where keys come from, as crossterm finds it.
+/// The terminal for keys, chosen as crossterm does.
 fn keys() -> std::io::Result<OwnedFd> {
     let input = std::io::stdin();
     if input.is_terminal() { input.as_fd().try_clone_to_owned() } else { File::open("/dev/tty").map(OwnedFd::from) }
@@ -57,7 +58,7 @@ fn keys() -> std::io::Result<OwnedFd> {
 struct Screen {
     terminal: DefaultTerminal,
     keys: OwnedFd,
-    /// And when it was taken.
+    /// The latest snapshot, and when it was received.
     snapshot: Option<(Snapshot, Instant)>,
     view: View,
     interval: Duration,
@@ -65,7 +66,7 @@ struct Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that has gone cannot be given back, nor told so.
+        // If the terminal is gone, it cannot be restored, and the error cannot be shown.
         let _ = ratatui::try_restore();
     }
 }
@@ -81,9 +82,9 @@ impl Screen {
                     changed = true;
                 }
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => bail!("nobody looks any more"),
+                Err(TryRecvError::Disconnected) => bail!("the thread that reads the figures has ended"),
             }
-            // Its age changes while no new one comes.
+            // The age grows while no new snapshot arrives.
             let age = self.old();
             changed |= age != old;
             old = age;
@@ -100,7 +101,7 @@ impl Screen {
                     Meaning::Changed => true,
                     Meaning::Nothing => false,
                 },
-                // Of another size, for one.
+                // A resize, for one.
                 Some(_) => true,
             };
         }
@@ -113,8 +114,8 @@ impl Screen {
         (age > 2 * self.interval + Duration::from_secs(1)).then_some(age.as_secs())
     }
 
-    /// Waits so many milliseconds for a key, and tells whether there is no terminal any more: of
-    /// one that has gone crossterm would read the end again and again, and never return.
+    /// Waits up to `wait` milliseconds for a key, and returns whether the terminal is gone. On a
+    /// terminal that is gone, crossterm would read the end of file in an endless loop.
     fn is_gone(&self, wait: u16) -> Result<bool> {
         let mut keys = [PollFd::new(self.keys.as_fd(), PollFlags::POLLIN)];
         match poll(&mut keys, PollTimeout::from(wait)) {
@@ -128,7 +129,7 @@ impl Screen {
     fn event(&self) -> Result<Option<Event>> {
         let waited = event::poll(Duration::ZERO).and_then(|some| if some { event::read().map(Some) } else { Ok(None) });
         match waited {
-            // A signal, which is looked at next.
+            // A signal; the caller checks its flag next.
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
             other => other.context("cannot read from this terminal"),
         }

@@ -1,5 +1,5 @@
-//! The figures for Prometheus, over HTTP. Who connects gets them and is shown out; nobody can hold
-//! the others up: few are served at a time, and who is slow is left.
+//! The figures for Prometheus, over HTTP. A client gets them and its connection is closed. No
+//! client can block the others: few are served at a time, and a slow one is dropped.
 
 use super::metrics;
 use super::snapshot::{Snapshot, Sources};
@@ -13,14 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Who comes while so many are served is shown out.
+/// While so many clients are served, a further connection is closed at once.
 const AT_ONCE: usize = 8;
-/// How long a visitor may take to ask, and how long to read.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of receiving a request, and of sending the answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest request, in bytes.
 const LONGEST_REQUEST: usize = 8192;
-/// After this, the system is asked again for visitors if it could not give one (no descriptors, for
-/// one).
+/// The pause after an `accept` that failed (no descriptors, for one).
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal comes.
@@ -46,17 +45,18 @@ fn visitors(listener: &TcpListener, stop: BorrowedFd<'_>, figures: &Arc<Figures>
             Err(nix::errno::Errno::EINTR) => continue,
             other => other.context("cannot wait for visitors")?,
         };
-        // The other end is closed, which is an event of its own.
+        // A signal has closed the write end: that is POLLHUP, which is reported without being asked
+        // for.
         if waited[1].any() == Some(true) {
             return Ok(());
         }
         match listener.accept() {
             Ok((visitor, _)) => {
-                // Who finds no place, or no thread, finds the door closed.
+                // Without a free place, or without a thread, the connection is closed.
                 let Some(place) = Place::take(&served) else { continue };
                 let figures = Arc::clone(figures);
                 let _ = std::thread::Builder::new().spawn(move || {
-                    serve(visitor, &figures, PATIENCE);
+                    serve(visitor, &figures, TIMEOUT);
                     drop(place);
                 });
             }
@@ -66,7 +66,7 @@ fn visitors(listener: &TcpListener, stop: BorrowedFd<'_>, figures: &Arc<Figures>
     }
 }
 
-/// One of the places for visitors; free again with the value.
+/// One of the slots for clients, freed on drop.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -85,8 +85,8 @@ impl Drop for Place {
     }
 }
 
-/// The text, made anew when somebody asks and it is older than the interval: many who ask cost no
-/// more than one.
+/// The text, made anew on a request when it is older than the interval: many clients cost no more
+/// than one.
 struct Figures {
     look: Box<dyn Fn() -> Snapshot + Send + Sync>,
     interval: Duration,
@@ -107,17 +107,17 @@ impl Figures {
     }
 }
 
-/// Serves one; who is gone, or slow, gets nothing more.
-fn serve(mut visitor: TcpStream, figures: &Figures, patience: Duration) {
+/// Serves one client; one that is gone, or slow, gets nothing more.
+fn serve(mut visitor: TcpStream, figures: &Figures, time_limit: Duration) {
     let mut asked = || -> io::Result<()> {
         visitor.set_nonblocking(false)?;
-        let request = request(&mut visitor, Instant::now() + patience)?;
+        let request = request(&mut visitor, Instant::now() + time_limit)?;
         let (status, body) = answer(&request, || figures.text());
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
-        let until = Instant::now() + patience;
+        let until = Instant::now() + time_limit;
         write(&mut visitor, head.as_bytes(), until)?;
         if !request.starts_with(b"HEAD ") {
             write(&mut visitor, body.as_bytes(), until)?;
@@ -127,7 +127,7 @@ fn serve(mut visitor: TcpStream, figures: &Figures, patience: Duration) {
     let _ = asked();
 }
 
-/// What a request gets.
+/// The status and the body for a request.
 fn answer(request: &[u8], text: impl FnOnce() -> Arc<str>) -> (&'static str, Arc<str>) {
     let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
@@ -140,7 +140,7 @@ fn answer(request: &[u8], text: impl FnOnce() -> Arc<str>) -> (&'static str, Arc
     }
 }
 
-/// The request, to the empty line that ends it.
+/// Reads the request, up to the empty line that ends it.
 fn request(visitor: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
@@ -164,7 +164,7 @@ fn write(visitor: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Resul
     Ok(())
 }
 
-/// How long is left: however often a slow visitor moves, it does not get more.
+/// The time until the deadline. A slow client does not extend it by making progress.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -202,7 +202,7 @@ mod tests {
 
         fn ask(&self, request: &[u8]) -> String {
             let mut visitor = TcpStream::connect(self.address).unwrap();
-            // Who finds the door closed may notice it while he speaks.
+            // A client whose connection is closed may notice it while it writes.
             let _ = visitor.write_all(request);
             let mut answer = String::new();
             let _ = visitor.read_to_string(&mut answer);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_gets_the_figures_and_many_cost_no_more_than_one() {
+    fn every_client_gets_the_figures_and_many_cost_no_more_than_one() {
         let door = Door::open(Duration::from_secs(3600));
         for path in ["/", "/metrics", "/metrics?x=1"] {
             let answer = door.ask(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
@@ -235,25 +235,25 @@ mod tests {
     }
 
     #[test]
-    fn those_who_say_nothing_keep_their_places_only_for_a_while() {
+    fn silent_clients_keep_their_places_only_for_a_while() {
         let door = Door::open(Duration::ZERO);
         let silent: Vec<TcpStream> = (0..AT_ONCE).map(|_| TcpStream::connect(door.address).unwrap()).collect();
-        // All places are taken: who comes finds the door closed, at once. (Before they are, that
-        // one may still be served.)
+        // All places are taken: a new connection is closed at once. (Until the server has accepted
+        // all silent ones, it may still be served.)
         let request = b"GET / HTTP/1.1\r\n\r\n";
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !door.ask(request).is_empty() {
-            assert!(Instant::now() < until, "nobody was shown out");
+            assert!(Instant::now() < until, "no connection was closed");
         }
         drop(silent);
-        let until = Instant::now() + 2 * PATIENCE;
+        let until = Instant::now() + 2 * TIMEOUT;
         while door.ask(request).is_empty() {
             assert!(Instant::now() < until, "their places were not given back");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// A visitor with one end here.
+    /// A client, and the server's end of its connection.
     fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let visitor = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -261,8 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn who_trickles_is_left_when_his_time_is_over() {
-        let patience = Duration::from_millis(200);
+    fn a_client_that_trickles_is_dropped_at_its_time_limit() {
+        let time_limit = Duration::from_millis(200);
         let (mut visitor, door) = connected();
         let trickle = std::thread::spawn(move || {
             while visitor.write_all(b"x").is_ok() {
@@ -270,15 +270,15 @@ mod tests {
             }
         });
         let mut door = door;
-        let error = request(&mut door, Instant::now() + patience).unwrap_err();
+        let error = request(&mut door, Instant::now() + time_limit).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
         drop(door);
         trickle.join().unwrap();
-        // And who does not read.
+        // The same for a client that does not read.
         let (_visitor, mut door) = connected();
         let begin = Instant::now();
         let much = vec![b'x'; 64 << 20];
-        assert!(write(&mut door, &much, begin + patience).is_err());
-        assert!(begin.elapsed() < 20 * patience, "{:?}", begin.elapsed());
+        assert!(write(&mut door, &much, begin + time_limit).is_err());
+        assert!(begin.elapsed() < 20 * time_limit, "{:?}", begin.elapsed());
     }
 }

@@ -1,4 +1,4 @@
-//! What clock, service and testbed say at one moment.
+//! The state of clock, service and testbed at one moment.
 
 use crate::args::watch::Watch;
 use crate::client::Client;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tickwire_testbed::live::{self, Seen, Shown};
 use tickwire_timekeeper::Report;
 
-/// Everything that is shown. Of what is not there, what to do about it.
+/// Everything that is shown. An error says what is missing and what to do about it.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) clock: Result<Report, String>,
@@ -21,20 +21,20 @@ pub(crate) struct Snapshot {
 /// A run of the testbed.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    /// What it shows.
+    /// The state that it has published.
     pub(crate) shown: Shown,
-    /// How long ago it said so.
+    /// How long ago that was.
     pub(crate) age: Duration,
-    /// How many more are seen.
+    /// The number of other runs.
     pub(crate) others: usize,
 }
 
-/// Where it is from.
+/// The sources of snapshots.
 #[derive(Debug)]
 pub(crate) struct Sources {
     page: PathBuf,
     socket: PathBuf,
-    /// The user has named the socket; else a lab's is shown while that has one.
+    /// The user has named the socket. Otherwise the one of a running testbed's lab is preferred.
     named: bool,
     run: Option<u32>,
     search: Mutex<Search>,
@@ -51,7 +51,8 @@ impl Sources {
         }
     }
 
-    /// Asks everybody. Who does not answer is waited for, some seconds at most.
+    /// Queries the clock daemon, the service and the testbed. It waits a few seconds at most for
+    /// each that does not answer.
     pub(crate) fn look(&self) -> Snapshot {
         let testbed = self.watched(live::runs());
         let lab = testbed.as_ref().ok().and_then(|watched| watched.shown.live.as_ref()?.service.clone());
@@ -66,7 +67,7 @@ impl Sources {
         }
     }
 
-    /// The run that was asked for, else the latest.
+    /// The requested run, or else the latest.
     fn watched(&self, runs: Vec<Seen>) -> Result<Watched, String> {
         let others = runs.len().saturating_sub(1);
         let wanted = |seen: &Seen| self.run.is_none_or(|pid| seen.shown.pid == pid);

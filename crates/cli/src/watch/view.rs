@@ -1,4 +1,4 @@
-//! What of a snapshot a person wants to see, and the keys for that.
+//! The state of the view, and the keys that change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -10,15 +10,15 @@ pub(super) enum Panel {
     Lanes,
 }
 
-/// In which order streams stand.
+/// The order of the streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     /// As in the pattern.
     #[default]
     Pattern,
-    /// Who came nearest to the deadline, or most beyond it, first.
+    /// The stream that came nearest to its deadline, or most beyond it, first.
     Margin,
-    /// Who is late most often first.
+    /// The stream that is late most often first.
     Late,
 }
 
@@ -32,23 +32,23 @@ impl Order {
     }
 }
 
-/// How much of a panel there is, and how much of it is seen, in lines.
+/// The lines of a panel, and how many of them are visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) lines: usize,
     pub(super) seen: usize,
 }
 
-/// What is to be seen.
+/// The state of the view.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
-    /// What the arrows scroll.
+    /// The panel that the arrow keys scroll.
     pub(super) focus: Panel,
     pub(super) order: Order,
     pub(super) help: bool,
-    /// The first line that is seen of the streams and of the lanes.
+    /// The first visible line of the streams and of the lanes.
     scroll: [usize; 2],
-    /// As they were drawn last.
+    /// Their extents when last drawn.
     extents: [Extent; 2],
 }
 
@@ -61,13 +61,12 @@ pub(super) enum Meaning {
 }
 
 impl View {
-    /// The first line that is seen of a panel with so many lines, of which there is room for so
-    /// many.
+    /// The first visible line of a panel of this extent.
     pub(super) fn first(&self, panel: Panel, extent: Extent) -> usize {
         self.scroll[panel as usize].min(extent.lines.saturating_sub(extent.seen))
     }
 
-    /// Takes what was drawn.
+    /// Stores the extents that were drawn.
     pub(super) fn settle(&mut self, extents: [Extent; 2]) {
         self.extents = extents;
         for panel in [Panel::Streams, Panel::Lanes] {

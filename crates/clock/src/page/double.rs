@@ -1,18 +1,17 @@
-//! Two buffers and a sequence number: a reader never waits, and never takes a torn value for a
-//! whole one.
+//! Two buffers and a sequence number: a reader never blocks and never accepts a torn value.
 //!
 //! The number is 2k while buffer k mod 2 holds the newest values, and 2k + 1 while the writer fills
-//! the other one. A reader that found 2k or 2k + 1 uses buffer k mod 2; what it read is whole
-//! unless the writer has begun to fill that very buffer meanwhile, at 2k + 3. So a writer that dies
-//! in the middle leaves its readers the values before, for ever, and a reader tries again only
-//! after two publications within one read.
+//! the other one. A reader that loads 2k or 2k + 1 uses buffer k mod 2. Its copy is consistent
+//! unless the writer has meanwhile begun to fill that same buffer, at 2k + 3. So a writer that dies
+//! in the middle leaves the previous values to its readers, and a reader retries only after two
+//! publications within one read.
 //!
-//! The orderings are those of a sequence lock (Boehm, "Can seqlocks get along with programming
-//! language memory models?", 2012).
+//! The memory orderings are those of a sequence lock (Boehm, "Can seqlocks get along with
+//! programming language memory models?", 2012).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Shared words, as the protocol sees them; a model checker has its own.
+/// The shared words of the protocol. The model checker implements them with its own atomics.
 pub trait Words {
     /// Loads a word.
     fn load(&self, index: usize, ordering: Ordering) -> u64;
@@ -39,7 +38,7 @@ impl<const N: usize> Words for [AtomicU64; N] {
     }
 }
 
-/// Where the parts lie, in words.
+/// Offsets of the parts, in words.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// The sequence number.
@@ -51,10 +50,10 @@ pub struct Places {
 impl Places {
     /// Publishes values. There must be one writer only.
     pub fn publish<W: Words + ?Sized, const N: usize>(self, words: &W, values: &[u64; N]) {
-        // One that died in the middle left an odd number: its buffer is filled again.
+        // A writer that died in the middle left an odd number: its buffer is filled again.
         let filling = words.load(self.sequence, Ordering::Relaxed) | 1;
-        // Release, too: a reader may find this number first, and then it takes the values that were
-        // published before it.
+        // Release as well: a reader may load this number first and then reads the values published
+        // before it.
         words.store(self.sequence, filling, Ordering::Release);
         W::fence(Ordering::Release);
         let next = filling.wrapping_add(1);
@@ -65,8 +64,8 @@ impl Places {
         words.store(self.sequence, next, Ordering::Release);
     }
 
-    /// Reads the newest values, and `with` between their first and their last look. `None` if the
-    /// writer published twice meanwhile, `tries` times in a row.
+    /// Reads the newest values, and calls `with` between the first and the last load of the
+    /// sequence number. `None` if the writer published twice meanwhile, `tries` times in a row.
     #[inline]
     pub fn read<W: Words + ?Sized, T, const N: usize>(
         self,
@@ -90,8 +89,8 @@ impl Places {
 
     #[inline]
     const fn buffer(self, sequence: u64) -> usize {
-        // One of two constants rather than an index, so that the compiler sees that no load is out
-        // of bounds.
+        // One of two constants instead of an index, so that the compiler can drop the bounds
+        // checks.
         if sequence & 2 == 0 { self.buffers[0] } else { self.buffers[1] }
     }
 }

@@ -3,16 +3,16 @@
 //! | module | purpose |
 //! |---|---|
 //! | `double` | the protocol: two buffers and a sequence number |
-//! | `parameters` | what the clock is, as words |
-//! | `reading` | from a counter's value to the time, its error and its bound |
+//! | `parameters` | the state of the clock, as words |
+//! | `reading` | converts a counter value to the time, its error and its bound |
 //!
-//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 say what
-//! it is and are written once; word 8 is the sequence number, alone in its cache line; the buffers
-//! begin at words 16 and 32, each with the status.
+//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 are the
+//! header and are written once. Word 8 is the sequence number, alone in its cache line. The buffers
+//! begin at words 16 and 32, and the status is the first word of each.
 //!
-//! In all versions so far these are the same, as is the protocol and the meaning of the status's
-//! bits, and so it must be in those to come: a daemon of any version takes the place of a page of
-//! any other, and tells its readers ([`Page::retire`]).
+//! These offsets, the protocol and the meaning of the status bits are the same in all versions and
+//! must not change. A daemon of any version replaces a page of any other version and notifies its
+//! readers ([`Page::retire`]).
 
 pub mod double;
 mod parameters;
@@ -31,7 +31,7 @@ pub const SIZE: usize = 4096;
 pub const WORDS: usize = SIZE / 8;
 /// The first word: "TICKCLCK" in memory on a little-endian machine.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TICKCLCK");
-/// Changes with the meaning of any word.
+/// Increments when the meaning of any word changes.
 pub const VERSION: u64 = 4;
 
 const WORD_MAGIC: usize = 0;
@@ -40,11 +40,11 @@ const WORD_SIZE: usize = 2;
 const WORD_COUNTER: usize = 3;
 const WORD_BOOT: usize = 4;
 const PLACES: Places = Places { sequence: 8, buffers: [16, 32] };
-/// How often a read begins anew before it gives up: each time, the writer has published twice
-/// within some nanoseconds.
+/// How often a read restarts before it gives up. It restarts only if the writer published twice
+/// within the few nanoseconds of the read.
 const TRIES: u32 = 16;
 
-/// The counters that a page may be about, by their number in the page.
+/// The counters that a page can describe, by their number in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CounterKind {
@@ -52,12 +52,12 @@ pub enum CounterKind {
     Tsc = 1,
     /// The virtual counter of aarch64.
     Cntvct = 2,
-    /// The operating system's own monotonic clock, which nobody steers; in nanoseconds.
+    /// The operating system's `CLOCK_MONOTONIC_RAW`, which is not steered; in nanoseconds.
     MonotonicRaw = 3,
 }
 
 impl CounterKind {
-    /// From its number.
+    /// Converts from the number in the page.
     #[must_use]
     pub const fn from_number(number: u64) -> Option<Self> {
         match number {
@@ -68,7 +68,7 @@ impl CounterKind {
         }
     }
 
-    /// Its name for people.
+    /// The display name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,20 +79,20 @@ impl CounterKind {
     }
 }
 
-/// Why a piece of memory is no page that this program can read.
+/// Why this program cannot read a piece of memory as a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Smaller or larger than a page.
     Size(u64),
-    /// It does not begin as a page does.
+    /// The magic number is wrong.
     Magic,
-    /// It begins with nothing: a page in the making, or none.
+    /// The magic number is zero: the page is not initialised yet, or is none.
     Blank,
-    /// It is from before the machine was started: its counter began anew since.
+    /// It was made before this boot: the counter has restarted since.
     Boot,
     /// It is of another version of Tickwire.
     Version(u64),
-    /// It is about a counter of which this program knows nothing.
+    /// It describes a counter that this program does not know.
     Counter(u64),
 }
 
@@ -115,15 +115,15 @@ impl core::fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// A page, wherever it lies.
+/// A page in any memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     words: &'a [AtomicU64; WORDS],
 }
 
 impl<'a> Page<'a> {
-    /// A new page in these words, which are all zero. `boot` is a number that the machine has drawn
-    /// when it was started, 0 if there is none.
+    /// Creates a page in these words, which are all zero. `boot` is a random number that identifies
+    /// this boot of the machine; 0 if there is none.
     #[must_use]
     pub fn create(words: &'a [AtomicU64; WORDS], counter: CounterKind, boot: u64) -> Self {
         words[WORD_VERSION].store(VERSION, Ordering::Relaxed);
@@ -134,10 +134,11 @@ impl<'a> Page<'a> {
         Self { words }
     }
 
-    /// The page that is in these words already, and its counter. `boot` as for [`Self::create`].
+    /// Opens the page in these words and returns it with its counter. `boot` as for
+    /// [`Self::create`].
     ///
     /// # Errors
-    /// Why this is no page that can be read.
+    /// Why this page cannot be read.
     pub fn open(words: &'a [AtomicU64; WORDS], boot: u64) -> Result<(Self, CounterKind), Fault> {
         match words[WORD_MAGIC].load(Ordering::Acquire) {
             MAGIC => {}
@@ -158,7 +159,7 @@ impl<'a> Page<'a> {
         Ok((Self { words }, counter))
     }
 
-    /// A page in words for which [`Self::open`] or [`Self::create`] has succeeded before.
+    /// The page in words for which [`Self::open`] or [`Self::create`] has already succeeded.
     #[inline]
     #[must_use]
     pub const fn assume(words: &'a [AtomicU64; WORDS]) -> Self {
@@ -170,19 +171,19 @@ impl<'a> Page<'a> {
         PLACES.publish(self.words, &parameters.to_words());
     }
 
-    /// Tells readers, of whatever version, that another page has taken this one's place: they know
-    /// neither time nor spans any more. There must be one writer only.
+    /// Marks the page as replaced by another one, for readers of any version. They get no time from
+    /// it any more, and readers of this version no spans either. There must be one writer only.
     pub fn retire(self) {
         if self.words[WORD_VERSION].load(Ordering::Relaxed) == VERSION {
             self.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
         } else {
-            // What the buffer's other words are in that version nobody here knows: they stay as
-            // they are.
+            // The layout of the buffer's other words in that version is unknown, so they are left
+            // as they are.
             PLACES.publish(self.words, &[u64::from(Status::RETIRED.0)]);
         }
     }
 
-    /// The time at what `counter` gives, by the newest parameters; and that count. `None` as for
+    /// Reads `counter` and converts its value by the newest parameters. Returns both. `None` as for
     /// [`Self::read`].
     #[inline]
     pub fn time(self, counter: impl FnMut() -> Count) -> Option<(Count, Reading)> {
@@ -190,9 +191,9 @@ impl<'a> Page<'a> {
         Some((count, Parameters::for_time(&words).reading_near(count)))
     }
 
-    /// The newest parameters, and what `counter` gives while they are the newest.
+    /// The newest parameters, and the value of `counter`, read while they are the newest.
     ///
-    /// `None` if they changed all the time, which only a mad writer does.
+    /// `None` if every attempt raced with the writer, which only a faulty writer causes.
     #[inline]
     pub fn read<T>(self, counter: impl FnMut() -> T) -> Option<(Parameters, T)> {
         let (words, beside) = PLACES.read(self.words, TRIES, counter)?;
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_retired_page_learns_that_and_neither_time_nor_spans() {
+    fn a_retired_page_gives_its_status_and_neither_time_nor_spans() {
         let memory = words();
         let page = Page::create(&memory, CounterKind::Tsc, 7);
         let difference = crate::scale::Scale::from_period(1.0).unwrap();
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(Page::open(&memory, 7).unwrap().1, CounterKind::Tsc);
         assert!(page.read(|| ()).unwrap().0.status.is_empty(), "nothing is published yet");
         assert_eq!(Page::open(&memory, 8).unwrap_err(), Fault::Boot);
-        assert!(Page::open(&memory, 0).is_ok(), "who does not know of boots believes it");
+        assert!(Page::open(&memory, 0).is_ok(), "a reader without a boot ID accepts it");
         memory[WORD_COUNTER].store(77, Ordering::Relaxed);
         assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Counter(77));
         memory[WORD_SIZE].store(12, Ordering::Relaxed);

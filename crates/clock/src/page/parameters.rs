@@ -1,37 +1,37 @@
-//! What the clock is at one moment: all that a reader needs, in whole numbers, so that every reader
-//! gets the same.
+//! The state of the clock at one moment: all that a reader needs, as integers, so that every reader
+//! gets the same result.
 
 use crate::scale::Scale;
 use crate::time::{Count, Nanos};
 use core::ops::{BitOr, BitOrAssign};
 
-/// How a clock is: a set of facts.
+/// The status of a clock: a set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status(pub u32);
 
 impl Status {
-    /// The time is known, and the bound holds.
+    /// The time is known and within the bound.
     pub const SYNCHRONISED: Self = Self(1);
-    /// The rate is not yet known well: the bound grows fast without a server.
+    /// The rate is not well known yet: the bound grows fast without a server.
     pub const WARMING_UP: Self = Self(1 << 1);
-    /// No server has answered for several polls: the clock runs on its own.
+    /// No server has replied for several polls: the clock is free-running.
     pub const HOLDOVER: Self = Self(1 << 2);
-    /// Since the values were published more time has passed than the daemon ever lets pass: it has
-    /// died, or hangs. Readers find this out.
+    /// The values are older than the daemon's longest interval between publications: it has died or
+    /// hangs. Readers detect this.
     pub const STALE: Self = Self(1 << 3);
     /// The counter has broken (suspend, migration): times from before and after cannot be compared,
-    /// and none is known until servers answer. It can be that they show it first: then the time is
-    /// known at once, and the break shows in [`Parameters::disruptions`] only. Of a value of the
-    /// counter from before it, readers find this out ([`Parameters::since`]).
+    /// and none is known until servers reply. If the replies themselves reveal the break, the time
+    /// is known at once, and the break shows in [`Parameters::disruptions`] only. Readers set this
+    /// flag for a counter value from before the break ([`Parameters::since`]).
     pub const DISRUPTED: Self = Self(1 << 4);
-    /// The difference between TAI and UTC is known, so TAI is right.
+    /// TAI - UTC is known, so TAI is right.
     pub const TAI_KNOWN: Self = Self(1 << 5);
     /// The instant lies within an inserted leap second: 23:59:60, for which UTC repeats 23:59:59.
     pub const LEAP_SECOND: Self = Self(1 << 6);
-    /// The servers smear leap seconds: UTC follows them, and is not true to the second's fraction
-    /// near a leap.
+    /// The servers smear leap seconds: UTC follows them, so near a leap second its fraction of a
+    /// second is wrong.
     pub const SMEARED: Self = Self(1 << 7);
-    /// A daemon has taken another page's place for this one: open the page anew.
+    /// A daemon has replaced this page by another one: reopen it.
     pub const RETIRED: Self = Self(1 << 8);
 
     const NAMES: [(Self, &'static str); 9] = [
@@ -46,14 +46,14 @@ impl Status {
         (Self::RETIRED, "retired"),
     ];
 
-    /// Whether all facts of `other` hold.
+    /// Whether all flags of `other` are set.
     #[must_use]
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether nothing is known.
+    /// Whether no flag is set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -72,8 +72,8 @@ impl Status {
         Self(self.0 & !other.0)
     }
 
-    /// The names of the facts that hold. The first one is always there: `synchronised`, or
-    /// `unknown` for the lack of it.
+    /// The names of the flags that are set. The first is `synchronised`, or `unknown` if that is
+    /// not set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let unknown = (!self.contains(Self::SYNCHRONISED)).then_some("unknown");
         unknown
@@ -100,21 +100,21 @@ impl BitOrAssign for Status {
 pub struct Leap {
     /// TAI - UTC in whole seconds before [`Self::at`].
     pub offset: i32,
-    /// +1: a second is inserted; -1: one is left out; 0: nothing is announced.
+    /// +1: a second is inserted; -1: one is deleted; 0: nothing is announced.
     pub step: i32,
     /// The first instant of the new offset, in TAI: the beginning of 23:59:60, or what would have
     /// been that of 23:59:59.
     pub at: Nanos,
 }
 
-/// How far the clock is from the reference that all time comes from (RFC 5905 §7.3): for who tells
-/// others the time.
+/// Distance of the clock from the primary reference (RFC 5905 §7.3), for a program that serves the
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     /// The stratum of the server that is followed; 0 if it is not known.
     pub stratum: u8,
-    /// Which server that is: its IPv4 address, or the beginning of the MD5 hash of its IPv6
-    /// address.
+    /// Reference ID of that server: its IPv4 address, or the first 4 bytes of the MD5 hash of its
+    /// IPv6 address.
     pub reference: u32,
     /// Round trip to the reference in ns; its half is part of the bound.
     pub delay: u64,
@@ -123,50 +123,49 @@ pub struct Root {
 /// The clock, from its `at` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// How the clock is.
+    /// The status of the clock.
     pub status: Status,
     /// The counter at [`Self::time`].
     pub at: Count,
-    /// The time then, in TAI.
+    /// The time at [`Self::at`], in TAI.
     pub time: Nanos,
-    /// The local period, for the time.
+    /// The local period, for times.
     pub local: Scale,
     /// The long-term period, for differences of time.
     pub difference: Scale,
     /// Estimated error of `time`, in ns: one standard deviation.
     pub error: u64,
-    /// The most that `time` can be wrong by, in ns.
+    /// The maximum error of `time`, in ns.
     pub bound: u64,
-    /// By how much error and bound grow, in 2^-32 ns per ns.
+    /// Growth of error and bound, in 2^-32 ns per ns.
     pub growth: u32,
-    /// After this count the daemon must have published anew.
+    /// The daemon must publish again before this count.
     pub fresh_until: Count,
-    /// UTC.
+    /// TAI - UTC.
     pub leap: Leap,
-    /// How often the counter has broken, or the time was set, since the page exists: two values of
-    /// the counter, and the times they are turned into, can be compared if this did not change
-    /// between them. A new page begins with 0, so it compares within one page only. The time is set
-    /// where what was published contradicts what is known now beyond both bounds: a majority of
-    /// servers has outvoted the one that was followed, or the only one was set. Where both can be
-    /// right, one is led over into the other.
+    /// How often the counter has broken or the time was stepped since the page was made. Two
+    /// counter values, and the times they convert to, can be compared if this did not change
+    /// between them. A new page begins with 0, so it compares within one page only. The time is
+    /// stepped if the published time contradicts the new one beyond both bounds. Then a majority of
+    /// servers has outvoted the one that was followed, or the only server was set. If both can be
+    /// right, the clock slews from one to the other.
     pub disruptions: u32,
-    /// The first value of the counter that is known to be of the same counter as those now: it has
-    /// broken before that, or nobody has watched it. Where only one server is heard and its time
-    /// contradicts the counter, nobody can tell which of them has jumped, and that counts as a
-    /// break, too. A counter that went back has values twice: [`Self::disruptions`], kept beside
-    /// them, tells them apart.
+    /// The first counter value that is comparable with the current ones: before it the counter
+    /// broke or was not observed. If only one server replies and its time contradicts the counter,
+    /// either of them may have jumped, and that counts as a break, too. A counter that went back
+    /// repeats values: [`Self::disruptions`], stored with them, tells them apart.
     pub since: Count,
-    /// Where the time comes from.
+    /// The source of the time.
     pub root: Root,
 }
 
-/// Words of a buffer.
+/// Words in a buffer.
 pub(super) const COUNT: usize = 15;
-/// Of those, the first that the time at a count takes.
+/// The first of these words, which are all that the time at a count needs.
 pub(super) const FOR_TIME: usize = 11;
 
 impl Parameters {
-    /// Nothing is known.
+    /// The time is unknown.
     pub const UNKNOWN: Self = Self {
         status: Status(0),
         at: Count(0),
@@ -214,10 +213,10 @@ impl Parameters {
         }
     }
 
-    /// Without what the time at a count does not depend on.
+    /// Decodes only the words on which the time at a count depends.
     #[inline]
     pub(super) const fn for_time(words: &[u64; FOR_TIME]) -> Self {
-        // A shift is masked: whatever a foreign page holds, reading it must not panic.
+        // The shift is masked, because a reader must not panic on any page content.
         Self {
             status: Status(words[0] as u32),
             disruptions: (words[0] >> 32) as u32,

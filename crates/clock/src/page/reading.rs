@@ -1,12 +1,12 @@
-//! From a counter's value to the time. The same function serves now, a value taken earlier, and a
-//! column of a million of them.
+//! Converts a counter value to the time. The same function serves the current value, a value taken
+//! earlier, and a column of a million of them.
 
 use super::parameters::{Parameters, Status};
 use crate::time::{Count, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
-/// Two processors' counters may be apart, and a value of the one may be converted on the other at
-/// once; but never by so many ns.
+/// The counters of two processors may differ, and a value read on one may be converted at once on
+/// the other. The difference is always below this, in ns.
 const APART: i64 = 1_000_000;
 /// By how much the bound grows once the values are stale, in 2^-32 ns per ns: 2 ppm, more than the
 /// rate of any quartz changes in a day indoors.
@@ -15,18 +15,18 @@ const STALE_GROWTH: u32 = (2e-6 * 4_294_967_296.0) as u32;
 /// The time at one value of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// How the clock is.
+    /// The status of the clock.
     pub status: Status,
-    /// TAI, if `status` says that it is known; otherwise it is wrong by whole seconds.
+    /// TAI if `status` has [`Status::TAI_KNOWN`]; otherwise it is wrong by whole seconds.
     pub tai: Nanos,
     /// TAI - UTC in seconds at that time.
     pub offset: i32,
-    /// Estimated error in ns: one standard deviation; `u64::MAX` if nothing is known.
+    /// Estimated error in ns: one standard deviation; `u64::MAX` if the time is unknown.
     pub error: u64,
-    /// The most that the time can be wrong by, in ns; `u64::MAX` if nothing is known.
+    /// Maximum error of the time in ns; `u64::MAX` if the time is unknown.
     pub bound: u64,
-    /// Nanoseconds since the values were published, negative before; `i64::MAX` if nothing ever
-    /// was.
+    /// Nanoseconds since the values were published, negative before; `i64::MAX` if nothing was ever
+    /// published.
     pub age: i64,
     /// [`Parameters::disruptions`].
     pub disruptions: u32,
@@ -40,15 +40,15 @@ impl Reading {
         self.tai.plus(-(self.offset as i64) * SECOND)
     }
 
-    /// Whether the time is known: what it may be wrong by is less than everything.
+    /// Whether the time is known: its bound is finite.
     #[must_use]
     #[inline]
     pub const fn is_known(&self) -> bool {
         self.bound != u64::MAX
     }
 
-    /// The interval of Unix time in which the true time lies: all of time, if nothing is known.
-    /// Across a leap second both ends count as the middle does.
+    /// The interval of Unix time that contains the true time: the whole range if the time is
+    /// unknown. Across a leap second both ends use the TAI - UTC offset of the middle.
     #[must_use]
     #[inline]
     pub const fn interval(&self) -> (Nanos, Nanos) {
@@ -63,8 +63,8 @@ impl Reading {
 
 impl Parameters {
     /// The time at a value of the counter, which may be from before or after the values were
-    /// published. Nothing is known, whatever else is, of a value that is so far from them that its
-    /// time does not fit 64 bits; nor of one from before [`Self::since`], and then the status says
+    /// published. The time is unknown if the value is so far from them that its time does not fit
+    /// 64 bits. It is also unknown for a value from before [`Self::since`], and then the status has
     /// *disrupted*.
     #[must_use]
     #[inline]
@@ -73,11 +73,10 @@ impl Parameters {
         if count.0 >= self.since.0 && self.reaches(count, &reading) { reading } else { self.beyond(count, &reading) }
     }
 
-    /// The same for a value that the counter has had, as who read it or found it in a record says.
-    /// If the counter, which `now` gives, has not come so far yet, it was another one before a
-    /// break, and nothing is known of it. `now` is asked only of a value beyond those for which the
-    /// page was published: one that is ahead by less than the page is fresh for is read as it
-    /// stands.
+    /// The same for a value that the caller claims to have read from the counter, itself or in a
+    /// record. If the counter, which `now` reads, has not reached the value yet, it is from before
+    /// a break, and its time is unknown. `now` is called only for a value beyond `fresh_until`: a
+    /// value that is ahead by less than the page is fresh for is converted without this check.
     #[must_use]
     #[inline]
     pub fn reading_of(&self, count: Count, now: impl FnOnce() -> Count) -> Reading {
@@ -85,14 +84,14 @@ impl Parameters {
         if count.0 > self.fresh_until.0 && self.is_ahead(count, now()) { self.beyond(count, &reading) } else { reading }
     }
 
-    /// Whether the counter, now at `now`, has not come so far.
+    /// Whether the counter, now at `now`, has not reached `count` yet.
     #[cold]
     const fn is_ahead(&self, count: Count, now: Count) -> bool {
         let ahead = count.0.saturating_sub(now.0);
         ahead > i64::MAX as u64 || self.local.nanos(ahead as i64) > APART
     }
 
-    /// Whether the values tell the time of this one: nothing of the reading was cut off.
+    /// Whether the conversion did not overflow or saturate.
     const fn reaches(&self, count: Count, reading: &Reading) -> bool {
         let wrapped = (count.0 >= self.at.0) != (count.since(self.at) >= 0);
         let offset = reading.offset as i64 * SECOND;
@@ -104,7 +103,7 @@ impl Parameters {
         }
     }
 
-    /// The reading of a value that is too far away, or is not of this counter as it now counts.
+    /// The reading of a value that is too far away, or from before the counter broke.
     #[cold]
     const fn beyond(&self, count: Count, reading: &Reading) -> Reading {
         let end = if self.local.mult == 0 || count.0 >= self.at.0 { i64::MAX } else { i64::MIN };
@@ -117,8 +116,8 @@ impl Parameters {
         }
     }
 
-    /// The same for a value within 2^63 counts and 200 years of when the values were published, as
-    /// the counter's own value always is.
+    /// The same for a value within 2^63 counts and 200 years of the publication. The counter's
+    /// current value always is.
     #[must_use]
     #[inline]
     pub const fn reading_near(&self, count: Count) -> Reading {
@@ -151,7 +150,7 @@ impl Parameters {
         if status.contains(Status::SYNCHRONISED) { reading } else { self.unknown(&reading) }
     }
 
-    /// The reading of a page that tells no time.
+    /// The reading of a page whose time is unknown.
     #[cold]
     const fn unknown(&self, reading: &Reading) -> Reading {
         let age = if self.local.mult == 0 { i64::MAX } else { reading.age };
@@ -160,8 +159,8 @@ impl Parameters {
 
     /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no
     /// correction of the time enters it. Good for spans below about 1000 s; beyond, take the
-    /// difference of two readings. `None`: nobody knows yet how long a count takes, one of the
-    /// values is from before [`Self::since`], or it is more than 64 bits hold.
+    /// difference of two readings. `None` if the period is not known yet, if one of the values is
+    /// from before [`Self::since`], or if the result does not fit 64 bits.
     #[must_use]
     #[inline]
     pub const fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
@@ -177,7 +176,7 @@ impl Parameters {
         }
     }
 
-    /// The same between values that the counter has had: as [`Self::reading_of`].
+    /// The same between values that the caller claims to have read, as for [`Self::reading_of`].
     #[must_use]
     #[inline]
     pub fn elapsed_of(&self, from: Count, to: Count, now: impl FnOnce() -> Count) -> Option<i64> {
@@ -185,18 +184,17 @@ impl Parameters {
         if last.0 > self.fresh_until.0 && self.is_ahead(last, now()) { None } else { self.elapsed(from, to) }
     }
 
-    /// The count at which the clock will show this TAI time; the first or last that there is, if
-    /// that is none.
+    /// The count at which the clock shows this TAI time, saturated to 64 bits.
     #[must_use]
     pub const fn count_at(&self, tai: Nanos) -> Count {
         Count(self.at.0.saturating_add_signed(self.local.counts(tai.0.saturating_sub(self.time.0))))
     }
 }
 
-/// What a growth of so many 2^-32 ns per ns makes of a span, rounded up.
+/// The growth over a span of `ns`, at `growth` 2^-32 ns per ns, rounded up.
 #[inline]
 const fn grown(ns: u64, growth: u32) -> u64 {
-    // Below 2^96, so a quotient below 2^64.
+    // The product is below 2^96, so the quotient is below 2^64.
     ((ns as u128 * growth as u128 + 0xffff_ffff) >> 32) as u64
 }
 
@@ -248,7 +246,7 @@ mod tests {
         assert_eq!(unknown.bound, u64::MAX);
         assert_eq!(unknown.interval(), (Nanos(i64::MIN), Nanos(i64::MAX)));
         assert_eq!(unknown.age, 0, "a daemon that knows nothing yet has published so just now");
-        assert_eq!(Parameters::UNKNOWN.reading(Count(7)).age, i64::MAX, "nobody has published anything");
+        assert_eq!(Parameters::UNKNOWN.reading(Count(7)).age, i64::MAX, "nothing was published");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which exchanges are let in at all.
+//! Admission: which exchanges are accepted.
 
 use crate::exchange::{Exchange, ServerState};
 use core::fmt;
@@ -8,30 +8,30 @@ use core::fmt;
 pub enum Refusal {
     /// The server says that it is not synchronised.
     Unsynchronised,
-    /// The exchange is the one before, or older.
+    /// The exchange is a duplicate of the one before, or older.
     Old,
-    /// A later stamp shows an earlier time, or the server kept the request for longer than the
-    /// exchange took.
+    /// The timestamps are out of order, or the server's processing time exceeds the round trip.
     Backwards,
-    /// The round trip is longer than any network's.
+    /// The round trip exceeds one second.
     TooSlow,
-    /// The server has another reference or stratum than a moment ago: wait whether that stays.
+    /// The reference or stratum of the server differs from the exchange before; accepted if the
+    /// next exchange confirms it.
     ServerChanged,
-    /// Shorter round trips than any before: wait whether they stay.
+    /// The round trip is clearly shorter than any before; accepted if the next ones confirm it.
     PathChanging,
-    /// The offset is far from all that is known.
+    /// The offset is far from the forecast.
     Outlier,
-    /// The server spreads a leap second over this day, and others do not.
+    /// The server smears a leap second over this day, and others do not.
     Smeared,
-    /// The counter has broken, as this exchange shows.
+    /// This exchange shows that the counter has broken.
     CounterBroke,
-    /// So near to a leap second that a server's stamp may mean two instants, or the server has not
-    /// made it yet.
+    /// So near to a leap second that a server timestamp is ambiguous, or the server has not applied
+    /// it yet.
     Leaping,
 }
 
 impl Refusal {
-    /// All of them, for counters.
+    /// All refusals, for statistics.
     pub const ALL: [Self; 10] = [
         Self::Unsynchronised,
         Self::Old,
@@ -63,12 +63,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The longest round trip, in ns: a request that was held back for longer tells nothing (RFC 5905
-/// MAXDIST is 1.5 s; a LAN has microseconds).
+/// The longest round trip in ns: a longer one gives no useful offset (RFC 5905 MAXDIST is 1.5 s; a
+/// LAN has microseconds).
 const LONGEST: i64 = 1_000_000_000;
 
-/// Checks an exchange by itself and against the one before. `round_trip` is in nanoseconds, the
-/// server's time included.
+/// Checks an exchange alone and against the one before. `round_trip` is in nanoseconds, and
+/// includes the server's processing time.
 pub(crate) fn check(exchange: &Exchange, before: Option<&Exchange>, round_trip: i64) -> Result<(), Refusal> {
     let ServerState { synchronised, stratum, .. } = exchange.server;
     if !synchronised || !(1..16).contains(&stratum) {

@@ -1,24 +1,25 @@
-//! How much longer requests take than answers, beyond what the user knows, on each of the paths
-//! that were seen.
+//! How much longer requests take than replies, beyond the configured asymmetry, on each path that
+//! was seen.
 //!
-//! A path that comes back is known by its round trip. Then its asymmetry is what it was: what was
-//! learnt from shift to shift would be wrong by more and more.
+//! A path that returns is recognised by its round trip, and its previous asymmetry is restored.
+//! Summing the changes from shift to shift would accumulate their errors.
 
 use std::collections::VecDeque;
 
-/// So many paths are remembered.
+/// Number of remembered paths.
 const PATHS: usize = 8;
-/// Two round trips are of the same path if they differ by less, in noise units and in ns.
+/// Two round trips belong to the same path if they differ by less than the larger limit, of noise
+/// units and of ns.
 const SAME_UNITS: f64 = 2.0;
 const SAME_LEAST: f64 = 1_000.0;
-/// What was seen agrees with what is remembered within so many standard deviations.
+/// The observed asymmetry matches a remembered one within this many standard deviations.
 const AGREES: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     round_trip: f64,
     asymmetry: f64,
-    /// Standard deviation of it, seen from the first path.
+    /// Standard deviation of the asymmetry, relative to the first path.
     doubt: f64,
 }
 
@@ -30,14 +31,14 @@ pub(crate) struct Asymmetry {
 }
 
 impl Asymmetry {
-    /// On the path that packets take now.
+    /// The asymmetry of the current path.
     pub(crate) const fn get(&self) -> f64 {
         self.now.asymmetry
     }
 
-    /// The path's round trip went `from` here `to` there; by the clock the asymmetry is `seen`,
-    /// with a standard deviation of `doubt`, and no direction can have changed by more than
-    /// `change`. Returns by how much it has grown.
+    /// Records a path change. The round trip went from `from` to `to`; by the clock the asymmetry
+    /// is now `seen`, with a standard deviation of `doubt`. No direction can have changed by more
+    /// than `change`. Returns the change of the asymmetry.
     pub(crate) fn shift(&mut self, [from, to]: [f64; 2], seen: f64, change: f64, doubt: f64, noise: f64) -> f64 {
         let before = Known { round_trip: from, ..self.now };
         let near = (SAME_UNITS * noise).max(SAME_LEAST);
@@ -47,14 +48,14 @@ impl Asymmetry {
         if self.paths.len() > PATHS {
             self.paths.pop_front();
         }
-        // What was wrong about the path before is in what is seen of this one.
+        // The error of the previous path is part of the error of this one.
         let doubt = libm::hypot(doubt, before.doubt);
         let agrees = |known: &&Known| (known.asymmetry - seen).abs() < AGREES * libm::hypot(doubt, known.doubt) + near;
         self.now = match self.paths.iter().filter(|known| is(to)(known)).find(agrees) {
             Some(known) => *known,
             None => {
-                // The change is anything up to `change`, both ways: variance change²/3. The less
-                // the clock knew, the less it can tell.
+                // Prior: the change is uniform within ±`change`, so its variance is change²/3. The
+                // larger the clock's own error, the less weight the observation has.
                 let prior = change * change / 3.0;
                 let told = prior / (prior + doubt * doubt);
                 let asymmetry = before.asymmetry + (seen - before.asymmetry).clamp(-change, change) * told;

@@ -1,10 +1,10 @@
-//! The shortest round trip: what a packet takes that waits nowhere.
+//! The shortest round trip: that of a packet without queueing.
 //!
-//! Rhat = min RTT_i over a history of one to two windows (after RADclock: each half window a
-//! successor begins, so that nothing older than the history counts and nothing younger than half of
-//! it is lost).
+//! Rhat = min RTT_i over a history of one to two windows (after RADclock). Each half window a new
+//! minimum begins, so that nothing older than the history counts and nothing younger than half of
+//! it is lost.
 
-/// A minimum that forgets.
+/// A minimum over a sliding window.
 #[derive(Clone, Debug)]
 pub(crate) struct Minimum {
     half: f64,
@@ -14,12 +14,13 @@ pub(crate) struct Minimum {
 }
 
 impl Minimum {
-    /// Forgets what is older than `window` seconds, and keeps what is younger than half of it.
+    /// A minimum that drops values older than `window` seconds and keeps those younger than half of
+    /// it.
     pub(crate) fn new(window: f64) -> Self {
         Self { half: window / 2.0, begun: f64::NEG_INFINITY, now: f64::INFINITY, next: f64::INFINITY }
     }
 
-    /// Takes in a value at `at` seconds.
+    /// Adds a value at `at` seconds.
     pub(crate) fn take(&mut self, at: f64, value: f64) {
         if at - self.begun >= self.half {
             self.begun = at;
@@ -30,7 +31,7 @@ impl Minimum {
         self.next = self.next.min(value);
     }
 
-    /// Begins anew with this value.
+    /// Restarts with this value.
     pub(crate) fn set(&mut self, at: f64, value: f64) {
         (self.begun, self.now, self.next) = (at, value, value);
     }

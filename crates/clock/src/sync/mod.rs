@@ -1,30 +1,30 @@
-//! One server: exchanges in, a clock out. No I/O, no clock; the same exchanges give the same clock,
-//! bit for bit.
+//! One server: exchanges in, a clock out. There is no I/O and no clock here: the same exchanges
+//! give the same clock, bit for bit.
 //!
 //! | module | stage |
 //! |---|---|
-//! | `admission` | which exchanges are let in at all |
-//! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and when the path is another |
-//! | `one_way` | what a long round trip tells all the same, if it was long in one direction only |
-//! | `asymmetry` | how much longer one direction takes, on each of the paths that were seen |
-//! | `certain` | between which two offsets the true one lies whatever is thought, and what the exchanges behind the estimate could be wrong by |
-//! | `bank`, `model`, `steady`, `cycle` | offset and local period: models of the oscillator, weighted by their success |
+//! | `admission` | which exchanges are accepted |
+//! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and path changes |
+//! | `one_way` | the offset from a round trip that was delayed in one direction only |
+//! | `asymmetry` | the delay asymmetry of each path that was seen |
+//! | `error_interval` | the interval of the true offset, independent of the models, and the error of the exchanges behind the estimate |
+//! | `model_mixture`, `model`, `random_walk`, `periodic` | offset and local period: models of the oscillator, weighted by their likelihood |
 //!
-//! Each stage uses those before it only, so no failure can spread upstream: this is what makes
-//! feed-forward clocks robust (Ridoux and Veitch 2012). Everything is reckoned from a nominal clock
-//! C0(T) = S0 + p0 (T - T0), which is never steered; an estimate is what C0 lacks.
+//! Each stage uses only the stages before it, so a failure cannot spread upstream: this makes
+//! feed-forward clocks robust (Ridoux and Veitch 2012). All estimates are relative to a nominal
+//! clock C0(T) = S0 + p0 (T - T0), which is never steered: an offset is true time minus C0.
 
 mod admission;
 mod asymmetry;
-mod bank;
-mod certain;
-mod cycle;
+mod error_interval;
 mod minimum;
 mod model;
+mod model_mixture;
 mod noise;
 mod one_way;
 mod path;
-mod steady;
+mod periodic;
+mod random_walk;
 
 pub use admission::Refusal;
 
@@ -32,25 +32,25 @@ use crate::exchange::{Exchange, ServerState};
 use crate::scale::Scale;
 use crate::time::{Count, Nanos};
 use asymmetry::Asymmetry;
-use bank::Bank;
-use certain::Certain;
+use error_interval::ErrorInterval;
 use model::{Forecast, Reading};
+use model_mixture::ModelMixture;
 use path::{Passage, Path, Seen};
 
-/// What is known beforehand.
+/// Configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// The counter's nominal period.
     pub nominal: Scale,
-    /// How far the true period may be from it: standard deviation, relative.
+    /// Relative standard deviation of the true period from the nominal one.
     pub rate_error: f64,
-    /// How much longer requests take than answers, in ns, as far as the user knows. Half of it
+    /// How much longer requests take than replies, in ns, as configured by the user. Half of it
     /// corrects the clock.
     pub asymmetry: f64,
 }
 
 impl Config {
-    /// A counter with this nominal period, of which a common quartz is the source.
+    /// The default for a counter with this nominal period that is driven by a common quartz.
     #[must_use]
     pub const fn new(nominal: Scale) -> Self {
         Self { nominal, rate_error: 100e-6, asymmetry: 0.0 }
@@ -62,68 +62,65 @@ impl Config {
 pub struct Clock {
     /// The counter at [`Self::time`].
     pub at: Count,
-    /// The time then.
+    /// The time at [`Self::at`].
     pub time: Nanos,
     /// Local period: nanoseconds per count from there on.
     pub period: f64,
     /// Estimated error of `time`: standard deviation in ns.
     pub error: f64,
-    /// By how much `bound` may grow: ns per second.
+    /// Growth of `bound` in ns per second.
     pub error_rate: f64,
-    /// The most that `time` can be wrong by, in ns; it grows by [`Self::error_rate`].
+    /// The maximum error of `time` in ns; it grows by [`Self::error_rate`].
     pub bound: f64,
 }
 
 /// How an exchange was used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
-    /// It told offset and rate.
+    /// It updated offset and rate.
     Used {
-        /// What it added to the shortest round trip, in ns.
+        /// Its round trip beyond the shortest one, in ns.
         excess: f64,
     },
-    /// It was the one that showed that the path is another; the asymmetry, in ns, is now thought to
-    /// be greater by so much.
+    /// It revealed a path change; the value is the change of the estimated asymmetry, in ns.
     PathChanged(f64),
-    /// The server's clock has been set: the clock begins anew.
+    /// The server's clock was stepped: the estimate restarts.
     ServerStepped,
 }
 
-/// How often an outlier must come in a row before it is believed.
+/// How many outliers in a row are taken for a step of the server.
 const INSISTING: u32 = 8;
-/// What makes an outlier: standard deviations of the forecast, and noise units.
+/// The limit of an outlier: standard deviations of the forecast plus noise units.
 const OUTLYING: f64 = 10.0;
 const OUTLYING_UNITS: f64 = 20.0;
-/// Bounds are so many standard deviations. Who keeps a bound and later takes it for what is known
-/// beforehand, which is a standard deviation, divides by it.
+/// A bound in standard deviations. A caller that stores a bound and later uses it as a prior, which
+/// is a standard deviation, must divide by this.
 pub const SURE: f64 = 6.0;
-/// No oscillator's rate changes by more than this between two looks, relative: part of the bound's
-/// growth.
+/// Maximum relative change of an oscillator's rate between two readings of the clock: part of the
+/// bound's growth.
 const RATE_BOUND: f64 = 1e-7;
 
-/// What no model foresaw, as a rate, relative: the bound grows by it while no exchange tells much.
-/// Models are chosen by what has been, and a rate that begins to turn when nobody looks is in none
-/// of them.
+/// Relative rate error that no model predicts: the bound grows by it while no exchange is
+/// informative. The models are weighted by past exchanges, so none of them includes a rate that
+/// begins to change unobserved.
 const UNFORESEEN: f64 = 3e-8;
-/// What a temperature that begins to change does to a rate when nobody looks: up to so much,
-/// relative, as 1 - exp(-t/tau) after t seconds of silence. A quartz turns by 0.1 ppm for each
-/// kelvin, rarely by 0.3; a room or a case takes minutes to warm. A rate that turns by more is not
-/// covered.
+/// Maximum relative change of the rate by an unobserved change of temperature, as 1 - exp(-t/tau)
+/// after t seconds without exchanges. A quartz changes by 0.1 ppm for each kelvin, rarely by 0.3; a
+/// room or a case takes minutes to warm. A larger change of the rate is not covered.
 const TURN: f64 = 1e-6;
 const TURN_TAU: f64 = 300.0;
-/// It is reckoned so many seconds ahead: for as long as what is published is valid without being
-/// published anew. So [`Clock::error_rate`] need not have it, which says how well the rate is
-/// known.
+/// [`TURN`] is computed this many seconds ahead, which is how long published parameters stay valid.
+/// So [`Clock::error_rate`] need not include it and states only how well the rate is known.
 const AHEAD: f64 = 5.0;
-/// An exchange tells much if its standard deviation is within so many noise units.
+/// An exchange is informative if its standard deviation is within this many noise units.
 const TELLING: f64 = 5.0;
 
-/// So many exchanges are the warm-up.
+/// Number of exchanges in the warm-up.
 const WARM_UP: usize = 30;
 
-/// An exchange of the warm-up. What it is worth shows only later, when a shorter round trip tells
-/// that this one was long: so with each further one all of them are taken anew. (RADclock, too,
-/// reckons point errors anew over its whole window while it warms up.)
+/// An exchange of the warm-up. A later, shorter round trip can show that this one was long, so each
+/// further exchange processes all of them again. (RADclock, too, recomputes point errors over its
+/// whole window while it warms up.)
 #[derive(Clone, Copy, Debug)]
 struct Early {
     at: f64,
@@ -139,33 +136,33 @@ struct Origin {
     time: Nanos,
 }
 
-/// The clock that one server gives.
+/// The clock of one server.
 #[derive(Clone, Debug)]
 pub struct Sync {
     config: Config,
     origin: Option<Origin>,
     path: Path,
-    bank: Bank,
-    /// What the least delays of each direction say beyond the configured asymmetry.
+    bank: ModelMixture,
+    /// Asymmetry beyond the configured one, learnt from the least delays of each direction.
     learnt: Asymmetry,
     before: Option<Exchange>,
-    certain: Certain,
-    /// By how much the bound is more than the models say, in ns: what was certain at the last
-    /// exchange was worse.
+    certain: ErrorInterval,
+    /// By how much the bound exceeds that of the models, in ns, because the certain interval at the
+    /// last exchange was wider.
     lacking: f64,
     /// None once the warm-up is over.
     early: Option<Vec<Early>>,
-    /// When an exchange told much, last.
+    /// Time of the last informative exchange, in seconds.
     told: f64,
     outliers: u32,
     used: u64,
 }
 
 impl Sync {
-    /// Nothing is known yet.
+    /// A new estimate, without any exchange.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let bank = Bank::new(0.0, config.rate_error * 1e9);
+        let bank = ModelMixture::new(0.0, config.rate_error * 1e9);
         Self {
             config,
             origin: None,
@@ -173,7 +170,7 @@ impl Sync {
             bank,
             learnt: Asymmetry::default(),
             before: None,
-            certain: Certain::new(),
+            certain: ErrorInterval::new(),
             lacking: 0.0,
             early: Some(Vec::new()),
             told: 0.0,
@@ -182,7 +179,7 @@ impl Sync {
         }
     }
 
-    /// Takes in an exchange.
+    /// Processes an exchange.
     ///
     /// # Errors
     /// Why it was not used; the clock is as it was.
@@ -204,21 +201,21 @@ impl Sync {
         let naive = (forth - back) / 2.0;
         let mut known = self.bank.forecast(at);
         let mut known_offset = if self.used == 0 { naive } else { known.offset };
-        // Rounding must not make it negative.
+        // Rounding could make it negative.
         let round_trip = (forth + back).max(0.0);
         let mut passage = Passage { round_trip, forth: forth - known_offset, back: back + known_offset };
         let before = self.path.round_trip();
         let stamp_error = f64::from(exchange.stamp_error);
         let root = exchange.server.distance();
-        // What a program's stamps are wrong by need not show in the round trip.
+        // The error of a program's own timestamps need not show in the round trip.
         let open = root + stamp_error;
         let (excess, outcome) = match self.path.take(at, passage) {
             Seen::Unclear => return Err(Refusal::PathChanging),
             Seen::Excess(excess) => (excess, Outcome::Used { excess }),
             Seen::Shifted { least: [forth, back], change } => {
                 if forth.min(back) < -(open + SURE * libm::sqrt(known.variance)) {
-                    // By the clock a direction took less than no time: the clock was wrong by more
-                    // than it could know, for the path before hid it.
+                    // By this clock a direction took negative time: the clock was wrong by more
+                    // than its error, which the previous path hid.
                     let (grown, by) = (-self.learnt.get(), (forth - back - self.config.asymmetry) / 2.0);
                     self.begin_anew(at, [-back - open, forth + open], by, root);
                     known = self.bank.forecast(at);
@@ -259,7 +256,7 @@ impl Sync {
         match self.early.take().filter(|early| early.len() < WARM_UP && !matches!(outcome, Outcome::PathChanged(_))) {
             Some(mut early) => {
                 early.push(Early { at, naive, round_trip: passage.round_trip, stamp_error, root });
-                self.bank = Bank::new(0.0, self.config.rate_error * 1e9);
+                self.bank = ModelMixture::new(0.0, self.config.rate_error * 1e9);
                 self.certain.anew(0.0);
                 for one in &early {
                     let excess = one.round_trip - self.path.round_trip();
@@ -274,38 +271,38 @@ impl Sync {
         Ok(outcome)
     }
 
-    /// The time was wrong `by` so much, in ns, for the true one lies between these two. What is
-    /// known of the oscillator's rate stays.
+    /// Corrects the offset by `by` ns; the true one lies in the interval `certain`. The estimate of
+    /// the rate stays.
     fn begin_anew(&mut self, at: f64, certain: [f64; 2], by: f64, root: f64) {
         let noise = self.path.noise();
         self.bank.displace(by, noise * noise);
         self.learnt = Asymmetry::default();
-        self.certain = Certain::new();
+        self.certain = ErrorInterval::new();
         self.certain.take(certain);
         self.certain.moved(by);
         self.certain.anew(self.distance(root));
         self.keep_certain(at);
     }
 
-    /// What an exchange that is worth its weight may be wrong by all the same: half of the round
-    /// trip and of the asymmetry that was learnt, and its root distance.
+    /// Maximum error of an exchange that its variance does not include: half of the round trip,
+    /// half of the learnt asymmetry, and its root distance.
     fn distance(&self, root: f64) -> f64 {
         self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0 + root
     }
 
-    /// The bound is not less than what is certain now.
+    /// Raises the bound to the certain interval.
     fn keep_certain(&mut self, at: f64) {
         let estimated = self.estimated_bound(at, &self.bank.forecast(at));
         self.lacking = (self.certain.farthest() - estimated).max(0.0);
     }
 
-    /// The models take in a reading, and with it what it may be wrong by all the same.
+    /// Updates the models with a reading, and the error distance with that of the reading.
     fn absorb(&mut self, at: f64, reading: Reading, root: f64) {
         let share = self.bank.take(at, reading);
         self.certain.absorb(self.distance(root), share);
     }
 
-    /// The most that the forecast for `at` can be wrong by, if the models are right.
+    /// The maximum error of the forecast for `at`, if the models are right.
     fn estimated_bound(&self, at: f64, forecast: &Forecast) -> f64 {
         let unforeseen = UNFORESEEN * 1e9 * (at - self.told).max(0.0);
         // Readings within a noise unit count as unbiased. If all the noise is in one direction,
@@ -314,14 +311,14 @@ impl Sync {
         SURE * libm::sqrt(forecast.variance) + self.certain.distance() + one_sided + unforeseen
     }
 
-    /// What an exchange tells whose round trip was by so much longer than the shortest.
+    /// The reading of an exchange whose round trip exceeds the shortest one by `excess`.
     fn reading(&self, naive: f64, excess: f64, stamp_error: f64) -> Reading {
         let noise = self.path.noise().max(stamp_error);
         let beyond = (excess - noise).max(0.0);
         Reading {
             offset: naive - self.asymmetry() / 2.0,
-            // Half the noise of a round trip is that of the offset; what is beyond may be all in
-            // one direction.
+            // The noise of the offset is half that of the round trip. What exceeds the noise may be
+            // all in one direction.
             variance: noise * noise / 4.0 + beyond * beyond,
         }
     }
@@ -330,7 +327,7 @@ impl Sync {
         origin.time.plus(self.config.nominal.nanos(count.since(origin.count)))
     }
 
-    /// How much longer requests are thought to take than answers, in ns.
+    /// The estimate of how much longer requests take than replies, in ns.
     #[must_use]
     pub fn asymmetry(&self) -> f64 {
         self.config.asymmetry + self.learnt.get()
@@ -348,7 +345,7 @@ impl Sync {
         self.path.round_trip()
     }
 
-    /// What the server said of itself last, whether that exchange was used or not.
+    /// The server state of the last valid exchange, whether it was used or not.
     #[must_use]
     pub fn server(&self) -> Option<ServerState> {
         self.before.map(|exchange| exchange.server)
@@ -372,13 +369,13 @@ impl Sync {
     }
 }
 
-/// What the rate can be wrong by, in ns/s.
+/// Maximum error of the rate, in ns/s.
 fn rate_error(forecast: &Forecast) -> f64 {
     SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9
 }
 
-/// By how much a rate that turns after the last exchange moves the time, in ns, after so many
-/// seconds of silence: its integral.
+/// Time error in ns from a rate that changes after the last exchange, after `silent` seconds
+/// without one: the integral of [`TURN`].
 fn turned(silent: f64) -> f64 {
     let seconds = if silent > 0.0 { silent + AHEAD } else { 0.0 };
     TURN * 1e9 * (seconds + TURN_TAU * libm::expm1(-seconds / TURN_TAU))

@@ -1,40 +1,39 @@
-//! What every model of an oscillator does.
+//! The interface of the oscillator models.
 
-/// Variance of an offset of which nothing is known, in ns²: a millisecond, since the nominal clock
-/// begins with the first exchange.
+/// Prior variance of the offset in ns²: (1 ms)², because the nominal clock begins with the first
+/// exchange.
 pub(crate) const UNKNOWN_OFFSET: f64 = 1e12;
 
-/// An offset that was read from one exchange, and its variance, in ns and ns².
+/// The offset measured by one exchange in ns, and its variance in ns².
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) offset: f64,
     pub(crate) variance: f64,
 }
 
-/// What a model says of the present.
+/// The forecast of a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    /// In ns: what the nominal clock lacks.
+    /// True time minus the nominal clock, in ns.
     pub(crate) offset: f64,
-    /// In ns/s: how that grows.
+    /// Growth of the offset, in ns/s.
     pub(crate) rate: f64,
-    /// In ns².
+    /// Variance of the offset, in ns².
     pub(crate) variance: f64,
-    /// In (ns/s)².
+    /// Variance of the rate, in (ns/s)².
     pub(crate) rate_variance: f64,
 }
 
-/// An oscillator, as far as exchanges tell.
+/// A model of an oscillator, updated by exchanges.
 pub(crate) trait Model {
-    /// Time passes, in seconds.
+    /// Advances the model by `dt` seconds.
     fn advance(&mut self, dt: f64);
-    /// What is known of the moment `dt` seconds from now.
+    /// The forecast for `dt` seconds from now.
     fn forecast(&self, dt: f64) -> Forecast;
-    /// The cycle that it follows, in seconds.
+    /// The period of its cycle in seconds, if it has one.
     fn period(&self) -> Option<f64>;
-    /// An exchange tells an offset.
+    /// Updates the model with the offset of an exchange.
     fn update(&mut self, reading: Reading);
-    /// The offset was wrong by so much, in ns; now it is right within this variance, and the rate
-    /// is what it was.
+    /// Corrects the offset by `by` ns and adds `variance` to its variance; the rate is unchanged.
     fn displace(&mut self, by: f64, variance: f64);
 }

@@ -1,17 +1,18 @@
-//! The noise unit: how much the quickest round trips differ among themselves.
+//! The noise unit: the spread of the quickest round trips.
 //!
 //! RADclock fixes it at 15 us, which filters nothing on a LAN with round trips of 30 to 100 us.
-//! Here it is measured: delta = the median of RTT_i - Rhat over a window of exchanges, within 0.1
-//! to 15 us, and of such windows the quietest of the last hours: congestion does not change what an
-//! exchange is worth that was not congested. Every threshold is a multiple of it.
+//! Here it is measured: delta = the median of RTT_i - Rhat over a window of exchanges, clamped to
+//! 0.1 to 15 us. The quietest window of the last hours counts, because congestion does not degrade
+//! an exchange that met none. The thresholds are multiples of the noise unit, some with a minimum
+//! in ns.
 
 use super::minimum::Minimum;
 use std::collections::VecDeque;
 
-/// How many exchanges it is measured over.
+/// Exchanges in a window.
 const WINDOW: usize = 64;
-/// How many tell something. Of fewer nobody knows whether the quickest of them was quick: then the
-/// unit is at least the shortest round trip over their number.
+/// Exchanges that a measurement needs. With fewer it is unknown whether the quickest of them was
+/// quick, so the unit is at least the shortest round trip divided by their number.
 const FEW: usize = 16;
 /// For how long a quiet window is remembered, in seconds.
 const HISTORY: f64 = 6.0 * 3600.0;
@@ -19,7 +20,7 @@ const HISTORY: f64 = 6.0 * 3600.0;
 const LEAST: f64 = 100.0;
 const MOST: f64 = 15_000.0;
 
-/// The round trips of late, in ns, and what was measured of them.
+/// The recent round trips in ns, and the measured unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Noise {
     last: VecDeque<f64>,
@@ -32,7 +33,7 @@ impl Noise {
         Self { last: VecDeque::new(), unit: MOST, quietest: Minimum::new(HISTORY) }
     }
 
-    /// Takes in a round trip at `at` seconds, where the shortest is `minimum`.
+    /// Adds a round trip at `at` seconds; the shortest is `minimum`.
     pub(crate) fn take(&mut self, at: f64, round_trip: f64, minimum: f64) {
         if self.last.len() == WINDOW {
             self.last.pop_front();

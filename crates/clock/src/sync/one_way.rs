@@ -1,21 +1,21 @@
-//! What a long round trip tells all the same: under load a packet often waits in one direction
-//! only. The other direction then took what it takes at least, and tells the offset alone.
+//! The offset from a long round trip: under load a packet often queues in one direction only. The
+//! other direction then has its least delay and gives the offset alone.
 //!
-//! Which direction was free shows by the clock itself: its delay is the least one, within the
-//! clock's own error. A queue that was as short by chance looks the same; it makes the offset wrong
-//! by no more than that error, to one side by the one direction and to the other by the other, and
-//! such a reading is given little weight. So the clock follows its oscillator through congestion,
-//! and cannot convince itself of anything.
+//! A direction counts as free if its delay by the clock is the least one, within the clock's own
+//! error. A very short queue looks the same. It makes the offset wrong by no more than that error,
+//! with opposite signs for the two directions, and such a reading has little weight. So the clock
+//! follows its oscillator through congestion without reinforcing its own error.
 
 use super::model::{Forecast, Reading};
 use super::path::Passage;
 
-/// A direction was free if its delay is within so many standard deviations of the least.
+/// A direction was free if its delay is within this many standard deviations of the least.
 const FREE: f64 = 2.0;
-/// The other one was not if it took so many of these and noise units longer.
+/// A direction was busy if its delay exceeds the least by this many times the sum of standard
+/// deviation and noise unit.
 const BUSY: f64 = 4.0;
 
-/// The offset that the free direction tells, if exactly one was free. All in ns.
+/// The offset from the free direction, if one was free and the other busy. All in ns.
 pub(crate) fn reading(
     passage: Passage,
     round_trip: f64,

@@ -1,42 +1,40 @@
-//! The path to the server: its shortest round trip, and what happens when another path takes its
-//! place (a level shift).
+//! The path to the server: its shortest round trip, and level shifts when the path changes.
 //!
-//! RADclock finds an upward shift by the minimum over 1500 s. Here a window of exchanges is enough,
-//! because it looks at the shape, too: on another path most round trips are near the new minimum;
-//! under congestion they are spread. The least delays in each direction, by the clock as it was,
-//! then say which direction has changed: the clock hardly moves meanwhile, because round trips of
-//! the new level look long.
+//! RADclock detects an upward shift by the minimum over 1500 s. Here a window of exchanges is
+//! enough, because the shape counts, too: on a new path most round trips are near the new minimum,
+//! but under congestion they are spread. The least delays in each direction, measured by the
+//! current clock, then show which direction has changed. The clock hardly moves meanwhile, because
+//! round trips of the new level look long.
 //!
 //! ```text
 //! Df = min(Tb - Ca(Ta)),  Db = min(Ca(Tf) - Te)        asymmetry of the new path: Df - Db
 //! ```
 //!
-//! Only changes can be seen in that way, for Ca was made of the same stamps; the rest of the
-//! asymmetry, at most the round trip, is in the bound.
+//! Only changes are visible in this way, because Ca was estimated from the same timestamps. The
+//! rest of the asymmetry, at most the round trip, is part of the bound.
 
 use super::minimum::Minimum;
 use super::noise::Noise;
 use std::collections::VecDeque;
 
-/// For how long a minimum is believed, in seconds: routes and switches do change, temperatures
-/// matter little.
+/// Window of the minimum in seconds: routes and switches change, temperatures matter little.
 const HISTORY: f64 = 6.0 * 3600.0;
-/// How many exchanges show that the path is another.
+/// Exchanges that reveal a longer path.
 const WINDOW: usize = 20;
-/// How many shorter round trips in a row show the same.
+/// Shorter round trips in a row that reveal a shorter path.
 const SHORTER: usize = 4;
-/// Until so many exchanges a shorter round trip is just a better minimum.
+/// Up to this many exchanges a shorter round trip is just a better minimum.
 const SETTLED: usize = 30;
-/// A change counts from so many noise units on, and from so many ns.
+/// A level shift exceeds this many noise units, and this many ns.
 const SHIFT_UNITS: f64 = 8.0;
 const SHIFT_LEAST: f64 = 2_000.0;
-/// On a path's own level half of the round trips are within so many noise units of the minimum.
+/// On a stable path half of the round trips are within this many noise units of the minimum.
 const LEVEL_UNITS: f64 = 4.0;
 
-/// One exchange as the path shows it, in ns.
+/// The delays of one exchange, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passage {
-    /// Round trip without the server's own time.
+    /// Round trip without the server's processing time.
     pub(crate) round_trip: f64,
     /// Tb - Ca(Ta).
     pub(crate) forth: f64,
@@ -44,16 +42,16 @@ pub(crate) struct Passage {
     pub(crate) back: f64,
 }
 
-/// What a passage told about the path.
+/// The result of a passage for the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Seen {
-    /// The path as it was: how much longer than the shortest this round trip was.
+    /// The same path: by how much this round trip exceeds the shortest.
     Excess(f64),
-    /// It may be another: the exchange is not to be used.
+    /// Possibly another path: the exchange must not be used.
     Unclear,
-    /// It is another.
+    /// Another path.
     Shifted {
-        /// The least delays there and back, by the clock as it is.
+        /// The least delays there and back, by the current clock.
         least: [f64; 2],
         /// By how much the round trip has changed: no direction can have changed by more.
         change: f64,
@@ -84,7 +82,7 @@ impl Path {
         self.noise.unit()
     }
 
-    /// Takes in a passage at `at` seconds.
+    /// Processes a passage at `at` seconds.
     pub(crate) fn take(&mut self, at: f64, passage: Passage) -> Seen {
         if self.last.len() == WINDOW {
             self.last.pop_front();
@@ -106,7 +104,7 @@ impl Path {
         Seen::Excess(passage.round_trip - self.shortest.get())
     }
 
-    /// Whether all of the window is far above the minimum, and most of it near one level.
+    /// Whether the whole window is far above the minimum, and half of it is near one level.
     fn is_another_level(&self, far: f64) -> bool {
         if self.last.len() < WINDOW {
             return false;
@@ -118,7 +116,7 @@ impl Path {
         rise > far && median - lowest < (LEVEL_UNITS * self.noise()).max(rise / 8.0)
     }
 
-    /// Begins a new level with the last `count` passages.
+    /// Starts a new level with the last `count` passages.
     fn shift(&mut self, at: f64, count: usize) -> Seen {
         let new = self.last.iter().rev().take(count);
         let least = |of: fn(&Passage) -> f64| new.clone().map(of).fold(f64::INFINITY, f64::min);
@@ -137,7 +135,7 @@ impl Path {
 mod tests {
     use super::*;
 
-    /// A path that takes so long in each direction, and now and then a little longer.
+    /// A passage with these delays, and sometimes a little queueing on the way to the server.
     fn passage(number: usize, forth: f64, back: f64) -> Passage {
         let noise = [0.0, 300.0, 100.0, 900.0, 200.0][number % 5];
         Passage { round_trip: forth + back + noise, forth: forth + noise, back }

@@ -1,4 +1,5 @@
-# Stores values of many sizes by several connections, and gets all of them by one request; small ones by datagrams, too.
+# Stores values of many sizes over several connections, and gets all of them by one request; a
+# small one also by datagrams.
 import random, socket, struct, sys, threading
 
 where = (sys.argv[1], int(sys.argv[2]))
@@ -18,7 +19,8 @@ def talk(number, results):
             assert answers.readline() == b'VALUE %s 0 %d\r\n' % (key, len(value))
             assert answers.read(len(value) + 2) == value + b'\r\n'
         assert answers.readline() == b'END\r\n'
-    # A frame of request number, place, count and nothing goes before each datagram; what is lost is asked for again.
+    # Each datagram begins with request number, sequence number, count and a reserved field; lost
+    # requests are repeated.
     small = next((key, value) for key, value in values.items() if len(value) == 100)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect(where)
@@ -28,7 +30,7 @@ def talk(number, results):
             for _ in range(10):
                 s.send(frame + b'get %s\r\n' % small[0])
                 try:
-                    # An answer to what was asked twice may come twice.
+                    # A repeated request may be answered twice.
                     while (answer := s.recv(2000))[:2] != frame[:2]: pass
                     break
                 except TimeoutError:

@@ -1,4 +1,4 @@
-# Requests with answers, a stream of messages, and a subscription.
+# Requests with replies, a stream of messages, and a subscription.
 import hashlib, os, sys, zmq
 
 address, port = sys.argv[1], int(sys.argv[2])

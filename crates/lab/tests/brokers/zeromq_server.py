@@ -1,9 +1,10 @@
-# Answers requests; counts what is pushed; publishes once somebody has subscribed. Ends with the last of it.
+# Answers requests; counts pushed messages; publishes once a client has subscribed. Ends after the
+# last of these.
 import hashlib, sys, zmq
 
 address, port = sys.argv[1], int(sys.argv[2])
 context = zmq.Context()
-# A publisher throws away what is too much for its queue.
+# A publisher drops messages that exceed its queue.
 context.setsockopt(zmq.SNDHWM, 0)
 sockets = [context.socket(kind) for kind in (zmq.REP, zmq.PULL, zmq.XPUB)]
 for n, socket in enumerate(sockets):

@@ -1,5 +1,5 @@
-//! What the tests of accelerated programs share: two hosts with a service each, and the proof that
-//! traffic crossed our stack.
+//! Shared by the tests of accelerated programs: two hosts with a service each, and the check that
+//! traffic crossed the stack.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -7,8 +7,8 @@ use std::io::Write;
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
 
-/// Long enough for a machine that is busy with other things; nothing should come near it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine; no test should come near it.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Two hosts on a cable with a service each.
 pub(crate) struct Both {
@@ -24,7 +24,7 @@ impl Both {
 
     pub(crate) fn with(cable: &CableOptions, options: &ServiceOptions) -> Self {
         let pair = Pair::with(cable).unwrap();
-        // Both at a time: the kernel takes its time to verify BPF programs.
+        // Concurrently, because the kernel takes a while to verify BPF programs.
         let (a_service, b_service) = std::thread::scope(|scope| {
             let a = scope.spawn(|| Service::start_with(&pair.a, options).unwrap());
             let b = Service::start_with(&pair.b, options).unwrap();
@@ -42,9 +42,9 @@ impl Both {
     }
 }
 
-/// Runs something and checks that at least so many packets were diverted to lanes of the service
-/// meanwhile. A client that is to cause them is started by `work`, not before: on a busy machine it
-/// would be done before they are counted.
+/// Runs `work` and checks that at least `packets` packets were diverted to lanes of the service
+/// meanwhile. `work` must start the client that causes them: on a busy machine one started earlier
+/// might finish before the first count.
 pub(crate) fn crossing<T>(service: &Service, packets: u64, work: impl FnOnce() -> T) -> T {
     let before = service.stat().unwrap().diverted();
     let result = work();
@@ -68,7 +68,7 @@ pub(crate) fn willing(host: &Host, command: &[&str]) -> Process {
     start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
 }
 
-/// As [`crossing`], at each end that is accelerated: what one end's lane sees says nothing of the
+/// Like [`crossing`], at each accelerated end: the count of one end's lane says nothing about the
 /// other's.
 pub(crate) fn crossing_ends<T>(both: &Both, server: bool, client: bool, packets: u64, work: impl FnOnce() -> T) -> T {
     match (server, client) {
@@ -80,8 +80,8 @@ pub(crate) fn crossing_ends<T>(both: &Both, server: bool, client: bool, packets:
 }
 
 /// Runs a server on host b and its client on host a, with one or both of them accelerated, each
-/// time at a port of its own. `talk` is told whether the server and the client are to be
-/// accelerated; at least so many packets have to be diverted meanwhile, at each end that is.
+/// time at another port. `talk` gets the flags for the server and the client, and the port. At
+/// least `packets` packets must be diverted meanwhile at each accelerated end.
 pub(crate) fn either_side(both: &Both, packets: u64, talk: impl Fn(bool, bool, u16)) {
     for (port, server, client) in [(7000, true, false), (7010, false, true), (7020, true, true)] {
         println!("server accelerated: {server}, client accelerated: {client}");
@@ -90,17 +90,16 @@ pub(crate) fn either_side(both: &Both, packets: u64, talk: impl Fn(bool, bool, u
 }
 
 /// Waits until a server's port is bound (`tcp` or `udp`), and diverted if it is accelerated.
-pub(crate) fn bound(host: &Host, process: &mut Process, protocol: &str, port: u16) {
-    tickwire_lab::bound(host, protocol, port, process).unwrap();
+pub(crate) fn wait_until_listening(host: &Host, process: &mut Process, protocol: &str, port: u16) {
+    tickwire_lab::wait_until_listening(host, protocol, port, process).unwrap();
 }
 
-/// The system's Python, not a version manager's script in front of it.
+/// The system's Python, not a version manager's wrapper.
 pub(crate) fn python() -> &'static str {
     if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
 }
 
-/// Bytes that repeat nowhere near a segment's size, so that anything lost, doubled or swapped
-/// shows.
+/// Bytes without a repetition near a segment's size, so that any loss, duplication or swap shows.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut next = || {
@@ -112,12 +111,13 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length.div_ceil(4)).flat_map(|_| next()).take(length).collect()
 }
 
-/// A certificate of host b for its IPv4 address (`certificate.pem`, `key.pem` in its directory),
-/// and who vouches for that and nobody else, in the file of host a that is given.
+/// Writes a certificate of host b for its IPv4 address (`certificate.pem`, `key.pem` in its
+/// directory). Returns the file on host a that contains the issuing authority, which issued no
+/// other certificate.
 pub(crate) fn vouched(pair: &Pair) -> String {
     let mut authority = CertificateParams::new([]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // OpenSSL takes a certificate for its own issuer's if both have one name.
+    // OpenSSL takes a certificate for self-issued if subject and issuer have the same name.
     authority.distinguished_name.push(DnType::CommonName, "authority of host b");
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
@@ -155,7 +155,7 @@ pub(crate) fn built_from(source: &str, arguments: &[&str]) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Several connections at once; on each, data goes there and comes back, and the end of it is seen.
+/// Several connections at once; on each, data is echoed, and the end of the stream arrives.
 pub(crate) const ECHO_CLIENT: &str = r#"
 import hashlib, os, socket, sys, threading
 def talk(number, results):
@@ -180,15 +180,15 @@ for _ in range(2):
 print('all came back')
 "#;
 
-/// Starts an echo server on host b and lets clients of both kinds, one after the other, talk with
-/// it on port 9000.
+/// Starts an echo server on host b, and runs clients of both kinds against its port 9000, one after
+/// the other.
 pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
     let address = both.pair.b_v4();
     let mut serving = start(both.b(), true, server);
-    bound(both.b(), &mut serving, "tcp", 9000);
+    wait_until_listening(both.b(), &mut serving, "tcp", 9000);
     for accelerated in [true, false] {
         let client = [python(), "-c", ECHO_CLIENT, &address];
-        let ask = || start(both.a(), accelerated, &client).success(PATIENCE);
+        let ask = || start(both.a(), accelerated, &client).success(TIMEOUT);
         let printed = crossing_ends(both, true, accelerated, 100, ask);
         let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}", serving.stderr()));
         assert_eq!(printed, "all came back\n");
@@ -197,7 +197,7 @@ pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
     serving
 }
 
-/// Sends back what comes, on each connection and as datagrams.
+/// Echoes received data, on each connection and as datagrams.
 pub(crate) const ECHO_SERVER: &str = r#"
 import socket, sys, threading
 def serve(c):
@@ -221,11 +221,11 @@ while True:
 /// The echo server on host b.
 pub(crate) fn server(both: &Both) -> Process {
     let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &both.pair.b_v4()]);
-    bound(both.b(), &mut server, "tcp", 9000);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
     server
 }
 
-/// Connects, says so, and waits for the end of the connection; says how it came.
+/// Connects, reports that, waits for the end of the connection, and prints how it ended.
 pub(crate) const WAITING_CLIENT: &str = r#"
 import socket, sys
 s = socket.create_connection((sys.argv[1], 9000), timeout=25)
@@ -238,10 +238,10 @@ except ConnectionResetError:
     print('reset', flush=True)
 "#;
 
-/// The group of [`HEAR`] and [`TELL`], where a test names no other.
+/// The group of [`HEAR`] and [`TELL`], unless a test names another.
 pub(crate) const GROUP: &str = "239.1.2.3";
 
-/// Joins a group and prints what it hears; optionally from one source only.
+/// Joins a group and prints received datagrams; optionally from one source only.
 pub(crate) const HEAR: &str = r#"
 import socket, struct, sys
 group, own, source = sys.argv[1], sys.argv[2], sys.argv[3]

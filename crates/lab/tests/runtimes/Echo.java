@@ -155,7 +155,7 @@ public class Echo {
         }
     }
 
-    /** A thread that waits for data is roused by whoever closes its socket, or interrupts it. */
+    /** A thread that waits for data is woken when another one closes its socket, or interrupts it. */
     static void end(InetSocketAddress address) throws Exception {
         var threads = Executors.newCachedThreadPool();
         var socket = new Socket(address.getAddress(), address.getPort());

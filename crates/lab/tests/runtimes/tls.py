@@ -1,4 +1,5 @@
-# Echoes messages of many sizes over TLS: `serve ADDRESS PORT CERTIFICATE KEY`, `ask ADDRESS PORT AUTHORITY`.
+# Echoes messages of many sizes over TLS: `serve ADDRESS PORT CERTIFICATE KEY`,
+# `ask ADDRESS PORT AUTHORITY`.
 import asyncio, os, ssl, struct, sys
 
 async def receive(reader):

@@ -1,9 +1,10 @@
 /* Makes every kind of socket call on a small stack, against the server beside this file.
  * Arguments: how (measured, left, thread, handler), the peer's address, the program's own.
  *
- * measured: each call has a stack of its own filled with a pattern, and what it has overwritten is
- * told. left: the same, of calls after the service has ended. thread: all calls run in a thread of 16 KiB. handler: some run in a signal handler on 8 KiB,
- * all of them on 6 KiB more than the kernel takes for a signal's frame. */
+ * measured: each call has a stack of its own filled with a pattern, and the depth that it has
+ * overwritten is printed. left: the same for calls after the service has ended. thread: all calls
+ * run in a thread of 16 KiB. handler: some run in a signal handler on 8 KiB, all of them on 6 KiB
+ * more than the kernel takes for a signal's frame. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +36,7 @@ static ucontext_t outside, inside;
 static unsigned char *small;
 static int is_measured, forked;
 
-/* Nothing of this program's own is on the small stack. */
+/* Static, so that none of the program's own data is on the small stack. */
 static char big[300000];
 static long result, at_rest;
 static int failure, a, b, c, one = 1, ends[2], status;
@@ -59,7 +60,7 @@ static union {
     struct cmsghdr header;
 } control;
 
-/* A stack with a page in front of it that is not there. */
+/* A stack with a guard page below it. */
 static unsigned char *stack_of(size_t size) {
     unsigned char *made =
         mmap(NULL, GUARD + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -99,7 +100,7 @@ static void step(const char *name, void (*work)(void)) {
     }
 }
 
-/* A call that is to succeed, and one that is to fail with this error. */
+/* A call that must succeed, and one that must fail with this error. */
 #define DO(name, call)                     \
     do {                                   \
         void work(void) {                  \
@@ -160,7 +161,7 @@ static fd_set *set_of(int fd) {
 
 static void streams(void) {
     static int kept, next;
-    /* A stream of 300 KB goes there while it comes back. */
+    /* A stream of 300 KB is sent while its echo is received. */
     OPTION(a, IPPROTO_TCP, TCP_NODELAY, one);
     static size_t sent, back;
     while (back < sizeof big) {
@@ -258,9 +259,9 @@ static void datagrams(void) {
     DO("recvmsg with control", recvmsg(b, &message, 0) - 400);
     DO("sendto", sendto(c, "x", 1, 0, to(peer, 9000), sizeof place));
     DO("recv", recv(c, big, 100, 0));
-    /* To a host that does not answer, to this host, and to no host. */
+    /* To an absent host, to this host, and to a group. */
     place.sin_addr.s_addr += htonl(99);
-    DO("sendto nobody", sendto(c, "x", 1, 0, (struct sockaddr *)&place, sizeof place));
+    DO("sendto absent", sendto(c, "x", 1, 0, (struct sockaddr *)&place, sizeof place));
     DO("sendto own", sendto(c, "x", 1, 0, to(own, 1), sizeof place) + 1);
     membership.imr_address = own.sin_addr;
     inet_pton(AF_INET, "239.1.2.3", &membership.imr_multiaddr);
@@ -283,7 +284,7 @@ static void listeners(void) {
     OPTION(listener, SOL_SOCKET, SO_REUSEADDR, one);
     DO("bind stream", bind(listener, to(own, 7000), sizeof place));
     DO("listen", listen(listener, 8));
-    /* The server connects when it is asked to. */
+    /* The server connects back on request. */
     DO("send", send(a, "connect", 7, 0));
     DO("accept4", c = accept4(listener, NULL, NULL, SOCK_CLOEXEC));
     DO("recv", recv(a, big, 7, MSG_WAITALL));
@@ -298,7 +299,7 @@ static void failures(void) {
     DO("socket", c = socket(AF_INET, SOCK_STREAM, 0));
     FAIL("connect refused", ECONNREFUSED, connect(c, to(peer, 1), sizeof place));
     DO("syscall SYS_close", syscall(SYS_close, c));
-    /* A loopback peer, an option of the kernel's, an option before there is a connection. */
+    /* A loopback peer, an option that only the kernel has, an option before the connection. */
     c = socket(AF_INET, SOCK_STREAM, 0);
     place = (struct sockaddr_in){AF_INET, htons(1), {htonl(INADDR_LOOPBACK)}};
     FAIL("connect loopback", ECONNREFUSED, connect(c, (struct sockaddr *)&place, sizeof place));
@@ -322,7 +323,7 @@ static void failures(void) {
 static void children(void) {
     static char *arguments[] = {"true", NULL}, *variables[] = {NULL};
     DO("fork", (child = fork(), forked = child == 0, child));
-    /* The child ends in `step`, and says there how deep it went in its copy of the stack. */
+    /* The child ends in `step`; its exit status is its stack depth in units of 64 bytes. */
     DO("waitpid", waitpid(child, &status, 0));
     if (!WIFEXITED(status) || (!is_measured && status))
         exit(4);
@@ -346,7 +347,7 @@ static void begin(void) {
     action.sa_handler = handled;
 }
 
-/* The service is ended before the signal is sent. */
+/* The test stops the service before it sends the signal. */
 static void left_alone(void) {
     static int set, listener;
     sigset_t before;
@@ -420,7 +421,7 @@ static void send_in_a_handler(int number) {
     DO("recv", recv(a, big, 1, 0));
 }
 
-/* Where the processor's registers take too much of it, there is no such stack on the kernel either. */
+/* If the saved registers take too much of the stack, the kernel cannot use it either: skip. */
 static void raise_on(size_t size, void (*handler)(int)) {
     stack_t on_it = {.ss_sp = stack_of(size), .ss_size = size};
     struct sigaction handled_there = {.sa_handler = handler, .sa_flags = SA_ONSTACK};

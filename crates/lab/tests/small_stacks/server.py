@@ -1,5 +1,5 @@
-"""Sends back what comes to port 9000, on connections and as datagrams. Who says `connect` on a
-connection is connected to at port 7000 first."""
+"""Echoes data of port 9000, on connections and as datagrams. For `connect` on a connection it first
+connects back to the peer's port 7000."""
 import socket
 import sys
 import threading

@@ -1,7 +1,7 @@
 //! Ordinary programs beside the lanes: kernel sockets at both ends, with divert attached that has
 //! nothing to divert.
 
-use crate::bed::{self, Divert};
+use crate::topology::{self, Divert};
 use crate::{percentiles, pin, realtime};
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ const STREAM: Duration = Duration::from_secs(1);
 
 /// UDP round trips of 64 bytes, blocking and spinning, and one TCP stream.
 pub fn measure(mode: Option<Divert>, trips: usize) -> Result<String> {
-    let mut hosts = bed::cable(1500, true)?;
+    let mut hosts = topology::cable(1500, true)?;
     for host in &mut hosts {
         if let Some(mode) = mode {
             host.divert(mode)?;
@@ -60,7 +60,7 @@ pub fn measure(mode: Option<Divert>, trips: usize) -> Result<String> {
     ))
 }
 
-/// Waits for a datagram, by blocking or by asking again and again. `false` when told to stop.
+/// Waits for a datagram, by blocking or by polling. `false` when told to stop.
 fn receive(socket: &UdpSocket, stop: &AtomicBool) -> bool {
     let mut buffer = [0; 64];
     loop {

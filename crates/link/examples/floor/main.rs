@@ -10,16 +10,16 @@
 // Modules of a program, shared with the tests in `tests/`: what they show is for their neighbours.
 #![allow(unreachable_pub, dead_code)]
 
-mod bed;
 mod kernel;
 mod raw;
 mod smoltcp;
+mod topology;
 
 use anyhow::{Context, Result, bail};
-use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::Raw;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use topology::{Divert, Guard, Host, Lane, PORT};
 
 const FLOOD: Duration = Duration::from_secs(1);
 
@@ -136,7 +136,7 @@ fn story(hosts: &mut [Host; 2], lanes: [&Lane; 2]) -> String {
 
 /// Latency and throughput of bare frames.
 fn bare(row: &str, trips: usize) -> Result<String> {
-    let mut hosts = bed::cable(1500, false)?;
+    let mut hosts = topology::cable(1500, false)?;
     let [a, b] = lanes(&mut hosts, row)?;
     let [from, to] = [0, 1].map(|n| (hosts[n].mac.0, hosts[n].address.octets()));
     let (mut raw_a, mut raw_b) = (Raw::new(a.open()?), Raw::new(b.open()?));
@@ -188,7 +188,7 @@ fn bare(row: &str, trips: usize) -> Result<String> {
 fn peer(what: &str, trips: usize) -> Result<String> {
     const MESSAGE: usize = 64;
     const ROOM: usize = 1 << 19;
-    let mut hosts = bed::cable(1500, false)?;
+    let mut hosts = topology::cable(1500, false)?;
     let ends = lanes(&mut hosts, "lane:native:xdp")?;
     for (host, lane) in hosts.iter_mut().zip(&ends) {
         host.claim_tcp(lane, PORT)?;

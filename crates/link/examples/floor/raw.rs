@@ -31,7 +31,7 @@ impl Raw {
         self.tap.write(packet).is_ok()
     }
 
-    /// Takes what has come, and gives every packet to `see`.
+    /// Receives the waiting packets, and passes each to `see`.
     pub fn poll(&mut self, mut see: impl FnMut(&[u8])) -> u32 {
         let Self { rx, buffer, .. } = self;
         if rx.is_empty() {
@@ -108,7 +108,7 @@ pub fn pong(raw: &mut Raw, answer: &[u8], port: u16, stop: impl Fn() -> bool) {
     }
 }
 
-/// Sends as fast as it goes for a while. Says how many went.
+/// Sends as fast as possible for a while. Returns how many packets were sent.
 pub fn flood(raw: &mut Raw, packet: &[u8], time: Duration) -> u64 {
     let end = Instant::now() + time;
     let mut sent = 0;
@@ -121,7 +121,7 @@ pub fn flood(raw: &mut Raw, packet: &[u8], time: Duration) -> u64 {
     sent
 }
 
-/// Counts what comes until told to stop.
+/// Counts received packets until told to stop.
 pub fn drain(raw: &mut Raw, port: u16, stop: impl Fn() -> bool) -> u64 {
     let mut received = 0;
     let mut polls = 0u32;

@@ -1,7 +1,7 @@
 //! The nearest user-mode peer: smoltcp, in process, over the same lane: no unmodified program.
 
-use crate::bed::Host;
 use crate::raw::Raw;
+use crate::topology::Host;
 use anyhow::{Context, Result, ensure};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
@@ -17,7 +17,7 @@ pub const CLIENT_PORT: u16 = 7008;
 const ETHERNET: usize = 14;
 const MTU: usize = 1500;
 /// A stall this long ends the measurement.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Rings as smoltcp wants to see a device.
 struct Rings {
@@ -150,7 +150,7 @@ impl Node {
         let begin = Instant::now();
         while !self.sockets.get::<tcp::Socket<'_>>(handle).may_send() {
             self.turn();
-            ensure!(begin.elapsed() < PATIENCE, "the connection does not open");
+            ensure!(begin.elapsed() < TIMEOUT, "the connection does not open");
         }
         Ok(handle)
     }
@@ -204,7 +204,7 @@ impl Node {
                     break;
                 }
                 // The first datagram may be dropped while the neighbour is resolved.
-                if begin.elapsed() > PATIENCE {
+                if begin.elapsed() > TIMEOUT {
                     retries += 1;
                     ensure!(retries < 3, "no answer");
                     break;
@@ -230,7 +230,7 @@ impl Node {
             while got < size {
                 self.turn();
                 got += self.sockets.get_mut::<tcp::Socket<'_>>(handle).recv_slice(&mut back).unwrap_or(0);
-                ensure!(begin.elapsed() < PATIENCE, "no answer");
+                ensure!(begin.elapsed() < TIMEOUT, "no answer");
             }
             all.push(begin.elapsed().as_nanos() as u32);
         }

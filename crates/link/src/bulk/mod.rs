@@ -1,11 +1,10 @@
-//! The way of streams out of a lane: trains of segments, each with one header for all, which the
-//! kernel or the network card takes apart (segmentation offload), written to a TAP device of their
-//! own.
+//! The bulk path out of a lane: trains of segments, each with one header for all, which the kernel
+//! or the network card segments (segmentation offload), written to a TAP device of their own.
 //!
-//! The segments of a train are made and sent on together, for a fraction of what each costs by
-//! itself. A train leaves without a checksum of its own: the kernel makes it when it takes the
-//! train apart. A header that leaves it to the device could name any place in the packet, behind
-//! the guard's back, and is refused.
+//! The segments of a train are made and forwarded together, for a fraction of what each costs by
+//! itself. A train leaves without a checksum: the kernel computes those of the segments. A header
+//! that leaves it to the device could name any place in the packet, behind the guard, and is
+//! refused.
 
 mod train;
 
@@ -15,8 +14,8 @@ use tickwire_stack::{Stack, Transmit};
 use train::Train;
 pub(crate) use train::{HEADER, VIRTIO};
 
-/// Of some packets the first, and how many frames can go with it or are pieces of it; and the train
-/// that they are, if it is one.
+/// How many of these frames go together: the first and those that can join its train, or the pieces
+/// of its packet. Also the train that they are, if it is one.
 pub(crate) fn together(stack: &Stack<'_>, packets: &[Transmit]) -> (usize, Option<Train>) {
     let mut frames = 1;
     let first = bytes(stack, packets[0]);
@@ -42,7 +41,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// By a device that [`crate::sys_tap::create`] has made.
+    /// For a device that [`crate::sys_tap::create`] has made.
     #[must_use]
     pub fn new(tap: OwnedFd) -> Self {
         Self { tap }
@@ -55,8 +54,8 @@ impl AsFd for Bulk {
     }
 }
 
-/// Writes one frame to a TAP device. A system call, not the C library's wrapper, for which the
-/// preload library stands in.
+/// Writes one frame to a TAP device. A direct system call, because the preload library interposes
+/// the C library's wrapper.
 ///
 /// # Errors
 /// If the device is down or there is no memory.
@@ -79,8 +78,8 @@ pub(crate) unsafe fn write(tap: BorrowedFd<'_>, parts: &[libc::iovec]) -> io::Re
     }
 }
 
-/// Takes a frame off a TAP device that was sent to it. Whether there was one. A system call, as
-/// in `write`.
+/// Removes a frame that was sent to a TAP device. Returns whether there was one. A direct system
+/// call, as in `write`.
 pub(crate) fn discard(tap: BorrowedFd<'_>) -> bool {
     let mut byte = 0u8;
     // SAFETY: the byte is writable and lives for the call.

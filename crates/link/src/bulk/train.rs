@@ -47,7 +47,7 @@ pub(crate) struct Train {
     closed: bool,
 }
 
-/// What a segment is, if it is a plain one: data that is acknowledged with, and neither fragments
+/// The headers of a plain segment: data that is sent with an acknowledgement, and neither fragments
 /// nor extension headers.
 struct Segment {
     v6: bool,
@@ -106,7 +106,7 @@ impl Train {
         self.headers
     }
 
-    /// Takes in a packet, if it goes with the first one and those after it.
+    /// Adds a packet, if it continues the train.
     pub(crate) fn take(&mut self, first: &[u8], next: &[u8]) -> bool {
         let Some(segment) = Segment::read(next).filter(|_| !self.closed) else { return false };
         let size = next.len() - segment.headers.min(next.len());
@@ -124,7 +124,7 @@ impl Train {
         goes
     }
 
-    /// Whether all is alike in two packets' headers that has to be: Ethernet; IP but for its
+    /// Whether two packets' headers are equal in all that has to be: Ethernet; IP but for its
     /// length, number and checksum; TCP but for sequence number, flags and checksum.
     fn same(&self, first: &[u8], next: &[u8]) -> bool {
         let t = self.tcp;
@@ -137,7 +137,7 @@ impl Train {
         ip && alike(t, t + 4) && alike(t + 8, t + 13) && alike(t + 14, t + 16) && alike(t + 18, self.headers)
     }
 
-    /// Writes what stands before the data; its length.
+    /// Writes the headers before the data. Returns their length.
     pub(crate) fn write_header(&self, first: &[u8], to: &mut [u8; HEADER]) -> usize {
         let several = self.len > self.size;
         let (virtio, packet) = to.split_at_mut(VIRTIO);
@@ -147,7 +147,7 @@ impl Train {
             return VIRTIO + self.headers;
         }
         let native = |n: usize| (n as u16).to_ne_bytes();
-        // Without a checksum: whatever takes the train apart makes that of each segment.
+        // Without a checksum: segmentation computes that of each segment.
         virtio.fill(0);
         virtio[1] = if self.v6 { GSO_V6 } else { GSO_V4 };
         virtio[2..4].copy_from_slice(&native(self.headers));

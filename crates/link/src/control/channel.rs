@@ -1,9 +1,9 @@
 //! One end of a control connection.
 //!
 //! The system calls are made directly, not through the C library's wrappers: the preload library
-//! stands in for these, and would meet itself here. Control data is parsed here, too, so that every
+//! interposes these, and would call itself here. Control data is parsed here, too, so that every
 //! descriptor that arrives is owned from that moment, also with a message that is then refused (a
-//! hostile peer must not make the service collect descriptors).
+//! hostile peer must not make descriptors accumulate in the service).
 
 use super::codec::{MAX_MESSAGE, Malformed};
 use super::message::MessageTo;
@@ -55,15 +55,15 @@ impl Descriptors {
     }
 }
 
-/// Something that came through a channel.
+/// A packet that was received through a channel.
 #[derive(Debug)]
 pub struct Incoming {
     bytes: [u8; MAX_MESSAGE],
     len: usize,
     /// It was longer than any message.
     cut: bool,
-    /// Not all descriptors of it are here: this process may have no more, or no message has so
-    /// many.
+    /// Not all of its descriptors are here: this process may have no more, or it has more than any
+    /// message.
     short: bool,
     /// Descriptors that came with it.
     pub descriptors: Descriptors,
@@ -87,15 +87,15 @@ impl Incoming {
         M::decode(&self.bytes[..self.len], self.descriptors.len())
     }
 
-    /// Whether not all of its descriptors are here: this process may have no more, or no message
-    /// has so many.
+    /// Whether not all of its descriptors are here: this process may have no more, or it has more
+    /// than any message.
     #[must_use]
     pub const fn is_short(&self) -> bool {
         self.short
     }
 
-    /// The number of a message that would be well formed had all its descriptors arrived, for which
-    /// this process has no room.
+    /// The number of a message that is well formed but for descriptors for which this process has
+    /// no room.
     #[must_use]
     pub fn number_if_short<M: MessageTo>(&self) -> Option<u32> {
         let decode = |descriptors| M::decode(&self.bytes[..self.len], descriptors).ok();
@@ -129,8 +129,8 @@ fn retry(mut call: impl FnMut() -> libc::c_long) -> io::Result<usize> {
 }
 
 impl Channel {
-    /// Connects to the service's socket. At once: a listener whose queue is full is an error, not a
-    /// wait.
+    /// Connects to the service's socket without blocking: a listener whose queue is full is an
+    /// error.
     ///
     /// # Errors
     /// `NotFound` or `ConnectionRefused` when no service is there, `PermissionDenied`,
@@ -145,7 +145,7 @@ impl Channel {
                 0,
             )
         })?;
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         // SAFETY: all-zero is a valid `sockaddr_un`.
         let mut address: libc::sockaddr_un = unsafe { zeroed() };
@@ -174,17 +174,16 @@ impl Channel {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: `fds` has room for the two numbers that the call writes.
         retry(|| unsafe { libc::syscall(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
-        // SAFETY: the two descriptors were just made and belong to nobody else.
+        // SAFETY: the two descriptors were just made and have no other owner.
         let [a, b] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         Ok((Self(a), Self(b)))
     }
 
-    /// Sends a message with descriptors. Never waits: a peer that does not read is an error
+    /// Sends a message with descriptors. Never blocks: a peer that does not read is an error
     /// (`WouldBlock`).
     ///
     /// # Errors
-    /// `WouldBlock`, `BrokenPipe` (the peer has gone), or what the kernel says about the
-    /// descriptors.
+    /// `WouldBlock`, `BrokenPipe` (the peer has gone), or the kernel's error about the descriptors.
     pub fn send(&self, message: &impl MessageTo, number: u32, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut done = Ok(());
         message.encode(number, &mut |bytes| done = self.send_bytes(bytes, descriptors));
@@ -228,7 +227,7 @@ impl Channel {
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// What has come, without waiting. `Ok(None)` when nothing has.
+    /// Receives a packet without blocking. `Ok(None)` if there is none.
     ///
     /// # Errors
     /// `UnexpectedEof` when the peer has gone.
@@ -237,7 +236,7 @@ impl Channel {
         Ok(self.receive_with(0, &mut incoming)?.then_some(incoming))
     }
 
-    /// The same into `incoming`, in the place of what that was. Whether something has come.
+    /// The same into `incoming`, which it replaces. Returns whether there was a packet.
     ///
     /// # Errors
     /// As [`Channel::try_receive`].
@@ -245,9 +244,9 @@ impl Channel {
         self.receive_with(0, incoming)
     }
 
-    /// The same, and it stays where it is: its descriptors are further ones of the same files.
-    /// Closing one of them waits for the file's `flush`, as closing any does. One that [is
-    /// short](Incoming::is_short) has more than there is room for, or than any message.
+    /// The same, but the packet stays in the queue: the descriptors are further ones of the same
+    /// files. Closing one of them waits for the file's `flush`, as closing any does. A packet that
+    /// [is short](Incoming::is_short) has more than there is room for, or than any message.
     ///
     /// # Errors
     /// As [`Channel::try_receive`].
@@ -256,8 +255,8 @@ impl Channel {
         Ok(self.receive_with(libc::MSG_PEEK, &mut incoming)?.then_some(incoming))
     }
 
-    /// Takes the next packet away. What it brought is closed, but for what [`Channel::peek`] has
-    /// given.
+    /// Removes the next packet. Its descriptors are closed, except those that [`Channel::peek`] has
+    /// returned.
     ///
     /// # Errors
     /// If there is none.
@@ -270,7 +269,7 @@ impl Channel {
     }
 
     fn receive_with(&self, how: libc::c_int, incoming: &mut Incoming) -> io::Result<bool> {
-        // Its descriptors are closed.
+        // The previous descriptors are closed.
         incoming.descriptors = Descriptors::default();
         let mut control = Control([0; SPACE]);
         let mut part = libc::iovec { iov_base: incoming.bytes.as_mut_ptr().cast(), iov_len: MAX_MESSAGE };
@@ -293,7 +292,7 @@ impl Channel {
         };
         // SAFETY: the kernel has filled `control` up to `msg_controllen` with well-formed headers.
         unsafe { own_descriptors(&header, &mut incoming.descriptors) };
-        // Not an error of this call: the descriptors are the caller's to close.
+        // Not an error of this call: the caller must close the descriptors.
         incoming.cut = header.msg_flags & libc::MSG_TRUNC != 0;
         incoming.short = header.msg_flags & libc::MSG_CTRUNC != 0;
         if incoming.len == 0 && incoming.descriptors.is_empty() {
@@ -302,7 +301,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// Waits up to `timeout` for something to come.
+    /// Waits up to `timeout` for a packet.
     ///
     /// # Errors
     /// `TimedOut`, or as [`Channel::try_receive`].
@@ -312,7 +311,7 @@ impl Channel {
         Ok(incoming)
     }
 
-    /// The same into `incoming`, in the place of what that was.
+    /// The same into `incoming`, which it replaces.
     ///
     /// # Errors
     /// As [`Channel::receive`].
@@ -346,7 +345,7 @@ impl Channel {
 /// `header` must be as the kernel left it after a successful `recvmsg`, its control buffer alive.
 unsafe fn own_descriptors(header: &libc::msghdr, descriptors: &mut Descriptors) {
     // SAFETY: the caller's promise: headers are well formed, and each `SCM_RIGHTS` one holds
-    // descriptors that now belong to this process and to nobody in it.
+    // descriptors that now belong to this process and have no other owner in it.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while !at.is_null() {
@@ -454,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_read_blocks_nobody() {
+    fn a_peer_that_does_not_read_blocks_no_sender() {
         let (a, _b) = Channel::pair().unwrap();
         let error = (0..100_000).find_map(|i| a.send(&hello(), i, &[]).err()).expect("the queue is bounded");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -473,8 +472,8 @@ mod tests {
             a.send_bytes(b"garbage", &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
             assert!(b.try_receive().unwrap().unwrap().decode::<Request>().is_err());
         }
-        // More bytes than any message has: the descriptors are handed to the receiver, who closes
-        // them where he likes.
+        // More bytes than any message has: the receiver gets the descriptors, and closes them where
+        // it likes.
         a.send_bytes(&[0; MAX_MESSAGE], &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
         let mut incoming = b.try_receive().unwrap().unwrap();
         assert_eq!(incoming.descriptors.take_all().count(), MAX_DESCRIPTORS);

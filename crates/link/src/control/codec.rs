@@ -1,4 +1,4 @@
-//! From messages to bytes and back: fields one behind the other, no padding, the exact length and
+//! Encoding and decoding of messages: fields one after the other, no padding, the exact length and
 //! nothing else.
 
 use super::name::Name;
@@ -46,7 +46,7 @@ pub enum Malformed {
     Descriptors(usize),
 }
 
-/// Puts fields behind each other.
+/// Appends fields.
 pub(super) struct Writer<'a> {
     bytes: &'a mut [u8],
     len: usize,
@@ -312,7 +312,7 @@ macro_rules! messages {
     ) => {
         $(#[$outer])*
         #[derive(Clone, Debug)]
-        // Messages live briefly, on the stack of whoever sends or reads them.
+        // Messages live briefly, on the stack of the thread that sends or reads them.
         #[allow(clippy::large_enum_variant)]
         pub enum $enum {
             $( $(#[$doc])* $name $({ $( $(#[$fdoc])* $field: $ty ),* })?, )*
@@ -323,7 +323,7 @@ macro_rules! messages {
                 let kind = match self {
                     $( Self::$name { .. } => $direction | $code, )*
                 };
-                // One place for all kinds of messages: what each of them had would add up.
+                // One buffer for all kinds of messages: one for each would add up.
                 let mut bytes = [0; $longest];
                 let mut writer = Writer::new(&mut bytes, kind, number);
                 match self {

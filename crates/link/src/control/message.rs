@@ -12,7 +12,7 @@ use tickwire_stack::tcp::Leaving;
 
 /// A message in one of the two directions.
 pub trait MessageTo: Sized {
-    /// Hands the message as bytes to `send`. `number` pairs a reply with its request; pushes have
+    /// Passes the message as bytes to `send`. `number` pairs a reply with its request; pushes have
     /// 0.
     fn encode(&self, number: u32, send: &mut dyn FnMut(&[u8]));
 
@@ -23,7 +23,7 @@ pub trait MessageTo: Sized {
     fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), Malformed>;
 }
 
-/// Secret of a lane: who knows it may attach to the lane. Never printed.
+/// Secret of a lane: a process that knows it may attach to the lane. Never printed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Token(pub [u8; 16]);
 
@@ -58,12 +58,12 @@ impl Field for Claim {
 /// What a claim covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimKind {
-    /// Whatever comes to the socket's address and port: listeners and unconnected UDP sockets.
+    /// All packets to the socket's address and port: listeners and unconnected UDP sockets.
     Bound,
-    /// What comes to it from one remote address and port.
+    /// Packets to it from one remote address and port.
     Flow,
-    /// What comes to an ephemeral port that the service has bound, from which the lane opens
-    /// connections ([`Request::Ports`]). Not to be had with a socket.
+    /// Packets to an ephemeral port that the service has bound, from which the lane opens
+    /// connections ([`Request::Ports`]). Cannot be claimed with a socket.
     Ephemeral,
 }
 
@@ -87,7 +87,7 @@ field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc 
 /// A few remote endpoints; the caller sends the rest in further messages.
 pub type Remotes = List<Endpoint, 8>;
 
-/// What is given back of a claim.
+/// A part of a claim that is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The claim.
@@ -98,7 +98,7 @@ pub struct Part {
 
 field_struct!(Part { claim, remote });
 
-/// What is given back at once; the caller sends the rest in further messages.
+/// What one message releases; the caller sends the rest in further messages.
 pub type Parts = List<Part, 8>;
 
 /// An ephemeral port that the service has bound for a lane.
@@ -118,10 +118,10 @@ pub type EphemeralPorts = List<EphemeralPort, 16>;
 /// The interfaces on which a lane has a group.
 pub type Interfaces = List<u32, 32>;
 
-/// A list of figures; what each means depends on what was asked for (see [`CountersOf`]).
+/// A list of figures, whose meaning depends on the request (see [`CountersOf`]).
 pub type Figures = List<u64, 96>;
 
-/// Whose BPF counters are asked for. The figures are in the order of the counter's names in the
+/// The scope of requested BPF counters. The figures are in the order of the counters' names in the
 /// `bpf` module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CountersOf {
@@ -133,12 +133,12 @@ pub enum CountersOf {
 
 field_enum!(CountersOf as "counter scope" { Host = 1, Lane = 2 });
 
-/// What the service says about a lane to `tickwire stat`.
+/// What the service reports about a lane to `tickwire stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneInfo {
     /// The lane's number; 0 for a program that was refused one.
     pub lane: u32,
-    /// The process that asked for it.
+    /// The process that requested it.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
@@ -150,7 +150,7 @@ pub struct LaneInfo {
     pub claims: u32,
     /// Age in milliseconds.
     pub age_ms: u64,
-    /// The host end's interface index.
+    /// The interface index of its device.
     pub interface: u32,
     /// Why it has no lane, [`Reason::None`] if it has one.
     pub reason: Reason,
@@ -177,7 +177,7 @@ pub struct Held {
 
 field_struct!(Held { claim, kind, protocol, local, remote });
 
-/// What the service says about an interface.
+/// What the service reports about an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accelerated {
     /// Its index.
@@ -203,7 +203,7 @@ messages! {
     Request, 0x100, MAX_REQUEST;
     /// Make a lane for this process. Answered by [`Reply::Lane`] or [`Reply::Refused`].
     Hello = 1 [0] {
-        /// The program's name, for people.
+        /// The program's name, for display.
         program: Name,
         /// The layout hash of the stack memory that the library knows; another than the service's
         /// is refused.
@@ -219,10 +219,10 @@ messages! {
         /// Whether the lane's descriptors are wanted (after exec) or were inherited (after fork).
         descriptors: bool,
     };
-    /// Divert to me what comes to the address and port of the kernel socket passed along, which
-    /// must be bound. Answered by [`Reply::Claimed`] or [`Reply::Refused`].
+    /// Divert packets to this lane that are for the address and port of the kernel socket passed
+    /// along, which must be bound. Answered by [`Reply::Claimed`] or [`Reply::Refused`].
     Claim = 3 [1] {
-        /// All that comes to it, or one flow.
+        /// All packets to it, or one flow.
         kind: ClaimKind,
         /// The remote of a flow; ignored for [`ClaimKind::Bound`].
         remote: Endpoint,
@@ -236,12 +236,11 @@ messages! {
         remotes: Remotes,
         /// Whether further remotes follow in another message.
         more: bool,
-        /// Whether the kernel's listener closes with it; else that goes on in its place.
+        /// Whether the kernel's listener closes with it; else that continues in its place.
         closes: bool,
     };
-    /// Take claims out, or flows of converted ones. Answered by [`Reply::Done`], or by
-    /// [`Reply::Refused`] if any of them was not the lane's to give back; all others are given back
-    /// even so.
+    /// Release claims, or flows of converted ones. Answered by [`Reply::Done`], or by
+    /// [`Reply::Refused`] if any of them was not the lane's; all others are released even so.
     Release = 5 [0] {
         /// What.
         parts: Parts,
@@ -264,8 +263,8 @@ messages! {
         /// The group.
         group: Address,
     };
-    /// How is this destination reached? Answered by [`Reply::Path`]; changes are then pushed for as
-    /// long as the lane lives.
+    /// Resolve the path to a destination. Answered by [`Reply::Path`]; changes are then pushed for
+    /// as long as the lane lives.
     Resolve = 8 [0] {
         /// Which.
         query: Query,
@@ -273,22 +272,22 @@ messages! {
         /// way ([`PathInfo::chosen`]).
         choose: bool,
     };
-    /// The first lane whose number is above `after` (0: the first of all) and that is the asker's
-    /// to see; behind the lanes, programs that have none. Answered by [`Reply::LaneInfo`] with a
+    /// The first lane whose number is above `after` (0: the first of all) and that the client may
+    /// see; after the lanes, programs that have none. Answered by [`Reply::LaneInfo`] with a
     /// read-only descriptor of its region (none if it was refused a lane), or by [`Reply::Done`]
-    /// behind the last.
+    /// after the last.
     ListLanes = 9 [0] {
         /// Where the last answer ended: its `cursor`.
         after: u64,
     };
     /// The first interface above `after`. Answered by [`Reply::Interface`], or [`Reply::Done`]
-    /// behind the last.
+    /// after the last.
     ListInterfaces = 10 [0] {
         /// Index of the interface before.
         after: u32,
     };
     /// The first claim of a lane above `after`. Answered by [`Reply::Held`], or [`Reply::Done`]
-    /// behind the last.
+    /// after the last.
     ListClaims = 11 [0] {
         /// The lane.
         lane: u32,
@@ -302,29 +301,29 @@ messages! {
         /// The lane, if a lane's.
         lane: u32,
     };
-    /// Send me copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of
-    /// a stream of records (see `capture`), or [`Reply::Refused`]; ends with the connection.
+    /// Send copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of a
+    /// stream of records (see `capture`), or [`Reply::Refused`]; ends with the connection.
     Capture = 13 [0] {
-        /// Of this lane; 0: of all that the asker may see.
+        /// Of this lane; 0: of all that the client may see.
         lane: u32,
         /// At most so many bytes of each packet.
         snaplen: u32,
     };
-    /// A device into which trains of segments can be written, made when the lane first has use for
+    /// Make a device into which trains of segments can be written, once the lane first has use for
     /// it. Answered by [`Reply::Bulk`] or [`Reply::Refused`].
     Bulk = 14 [0];
-    /// This process has no lane any more (if it had one on this connection, it leaves that by
-    /// this): listings are to say so for as long as the connection lasts. Answered by
-    /// [`Reply::Done`], or [`Reply::Refused`] if there is no room to list it.
+    /// This process has no lane any more (it leaves the one that it had on this connection):
+    /// listings are to say so for as long as the connection lasts. Answered by [`Reply::Done`], or
+    /// [`Reply::Refused`] if there is no room to list it.
     OnKernel = 15 [0] {
-        /// The program's name, for people.
+        /// The program's name, for display.
         program: Name,
         /// Why.
         reason: Reason,
     };
-    /// Bind ephemeral TCP ports at an address of the host, and divert to me what comes to them: the
-    /// lane opens connections from them without asking again. Answered by [`Reply::Ports`] or
-    /// [`Reply::Refused`].
+    /// Bind ephemeral TCP ports at an address of the host, and divert packets for them to this
+    /// lane, which opens connections from them without further requests. Answered by
+    /// [`Reply::Ports`] or [`Reply::Refused`].
     Ports = 16 [0] {
         /// The address.
         source: Address,
@@ -332,16 +331,16 @@ messages! {
         /// [`EphemeralPorts::MAX`].
         count: u32,
     };
-    /// The kernel is to go on with a connection, which stands still in the lane's stack. The
-    /// descriptor is a memory file (`memfd_create`) with its bytes: first what has come and was not
-    /// read, then the send queue. Answered by [`Reply::TakenOver`]; after [`Reply::Refused`]
-    /// nothing has changed; after [`Reply::Done`] neither the lane nor the kernel has it any more.
+    /// The kernel is to continue a connection, which is frozen in the lane's stack. The descriptor
+    /// is a memory file (`memfd_create`) with its bytes: first what was received and not read, then
+    /// the send queue. Answered by [`Reply::TakenOver`]; after [`Reply::Refused`] nothing has
+    /// changed; after [`Reply::Done`] neither the lane nor the kernel has it any more.
     TakeOver = 17 [1] {
         /// Its claim. If it is the connection's own, it has ended by the answer.
         claim: Claim,
         /// Whether the socket is to be one of IPv6, also for a connection of IPv4.
         v6: bool,
-        /// Where the connection stands.
+        /// The state of the connection.
         state: Leaving,
     };
 }
@@ -358,8 +357,8 @@ messages! {
         token: Token,
         /// What its region holds.
         limits: Limits,
-        /// The smallest MTU of the accelerated interfaces: what to assume of a path before the host
-        /// has spoken.
+        /// The smallest MTU of the accelerated interfaces: to be assumed for a path before the host
+        /// has answered.
         mtu: u32,
     };
     /// The process now counts as one of the lane.
@@ -376,7 +375,7 @@ messages! {
     };
     /// It is done; or a listing has ended.
     Done = 4 [0];
-    /// It cannot be: the socket stays on the kernel.
+    /// It is not possible: the socket stays on the kernel.
     Refused = 5 [0] {
         /// Why.
         reason: Reason,
@@ -385,14 +384,14 @@ messages! {
     };
     /// The path to a destination as it is now.
     Path = 6 [0] {
-        /// What the stack is to know.
+        /// What the stack needs.
         path: PathInfo,
         /// Why it is not for a lane, [`Reason::None`] if it is.
         reason: Reason,
     };
     /// A lane.
     LaneInfo = 7 [0..=1] {
-        /// What to ask with for the next.
+        /// The `after` of the next request.
         cursor: u64,
         /// The lane.
         info: Box<LaneInfo>,
@@ -412,19 +411,19 @@ messages! {
         /// The figures.
         figures: Box<Figures>,
     };
-    /// Captured packets come through the descriptor.
+    /// Captured packets arrive through the descriptor.
     Capturing = 11 [1];
     /// Ephemeral ports, at least one, each claimed.
     Ports = 13 [0] {
-        /// The service's network namespace, as `SO_NETNS_COOKIE` tells it: in another one the ports
-        /// are not bound.
+        /// The service's network namespace, as `SO_NETNS_COOKIE` reports it: in another one the
+        /// ports are not bound.
         namespace: u64,
         /// The address to which they are bound.
         source: Address,
         /// The ports.
         ports: EphemeralPorts,
     };
-    /// The lane has the group now by these interfaces; the kernel delivers the rest.
+    /// The lane receives the group by these interfaces now; the kernel delivers the rest.
     Joined = 14 [0] {
         /// Their indices; none if the socket is a member on no accelerated one.
         interfaces: Interfaces,
@@ -434,11 +433,11 @@ messages! {
 }
 
 messages! {
-    /// From the service, unasked.
+    /// From the service, without a request.
     Push, 0x300, MAX_MESSAGE;
     /// What is known of a destination has changed.
     PathChanged = 1 [0] {
-        /// What the stack is to know now.
+        /// What the stack needs now.
         path: PathInfo,
         /// Why it is not for a lane any more, [`Reason::None`] if it is.
         reason: Reason,
@@ -448,7 +447,8 @@ messages! {
         /// Its process id, as the service sees it.
         pid: u32,
     };
-    /// A claim is void: its address left the host, or its interface went away.
+    /// A claim is void: its address or its interface left the host, or its socket no longer proves
+    /// it.
     ClaimLost = 3 [0] {
         /// The claim.
         claim: Claim,
@@ -471,8 +471,8 @@ messages! {
         /// Of `SCHED_FIFO`, 1 to 99.
         priority: u32,
     };
-    /// The service is about to end. For a short time it still does what it is asked, so that the
-    /// process can hand its connections over to the kernel, and leave the lane.
+    /// The service is about to end. For a short time it still serves requests, so that the process
+    /// can hand its connections over to the kernel, and leave the lane.
     Leave = 7 [0];
 }
 

@@ -1,12 +1,11 @@
-//! The control protocol: what program and service say to each other, once per socket and once per
-//! destination.
+//! The control protocol between program and service, used once per socket and once per destination.
 //!
 //! Unix `SOCK_SEQPACKET`, one message per packet, descriptors beside it by `SCM_RIGHTS`. A
 //! [`Request`] goes from the program to the service and is answered by exactly one [`Reply`] of the
-//! same number; a [`Push`] comes from the service unasked, with number 0. Both sides run on one
-//! machine, so numbers are in its byte order, but the two may be of different builds and one may be
-//! hostile: every message carries magic and version, and decoding is strict (exact length, known
-//! codes, values in range).
+//! same number; a [`Push`] comes from the service without a request, with number 0. Both sides run
+//! on one machine, so numbers are in its byte order. But the two may be of different builds and one
+//! may be hostile: every message carries magic and version, and decoding is strict (exact length,
+//! known codes, values in range).
 
 mod channel;
 mod codec;
@@ -29,7 +28,7 @@ pub use unconnected::why_unconnected;
 
 use std::path::PathBuf;
 
-/// Where the service listens unless told otherwise.
+/// Where the service listens by default.
 pub const DEFAULT_SOCKET: &str = "/run/tickwire/service.sock";
 
 /// Environment variable that names another socket.

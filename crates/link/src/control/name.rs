@@ -37,8 +37,8 @@ impl Name {
         std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// Reads a name as it lies in a message: its length, then [`Name::MAX`] bytes. `None` unless it
-    /// is one that [`Name::new`] could have made.
+    /// Reads a name as it lies in a message: its length, then [`Name::MAX`] bytes. `None` unless
+    /// [`Name::new`] could have made it.
     pub(super) fn from_wire(len: u8, bytes: &[u8; Self::MAX]) -> Option<Self> {
         let (text, rest) = bytes.split_at_checked(usize::from(len))?;
         let name = Self::new(std::str::from_utf8(text).ok()?);

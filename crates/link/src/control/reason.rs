@@ -1,5 +1,5 @@
 //! Why a socket, or a whole program, is not on the fast path: a number for the table in the region
-//! and for messages, and a text for people (rule 3: never silently slow).
+//! and for messages, and a text for users (rule 3: never silently slow).
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What to tell a person: what is the matter, and where it makes sense, what to do.
+            /// The text for users: the problem, and where it makes sense, what to do.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -42,10 +42,10 @@ reasons! {
     /// It is accelerated.
     #[default]
     None = 0: "accelerated";
-    /// Nobody answers at the service's socket.
+    /// No process answers at the service's socket.
     NoService = 1: "no service answers: start it with `tickwire service`, or set TICKWIRE_SOCKET to its socket";
     /// The service's socket may not be opened by this user.
-    NotPermitted = 2: "this user may not use the service: its socket's group and mode decide who may";
+    NotPermitted = 2: "this user may not use the service: its socket's group and mode decide which users may";
     /// Program library and service are of different versions.
     Version = 3: "library and service are of different versions: restart the service after an update";
     /// As many lanes as the configuration allows in total.
@@ -95,7 +95,7 @@ reasons! {
     PortTaken = 25: "another accelerated program has claimed this address and port";
     /// More programs share the port or group than the divert program can serve.
     ShareLimit = 26: "too many accelerated programs share this port or group";
-    /// A multicast datagram that local programs are to hear goes through the kernel.
+    /// A multicast datagram that local programs receive goes through the kernel.
     MulticastLoop = 27: "multicast that loops back to this host goes through the kernel (IP_MULTICAST_LOOP is on)";
     /// The group could not be joined on the fast path.
     Group = 28: "this kind of group membership is not accelerated";
@@ -115,7 +115,8 @@ reasons! {
     Idle = 35: "not bound or connected yet";
     /// The socket names an interface by which the destination's route does not leave.
     OtherWay = 37: "the socket names another interface than that of the route";
-    /// The program passed the descriptor on, and whoever received it knows only the kernel socket.
+    /// The program passed the descriptor on, and the process that received it knows only the kernel
+    /// socket.
     Passed = 38: "the program passed the socket to another process over a Unix socket";
     /// The service that had made its lane ended; the program's new sockets are accelerated again.
     Restarted = 39: "the socket is older than the service, which was started again: restart the program to accelerate it";
@@ -127,7 +128,7 @@ reasons! {
     ZeroCopy = 42: "the socket asks the kernel to send from the program's memory (SO_ZEROCOPY)";
     /// SO_ATTACH_FILTER and its kin.
     Filter = 43: "the program has put a filter on the socket (SO_ATTACH_FILTER, SO_ATTACH_BPF)";
-    /// What the host's routing and packet schedulers are told by.
+    /// Options for the host's routing and packet schedulers.
     Policy = 44: "the socket asks for its own routing or pace (SO_MARK, SO_DONTROUTE, SO_MAX_PACING_RATE)";
     /// MSG_MORE and UDP_CORK on datagrams.
     Pieces = 45: "the kernel puts datagrams together from pieces (MSG_MORE, UDP_CORK)";
@@ -141,22 +142,22 @@ reasons! {
     UserMembershipLimit = 49: "this user has all the group memberships it may have: raise the limit per user in the service's configuration";
     /// `limits.memberships_per_lane`.
     LaneMembershipLimit = 50: "this program has all the group memberships it may have: raise the limit per lane in the service's configuration";
-    /// Without them nobody knows which connections of a port are the kernel's.
+    /// Without diagnostics it is not known which connections of a port are the kernel's.
     NoDiagnostics = 51: "this kernel does not tell its TCP connections: load its module tcp_diag (CONFIG_INET_DIAG) and start the service anew";
-    /// The program forbids itself system calls, and some that the lane needs may be among them.
+    /// The program denies itself system calls, and some that the lane needs may be among them.
     Confined = 52: "the program confines itself by seccomp, which a lane cannot work under: run it without acceleration";
     /// A process forks after it gave up the rights, or the view of the file system, by which it
     /// reached the service.
     Unreachable = 53: "a child cannot reach the service, because its parent gave up the rights to (chroot, user, namespace) before the fork";
-    /// It takes the connection, and says nothing within its time.
+    /// It accepts the connection, and does not answer within the timeout.
     Silent = 54: "the service does not answer: it may be stuck (its log may say why; start it again)";
     /// What is at the service's path is a file, or a socket of another kind.
     NotService = 55: "what is at the service's path is not the service's socket: set TICKWIRE_SOCKET to that, or start `tickwire service`";
-    /// The service ended without a word, or was killed.
+    /// The service ended without notice, or was killed.
     Lost = 56: "the connection to the service was lost";
-    /// What comes to a loopback address comes from this host.
+    /// Packets to a loopback address come from this host.
     BoundLoopback = 57: "the socket is bound to a loopback address, which only this host reaches";
-    /// On Linux what is connected afterwards is shut from the beginning.
+    /// On Linux a socket that is connected afterwards is shut from the beginning.
     Shut = 58: "the program shut the socket before it was connected";
     /// A lane has some: of its memory, its devices and its connection to the service.
     Descriptors = 59: "the program has as many descriptors as it may, and a lane needs some of its own: raise that limit (RLIMIT_NOFILE, `ulimit -n`)";
@@ -165,12 +166,12 @@ reasons! {
     /// An address of an interface that is not accelerated, or that another interface with the same
     /// Ethernet address has.
     Source = 61: "lanes cannot send from this address by the interface of its route: name all interfaces to the service that have the host's addresses";
-    /// The program reads the wire, on which diverted packets are not seen.
+    /// The program reads packets from the wire, where diverted ones are not seen.
     PacketSocket = 62: "the program reads packets by a packet or raw socket (AF_PACKET, SOCK_RAW), which sees only those that come to the kernel";
-    /// What it receives is another interface's, and so are the addresses of the host.
+    /// Its packets are received by another interface, which also has the addresses of the host.
     Port = 63: "the interface is a port of a bridge or a bond: name that to the service instead";
-    /// Divert does not know by which interface a port's packets may come.
-    OneOfSeveral = 64: "the socket is bound to one of several accelerated interfaces, and what comes to its port may come by each";
+    /// Divert does not know by which interface a port's packets may arrive.
+    OneOfSeveral = 64: "the socket is bound to one of several accelerated interfaces, and packets for its port may arrive by any of them";
     /// A process that has no lane, or another one, got it by SCM_RIGHTS.
     NotMoved = 66: "the socket came from another process over a Unix socket, and only the kernel's socket comes along: pass it by fork or exec";
     /// Divert in XDP would take frames of other VLANs for the interface's own.

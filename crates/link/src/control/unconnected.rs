@@ -1,16 +1,16 @@
-//! Why nobody answers at the service's path.
+//! Why no service answers at its path.
 
 use super::reason::Reason;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// What the error means with which [`super::Channel::connect`] failed at a path.
+/// The meaning of the error with which [`super::Channel::connect`] failed at a path.
 #[must_use]
 pub fn why_unconnected(path: &Path, error: &io::Error) -> Reason {
     match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::PermissionDenied, _) => Reason::NotPermitted,
-        // It is not reading who came before.
+        // Its queue is full: it does not accept earlier clients.
         (io::ErrorKind::WouldBlock, _) => Reason::Silent,
         // A path that is too long for a socket.
         (io::ErrorKind::InvalidInput, None) => Reason::NotService,

@@ -1,4 +1,4 @@
-//! What must hold of all bytes on the control socket: decoding answers an error, or a message that
+//! What must hold of all bytes on the control socket: decoding returns an error, or a message that
 //! is encoded as just these bytes. Shared with the fuzz target `control`.
 
 use tickwire_link::control::{MAX_DESCRIPTORS, Malformed, MessageTo, Push, Reply, Request};
@@ -12,7 +12,8 @@ fn one_direction<M: MessageTo>(bytes: &[u8], descriptors: usize) -> Result<(), M
     Ok(())
 }
 
-/// Decodes in all directions with every number of descriptors; whether it is a message in any.
+/// Decodes in all directions with every number of descriptors. Returns whether it is a message in
+/// any.
 pub(crate) fn check(bytes: &[u8]) -> bool {
     let mut known = false;
     // One more than can come.

@@ -1,38 +1,38 @@
-//! When to ask: a burst at the start, then at a steady pace; slower where a server is silent or
-//! says that it is asked too often.
+//! The poll schedule: a burst at the start, then a steady interval; slower if a server is silent or
+//! sends RATE.
 
-use super::restraint::Restraint;
+use super::kod_backoff::KodBackoff;
 use crate::kiss::Kiss;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// How often to ask, in ns.
+/// Poll intervals, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The usual interval.
     pub usual: i64,
-    /// The longest: for servers that are silent, or want to be asked less often.
+    /// The longest: for servers that are silent or send RATE.
     pub longest: i64,
 }
 
-/// Requests in the burst, and the most time between them: enough to find a quiet moment, and over
-/// within two seconds.
+/// Requests in the burst, and the greatest interval between them: enough to find a quiet moment,
+/// and over within two seconds.
 const BURST: u32 = 8;
 const BURST_INTERVAL: i64 = 200_000_000;
-/// Between two bursts there is so much time at least: servers whose answers show breaks of the
-/// counter again and again are not asked all the time.
+/// The least time between two bursts, so that a server whose replies repeatedly show counter breaks
+/// is not flooded.
 const BURST_AGAIN: i64 = 16 * SECOND;
-/// How long an answer may take.
-const PATIENCE: i64 = SECOND;
-/// How often a lost answer is asked for again within one interval, if the interval has room for it.
+/// The timeout of a reply.
+const TIMEOUT: i64 = SECOND;
+/// Retries of a lost exchange within one interval, if the interval has room for them.
 const AGAIN: u32 = 2;
-/// So many silent intervals in a row, and the next is twice as long.
+/// After this many silent intervals in a row the interval doubles.
 const SILENT: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     poll: Poll,
-    /// What the server's wishes have made of the usual interval.
+    /// The usual interval, as lengthened by RATE kisses.
     least: i64,
     interval: i64,
     /// Requests of the burst that are left.
@@ -40,13 +40,13 @@ pub(super) struct Schedule {
     /// When the last burst began.
     burst_at: i64,
     due: i64,
-    /// When the interval began in which the last request lies.
+    /// Start of the interval in which the last request lies.
     begun: i64,
     again: u32,
     silent: u32,
     waiting: bool,
     reach: u8,
-    restraint: Restraint,
+    restraint: KodBackoff,
 }
 
 impl Schedule {
@@ -63,7 +63,7 @@ impl Schedule {
             silent: 0,
             waiting: false,
             reach: 0,
-            restraint: Restraint::new(),
+            restraint: KodBackoff::new(),
         }
     }
 
@@ -83,22 +83,22 @@ impl Schedule {
         self.reach
     }
 
-    /// Until when it is left alone because it denies service.
+    /// Until when no request is sent because the server denies service.
     pub(super) fn denied(&self) -> Option<i64> {
         self.restraint.is_denied().then_some(self.due)
     }
 
-    /// When it may be asked more often again, if it has said that it is asked too often.
+    /// After a RATE kiss: when the poll rate may rise again.
     pub(super) fn slowed(&self) -> Option<i64> {
         (self.least > self.poll.usual).then(|| self.restraint.ends())
     }
 
-    /// Until an answer comes, requests are so far apart at least.
+    /// Sets the least interval between requests until a reply arrives.
     pub(super) fn slow_down(&mut self, interval: i64) {
         self.interval = self.interval.max(interval);
     }
 
-    /// A request goes out.
+    /// A request is sent.
     pub(super) fn asked(&mut self, now: i64) {
         let retry = self.waiting && self.again > 0 && now.saturating_sub(self.begun) < self.interval;
         if !retry {
@@ -111,10 +111,10 @@ impl Schedule {
         }
         self.waiting = true;
         self.burst = self.burst.saturating_sub(1);
-        let patience = PATIENCE.min(self.interval / 4);
+        let silence_timeout = TIMEOUT.min(self.interval / 4);
         let next = self.begun.saturating_add(self.pace());
-        // Asked again only where the interval is long enough that this is no flood.
-        let retry = now.saturating_add(patience);
+        // Retries only if the interval is long enough that this is no flood.
+        let retry = now.saturating_add(silence_timeout);
         self.due = if self.again < AGAIN && self.interval >= 4 * SECOND && retry < next && self.burst == 0 {
             self.again += 1;
             retry
@@ -123,8 +123,8 @@ impl Schedule {
         };
     }
 
-    /// All that was learnt is void: asks at once, and in a burst, unless the server denies service,
-    /// wants to be asked less often, or had a burst a moment ago.
+    /// Restarts at once with a burst, unless the server denies service, has sent RATE, or a burst
+    /// began recently.
     pub(super) fn begin_again(&mut self, now: i64) {
         let restrained = self.restraint.is_denied() || self.least > self.poll.usual;
         if restrained || now.saturating_sub(self.burst_at) < BURST_AGAIN {
@@ -134,7 +134,7 @@ impl Schedule {
         (self.waiting, self.again, self.due) = (false, 0, now);
     }
 
-    /// The interval before the last request passed without an answer.
+    /// The interval before the last request passed without a reply.
     fn silence(&mut self) {
         self.silent += 1;
         if self.silent >= SILENT {
@@ -159,7 +159,7 @@ impl Schedule {
         self.due = self.begun.saturating_add(self.pace());
     }
 
-    /// The server does not want to serve (RFC 5905 §7.4).
+    /// The server refuses service (RFC 5905 §7.4).
     pub(super) fn kissed(&mut self, kiss: Kiss, now: i64) {
         self.waiting = false;
         self.again = 0;
@@ -167,8 +167,8 @@ impl Schedule {
         self.due = match kiss {
             Kiss::Deny | Kiss::Restricted => {
                 self.burst = 0;
-                // If it does not even say no when it is tried again, it is asked as seldom as one
-                // that is silent.
+                // If the retry gets no response at all, the server is polled as slowly as a silent
+                // one.
                 self.interval = longest;
                 self.restraint.denied(now)
             }

@@ -1,5 +1,5 @@
-//! The extension fields of one association (RFC 8915 §5): what a request carries so that its answer
-//! can be proved, and the proof.
+//! The extension fields of one association (RFC 8915 §5): fields that make a request's reply
+//! verifiable, and the verification.
 
 use super::records::Agreement;
 use super::seal::{IV, Key};
@@ -10,18 +10,18 @@ use core::fmt;
 use std::collections::VecDeque;
 use thiserror::Error;
 
-/// So many cookies are kept: that many requests in a row may be lost (RFC 8915 §5.7).
+/// Cookies kept: this many requests in a row may be lost (RFC 8915 §5.7).
 pub const COOKIES: usize = 8;
-/// Random bytes for a request: its number and its nonce.
+/// Random bytes for a request: its unique identifier and its nonce.
 pub const RANDOM: usize = IDENTIFIER + NONCE;
 
 const IDENTIFIER: usize = 32;
 const NONCE: usize = 16;
 
-/// A request is never longer: it must go through every path whole (IPv6 promises 1280 bytes with
-/// its own header and UDP's), as must the answer, which is as long.
+/// The longest request. It must pass every path unfragmented (IPv6 guarantees 1280 bytes with its
+/// own header and UDP's), as must the reply, which is as long.
 const LONGEST: usize = 1232;
-/// What stands in each request beside cookies and placeholders.
+/// Length of a request without cookies and placeholders.
 const OTHERWISE: usize = HEADER + length(IDENTIFIER) + length(AUTHENTICATOR + NONCE + IV);
 /// A longer cookie fits no request.
 pub(super) const LONGEST_COOKIE: usize = LONGEST - OTHERWISE - length(0);
@@ -34,76 +34,75 @@ const COOKIE: u16 = 0x0204;
 const PLACEHOLDER: u16 = 0x0304;
 const SEALED: u16 = 0x0404;
 
-/// Why a message is not proved to be the server's answer to the last request.
+/// Why a message is not verified as the server's reply to the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unproven {
-    /// No message at all.
+    /// Not an NTP message.
     #[error("garbage: {0}")]
     Malformed(#[from] Malformed),
-    /// Its extension fields are none.
+    /// Its extension fields are invalid.
     #[error("garbage in the extension fields")]
     Fields(#[from] BadExtension),
-    /// Nothing was asked, or it was answered.
+    /// No request is pending.
     #[error("answers nothing that was asked")]
     Unasked,
-    /// It does not give the request's number back.
+    /// It does not return the request's unique identifier.
     #[error("NTS: it does not give the request's identifier back")]
     Identifier,
     /// It is not authenticated.
     #[error("NTS: not authenticated")]
     Bare,
-    /// It is, but not by the server, or it was changed on the way.
+    /// It was not authenticated by the server, or was changed on the way.
     #[error("NTS: the authenticator is wrong")]
     Forged,
-    /// The server does not know the cookie or its key. Nobody has signed that, so the time is not
-    /// up before the next request is due (RFC 8915 §5.7).
+    /// The server does not know the cookie or its key. This is not authenticated, so a genuine
+    /// reply is accepted until the next request is due (RFC 8915 §5.7).
     #[error("NTS: {}", Kiss::NtsNak)]
     Nak,
 }
 
-/// Keys and cookies that were agreed on with one server.
+/// Keys and cookies that were established with one server.
 pub struct Association {
     to_server: Key,
     to_client: Key,
     cookies: VecDeque<Vec<u8>>,
-    /// The number of the last request, until it is answered.
+    /// The unique identifier of the last request, until it is answered.
     asked: Option<[u8; IDENTIFIER]>,
-    /// Somebody said that the server does not know the keys, and nobody has proved the contrary
-    /// since.
+    /// An unauthenticated NTS NAK arrived, and no verified reply since.
     doubted: bool,
 }
 
 impl fmt::Debug for Association {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Who reads a cookie can tell whose the next request is.
+        // A cookie identifies the client of the next request, so it is not printed.
         let (cookies, doubted) = (self.cookies.len(), self.doubted);
         f.debug_struct("Association").field("cookies", &cookies).field("doubted", &doubted).finish_non_exhaustive()
     }
 }
 
 impl Association {
-    /// Of the keys that were exported from TLS, for what is sent and what comes, and the cookies
-    /// that came with them.
+    /// From the keys exported from TLS, for requests and for replies, and the cookies from the same
+    /// handshake.
     #[must_use]
     pub fn new(to_server: Key, to_client: Key, agreement: Agreement) -> Self {
         Self { to_server, to_client, cookies: agreement.cookies.into(), asked: None, doubted: false }
     }
 
-    /// How many requests can be made before an answer must come.
+    /// How many requests can be sent before a reply must arrive.
     #[must_use]
     pub fn cookies(&self) -> usize {
         self.cookies.len()
     }
 
-    /// Whether other keys are wanted before the next request: the server says that it does not know
+    /// Whether new keys are needed before the next request: the server says that it does not know
     /// these, or no cookie is left.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.doubted || self.cookies.is_empty()
     }
 
-    /// The request with the fields that NTS adds, or `None` if no cookie is left. It asks for as
-    /// many cookies as are wanting. `random` is from a source that nobody can guess.
+    /// The request with the fields of NTS, or `None` if no cookie is left. It asks for as many
+    /// cookies as are missing. `random` must be unpredictable.
     pub fn protect(&mut self, request: &Packet, random: &[u8; RANDOM]) -> Option<Vec<u8>> {
         let cookie = self.cookies.pop_front()?;
         let (identifier, nonce) = random.split_first_chunk::<IDENTIFIER>().expect("as long as both");
@@ -112,7 +111,7 @@ impl Association {
         append(&mut message, UNIQUE_IDENTIFIER, identifier);
         append(&mut message, COOKIE, &cookie);
         let room = (LONGEST - OTHERWISE - length(cookie.len())) / length(cookie.len());
-        // The answer brings one for the cookie itself, too.
+        // The reply also replaces the cookie of the request itself.
         for _ in 0..(COOKIES - 1 - self.cookies.len()).min(room) {
             append(&mut message, PLACEHOLDER, &vec![0; cookie.len()]);
         }
@@ -121,12 +120,12 @@ impl Association {
         Some(message)
     }
 
-    /// Proves that a message is the server's answer to the last request, as a whole but for what
-    /// may follow the authenticator, and takes the cookies that it brings. A second one is not.
+    /// Verifies that a message is the server's reply to the last request, except for bytes after
+    /// the authenticator, and stores its cookies. A second reply to the same request is rejected.
     ///
     /// # Errors
-    /// Why it is not; it changes nothing then, but that a server that does not know the keys makes
-    /// them [spent](Self::is_spent).
+    /// Why it is not verified. That changes no state, except that a NAK for unknown keys makes them
+    /// [spent](Self::is_spent).
     pub fn prove(&mut self, message: &[u8]) -> Result<(), Unproven> {
         let (packet, rest) = Packet::parse(message)?;
         let asked = self.asked.ok_or(Unproven::Unasked)?;
@@ -138,7 +137,7 @@ impl Association {
                 UNIQUE_IDENTIFIER => identified = true,
                 SEALED => {
                     sealed = Some(field);
-                    // What follows is nobody's word.
+                    // Later fields are not authenticated.
                     break;
                 }
                 _ => {}
@@ -154,7 +153,7 @@ impl Association {
         }
         let text = self.unseal(message, &sealed).ok_or(Unproven::Forged)?;
         (self.asked, self.doubted) = (None, false);
-        // What the server itself has sealed is taken as far as it goes.
+        // The plaintext is authentic, so its fields are taken up to the first invalid one.
         for field in Extensions::without_mac(&text).map_while(Result::ok) {
             if field.kind == COOKIE && self.cookies.len() < COOKIES && field.body.len() <= LONGEST_COOKIE {
                 self.cookies.push_back(field.body.to_vec());
@@ -163,7 +162,7 @@ impl Association {
         Ok(())
     }
 
-    /// What is sealed in a field, if that and all before it is the server's.
+    /// Decrypts a field, if it and all bytes before it are authentic.
     fn unseal(&self, message: &[u8], field: &Extension<'_>) -> Option<Vec<u8>> {
         let (&[a, b, c, d], rest) = field.body.split_first_chunk()?;
         let [nonce, sealed] = [[a, b], [c, d]].map(|length| usize::from(u16::from_be_bytes(length)));
@@ -172,8 +171,8 @@ impl Association {
     }
 }
 
-/// The body of an authenticator (RFC 8915 §5.6). The nonce is as long as the cipher wants it at
-/// most, so no more padding is needed.
+/// The body of an authenticator (RFC 8915 §5.6). The nonce has the required N_REQ = 16 bytes, so no
+/// Additional Padding is needed.
 fn authenticator(nonce: &[u8], sealed: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     for part in [nonce, sealed] {
@@ -205,14 +204,14 @@ mod tests {
         association.protect(&Packet::request(Stamp(number.into())), &[number; RANDOM]).unwrap()
     }
 
-    /// The fields of a message: kind and body.
+    /// The fields of a message: type and body.
     fn fields(message: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let all = Extensions::without_mac(&message[HEADER..]);
         all.map(|field| field.map(|field| (field.kind, field.body.to_vec())).unwrap()).collect()
     }
 
-    /// What a server answers: it checks the request, and gives a cookie for each that it got or has
-    /// room for.
+    /// A server's reply: it checks the request, and gives a cookie for each cookie and placeholder
+    /// of the request.
     fn serve(request: &[u8]) -> Vec<u8> {
         let fields = fields(request);
         let (kind, body) = fields.last().unwrap();
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_know_the_keys_is_believed_only_if_nobody_proves_the_contrary() {
+    fn a_nak_is_believed_only_until_an_answer_proves_the_contrary() {
         let mut association = association(8, 100);
         let request = ask(&mut association, 1);
         let refusal = nak(&request);

@@ -1,27 +1,27 @@
-//! The records by which keys are agreed on within TLS (RFC 8915 §4): what a client asks for, and
-//! what it makes of the answer.
+//! NTS-KE records, which establish keys within TLS (RFC 8915 §4): the client's request, and the
+//! processing of the response.
 //!
-//! A record is a type, whose first bit says that it must be understood, the length of its body, and
-//! the body. An answer comes in pieces of any length, and is read as it comes; it is bounded, and
-//! so is what is kept of it.
+//! A record is a type, whose first bit is the critical bit, the length of its body, and the body. A
+//! response arrives in pieces of any length, and is parsed incrementally. Its length is bounded,
+//! and so is the stored state.
 
 use super::association::{COOKIES, LONGEST_COOKIE};
 use thiserror::Error;
 
-/// The application protocol within TLS (RFC 7301, RFC 8915 §7.2).
+/// The ALPN protocol ID (RFC 7301, RFC 8915 §7.2).
 pub const ALPN: &[u8] = b"ntske/1";
-/// The port of servers that give keys, over TCP.
+/// The port of NTS-KE servers, over TCP.
 pub const PORT: u16 = 4460;
-/// The label by which keys are exported from TLS (RFC 8915 §5.1).
+/// The label of the TLS key exporter (RFC 8915 §5.1).
 pub const EXPORTER: &[u8] = b"EXPORTER-network-time-security";
-/// The context of the exported key, for what the client sends: protocol, algorithm, direction.
+/// The exporter context of the client's key: protocol, algorithm, direction.
 pub const TO_SERVER: [u8; 5] = [0, 0, 0, 15, 0];
-/// The same for what the server sends.
+/// The same for the server's key.
 pub const TO_CLIENT: [u8; 5] = [0, 0, 0, 15, 1];
-/// An answer may be so long in all: eight cookies are a hundredth of it.
+/// The longest response in all: eight cookies are a hundredth of it.
 pub const LONGEST: usize = 65_536;
 
-/// NTPv4 as the protocol that the keys are for.
+/// NTPv4 as next protocol.
 const NTPV4: u16 = 0;
 const AES_SIV_CMAC_256: u16 = 15;
 
@@ -35,13 +35,13 @@ const COOKIE: u16 = 5;
 const SERVER: u16 = 6;
 const NTP_PORT: u16 = 7;
 
-/// What a server has agreed to; the keys themselves are exported from TLS.
+/// The result of a key establishment; the keys themselves are exported from TLS.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Agreement {
-    /// For the first requests, one each: 1 to 8.
+    /// Cookies for the first requests, one each: 1 to 8.
     pub cookies: Vec<Vec<u8>>,
-    /// The name or address of the host to ask for the time, if it is another one than who has
-    /// answered. Printable ASCII, 255 bytes at most; whether it is a name is for the caller to see.
+    /// The name or address of the NTP server, if it is not the NTS-KE server. Printable ASCII, 255
+    /// bytes at most; the caller checks whether it is a valid name.
     pub server: Option<String>,
     /// Its port, if it is not the usual one.
     pub port: Option<u16>,
@@ -50,42 +50,42 @@ pub struct Agreement {
 impl core::fmt::Debug for Agreement {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let (cookies, Self { server, port, .. }) = (self.cookies.len(), self);
-        // What is in the cookies is nobody's business.
+        // Cookies are secret.
         f.debug_struct("Agreement").field("cookies", &cookies).field("server", server).field("port", port).finish()
     }
 }
 
-/// Why an answer gives no keys.
+/// Why a response gives no keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// It is too long.
     #[error("the answer is longer than {LONGEST} bytes")]
     TooLong,
-    /// The connection ends before it is complete; told by who reads it.
+    /// The connection ends before the response is complete; reported by the code that reads it.
     #[error("the answer ends in the middle")]
     Cut,
-    /// A record must be understood, and is not.
+    /// A critical record of an unknown type.
     #[error("the answer has a record that must be understood and is not known")]
     Unknown,
-    /// A record is not what its type says.
+    /// A record does not have the format of its type.
     #[error("the answer has a record that is malformed")]
     Malformed,
-    /// A record that may stand there once is there again.
+    /// A record occurs twice that may occur once.
     #[error("the answer says something twice")]
     Twice,
-    /// The server does not understand what must be understood.
+    /// The server does not understand a critical record.
     #[error("the server does not understand the request (error 0)")]
     NotUnderstood,
     /// The server says that the request is bad.
     #[error("the server calls the request bad (error 1)")]
     BadRequest,
-    /// The server has failed.
+    /// The server has an internal error.
     #[error("the server has an internal error (error 2)")]
     Internal,
     /// Another error.
     #[error("the server tells an error that is not known")]
     OtherError,
-    /// A warning; none is known so far, and one that is not known is an error (RFC 8915 §4.1.4).
+    /// A warning. None is defined so far, and an unknown one is an error (RFC 8915 §4.1.4).
     #[error("the server tells a warning that is not known")]
     Warning,
     /// The keys are for another protocol, or for none.
@@ -94,12 +94,12 @@ pub enum Refusal {
     /// The keys are for another cipher, or for none.
     #[error("the server has no AEAD_AES_SIV_CMAC_256")]
     Algorithm,
-    /// Without a cookie there is nothing to ask with.
+    /// Without a cookie no request can be sent.
     #[error("the server gives no cookie that can be used")]
     NoCookie,
 }
 
-/// What a client asks for: keys for NTPv4 and AEAD_AES_SIV_CMAC_256, and nothing else.
+/// The client's request: keys for NTPv4 and AEAD_AES_SIV_CMAC_256, and nothing else.
 #[must_use]
 pub fn request() -> Vec<u8> {
     let mut request = Vec::new();
@@ -116,12 +116,12 @@ fn append(to: &mut Vec<u8>, kind: u16, body: &[u8]) {
     to.extend(body);
 }
 
-/// Reads an answer as it comes.
+/// Parses a response incrementally.
 #[derive(Default)]
 pub struct Reader {
-    /// The beginning of a record that is not complete yet.
+    /// The beginning of an incomplete record.
     rest: Vec<u8>,
-    /// Bytes taken in.
+    /// Bytes received.
     length: usize,
     protocol: bool,
     algorithm: bool,
@@ -135,11 +135,11 @@ impl core::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Takes in some bytes. Gives what was agreed on once the answer is complete; what follows that
-    /// is not looked at.
+    /// Parses more bytes. Returns the agreement once the response is complete; bytes after it are
+    /// ignored.
     ///
     /// # Errors
-    /// Why there is no agreement; there is none to come then.
+    /// Why there is no agreement. The error is final.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<Agreement>, Refusal> {
         self.rest.extend(bytes.iter().take(LONGEST - self.length));
         let all = std::mem::take(&mut self.rest);
@@ -157,7 +157,7 @@ impl Reader {
         if self.length == LONGEST { Err(Refusal::TooLong) } else { Ok(None) }
     }
 
-    /// One record; `true`: it was the last.
+    /// Parses one record; `true`: it was the last.
     fn record(&mut self, kind: u16, body: &[u8]) -> Result<bool, Refusal> {
         let number = <[u8; 2]>::try_from(body).ok().map(u16::from_be_bytes);
         match kind & !CRITICAL {
@@ -167,7 +167,7 @@ impl Reader {
                 if std::mem::replace(&mut self.protocol, true) {
                     return Err(Refusal::Twice);
                 }
-                // The one that was asked for, or none of them.
+                // The requested protocol, or none.
                 if number != Some(NTPV4) {
                     return Err(Refusal::Protocol);
                 }
@@ -210,7 +210,8 @@ impl Reader {
         Ok(false)
     }
 
-    /// A cookie. More than can be kept, or one that fits no request, is no error: the others do.
+    /// Stores a cookie. A surplus one, or one that fits no request, is no error: the others
+    /// suffice.
     fn keep(&mut self, cookie: &[u8]) {
         if self.found.cookies.len() < COOKIES && (1..=LONGEST_COOKIE).contains(&cookie.len()) {
             self.found.cookies.push(cookie.to_vec());

@@ -1,42 +1,42 @@
-//! When keys may be agreed on again: each time later, until an answer has proved that they are good
-//! (RFC 8915 §4.2).
+//! Backoff of key establishment: each attempt later, until a reply has been verified by the new
+//! keys (RFC 8915 §4.2).
 //!
 //! The section asks for an exponential backoff: 10 s at first and at least, 1.5 times as long each
-//! time, five days at most, and not to begin anew before an agreement has succeeded *and* its own
-//! keys have been used with success. All of it is a SHOULD but for the last, which is a MUST. Only
-//! the longest wait is shorter here.
+//! time, five days at most. The backoff must not reset before a key establishment has succeeded
+//! *and* its own keys have been used with success. All of it is a SHOULD except for the last, which
+//! is a MUST. Only the longest wait is shorter here.
 
 const SECOND: i64 = 1_000_000_000;
-/// The least time between two beginnings; each further wait is half as long again.
+/// The least time between two attempts; each further wait is half as long again.
 const LEAST: i64 = 10 * SECOND;
-/// The most. The section's five days are its suggestion "until operational experience is
-/// available"; a clock that is back a day after its server has failed its user, and 24
-/// conversations a day burden no server.
+/// The longest wait. The section's five days are its suggestion "until operational experience is
+/// available". A clock that recovers a day after its server has failed its user, and 24 attempts a
+/// day burden no server.
 const MOST: i64 = 3600 * SECOND;
 
-/// How long to wait.
+/// The state of the backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     wait: i64,
     next: i64,
-    /// The last one that began has given keys, and no answer has been proved by them.
+    /// The last attempt has given keys, and no reply has been verified by them.
     agreed: bool,
 }
 
 impl Retry {
-    /// The first agreement may begin at `now`, in ns of any clock that only runs forward.
+    /// The first attempt may begin at `now`, in ns of any monotonic clock.
     #[must_use]
     pub const fn new(now: i64) -> Self {
         Self { wait: LEAST, next: now, agreed: false }
     }
 
-    /// The earliest time at which to begin the next.
+    /// The earliest time of the next attempt.
     #[must_use]
     pub const fn next(&self) -> i64 {
         self.next
     }
 
-    /// One begins at `now`.
+    /// An attempt begins at `now`.
     pub const fn began(&mut self, now: i64) {
         self.next = now.saturating_add(self.wait);
         self.wait += self.wait / 2;
@@ -46,13 +46,13 @@ impl Retry {
         self.agreed = false;
     }
 
-    /// It has given keys.
+    /// The attempt has given keys.
     pub const fn agreed(&mut self) {
         self.agreed = true;
     }
 
-    /// An answer was proved: if by the keys that were agreed on last, whoever gave them can be
-    /// asked again soon. Those from before may still be in use while others are agreed on in vain.
+    /// A reply was verified. If the last attempt gave keys, resets the backoff. Older keys may
+    /// still be in use while attempts for new ones fail; they do not reset it.
     pub const fn proved(&mut self) {
         if self.agreed {
             self.wait = LEAST;
@@ -84,8 +84,8 @@ mod tests {
         assert_eq!(retry.next(), before + 10 * SECOND);
     }
 
-    /// RFC 8915 §4.2: only an agreement that has succeeded, and whose own keys have been used with
-    /// success.
+    /// RFC 8915 §4.2: the backoff resets only after an attempt that has succeeded, and whose own
+    /// keys have been used with success.
     #[test]
     fn old_keys_that_still_prove_answers_do_not_make_a_failing_agreement_begin_anew() {
         let mut retry = Retry::new(0);
@@ -96,7 +96,7 @@ mod tests {
         for _ in 0..5 {
             let now = retry.next();
             retry.began(now);
-            // That fails, and the server answers what was asked with the keys from before.
+            // The attempt fails, and the server answers requests with the old keys.
             retry.proved();
             waits.push((retry.next() - now) / SECOND);
         }

@@ -1,5 +1,5 @@
 //! AEAD_AES_SIV_CMAC_256 (RFC 5297): 32 bytes of key, of which one half authenticates and the other
-//! encrypts. A number used twice costs no more than that equal messages look equal.
+//! encrypts. A repeated nonce reveals only whether messages are equal.
 
 use aes_siv::KeyInit;
 use aes_siv::siv::Aes128Siv;
@@ -7,10 +7,10 @@ use core::fmt;
 
 /// The length of a key in bytes.
 pub const KEY: usize = 32;
-/// By how many bytes a sealed text is longer: the synthetic IV, which is the authenticator, too.
+/// Expansion of a sealed text in bytes: the synthetic IV, which is also the authenticator.
 pub(super) const IV: usize = 16;
 
-/// A key. It is never shown.
+/// A key. Its bytes are never printed.
 #[derive(Clone)]
 pub struct Key([u8; KEY]);
 
@@ -21,7 +21,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Of these bytes.
+    /// From its bytes.
     #[must_use]
     pub const fn new(bytes: [u8; KEY]) -> Self {
         Self(bytes)
@@ -40,7 +40,7 @@ impl Key {
         self.cipher().encrypt([open, nonce], text).expect("two headers")
     }
 
-    /// What was sealed, if it is authentic, and so are `open` and `nonce`.
+    /// Decrypts `sealed`, if it, `open` and `nonce` are authentic.
     #[must_use]
     pub fn unseal(&self, open: &[u8], nonce: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         self.cipher().decrypt([open, nonce], sealed).ok()

@@ -1,5 +1,5 @@
-//! What this host says of its own clock: leap indicator, stratum and root figures (RFC 5905 §7.3),
-//! from what the clock's page says.
+//! What this host announces about its own clock, from the clock page: leap indicator, stratum and
+//! root figures (RFC 5905 §7.3).
 
 use crate::packet::{LeapIndicator, Mode, Packet};
 use crate::stamp::{Short, Stamp};
@@ -7,32 +7,32 @@ use tickwire_clock::page::{Parameters, Reading, Status};
 
 /// A day, in ns: a leap second is announced for the last day only (RFC 5905 figure 9).
 const DAY: i64 = 86_400_000_000_000;
-/// A clock that may be wrong by more than this, in ns, is none.
+/// A clock whose error bound exceeds this, in ns, counts as unsynchronised.
 const USELESS: u64 = 1_000_000_000;
 /// A reading takes less than 2^-25 s.
 const PRECISION: i8 = -25;
-/// The stratum of who is not synchronised.
+/// The stratum of an unsynchronised server.
 const NONE: u8 = 16;
 
-/// A host's clock, as an answer tells it.
+/// A host's clock as a reply announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Leap second announced, or not synchronised.
     pub leap: LeapIndicator,
-    /// One more than that of the server that is followed; 16: not synchronised.
+    /// Stratum of the source plus one; 16: not synchronised.
     pub stratum: u8,
-    /// Which server is followed.
+    /// Reference ID of the source.
     pub reference: u32,
     /// Round trip to the reference.
     pub root_delay: Short,
-    /// The most that the clock can be wrong by, without half the `root_delay`, in ns.
+    /// Greatest possible error of the clock, without half the `root_delay`, in ns.
     pub dispersion: u64,
     /// When the clock was set last.
     pub set: Stamp,
 }
 
 impl Host {
-    /// It does not know the time, and says so.
+    /// The clock is not synchronised, and the reply says so.
     pub const UNSYNCHRONISED: Self = Self {
         leap: LeapIndicator::Unknown,
         stratum: NONE,
@@ -42,7 +42,7 @@ impl Host {
         set: Stamp(0),
     };
 
-    /// What a page and a reading of it say.
+    /// From a clock page and a reading of it.
     #[must_use]
     pub fn new(parameters: &Parameters, reading: &Reading) -> Self {
         let root = parameters.root;
@@ -51,7 +51,7 @@ impl Host {
         if !known || reading.bound > USELESS || root.stratum == 0 || stratum >= NONE {
             return Self::UNSYNCHRONISED;
         }
-        // The client adds dispersion and half the delay; their sum is the bound, rounded up.
+        // The client adds the dispersion and half the delay; their sum is the bound, rounded up.
         let root_delay = Short::from_ns_below(root.delay.min(2 * reading.bound));
         let dispersion = reading.bound - (root_delay.to_ns_below() / 2).min(reading.bound);
         let leap = parameters.leap;
@@ -70,7 +70,7 @@ impl Host {
         }
     }
 
-    /// The answer to a request, but for its stamps.
+    /// The reply to a request, without its timestamps.
     #[must_use]
     pub const fn answer(&self, request: &Packet) -> Packet {
         Packet {

@@ -1,52 +1,52 @@
-//! How often each client may ask: a token bucket for each address, in a table of fixed size.
+//! Rate limit: a token bucket for each client address, in a table of fixed size.
 //!
-//! A bucket is kept as the time at which it will be full again (the "generic cell rate algorithm"):
-//! one number, and nothing to do while nobody asks. A full bucket is the same as none, so what the
-//! table forgets first costs nobody anything.
+//! A bucket is stored as the time at which it will be full again (the "generic cell rate
+//! algorithm"). This is one number, and an idle client needs no work. A full bucket equals an
+//! absent one, so the table evicts the fullest first.
 
 use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher13;
 
 const SECOND: i64 = 1_000_000_000;
-/// Addresses that share a place in the table, and places.
+/// Buckets per row of the table, and rows.
 const WAYS: usize = 4;
 const PLACES: usize = 4096;
-/// A client is told at most once in so many ns that it asks too often, or may not ask.
+/// A client receives at most one kiss (RATE or DENY) in this many ns.
 const TELL: i64 = SECOND;
-/// One in so many requests beyond the limit is answered all the same: or else who forges a client's
-/// address could shut it out for ever. Which one nothing in the request decides: else who asks
-/// could choose it so that all are.
+/// One in this many requests beyond the limit is answered: otherwise an attacker that forges a
+/// client's address could block it for ever. Nothing in the request decides which one: otherwise a
+/// client could craft requests that are all answered.
 const LEAK: u64 = 16;
-/// The part of an IPv6 address that counts: what one subscriber has commonly (RFC 6177), who could
-/// otherwise ask from 2^64 addresses.
+/// The significant part of an IPv6 address: the /64 that a subscriber usually has (RFC 6177).
+/// Otherwise one subscriber could send from 2^64 addresses.
 const NETWORK: u128 = !(u64::MAX as u128);
 
-/// How often a client may ask.
+/// The rate limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// So often in a second, on average.
+    /// Requests per second, on average.
     pub per_second: f64,
-    /// So often at once.
+    /// Requests in one burst.
     pub burst: u32,
 }
 
-/// What becomes of a request.
+/// The limiter's decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Within,
-    /// Beyond the limit, and it is time to say so.
+    /// Beyond the limit, and the client is due a kiss.
     Tell,
     Beyond,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// In IPv6's form; 0: nobody.
+    /// The client's address as an IPv6 address; 0: an unused bucket.
     client: u128,
     /// When it is full again.
     full: i64,
-    /// When the client was told last that it asks too often.
+    /// When the client was last sent a kiss.
     told: i64,
 }
 
@@ -54,8 +54,8 @@ const NOBODY: Bucket = Bucket { client: 0, full: i64::MIN, told: i64::MIN };
 
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
-    /// What a request takes out of a bucket, and how much a full one holds, both in ns of filling.
-    /// 0: there is no limit.
+    /// The cost of a request, and the size of a full bucket, both in ns of filling. 0: there is no
+    /// limit.
     cost: i64,
     size: i64,
     key: [u64; 2],
@@ -71,7 +71,7 @@ impl Limit {
         Self { cost, size, key, beyond: 0, table: vec![[NOBODY; WAYS]; PLACES].into() }
     }
 
-    /// A request came at `now`.
+    /// Decides on a request that arrived at `now`.
     pub(super) fn take(&mut self, client: IpAddr, now: i64) -> Verdict {
         if self.cost == 0 {
             return Verdict::Within;
@@ -91,19 +91,19 @@ impl Limit {
         }
     }
 
-    /// Whether the next request beyond the limit is one that is answered.
+    /// Whether the next request beyond the limit is answered anyway.
     fn leaks(&mut self) -> bool {
         self.beyond = self.beyond.wrapping_add(1);
         self.hash(|hasher| hasher.write_u64(self.beyond)).is_multiple_of(LEAK)
     }
 
-    /// Whether it is time to tell a client that something is wrong; if so, it counts as told.
+    /// Whether a kiss to the client is due; if so, counts it as sent.
     pub(super) fn tell(&mut self, client: IpAddr, now: i64) -> bool {
         let bucket = self.bucket(client);
         let due = now.saturating_sub(bucket.told) >= TELL;
         if due {
             bucket.told = now;
-            // Not the first to be forgotten.
+            // Keeps this bucket from being the first to be evicted.
             bucket.full = bucket.full.max(now);
         }
         due
@@ -120,7 +120,7 @@ impl Limit {
         let place = self.hash(|hasher| hasher.write_u128(client)) as usize % PLACES;
         let ways = &mut self.table[place];
         let at = ways.iter().position(|bucket| bucket.client == client).unwrap_or_else(|| {
-            // The fullest bucket gives way: it is nearest to none.
+            // Evicts the fullest bucket: it is nearest to an absent one.
             let (at, _) = ways.iter().enumerate().min_by_key(|(_, bucket)| bucket.full).expect("ways");
             ways[at] = Bucket { client, ..NOBODY };
             at
@@ -147,9 +147,9 @@ mod tests {
         Ipv4Addr::from_bits(0x0a00_0000 + number).into()
     }
 
-    /// One that answers nothing beyond the limit, so that the tests count exactly.
+    /// A limiter that answers nothing beyond the limit, so that the tests count exactly.
     fn tight() -> Limit {
-        // Of all keys one is found whose first leak comes late.
+        // Searches for a key whose first leak comes late.
         (0..)
             .map(|key| Limit::new(Some(RATE), [key, 2]))
             .find(|limit| {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_too_often_is_told_once_a_second_and_others_notice_nothing() {
+    fn a_client_that_asks_too_often_is_told_once_a_second_and_others_notice_nothing() {
         let mut limit = Limit::new(Some(RATE), [1, 2]);
         let verdicts: Vec<_> = (0..3000).map(|tick| limit.take(address(1), tick * SECOND / 1000)).collect();
         assert_eq!(verdicts.iter().filter(|&&verdict| verdict == Verdict::Tell).count(), 3);
@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_limited_by_forgeries_is_answered_now_and_then() {
+    fn a_client_limited_by_forgeries_is_answered_now_and_then() {
         let mut limit = Limit::new(Some(RATE), [1, 2]);
         let within = (0..16_000).filter(|_| limit.take(address(1), 0) == Verdict::Within).count();
         assert!((700..1300).contains(&within), "{within} of 16000");
     }
 
     #[test]
-    fn a_flood_of_addresses_keeps_to_the_table_and_gives_nobody_more_than_a_bucket() {
+    fn a_flood_of_addresses_keeps_to_the_table_and_gains_no_more_than_a_bucket() {
         let mut limit = tight();
         for client in 0..200_000 {
             assert_eq!(limit.take(address(client), i64::from(client)), Verdict::Within);

@@ -1,18 +1,18 @@
-//! Who may ask: addresses that begin alike.
+//! Access control: networks of allowed clients, as address prefixes.
 
 use core::fmt;
 use core::net::IpAddr;
 use core::str::FromStr;
 use thiserror::Error;
 
-/// A network: an address, of which so many bits count.
+/// A network: an address and the length of its prefix in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     length: u8,
 }
 
-/// Why a text names no network.
+/// The text is not a valid network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is no network: expected an address, or ADDRESS/LENGTH as 192.0.2.0/24 or 2001:db8::/32")]
 pub struct BadNetwork(String);

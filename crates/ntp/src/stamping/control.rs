@@ -1,11 +1,10 @@
-//! What the kernel says of a message's stamps, from the control messages beside it (cmsg(3)), as it
-//! has laid them out: bytes only, no system call.
+//! Timestamps in a message's control messages (cmsg(3)), in the kernel's layout: bytes only, no
+//! system call.
 //!
-//! A message that comes has one of SCM_TIMESTAMPING: three times, of which the first is the
-//! kernel's and the last the card's; what is zero is missing. What the error queue gives back has
-//! the same, and an extended error that tells of which message it speaks. With OPT_TX_SWHW kernel
-//! and card tell theirs one after the other, in either order.
-//! (Documentation/networking/timestamping.rst.)
+//! A received message has one SCM_TIMESTAMPING: three times, of which the first is the kernel's and
+//! the last the card's; zero means missing. A message of the error queue has the same, and an
+//! extended error with the number of the sent message. With OPT_TX_SWHW kernel and card report one
+//! after the other, in either order. (Documentation/networking/timestamping.rst.)
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
@@ -13,23 +12,23 @@ use nix::libc::{self, c_int};
 /// One fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// When it came or left, by the kernel (CLOCK_REALTIME) and by the card (its own clock), in ns.
+    /// Arrival or departure by the kernel (CLOCK_REALTIME) and by the card (its own clock), in ns.
     Stamps { kernel: Option<i64>, card: Option<i64> },
-    /// It is a stamp of the message that was sent with this number.
+    /// The timestamps are of the sent message with this number.
     Departed(u32),
 }
 
-/// Length, level and kind, before each control message's body.
+/// Length, level and type, before each control message's body.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const ALIGN: usize = size_of::<usize>();
 /// SCM_TIMESTAMPING's body: three `struct timespec`.
 const TIMES: usize = 3 * TIME;
 const TIME: usize = size_of::<libc::timespec>();
-/// `struct sock_extended_err`, before the address of who has made the error.
+/// `struct sock_extended_err`, before the address of the error's origin.
 const ERROR: usize = size_of::<libc::sock_extended_err>();
 
-/// All that is said in these bytes, up to where they are no control messages any more: what lies
-/// behind those that the kernel has written is zero.
+/// All facts in these bytes, up to the first invalid control message: bytes after the kernel's last
+/// one are zero.
 pub(super) fn said(bytes: &[u8]) -> impl Iterator<Item = Said> {
     controls(bytes).filter_map(|(level, kind, body)| match (level, kind) {
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamps(body),
@@ -38,7 +37,7 @@ pub(super) fn said(bytes: &[u8]) -> impl Iterator<Item = Said> {
     })
 }
 
-/// Level, kind and body of each.
+/// Level, type and body of each.
 fn controls(bytes: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -61,7 +60,7 @@ fn stamps(body: &[u8]) -> Option<Said> {
     Some(Said::Stamps { kernel: time(0), card: time(2) })
 }
 
-/// A `long`, of whatever length it is here.
+/// A `long`, 4 or 8 bytes.
 fn word(bytes: &[u8]) -> Option<i64> {
     let long = bytes.try_into().map(i64::from_ne_bytes);
     long.or_else(|_| bytes.try_into().map(|bytes| i32::from_ne_bytes(bytes).into())).ok()
@@ -71,22 +70,22 @@ fn departed(body: &[u8]) -> Option<Said> {
     let error = body.first_chunk::<ERROR>()?;
     let field = |at: usize| error[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     let (errno, origin, data) = (field(0)?, error[4], field(12)?);
-    // Other errors come from the network: that nobody listens, or that there is no route.
+    // Other errors come from the network: a closed port, or no route.
     let stamp = errno == Errno::ENOMSG as u32 && origin == libc::SO_EE_ORIGIN_TIMESTAMPING;
     stamp.then_some(Said::Departed(data))
 }
 
-/// A stamp in ns; zero means that there is none. A card's clock may show anything.
+/// A timestamp in ns; zero means that there is none. A card's clock may show anything.
 pub(super) fn nanoseconds(seconds: i64, ns: i64) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(ns).filter(|&ns| ns != 0)
 }
 
-/// Control messages as a kernel makes them.
+/// Control messages in the kernel's layout.
 #[cfg(test)]
 pub(crate) mod made {
     use super::*;
 
-    /// One of any kind.
+    /// A control message of any type.
     pub(crate) fn control(level: c_int, kind: c_int, body: &[u8]) -> Vec<u8> {
         let mut bytes = (HEADER + body.len()).to_ne_bytes().to_vec();
         bytes.extend(level.to_ne_bytes());
@@ -96,14 +95,14 @@ pub(crate) mod made {
         bytes
     }
 
-    /// The kernel's and the card's stamps, in ns; 0: none.
+    /// The kernel's and the card's timestamps, in ns; 0: none.
     pub(crate) fn stamps(kernel: i64, card: i64) -> Vec<u8> {
         let words = [kernel, 0, card].map(|ns| [ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000)]);
         let body: Vec<u8> = words.concat().iter().flat_map(|word| (*word as libc::c_long).to_ne_bytes()).collect();
         control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &body)
     }
 
-    /// What the error queue says of the message with this number, by IPv4 or IPv6.
+    /// The error queue's report on the message with this number, over IPv4 or IPv6.
     pub(crate) fn departed(v6: bool, number: u32) -> Vec<u8> {
         error(v6, Errno::ENOMSG, libc::SO_EE_ORIGIN_TIMESTAMPING, number)
     }
@@ -113,7 +112,7 @@ pub(crate) mod made {
         body.extend([origin, 0, 0, 0]);
         body.extend(0u32.to_ne_bytes());
         body.extend(data.to_ne_bytes());
-        // The offender's address: nobody's.
+        // The offender's address: unspecified.
         body.extend([0; 16]);
         let (level, kind) = if v6 { (libc::SOL_IPV6, libc::IPV6_RECVERR) } else { (libc::SOL_IP, libc::IP_RECVERR) };
         control(level, kind, &body)
@@ -128,8 +127,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
     const NOW: i64 = 1_790_000_000 * SECOND + 123_456_789;
-    /// `SCM_TIMESTAMPING_PKTINFO`, which nobody has asked for: by which interface it came, and how
-    /// long the frame was.
+    /// `SCM_TIMESTAMPING_PKTINFO`, which the socket did not enable: the receiving interface, and
+    /// the length of the frame.
     const PKTINFO: c_int = 58;
 
     fn all(bytes: &[u8]) -> Vec<Said> {
@@ -180,7 +179,7 @@ mod tests {
             let expected: &[Said] = if length < first { &[] } else { &[Said::Departed(9)] };
             assert_eq!(all(&whole[..length]), expected, "cut off at {length}");
         }
-        // A kernel without room cuts the body, and says so in the length.
+        // A kernel without room truncates the body, and the length shows it.
         for body in 0..TIMES {
             let short = control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &vec![1; body]);
             assert_eq!(all(&[short, departed(false, 9)].concat()), [Said::Departed(9)], "{body}");
@@ -206,7 +205,7 @@ mod tests {
         fn any_bytes_are_read_to_their_end(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..4usize, length in 0..100usize,
         ) {
-            // A length and a kind that let it go on to the body.
+            // A length and a type that let the parser reach the body.
             let (level, kind) = [
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING),
                 (libc::SOL_IP, libc::IP_RECVERR),

@@ -1,5 +1,5 @@
-//! Arbitrary bytes for everything that reads messages: the codec, a server, a client, and both
-//! halves of NTS; what must hold whatever comes.
+//! Arbitrary bytes for every parser: the codec, a server, a client, and both halves of NTS, with
+//! their invariants.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -41,7 +41,7 @@ fn codec(data: &[u8]) {
         (packet.received.to_unix(NEAR), packet.root_delay.to_ns(), Kiss::from_reference(packet.reference).to_string());
 }
 
-/// The next of the fuzzer's records: a byte that tells what to do, and up to 60 bytes.
+/// The fuzzer's records: each a byte that selects an action, and up to 60 bytes.
 fn records(data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -52,9 +52,9 @@ fn records(data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// A server, asked by some clients at once.
+/// A server with several clients at once.
 fn serve(data: &[u8]) {
-    // A copy is made more quickly than a server.
+    // A clone is faster than a new server.
     static NEW: LazyLock<Server> = LazyLock::new(|| {
         let rate = Rate { per_second: 8.0, burst: 4 };
         let allow: Vec<Network> = ["192.0.2.0/30", "2001:db8::/126"].map(|text| text.parse().unwrap()).into();
@@ -79,7 +79,7 @@ fn serve(data: &[u8]) {
         };
         now += i64::from(what >> 4) * SECOND / 32;
         let mut bytes = record.to_vec();
-        // A fuzzer does not guess a receive stamp; a client has read it.
+        // A fuzzer cannot guess a receive timestamp; a client has read it.
         if let Some(Stamp(before)) = last.filter(|_| what & 0x10 != 0 && bytes.len() >= HEADER) {
             bytes[24..32].copy_from_slice(&u64::to_be_bytes(before));
         }
@@ -106,7 +106,7 @@ fn serve(data: &[u8]) {
     }
 }
 
-/// A client, and whatever answers.
+/// A client, and an arbitrary responder.
 fn ask(data: &[u8], interleaved: bool) {
     let poll = Poll { usual: SECOND, longest: 64 * SECOND };
     let mut client = Client::new(Config { poll, transmit: Transmit::Nonce, interleaved }, 0);
@@ -121,7 +121,7 @@ fn ask(data: &[u8], interleaved: bool) {
             (asked, kissed) = (Some(request), false);
         }
         let mut bytes = record.to_vec();
-        // Whoever has seen the request can give its numbers back.
+        // An on-path attacker can return the request's numbers.
         if let Some(request) = asked.filter(|_| bytes.len() >= HEADER) {
             match what & 3 {
                 0 => bytes[24..32].copy_from_slice(&request.transmitted.0.to_be_bytes()),
@@ -165,8 +165,8 @@ fn ask(data: &[u8], interleaved: bool) {
     }
 }
 
-/// A client that agrees on keys, and a server that says anything, in pieces of the length that the
-/// first byte tells.
+/// A client that establishes keys, and a server that sends arbitrary bytes, in pieces of the length
+/// in the first byte.
 fn agree(data: &[u8]) {
     let (&piece, rest) = data.split_first().unwrap_or((&0, &[]));
     let whole = Reader::default().take(rest);
@@ -191,8 +191,8 @@ fn agree(data: &[u8]) {
     }
 }
 
-/// A client with keys, and whoever answers: with the right identifier and the right keys only if a
-/// bit says so.
+/// A client with keys, and an arbitrary responder: it has the right identifier and the right keys
+/// only if a bit says so.
 fn prove(data: &[u8]) {
     let agreement = Agreement { cookies: vec![vec![7; 20]; COOKIES], ..Agreement::default() };
     let mut association = Association::new(Key::new([1; KEY]), Key::new([2; KEY]), agreement);
@@ -213,7 +213,7 @@ fn prove(data: &[u8]) {
         }
         let (spent, before) = (association.is_spent(), association.cookies());
         if what & 4 != 0 {
-            // Arbitrary bytes, but sealed as the server seals its own.
+            // Arbitrary bytes, but sealed with the server's key.
             let text = if what & 2 == 0 { &[][..] } else { record };
             let sealed = Key::new([2; KEY]).seal(&bytes, &[4; 16], text);
             let mut body = vec![0, 16, 0, sealed.len() as u8];

@@ -148,7 +148,7 @@ pub(super) unsafe extern "C" fn sendmsg(
     })
 }
 
-/// Between one of our sockets and a pipe; what a pipe holds fits into a buffer.
+/// Between one of the stack's sockets and a pipe; a pipe's content fits into a buffer.
 pub(super) unsafe extern "C" fn splice(
     machine: *const Machine,
     from: c_int,

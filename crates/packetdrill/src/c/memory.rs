@@ -1,15 +1,14 @@
-//! packetdrill's memory: what lies there becomes safe values, and answers are written back.
+//! packetdrill's memory: arguments become safe values, and results are written back.
 
 use crate::errno::{Errno, Result};
 use core::ffi::c_void;
 use core::slice;
 use libc::{iovec, socklen_t};
 
-/// The most that one call may move; a script asks for less, and no length makes us take more
-/// memory.
+/// The most bytes of one call; scripts need less, and no length makes the library allocate more.
 pub(super) const MOST: usize = 64 << 20;
 
-/// The bytes that a script hands in.
+/// The bytes of a caller's buffer.
 ///
 /// # Safety
 /// Null, or `len` bytes that may be read for as long as the answer is used.
@@ -33,8 +32,8 @@ pub(super) unsafe fn put(bytes: &[u8], to: *mut c_void, room: usize) {
     }
 }
 
-/// Writes a value that C asked for with a length that says how much room there is, and then how
-/// long it is.
+/// Writes a value to a C buffer with a value-result length: on entry its size, on return the
+/// value's length.
 ///
 /// # Safety
 /// `len` null or valid; `to` null or with as many bytes as that says.
@@ -67,7 +66,7 @@ pub(super) unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<&'a [i
     }
 }
 
-/// All that scattered buffers hold, at most [`MOST`] bytes.
+/// The content of scattered buffers, at most [`MOST`] bytes.
 ///
 /// # Safety
 /// As [`given`], for each part.

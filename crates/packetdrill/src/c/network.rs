@@ -1,4 +1,4 @@
-//! What packetdrill is to the stack: its cable and its clock.
+//! packetdrill as the stack's cable and clock.
 
 use super::done;
 use super::memory::{given, put};

@@ -1,4 +1,4 @@
-//! The calls that make, name, set, ask and end descriptors.
+//! The calls that create, name, configure, query and close descriptors.
 
 #[cfg(not(test))]
 use super::MACHINE;
@@ -53,9 +53,9 @@ pub(super) unsafe extern "C" fn connect(
     done(machine, |m| m.connect(fd, unsafe { given(address.cast(), len as usize) }?))
 }
 
-/// Variadic in C; a third argument, which not every command has, lies where a named one does on the
-/// processors that Linux programs of ours run on (System V ABI for AMD64; Procedure Call Standard
-/// for the Arm 64-bit Architecture).
+/// Variadic in C. A third argument, which not every command has, is passed like a named one on the
+/// supported architectures (System V ABI for AMD64; Procedure Call Standard for the Arm 64-bit
+/// Architecture).
 pub(super) unsafe extern "C" fn fcntl(machine: *const Machine, fd: c_int, command: c_int, value: usize) -> c_int {
     number(machine, |m| m.fcntl(fd, command, value as i32).map(|flags| flags as isize))
 }
@@ -114,9 +114,9 @@ pub(super) unsafe extern "C" fn option(
     })
 }
 
-/// The C library's `getsockopt`, for packetdrill's code events: it does not ask the table for the
-/// figures that they check, so this library is to be preloaded as well. Descriptors that are not
-/// ours go to the kernel.
+/// The C library's `getsockopt`, for packetdrill's code events: they do not use the table for the
+/// figures that they check, so this library must also be preloaded. Descriptors of the kernel go to
+/// the kernel.
 ///
 /// # Safety
 /// As the C library's function of this name.

@@ -56,7 +56,8 @@ impl Spin {
 }
 
 impl Settings {
-    /// Reads them from a lookup of environment variables; also says what was not understood.
+    /// Reads the settings from a lookup of environment variables. Also returns a message about
+    /// values that are not valid.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> (Self, Option<String>) {
         let on = |name: &str| get(name).is_some_and(|v| !v.is_empty() && v != "0");
         let mut complaints = Vec::new();

@@ -7,18 +7,18 @@ use tickwire_stack::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
-/// Not yet: what an attempt answers to go on waiting.
+/// Not yet: an attempt returns it to continue waiting.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 
-/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of
-/// the system.
+/// The socket is a kernel socket now: the caller repeats the call on the kernel. Never an error
+/// number of the system.
 pub(crate) const DEMOTED: Errno = Errno(-2);
 
-/// The descriptor has come to mean another socket (`dup2` and `close` by other threads): whoever
-/// gets this makes the call again, with that. Never an error number of the system.
+/// The descriptor refers to another socket now (`dup2` and `close` by other threads): the caller
+/// repeats the call with that. Never an error number of the system.
 pub(crate) const ANEW: Errno = Errno(-5);
 
-/// What a call answers.
+/// The result of a call.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 
 /// The calling thread's error number.
@@ -37,8 +37,8 @@ impl Errno {
         Self(get())
     }
 
-    /// The error that a socket has told, if it is one that comes from outside, and not from the
-    /// call.
+    /// The stack's error behind this number, if it comes from the network or the peer and not from
+    /// the call itself.
     pub(crate) fn told_by_socket(self) -> Option<Error> {
         const ALL: [Error; 14] = [
             Error::Refused,
@@ -87,7 +87,7 @@ impl From<Error> for Errno {
             Error::AddressInUse => libc::EADDRINUSE,
             Error::Invalid => libc::EINVAL,
             Error::Fault => libc::EFAULT,
-            // Whoever can ask the host has done so before this reaches the program.
+            // Code that can ask the service resolves these before they reach the program.
             Error::NoPath | Error::NeedPath => libc::EHOSTUNREACH,
         })
     }

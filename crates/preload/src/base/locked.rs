@@ -1,6 +1,7 @@
-//! The library's own locks. A signal handler that interrupts a thread which holds one could wait
-//! for it for ever, and many socket calls may be made in a handler (POSIX.1-2024, 2.4.3); so
-//! signals are put off while the calling thread holds one, as they are inside the lane.
+//! The library's own locks. A signal handler that waits for a lock held by the thread it
+//! interrupted would deadlock, and many socket calls may be made in a handler (POSIX.1-2024,
+//! 2.4.3). So signals are deferred while the calling thread holds a lock, as they are inside the
+//! lane.
 
 use crate::c::signal;
 use core::ops::{Deref, DerefMut};
@@ -11,12 +12,12 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread holds any.
+/// Whether the calling thread holds a lock.
 pub(crate) fn any() -> bool {
     HELD.get() != 0
 }
 
-/// Puts signals off while it lives.
+/// Defers signals for as long as it lives.
 pub(crate) struct Holding(());
 
 impl Holding {
@@ -50,8 +51,8 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    /// Takes it. That a thread panicked with it in hand is no reason not to: what our locks protect
-    /// is whole at any time.
+    /// Takes the lock. A panic of a thread that held it does not prevent that: the data under our
+    /// locks is consistent at any time.
     pub(crate) fn lock(&self) -> Locked<'_, T> {
         let holding = Holding::new();
         Locked { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _holding: holding }

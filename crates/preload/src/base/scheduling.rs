@@ -30,7 +30,7 @@ pub(crate) struct Scheduling {
 }
 
 impl Scheduling {
-    /// What the helper has unless it is asked otherwise.
+    /// The helper's scheduling if the environment asks for no other.
     pub(crate) const DEFAULT: Self = Self { policy: Policy::Other(0), cpus: None };
 }
 

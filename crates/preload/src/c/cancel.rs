@@ -1,11 +1,11 @@
-//! `pthread_cancel` and threads that are in a call of ours.
+//! `pthread_cancel` and threads that are in a call of this library.
 //!
 //! The C library ends a cancelled thread by unwinding from the system call that it sleeps in. That
-//! must not happen in the midst of the lane, and cannot pass through a function that catches
-//! panics. So the lane's own system calls are none at which a thread can be cancelled; a thread
-//! that sleeps there is woken instead, its call ends, and at the edge, where nothing is held, it is
-//! cancelled as by any other call. Threads that may be cancelled at any instruction
-//! (`PTHREAD_CANCEL_ASYNCHRONOUS`) cannot be within a call of ours.
+//! must not happen inside the lane, and cannot pass through a function that catches panics. So the
+//! lane's own system calls are no cancellation points. A thread that sleeps there is woken instead,
+//! and its call ends. At the boundary, where no lock is held, it is cancelled as in any other call.
+//! Threads that may be cancelled at any instruction (`PTHREAD_CANCEL_ASYNCHRONOUS`) have
+//! cancellation disabled during a call of this library.
 
 use super::shared::leaked;
 use super::{export, real};
@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed, Or
 use libc::pthread_t;
 use std::cell::Cell;
 
-/// The calling thread has been cancelled: what a wait answers, so that the call ends. Never an
+/// The calling thread has been cancelled: a wait returns this, so that the call ends. Never an
 /// error number of the system.
 pub(crate) const CANCELLED: Errno = Errno(-4);
 
@@ -25,17 +25,16 @@ const ENABLE: c_int = 0;
 const DISABLE: c_int = 1;
 const ASYNCHRONOUS: c_int = 1;
 
-/// Threads that were cancelled and have not been seen to act on it, by the kernel's numbers; 0 is
-/// an empty place. No lock: fork, or a thread that holds one of the C library's own, must not wait
-/// for it.
+/// Threads that were cancelled and have not been seen to act on it, by the kernel's numbers; 0 is a
+/// free slot. No lock: fork, or a thread that holds a lock of the C library, must not wait for it.
 struct Marked {
     places: [AtomicU32; 64],
-    /// More of them, never freed: as many as threads were ever in this state at a time.
+    /// The next block, never freed: as many as there ever were threads in this state at a time.
     more: AtomicPtr<Marked>,
 }
 
 static MARKED: Marked = Marked::new();
-/// How many of these places are taken, roughly: at 0 there is nothing to look for.
+/// How many of these slots are taken, roughly: at 0 there is nothing to check.
 static MARKS: AtomicU32 = AtomicU32::new(0);
 /// Whether any thread of the program may be cancelled at any instruction.
 static ASYNCHRONOUSLY: AtomicBool = AtomicBool::new(false);
@@ -54,7 +53,7 @@ impl Marked {
             let last = core::iter::successors(Some(self), |marked| leaked(&marked.more)).last().unwrap_or(self);
             let new = Box::into_raw(Box::new(Self::new()));
             if last.more.compare_exchange(core::ptr::null_mut(), new, SeqCst, Relaxed).is_err() {
-                // SAFETY: made above, and nobody else has seen it.
+                // SAFETY: made above, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
             }
         }
@@ -67,7 +66,7 @@ impl Marked {
         }
     }
 
-    /// Takes out threads that have ended elsewhere: their numbers will be others'.
+    /// Removes threads that have ended elsewhere: their numbers will be reused.
     fn forget_dead(&'static self) {
         for place in self.all() {
             let thread = place.load(SeqCst);
@@ -79,11 +78,11 @@ impl Marked {
 }
 
 thread_local! {
-    /// The thread's state before the call of ours that it is in, if that had to change it.
+    /// The thread's state before its current call of this library, if that had to change it.
     static BEFORE: Cell<c_int> = const { Cell::new(ENABLE) };
 }
 
-/// Before a call of ours: the thread's state if it had to be changed.
+/// Before a call of this library: the thread's state if it had to be changed.
 #[inline]
 pub(super) fn begin() -> Option<c_int> {
     ASYNCHRONOUSLY.load(Relaxed).then(|| {
@@ -93,7 +92,7 @@ pub(super) fn begin() -> Option<c_int> {
     })
 }
 
-/// After it: the state that [`begin`] gave. The thread may end here.
+/// After the call: restores the state that [`begin`] returned. The thread may end here.
 #[inline]
 pub(super) fn end(before: Option<c_int>) {
     if let Some(before) = before {
@@ -109,8 +108,8 @@ fn set_state(state: c_int) -> c_int {
 }
 
 /// Keeps the thread from being cancelled while it lives: for requests to the service, which pass
-/// through the C library. A handler that jumped away meanwhile would leave it up, so signals are
-/// put off.
+/// through the C library. A handler that jumped away meanwhile would leave cancellation disabled,
+/// so signals are deferred.
 pub(crate) struct Shield {
     before: c_int,
     // Dropped after the state has been put back.
@@ -118,7 +117,7 @@ pub(crate) struct Shield {
 }
 
 impl Shield {
-    /// Puts it up.
+    /// Disables cancellation.
     pub(crate) fn new() -> Self {
         let holding = Holding::new();
         Self { before: set_state(DISABLE), _holding: holding }
@@ -127,13 +126,13 @@ impl Shield {
 
 impl Drop for Shield {
     fn drop(&mut self) {
-        // A thread that may be cancelled at any instruction has its state changed at the edge
-        // already, and stays as it is.
+        // A thread that may be cancelled at any instruction has its state changed at the boundary
+        // already, and that stays.
         set_state(self.before);
     }
 }
 
-/// Looks whether the calling thread has been cancelled.
+/// Checks whether the calling thread has been cancelled.
 ///
 /// # Errors
 /// [`CANCELLED`].
@@ -173,8 +172,8 @@ pub(super) fn act() {
     unsafe { pthread_testcancel() };
 }
 
-/// The kernel's number of a thread: that of the clock of its processor time says it (`CPUCLOCK_PID`
-/// in Linux's `posix-timers.h`).
+/// The kernel's number of a thread, computed from its CPU-time clock (`CPUCLOCK_PID` in Linux's
+/// `posix-timers.h`).
 fn number_of(thread: pthread_t) -> Option<u32> {
     let mut clock = 0;
     // SAFETY: the program's argument, and a valid place.
@@ -182,7 +181,8 @@ fn number_of(thread: pthread_t) -> Option<u32> {
     (done == 0).then_some(!(clock >> 3) as u32)
 }
 
-/// In a forked child, which has none of its parent's other threads, and numbers its only one anew.
+/// In a forked child, which has none of its parent's other threads, and whose only thread has a new
+/// number.
 pub(crate) fn forget() {
     MARKED.all().for_each(|place| place.store(0, SeqCst));
     MARKS.store(0, SeqCst);
@@ -202,10 +202,10 @@ fn mark(thread: u32) {
 export! {
     /// `pthread_cancel(3)`.
     fn pthread_cancel(thread: pthread_t) -> c_int {
-        // Before, because the thread, and its name with it, may be gone after.
+        // Before the call, because the thread, and its name with it, may be gone afterwards.
         let number = number_of(thread);
-        // SAFETY: the program's argument goes on unchanged. (A thread that cancels itself ends at
-        // its next call.)
+        // SAFETY: the program's argument is passed on unchanged. (A thread that cancels itself ends
+        // at its next call.)
         let done = unsafe { real::pthread_cancel(thread) };
         if done == 0 && let Some(number) = number {
             mark(number);
@@ -218,7 +218,7 @@ export! {
         if kind == ASYNCHRONOUS {
             ASYNCHRONOUSLY.store(true, SeqCst);
         }
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { real::pthread_setcanceltype(kind, before) }
     }
 }

@@ -1,5 +1,5 @@
-//! For tests: how often a thread allocates or frees, which what is allowed in signal handlers must
-//! not.
+//! For tests: counts the allocations and frees of a thread. Functions that are allowed in signal
+//! handlers must do neither.
 
 use core::alloc::{GlobalAlloc, Layout};
 use std::alloc::System;
@@ -40,7 +40,7 @@ pub(crate) fn uses(call: impl FnOnce()) -> u32 {
     COUNT.take().unwrap_or(0)
 }
 
-/// Something that does not count: what belongs to the test.
+/// Runs something without counting it: work of the test itself.
 pub(crate) fn apart<T>(call: impl FnOnce() -> T) -> T {
     let before = COUNT.take();
     let answer = call();

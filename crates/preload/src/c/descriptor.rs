@@ -10,7 +10,7 @@ use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::table::protect;
 use core::ffi::{c_int, c_uint, c_ulong};
 
-/// Ends what is ours. `errno` stays as it is.
+/// Runs this library's part of a call. `errno` stays as it is.
 fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = errno::get();
     let done = super::caught(|| Ok(work()));
@@ -18,19 +18,19 @@ fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// Closes what is ours before the kernel closes the number.
+/// Closes this library's side before the kernel closes the number.
 fn let_go(fd: c_int) {
     if TABLE.get(fd) != Entry::Foreign {
         // As in `close_seen`.
         let _holding = Holding::new();
         quietly(|| close::closing(fd));
-        // Whoever is closing it: that thread leaves the number alone then, which may be another's
-        // by the time that it is done.
+        // If another thread is closing it, that thread leaves the number alone then: it may be
+        // reused by the time that close is done.
         close::closed(fd);
     }
 }
 
-/// `new` means what `from` means, or the call has failed.
+/// `new` refers to what `from` refers to, or the call has failed.
 fn duplicated(from: c_int, new: c_int) -> c_int {
     if new >= 0 {
         quietly(|| open::duplicated(from, new));
@@ -42,8 +42,8 @@ fn duplicated(from: c_int, new: c_int) -> c_int {
 /// socket, or the other.
 fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let [source, target] = [from, to].map(|fd| TABLE.get(fd));
-    // The number is in use by the lane, and cannot be given away while threads use it. Or by
-    // another thread, which closes it.
+    // The lane uses the number, and it cannot be given away while threads use it. Or another thread
+    // is closing it.
     if matches!(target, Entry::Lane | Entry::CLOSING) {
         return answer(|| Err(Errno(libc::EBUSY)));
     }
@@ -64,7 +64,7 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
     let duplicates = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
     let unlisted = matches!(entry, Entry::Unlisted(_)) && !duplicates;
     if unlisted || matches!(entry, Entry::Foreign | Entry::Lane | Entry::Kernel(_)) {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         return unsafe { call(fd, command, argument) };
     }
     match command {
@@ -74,18 +74,18 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
         }
         libc::F_SETFL => answer(|| descriptor::set_flags(fd, argument as c_int).map(|()| 0)),
         libc::F_GETFL => answer(|| descriptor::flags(fd)),
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         _ => unsafe { call(fd, command, argument) },
     }
 }
 
-/// `close` of what was seen a moment ago to stand for `seen`.
+/// `close` of a descriptor whose table entry was `seen` a moment ago.
 fn close_seen(fd: c_int, seen: Entry) -> c_int {
     let theirs = || answer(|| Err(Errno(libc::EBADF)));
-    // From a handler that jumps away nobody would come back who closes it in the kernel.
+    // If a handler jumped away, the kernel's descriptor would stay open.
     let _holding = (seen != Entry::Foreign).then(Holding::new);
-    // Nor what another thread closes: by the time that it has done so the number may be a third
-    // one's.
+    // A descriptor that another thread is closing is not closed either: by the time that is done,
+    // the number may be a third thread's.
     if matches!(seen, Entry::Lane | Entry::CLOSING) {
         return theirs();
     }
@@ -97,7 +97,7 @@ fn close_seen(fd: c_int, seen: Entry) -> c_int {
         } else if !matches!((seen, TABLE.get(fd)), (Entry::Epoll(_), Entry::Foreign)) {
             return theirs();
         }
-        // An instance whose lane has ended meanwhile is the kernel's alone, and no other thread
+        // An instance whose lane has ended meanwhile is only the kernel's, and no other thread
         // closes it.
     }
     // SAFETY: a plain number.
@@ -117,8 +117,8 @@ export! {
         if first > last {
             return answer(|| Err(Errno(libc::EINVAL)));
         }
-        // A call that the kernel refuses must not have let go of anything: it is asked about a
-        // descriptor that nobody has.
+        // If the kernel refuses the call, nothing may have been closed: it is tried first on a
+        // number that no descriptor has.
         // SAFETY: plain numbers.
         let allowed = unsafe { real::close_range(c_uint::MAX, c_uint::MAX, flags & !UNSHARE) };
         if allowed < 0 {
@@ -128,7 +128,7 @@ export! {
         if flags & CLOEXEC == 0 {
             ours().filter(|&(_, entry)| entry != Entry::Lane).for_each(|(fd, _)| let_go(fd));
         }
-        // Until all is closed, or one that is being moved would not be spared.
+        // Held until everything is closed, or a descriptor that is being moved would not be spared.
         let _still = protect::still();
         let (mut at, mut spared) = (first, false);
         for (fd, _) in ours().filter(|&(_, entry)| entry == Entry::Lane) {
@@ -154,7 +154,7 @@ export! {
         let first = first.max(0);
         // SAFETY: plain numbers.
         if unsafe { close_range(first as c_uint, c_uint::MAX, 0) } < 0 {
-            // A filter of system calls may not know it. One by one, as the C library does then.
+            // A filter of system calls may not allow it. One by one, as the C library does then.
             let open: Vec<_> = sys::open_descriptors().into_iter().flatten().filter(|&fd| fd >= first).collect();
             for fd in open {
                 close_seen(fd, TABLE.get(fd));
@@ -209,14 +209,14 @@ export! {
                         // SAFETY: the program's place for a number.
                         unsafe { guarded::store(figure, place) }.map(|()| 0)
                     }
-                    // SAFETY: the program's arguments go on unchanged.
+                    // SAFETY: the program's arguments are passed on unchanged.
                     None => match unsafe { real::ioctl(fd, request, argument) } {
                         done if done < 0 => Err(Errno::last()),
                         done => Ok(done),
                     },
                 })
             }
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             _ => unsafe { real::ioctl(fd, request, argument) },
         }
     }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// Java's own way to wake who waits for a socket that is to be closed.
+    /// How Java wakes a thread that waits for a socket that is about to be closed.
     #[test]
     fn a_number_that_is_given_to_another_socket_is_never_closed_in_between() {
         let [from, to] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
@@ -247,7 +247,7 @@ mod tests {
             });
             assert_eq!((new, TABLE.get(to)), (to, after));
         }
-        // What was there has ended.
+        // The previous socket has ended.
         let ended = testing::lane().with(|access| Ok(access.stack.udp_next_len(meant.try_into()?).is_err()));
         assert_eq!(ended, Ok(true));
         testing::close(from);
@@ -265,7 +265,7 @@ mod tests {
         testing::close(fd);
     }
 
-    /// Else it stays open for ever, and libuv aborts.
+    /// Otherwise it stays open for ever, and libuv aborts.
     #[test]
     fn an_instance_whose_lane_ends_while_it_is_being_closed_is_closed() {
         let epfd = sys::epoll_create(0).unwrap();
@@ -280,7 +280,7 @@ mod tests {
         let said = unsafe { [close(closing), dup2(other, closing), dup2(closing, other)] };
         assert_eq!((said, errno::get()), ([-1; 3], libc::EBADF));
         assert!(TABLE.get(other).is_socket());
-        // No copy of it outlives it either, and what is copied the moment before can be closed.
+        // No copy of it outlives it either, and a copy made the moment before can be closed.
         // SAFETY: plain numbers.
         let said = unsafe { [dup(closing), fcntl(closing, libc::F_DUPFD, 0), fcntl(closing, libc::F_GETFL, 0)] };
         assert_eq!((said, errno::get()), ([-1; 3], libc::EBADF));
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(unsafe { close(copy) }, 0);
         assert!(close::closed(closing));
         sys::close(closing);
-        // Nor does it close what has got its number in the kernel meanwhile.
+        // Nor does it close the file that has got its number in the kernel meanwhile.
         let lost = testing::socket(libc::SOCK_DGRAM);
         assert!(close::closing(lost));
         open::duplicated(other, lost);

@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 pub(super) type Strings = *const *const c_char;
 
-/// Without these a program cannot take its sockets over: our library, and where the service is. As
-/// they were when this program began.
+/// What a program needs to take its sockets over: this library, and the service's address. As they
+/// were when this program began.
 static NEEDED: OnceLock<Vec<CString>> = OnceLock::new();
 
-/// Remembers them, before the program can change its environment.
+/// Stores them, before the program can change its environment.
 pub(super) fn remember_environment() {
     NEEDED.get_or_init(|| {
         let names = [OsStr::from_bytes(b"LD_PRELOAD"), OsStr::from_bytes(b"TICKWIRE_SOCKET")];
@@ -26,9 +26,9 @@ pub(super) fn remember_environment() {
     });
 }
 
-/// An environment with one entry more, for a program that inherits sockets; and with what it needs
-/// for that, if the program that starts it has left it out. The list is valid for as long as `envp`
-/// and `addition`.
+/// An environment with one more entry, for a program that inherits sockets, and with the entries it
+/// needs for that, if the program that starts it has left them out. The list is valid for as long
+/// as `envp` and `addition`.
 ///
 /// # Safety
 /// `envp` is null or a terminated list.
@@ -56,7 +56,7 @@ unsafe extern "C" {
     pub(super) static environ: Strings;
 }
 
-/// Runs an exec with an environment that tells the new program of its lane.
+/// Runs an exec with an environment that names the lane for the new program.
 ///
 /// # Safety
 /// `envp` is null or a terminated list.

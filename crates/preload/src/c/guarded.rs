@@ -1,11 +1,10 @@
-//! The program's memory, which may not be there: what is copied from it and to it, or looked for in
-//! it, answers `EFAULT` where an address leads nowhere, as the kernel's own copies do
-//! (`copy_from_user`).
+//! The program's memory, which may not be mapped: copies from it and to it, and checks of it,
+//! return `EFAULT` for an unmapped address, as the kernel's own copies do (`copy_from_user`).
 //!
-//! All of it is done by a few instructions between two labels. A fault there is raised as a signal,
-//! whose handler (see [`signal`]) asks [`recover`] and goes on at the second label. It works in a
-//! thread that has not blocked the signal; in one that has, the kernel ends the program, as it does
-//! with any fault.
+//! All of it is done by a few instructions between two labels. A fault there raises a signal, whose
+//! handler (see [`signal`]) calls [`recover`], which continues at the second label. This works in a
+//! thread that has not blocked the signal; in one that has, the kernel ends the program, as for any
+//! fault.
 //!
 //! [`signal`]: super::signal
 
@@ -14,24 +13,26 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ops::ControlFlow;
 
-/// What an address that leads nowhere is told by.
+/// The error for an unmapped address.
 pub(crate) const FAULT: Errno = Errno(libc::EFAULT);
 
-/// The smallest page that there is: what one byte of it says of the others.
+/// The smallest page size: one byte of a page stands for the others.
 const PAGE: usize = 4096;
 
 unsafe extern "C" {
-    /// Copies `len` bytes. Not 0 if some were not there, of which any number may have been copied.
+    /// Copies `len` bytes. Not 0 if some were not accessible; any number of bytes may have been
+    /// copied then.
     fn tickwire_guarded_copy(to: *mut u8, from: *const u8, len: usize) -> i32;
-    /// Reads a byte. Not 0 if it is not there.
+    /// Reads a byte. Not 0 if it is not accessible.
     fn tickwire_guarded_look(at: *const u8) -> i32;
-    /// Writes a byte as it is, in one step. Not 0 if it is not there, or cannot be written.
+    /// Writes a byte back unchanged, atomically. Not 0 if it is not accessible, or cannot be
+    /// written.
     fn tickwire_guarded_touch(at: *mut u8) -> i32;
-    /// Where a fault in one of them leads. They begin with the first and end before this.
+    /// Where a fault in one of them continues. They begin with the first and end before this.
     fn tickwire_guarded_failed();
 }
 
-// Nothing is on the stack but the way back, and no register of the caller's is changed.
+// Only the return address is on the stack, and no callee-saved register is changed.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     r#"
@@ -166,15 +167,15 @@ tickwire_guarded_failed:
     "#
 );
 
-/// Leads a thread that has met a fault in a copy to the copy's end, where it answers that it has
-/// failed. False if the fault was elsewhere.
+/// Continues a thread that faulted in a copy at the copy's end, where it returns an error. False if
+/// the fault was elsewhere.
 ///
 /// # Safety
 /// `context` is what the kernel gave the running handler.
 pub(super) unsafe fn recover(context: *mut c_void) -> bool {
     let begin = tickwire_guarded_copy as *const () as usize;
     let end = tickwire_guarded_failed as *const () as usize;
-    // SAFETY: by the caller's promise. Between the labels nothing is on the stack but the way back.
+    // SAFETY: by the caller's promise. Between the labels only the return address is on the stack.
     unsafe {
         let context = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
         #[cfg(target_arch = "x86_64")]
@@ -189,15 +190,15 @@ pub(super) unsafe fn recover(context: *mut c_void) -> bool {
     }
 }
 
-/// Copies bytes of which one side is the program's. False if some were not there; any number of
-/// them may have been copied then.
+/// Copies bytes, one side of which is the program's. False if some were not accessible; any number
+/// of them may have been copied then.
 ///
 /// # Safety
-/// The side that is not the program's is valid for `len` bytes. The program's may be anywhere, but
-/// nothing of ours may be there.
+/// The side that is not the program's is valid for `len` bytes. The program's may be anywhere,
+/// except in memory of ours.
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
-    // SAFETY: by the caller's promise; what is not there is a fault, which `recover` turns into an
-    // answer.
+    // SAFETY: by the caller's promise; an unmapped address is a fault, which `recover` turns into
+    // an error.
     unsafe { tickwire_guarded_copy(to, from, len) == 0 }
 }
 
@@ -210,7 +211,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
 /// Any bytes are a value of this type.
 pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: the value is ours; it is whole if the copy was.
+    // SAFETY: the value is ours; it is complete if the copy was.
     unsafe {
         if copy(from.cast(), value.as_mut_ptr().cast(), size_of::<T>()) { Ok(value.assume_init()) } else { Err(FAULT) }
     }
@@ -228,26 +229,27 @@ pub(crate) unsafe fn load_any<T: Copy>(from: *const T) -> Result<Option<T>> {
     if from.is_null() { Ok(None) } else { unsafe { load(from) }.map(Some) }
 }
 
-/// Writes a value where the program wants it, at any address.
+/// Writes a value to the program's memory, at any address.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
-/// The place is the program's to give.
+/// The memory is the program's to give.
 pub(crate) unsafe fn store<T: Copy>(value: T, to: *mut T) -> Result<()> {
     // SAFETY: the value is ours.
     if unsafe { copy((&raw const value).cast(), to.cast(), size_of::<T>()) } { Ok(()) } else { Err(FAULT) }
 }
 
-/// The first byte that is looked at in each page of a range.
+/// The byte that is checked in each page of a range.
 fn pages(start: usize, len: usize) -> impl Iterator<Item = usize> {
     let end = start.saturating_add(len);
     core::iter::successors((len > 0).then_some(start), move |at| (at | (PAGE - 1)).checked_add(1))
         .take_while(move |&at| at < end)
 }
 
-/// How many bytes of a range are there, from its beginning, by what `is_there` says of one.
+/// How many bytes of a range are accessible, from its beginning, by what `is_there` returns for
+/// one.
 fn there(start: *const u8, len: usize, is_there: impl Fn(usize) -> bool) -> usize {
     let gap = pages(start as usize, len)
         .try_for_each(|at| if is_there(at) { ControlFlow::Continue(()) } else { ControlFlow::Break(at) });
@@ -257,27 +259,26 @@ fn there(start: *const u8, len: usize, is_there: impl Fn(usize) -> bool) -> usiz
     }
 }
 
-/// Whether all of a range can be read. (Another thread of the program may take it away at any
-/// time.)
+/// Whether a whole range can be read. (Another thread of the program may unmap it at any time.)
 pub(crate) fn can_read<T>(start: *const T, count: usize) -> bool {
     let len = count.saturating_mul(size_of::<T>());
-    // SAFETY: what is not there is a fault, which `recover` turns into an answer.
+    // SAFETY: an unmapped address is a fault, which `recover` turns into an error.
     there(start.cast(), len, |at| unsafe { tickwire_guarded_look(at as *const u8) == 0 }) == len
 }
 
-/// How many of so many entries can be written, from the first on.
+/// How many of `count` entries can be written, from the first on.
 ///
 /// # Safety
 /// The range is the program's to give.
 pub(crate) unsafe fn writable<T>(start: *mut T, count: usize) -> usize {
     let len = count.saturating_mul(size_of::<T>());
-    // SAFETY: by the caller's promise; a byte is written as it is, whatever other threads do with
-    // it.
+    // SAFETY: by the caller's promise; a byte is written back unchanged and atomically, whatever
+    // other threads do with it.
     let len = there(start.cast(), len, |at| unsafe { tickwire_guarded_touch(at as *mut u8) == 0 });
     len / size_of::<T>().max(1)
 }
 
-/// Whether all of them can.
+/// Whether all of them can be written.
 ///
 /// # Safety
 /// As [`writable`].

@@ -1,8 +1,9 @@
 //! Functions that a program looks up by a handle of the C library (`dlopen("libc.so.6")` and
-//! `dlsym`), as .NET, Python's ctypes and JNA do: it gets ours, as it does by their names.
+//! `dlsym`), as .NET, Python's ctypes and JNA do. It gets this library's functions, as it does by
+//! their names.
 //!
-//! A function is ours to give if the one that was found is the one that we call ourselves. Where
-//! another library stands in between, it is that one's.
+//! This library's function is returned if the one found is the one that this library itself calls.
+//! Where another library stands in between, its function is returned.
 
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -39,7 +40,7 @@ unsafe extern "C" fn nothing(_: *mut c_void, _: *const c_char) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Where the library is loaded that has this address; 0 if none has.
+/// Where the library is loaded that contains this address; 0 if none does.
 fn base_of(address: *const c_void) -> usize {
     let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: all zero is a valid answer, and is filled in.
@@ -59,11 +60,11 @@ fn our_base() -> usize {
     base
 }
 
-/// `dlsym` for any handle but `RTLD_NEXT`.
+/// `dlsym` for any handle except `RTLD_NEXT`.
 unsafe extern "C" fn found(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let look_up = resolved();
     // SAFETY: the program's arguments; the same name again. The calls are made from this library,
-    // so "next" is what comes behind it.
+    // so "next" is the library after it.
     let (found, next, first) = unsafe {
         let found = look_up(handle, name);
         if found.is_null() || handle == libc::RTLD_DEFAULT {
@@ -73,15 +74,15 @@ unsafe extern "C" fn found(handle: *mut c_void, name: *const c_char) -> *mut c_v
     };
     let ours = found == next && found != first && base_of(first) == our_base();
     if !ours {
-        // What the extra calls may have had to complain of is not the program's.
-        // SAFETY: only asks.
+        // Errors of the additional calls must not be visible to the program.
+        // SAFETY: only reads.
         unsafe { libc::dlerror() };
     }
     if ours { first } else { found }
 }
 
-/// `dlsym(3)`. What comes next (`RTLD_NEXT`) depends on the caller, which the C library knows by
-/// where the call returns to.
+/// `dlsym(3)`. The result for `RTLD_NEXT` depends on the caller, which the C library determines
+/// from the return address.
 ///
 /// # Safety
 /// As the C library's function of this name.
@@ -105,8 +106,8 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
     )
 }
 
-/// `dlsym(3)`. What comes next (`RTLD_NEXT`) depends on the caller, which the C library knows by
-/// where the call returns to.
+/// `dlsym(3)`. The result for `RTLD_NEXT` depends on the caller, which the C library determines
+/// from the return address.
 ///
 /// # Safety
 /// As the C library's function of this name.

@@ -9,9 +9,9 @@ use tickwire_stack::{Sink, Source};
 /// The most buffers of one call, as in Linux (`UIO_MAXIOV`).
 pub(crate) const MAX_BUFFERS: usize = 1024;
 
-/// A cursor over the program's buffers. The bytes may be changed by other threads of the program at
-/// any time, so they are never seen as slices, only copied; and they may not be there at all, which
-/// is seen when they are.
+/// A cursor over the program's buffers. Other threads of the program may change the bytes at any
+/// time, so they are never used as slices, only copied. They may not be mapped at all, which the
+/// copy detects.
 pub(crate) struct Buffers<'a> {
     iov: *const iovec,
     count: usize,
@@ -27,12 +27,12 @@ impl<'a> Buffers<'a> {
     /// The buffers of a vector call.
     ///
     /// # Errors
-    /// `EINVAL` if there are too many, or they are longer than a length can say; `EFAULT` if the
-    /// list is not there.
+    /// `EINVAL` if there are too many, or their total exceeds a length; `EFAULT` if the list is not
+    /// accessible.
     ///
     /// # Safety
-    /// `iov` points to `count` entries, if anything is there, and stays as it is for `'a`. What an
-    /// entry points to is the program's to give.
+    /// `iov` points to `count` entries, if it is accessible at all, and stays unchanged for `'a`.
+    /// What an entry points to is the program's to give.
     pub(crate) unsafe fn new(iov: *const iovec, count: usize) -> Result<Self> {
         if count > MAX_BUFFERS {
             return Err(Errno(libc::EINVAL));
@@ -42,7 +42,7 @@ impl<'a> Buffers<'a> {
         }
         let mut total = 0usize;
         for i in 0..count {
-            // SAFETY: it is there, by the look at it.
+            // SAFETY: it is accessible, as checked above.
             let entry = unsafe { &*iov.add(i) };
             total =
                 total.checked_add(entry.iov_len).filter(|&t| t <= isize::MAX as usize).ok_or(Errno(libc::EINVAL))?;
@@ -70,8 +70,8 @@ impl<'a> Buffers<'a> {
         (self.at, self.offset, self.left, self.failed) = (0, 0, self.total, false);
     }
 
-    /// Walks over up to `len` bytes, piece by piece: `copy(piece, its length, done before)` says
-    /// whether all of it was there. If one was not, none counts, nor does any later.
+    /// Walks over up to `len` bytes, piece by piece: `copy(piece, its length, done before)` returns
+    /// whether all of it was accessible. If one was not, none counts, nor does any later.
     fn walk(&mut self, len: usize, mut copy: impl FnMut(*mut u8, usize, usize) -> bool) -> usize {
         let len = if self.failed { 0 } else { len.min(self.left) };
         let mut done = 0;

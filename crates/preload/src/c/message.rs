@@ -22,16 +22,16 @@ impl<'a> Message<'a> {
     /// The message at an address.
     ///
     /// # Errors
-    /// `EFAULT` if there is none, or none that can be written although it is `written`; `EMSGSIZE`
+    /// `EFAULT` if it is not accessible, or cannot be written although `written` is set; `EMSGSIZE`
     /// if it has more buffers than a call may have.
     ///
     /// # Safety
-    /// It points to a message, if anything is there, that stays for `'a`. What that points to is
-    /// the program's to give.
+    /// It points to a message, if it is accessible at all, that stays for `'a`. What that points to
+    /// is the program's to give.
     unsafe fn at(header: *mut msghdr, written: bool) -> Result<Self> {
         // SAFETY: by the caller's promise.
         let there = unsafe { if written { guarded::can_write(header, 1) } else { guarded::can_read(header, 1) } };
-        // SAFETY: by the caller's promise, and the look at it.
+        // SAFETY: by the caller's promise, and the check of it.
         let header = unsafe { header.as_mut() }.filter(|_| there).ok_or(guarded::FAULT)?;
         if header.msg_iovlen > MAX_BUFFERS {
             return Err(Errno(libc::EMSGSIZE));
@@ -45,7 +45,7 @@ impl<'a> Message<'a> {
     }
 
     fn control(&self) -> Control<'a> {
-        // SAFETY: the program's control messages, or its place for them, by the promise of `at`.
+        // SAFETY: the program's control messages, or its buffer for them, by the promise of `at`.
         unsafe { Control::new(self.header.msg_control, self.header.msg_controllen) }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
             header.msg_namelen = 0;
         } else {
             let room = &raw mut header.msg_namelen;
-            // SAFETY: the program's place for the name, by the promise of `at`.
+            // SAFETY: the program's buffer for the name, by the promise of `at`.
             unsafe { name::store(&extras.name[..extras.name_len], header.msg_name.cast(), room) }?;
         }
         header.msg_controllen = extras.control.map_or(0, |c| c.len()) as _;
@@ -72,7 +72,7 @@ impl<'a> Message<'a> {
     fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
         let (name, len) = (self.header.msg_name.cast(), self.header.msg_namelen);
-        // As in Linux (`__copy_msghdr`) a name of no length is none, and one that is too long is
+        // As in Linux (`__copy_msghdr`) a name of zero length is none, and one that is too long is
         // cut.
         let len = if name::is_negative(len) { len } else { len.min(name::LONGEST) };
         // SAFETY: the program's name, by the promise of `at`.
@@ -83,7 +83,8 @@ impl<'a> Message<'a> {
     }
 
     /// # Errors
-    /// `ENOBUFS` if there is more control data than a call may have; `EFAULT` if it is not there.
+    /// `ENOBUFS` if there is more control data than a call may have; `EFAULT` if it is not
+    /// accessible.
     fn control_is_there(&self) -> Result<()> {
         let (start, len) = (self.header.msg_control, self.header.msg_controllen);
         match len {
@@ -95,26 +96,25 @@ impl<'a> Message<'a> {
     }
 }
 
-/// One message in.
+/// Receives one message.
 pub(super) unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize> {
     // SAFETY: the program's message.
     unsafe { Message::at(message, true) }?.receive(fd, flags)
 }
 
-/// One message out.
+/// Sends one message.
 pub(super) unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize> {
     // SAFETY: the program's message, which is only read.
     unsafe { Message::at(message.cast_mut(), false) }?.send(fd, flags)
 }
 
 /// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a
-/// descriptor of the lane the service is told of them.)
+/// descriptor of the lane the message goes to the service.)
 pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result<()> {
     if !signal::guards() {
         return Ok(()); // there was never a lane, so there is nothing to pass
     }
-    // SAFETY: the program's message, which is only read. One that is none is for the kernel to
-    // refuse.
+    // SAFETY: the program's message, which is only read. The kernel refuses an invalid one.
     let Ok(message) = (unsafe { Message::at(message.cast_mut(), false) }) else { return Ok(()) };
     if message.header.msg_controllen == 0 || TABLE.get(fd) == Entry::Lane {
         return Ok(());
@@ -122,8 +122,8 @@ pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result
     super::caught(|| rights::before_passing(&message.control().passed()))
 }
 
-/// After a message has come by a socket that is not ours (`got` is what the kernel answered):
-/// sockets may have come with it.
+/// After a message was received from a socket that is not ours (`got` is the kernel's result):
+/// sockets may have been passed with it.
 pub(super) unsafe fn note_passed(got: isize, message: *mut msghdr) -> isize {
     if got < 0 {
         return got;
@@ -145,8 +145,8 @@ pub(super) unsafe fn note_passed(got: isize, message: *mut msghdr) -> isize {
     got
 }
 
-/// Many messages in. As in Linux the time is looked at after each message only, and what is left of
-/// it is told; and an error after the first message is for the next call.
+/// Receives many messages. As in Linux the time is checked only after each message, and the
+/// remaining time is written back; an error after the first message is kept for the next call.
 pub(super) unsafe fn receive_many(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -161,7 +161,7 @@ pub(super) unsafe fn receive_many(
     let mut flags = flags & !libc::MSG_WAITFORONE;
     for done in 0..count as usize {
         let entry = messages.wrapping_add(done);
-        // SAFETY: the program's message, which is looked at before it is used, and its place for a
+        // SAFETY: the program's message, which is checked before it is used, and its location for a
         // length.
         let received = unsafe {
             receive(fd, &raw mut (*entry).msg_hdr, flags)
@@ -181,13 +181,13 @@ pub(super) unsafe fn receive_many(
         let left = limit.map(|limit| limit - sys::now().since(begin));
         if let Some(left) = left {
             let (seconds, rest) = (left.as_nanos() / 1_000_000_000, left.as_nanos() % 1_000_000_000);
-            // As in Linux, that it cannot be told is no failure of what has been received.
+            // As in Linux, a failure to write it back does not fail the call.
             // SAFETY: the program's structure.
             let _ = unsafe { guarded::store(timespec { tv_sec: seconds as _, tv_nsec: rest as _ }, timeout) };
         }
         // SAFETY: any bytes are a number.
         let told = unsafe { guarded::load(&raw const (*entry).msg_hdr.msg_flags) }.unwrap_or_default();
-        // Urgent data is told at once.
+        // Urgent data is returned at once.
         if left.is_some_and(Span::is_zero) || told & libc::MSG_OOB != 0 {
             return Ok(done + 1);
         }
@@ -195,12 +195,12 @@ pub(super) unsafe fn receive_many(
     Ok(count as usize)
 }
 
-/// Many messages out. An error after the first message is lost, as in Linux.
+/// Sends many messages. An error after the first message is lost, as in Linux.
 pub(super) unsafe fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<usize> {
     let count = (count as usize).min(MAX_BUFFERS);
     for done in 0..count {
         let entry = messages.wrapping_add(done);
-        // SAFETY: the program's message, which is looked at before it is used, and its place for a
+        // SAFETY: the program's message, which is checked before it is used, and its location for a
         // length.
         let sent = unsafe {
             send(fd, &raw const (*entry).msg_hdr, flags)
@@ -215,7 +215,7 @@ pub(super) unsafe fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint,
     Ok(count)
 }
 
-/// A program's time as a span; `EINVAL` if it is none.
+/// A time of the program as a span; `EINVAL` if it is invalid.
 pub(super) fn span_of(time: &timespec) -> Result<Span> {
     match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
         (Ok(s), Ok(ns)) if ns < 1_000_000_000 => {

@@ -1,10 +1,10 @@
-//! The C boundary: everything unsafe in this crate lies in these files, and everything exported.
+//! The C boundary: all unsafe code and all exports of this crate are in these files.
 //!
-//! An exported function decides with one look at the descriptor table whether the call is ours. If
-//! not, the C library's function is called as if we were not there. If so, the C arguments become
-//! safe values, and the answer becomes a return value and `errno`. A panic inside never leaves the
-//! library: the call fails with `EIO` and the reason is logged. What may pass is the end of a
-//! cancelled thread (see `cancel`).
+//! An exported function decides by one lookup in the descriptor table whether the library handles
+//! the call. If not, the C library's function is called as if this library were not there.
+//! Otherwise the C arguments become safe values, and the result becomes a return value and `errno`.
+//! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
+//! Only the unwinding of a cancelled thread may pass (see `cancel`).
 
 pub(crate) mod guarded;
 pub(crate) mod iov;
@@ -38,8 +38,8 @@ use core::ffi::c_int;
 use libc::ssize_t;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Declares functions under their C names; inside this crate's own tests, and where it is fuzzed,
-/// they are not exported.
+/// Declares functions under their C names; in this crate's own tests, and under the fuzzer, they
+/// are not exported.
 macro_rules! export {
     ($( $(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block )*) => {$(
         $(#[$meta])*
@@ -52,12 +52,12 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-/// Runs a call of ours; panics become `EIO`.
+/// Runs this library's part of a call; panics become `EIO`.
 fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Errno(libc::EIO)))
 }
 
-/// The answer of a call that says a length. `errno` changes on failure only.
+/// The result of a call that returns a length. `errno` changes on failure only.
 pub(crate) fn answer_len(call: impl FnMut() -> Result<usize>) -> ssize_t {
     match finished(call) {
         Some(n) => n as ssize_t,
@@ -65,13 +65,13 @@ pub(crate) fn answer_len(call: impl FnMut() -> Result<usize>) -> ssize_t {
     }
 }
 
-/// The answer of a call that says a number. `errno` changes on failure only.
+/// The result of a call that returns a number. `errno` changes on failure only.
 pub(crate) fn answer(call: impl FnMut() -> Result<c_int>) -> c_int {
     finished(call).unwrap_or(-1)
 }
 
 /// Runs a call to its end and sets `errno`. A thread that was cancelled meanwhile ends here, where
-/// nothing is held.
+/// no lock is held.
 fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
     let before = errno::get();
     loop {
@@ -83,8 +83,8 @@ fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
                 errno::set(before);
                 return Some(answer);
             }
-            // If this returns, it was another that had the name of this thread, and the call, which
-            // has done nothing yet, begins anew.
+            // If this returns, another thread had this thread's number. The call, which has done
+            // nothing yet, starts again.
             Err(cancel::CANCELLED) => cancel::act(),
             Err(Errno(code)) => {
                 errno::set(code);

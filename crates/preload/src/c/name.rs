@@ -6,10 +6,10 @@ use core::ffi::c_int;
 use libc::{sockaddr, socklen_t};
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// The longest socket address we look at (`sockaddr_in6`).
+/// The longest socket address that the library reads (`sockaddr_in6`).
 pub(crate) const MAX: usize = 28;
 
-/// The longest that there can be (`sockaddr_storage`).
+/// The longest possible one (`sockaddr_storage`).
 pub(crate) const LONGEST: socklen_t = size_of::<libc::sockaddr_storage>() as socklen_t;
 
 /// An address that the program gave.
@@ -19,12 +19,11 @@ pub(crate) enum Name {
     Unspecified,
     /// An IPv4 or IPv6 address; `scope` is the interface of a link-local address, or 0.
     Inet { endpoint: Endpoint, scope: u32, v6: bool },
-    /// Something else, for the kernel to refuse.
+    /// Another family, for the kernel to refuse.
     Other,
 }
 
-/// Whether a length is one that the kernel, to which it has a sign, refuses before it looks at what
-/// is that long.
+/// Whether the kernel, for which a length is signed, refuses it before it reads any of the data.
 pub(crate) fn is_negative(len: socklen_t) -> bool {
     len > i32::MAX as socklen_t
 }
@@ -32,8 +31,8 @@ pub(crate) fn is_negative(len: socklen_t) -> bool {
 /// Reads a socket address as it is, cut to what an IP address can have; `None` for a null pointer.
 ///
 /// # Errors
-/// `EINVAL` if the length is negative, as the kernel sees it, or no address is so long; `EFAULT` if
-/// it is not there.
+/// `EINVAL` if the length is negative, as the kernel sees it, or longer than any address; `EFAULT`
+/// if it is not accessible.
 ///
 /// # Safety
 /// `address` is the program's to give.
@@ -77,8 +76,7 @@ impl Name {
     }
 }
 
-/// The C form of an endpoint for a socket of the given family: its bytes and how many of them
-/// count.
+/// The C form of an endpoint for a socket of the given family: its bytes and their number.
 pub(crate) fn emit(endpoint: Endpoint, v6: bool, scope: u32) -> ([u8; MAX], usize) {
     let mut bytes = [0u8; MAX];
     bytes[2..4].copy_from_slice(&endpoint.port.to_be_bytes());
@@ -96,13 +94,14 @@ pub(crate) fn emit(endpoint: Endpoint, v6: bool, scope: u32) -> ([u8; MAX], usiz
     }
 }
 
-/// Stores a name where the program wants it, cut to its room, and says the whole length.
+/// Stores a name in the program's memory, cut to its room, and returns the whole length there.
 ///
 /// # Errors
-/// `EINVAL` if the room is negative, as the kernel sees it; `EFAULT` if a place is not there.
+/// `EINVAL` if the room is negative, as the kernel sees it; `EFAULT` if a location is not
+/// accessible.
 ///
 /// # Safety
-/// The places are the program's to give.
+/// The locations are the program's to give.
 pub(crate) unsafe fn store(name: &[u8], address: *mut sockaddr, len: *mut socklen_t) -> Result<()> {
     if address.is_null() {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Exports and hooks about processes: start, fork, end.
+//! Exports and hooks for the start, fork and end of processes.
 
 use super::{export, real};
 use crate::lane;
-use crate::process::family::{self, ForkLocks};
-use crate::process::share;
+use crate::process::fork_inheritance;
+use crate::process::lane_processes::{self, ForkLocks};
 use crate::socket::open;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,15 +14,15 @@ use std::cell::RefCell;
 type Start = extern "C" fn(*mut c_void) -> c_int;
 
 thread_local! {
-    /// The locks held by the thread that forks, between the two sides of the fork.
+    /// The locks that the forking thread holds between the two sides of the fork.
     static LOCKS: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
 }
 
-/// Before a fork by the C library. (One without hooks may come from a signal's handler, where
-/// nothing that this needs may be used.)
+/// Before a fork by the C library. (A fork without hooks may be called in a signal handler, where
+/// this must not run.)
 extern "C" fn before_fork() {
     let _ = super::caught(|| {
-        share::before_child();
+        fork_inheritance::before_child();
         Ok(())
     });
     prepare();
@@ -30,7 +30,7 @@ extern "C" fn before_fork() {
 
 extern "C" fn prepare() {
     let _ = super::caught(|| {
-        let held = family::prepare();
+        let held = lane_processes::prepare();
         LOCKS.with(|locks| *locks.borrow_mut() = Some(held));
         Ok(())
     });
@@ -51,12 +51,12 @@ extern "C" fn child() {
         crate::wait::epoll_wait::forget_sleepers();
         super::cancel::forget();
         match lane::inherit() {
-            Some(lane) => family::after_fork_in_child(lane),
-            // The parent's may go on without a lane, and its lane may have ended just now.
+            Some(lane) => lane_processes::after_fork_in_child(lane),
+            // The parent may continue without a lane, and its lane may have ended just now.
             None => {
                 crate::wait::epoll::lane_ended();
                 crate::process::helper::forget(true);
-                family::close_protected();
+                lane_processes::close_protected();
             }
         }
         Ok(())
@@ -68,14 +68,14 @@ unsafe extern "C" {
     fn __cxa_at_quick_exit(run: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
 }
 
-/// At `exit`: after all that the program and its libraries wanted to be done then, before the C
-/// library flushes its streams.
+/// At `exit`: after all exit handlers of the program and its libraries, before the C library
+/// flushes its streams.
 extern "C" fn at_exit(_: *mut c_void) {
     super::stdio::flush_all();
     at_end();
 }
 
-/// At `quick_exit`, as the last, too.
+/// At `quick_exit`, also as the last handler.
 extern "C" fn at_quick_exit(_: *mut c_void) {
     at_end();
 }
@@ -83,7 +83,7 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 /// At the end of the process.
 fn at_end() {
     let _ = super::caught(|| {
-        family::at_exit();
+        lane_processes::at_exit();
         Ok(())
     });
 }
@@ -96,9 +96,9 @@ extern "C" fn load() {
     // SAFETY: functions of ours that live as long as the process.
     unsafe {
         libc::pthread_atfork(Some(before_fork), Some(parent), Some(child));
-        // Of no object: what belongs to one runs when it is unloaded, and ours is before the
-        // libraries of the program, whose static objects may still have threads to join and sockets
-        // to close.
+        // Registered for no object: handlers of an object run when it is unloaded, and this library
+        // is unloaded before those of the program. Their static objects may still have threads to
+        // join and sockets to close.
         __cxa_atexit(at_exit, core::ptr::null_mut(), core::ptr::null_mut());
         __cxa_at_quick_exit(at_quick_exit, core::ptr::null_mut());
     }
@@ -119,13 +119,13 @@ static LOAD: extern "C" fn() = load;
 fn forked(pid: pid_t) {
     let before = crate::base::errno::get();
     let _ = super::caught(|| {
-        family::after_fork_in_parent(pid);
+        lane_processes::after_fork_in_parent(pid);
         Ok(())
     });
     crate::base::errno::set(before);
 }
 
-/// What the child of a clone that is no fork begins with.
+/// The arguments of a child of a clone that is no fork.
 struct Orphan {
     start: Start,
     argument: *mut c_void,
@@ -136,16 +136,16 @@ extern "C" fn begin_orphan(orphan: *mut c_void) -> c_int {
     // SAFETY: the structure in the parent's frame, of which this process has a copy.
     let Orphan { start, argument, own_descriptors } = unsafe { orphan.cast::<Orphan>().read() };
     let _ = super::caught(|| {
-        family::abandon(own_descriptors);
+        lane_processes::abandon(own_descriptors);
         Ok(())
     });
     let status = start(argument);
-    // The C library would end this thread only, but by now there may be a helper thread.
+    // The C library would end only this thread, but by now there may be a helper thread.
     // SAFETY: ends the process, as a clone whose function returns does.
     unsafe { _exit(status) }
 }
 
-/// Says once why the child of a clone has none of its parent's sockets.
+/// Logs once why the child of a clone has none of its parent's sockets.
 fn say_orphan() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
@@ -156,9 +156,9 @@ fn say_orphan() {
     }
 }
 
-/// Whether a `prctl` may confine the program. What the kernel refuses for want of a right, or does
-/// not know, does not; nor does a filter without an address, which is a question whether the kernel
-/// knows filters.
+/// Whether a `prctl` may confine the program. A call that the kernel refuses for lack of a right,
+/// or does not know, does not. Nor does a filter without an address: that only asks whether the
+/// kernel supports filters.
 fn confines(option: c_int, mode: usize, filter: usize) -> bool {
     const STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
     const FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
@@ -171,8 +171,8 @@ fn confines(option: c_int, mode: usize, filter: usize) -> bool {
 }
 
 export! {
-    /// `fork(2)`. The hooks do the work, for forks inside the C library, too; here the parent
-    /// learns the child's number.
+    /// `fork(2)`. The hooks do the work, for forks inside the C library, too; here the parent gets
+    /// the child's number.
     fn fork() -> pid_t {
         // SAFETY: no arguments.
         let pid = unsafe { real::fork() };
@@ -197,15 +197,15 @@ export! {
         pid
     }
 
-    /// `clone(2)`. Threads are left alone. What does no more than `fork` or `vfork` becomes one,
-    /// since a bare clone leaves the C library in the child thinking that it is the parent's
-    /// thread, and with that a lock of the lane would be held by both. (Later arguments that the
-    /// program has not given are not looked at, only passed on.)
+    /// `clone(2)`. Threads are not touched. A clone that does no more than `fork` or `vfork`
+    /// becomes a fork. After a bare clone the C library in the child takes itself for the parent's
+    /// thread, so both would hold a lock of the lane. (Later arguments that the program has not
+    /// given are not used, only passed on.)
     fn clone(start: Option<Start>, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent_tid: *mut pid_t, tls: *mut c_void, child_tid: *mut pid_t) -> c_int {
         const FORK: c_int = 0xff | libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
         let shares_memory = flags & libc::CLONE_VM != 0 && (flags & libc::CLONE_VFORK == 0 || flags & libc::CLONE_SIGHAND != 0);
         let pass_on = |start, argument, flags| {
-            // SAFETY: the program's arguments, but for what runs first.
+            // SAFETY: the program's arguments, except for the function that runs first.
             unsafe { real::clone(start, stack, flags, argument, parent_tid, tls, child_tid) }
         };
         let (Some(run), false, true) = (start, shares_memory || flags & libc::CLONE_THREAD != 0, lane::current().is_some()) else {
@@ -233,7 +233,7 @@ export! {
         let is_refused = flags & NAMESPACES != 0 && flags & libc::CLONE_NEWUSER == 0 && !super::sys::is_administrator();
         let _ = super::caught(|| {
             if let Some(lane) = lane::current().filter(|_| open::any() && !is_refused) {
-                share::leave_to_kernel(lane, |_| true);
+                fork_inheritance::leave_to_kernel(lane, |_| true);
             }
             Ok(())
         });
@@ -242,7 +242,7 @@ export! {
         }
         let mut orphan = Orphan { start: run, argument, own_descriptors: flags & libc::CLONE_FILES == 0 };
         // A child that borrows its parent's memory until it execs would change our tables for the
-        // parent, too. The parent waits all the same.
+        // parent, too. So it gets a copy; the parent waits all the same.
         pass_on(Some(begin_orphan), (&raw mut orphan).cast(), flags & !libc::CLONE_VM)
     }
 
@@ -256,7 +256,7 @@ export! {
                 Ok(())
             });
         }
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         let done = unsafe { real::prctl(option, second, third, fourth, fifth) };
         if confines && done < 0 {
             crate::lane::start::unconfine();
@@ -271,10 +271,10 @@ export! {
         unsafe { fork() }
     }
 
-    /// `daemon(3)`, whose parent would end inside the C library, its threads wherever they are.
+    /// `daemon(3)`. In the C library's own version the parent would end there, with its threads
+    /// wherever they are.
     fn daemon(stay: c_int, keep: c_int) -> c_int {
-        // SAFETY: plain numbers and a constant name; the parent ends as the C library would have
-        // it.
+        // SAFETY: plain numbers and a constant name; the parent ends as in the C library.
         unsafe {
             match fork() {
                 -1 => return -1,
@@ -303,7 +303,7 @@ export! {
         0
     }
 
-    /// `_exit(2)`: what was sent still arrives.
+    /// `_exit(2)`: sent data still arrives.
     fn _exit(status: c_int) -> ! {
         at_end();
         // SAFETY: ends the process.

@@ -13,7 +13,7 @@ use libc::{
     posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
-/// Looks `name` up behind this library; null if there is none.
+/// Looks `name` up in the libraries after this one; null if there is none.
 fn look_up(slot: &AtomicPtr<c_void>, name: &core::ffi::CStr) -> *mut c_void {
     // SAFETY: dlsym with a terminated name.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -40,8 +40,8 @@ macro_rules! real {
                         return -1_isize as $ret;
                     }
                 }
-                // A thread that is cancelled unwinds from here through the exported function, in
-                // whose frame nothing is to be dropped.
+                // A cancelled thread unwinds from here through the exported function, whose frame
+                // has nothing to drop.
                 // SAFETY: the C library's function of this name has this signature.
                 let function: unsafe extern "C-unwind" fn($($ty),*) -> $ret = unsafe { core::mem::transmute(found) };
                 // SAFETY: the caller keeps the function's contract.

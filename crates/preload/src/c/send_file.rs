@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use libc::{off_t, size_t, ssize_t};
 
-/// The most that is read at a time.
+/// The most bytes that are read at a time.
 const PIECE: usize = 64 << 10;
 
 export! {
@@ -31,22 +31,22 @@ export! {
         if offset.is_null() && matches!(TABLE.get(input), Entry::Tcp(_)) && splice::is_pipe(out) {
             return answer_len(|| splice::from_socket(input, out, len, 0));
         }
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { real::sendfile(out, input, offset, len) }
     }
 
     /// `sendfile(2)` under its other name.
     fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, len: size_t) -> ssize_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { sendfile(out, input, offset, len) }
     }
 }
 
-/// Sends from a file until `len` bytes, its end, or a full socket. Only what was sent counts as
+/// Sends from a file until `len` bytes, its end, or a full socket. Only the bytes sent count as
 /// read.
 fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size_t) -> Result<usize> {
-    // Without an offset the file's own position moves; it is set by what was sent, so that nothing
-    // is lost when the socket is full.
+    // Without an offset the file's own position moves by the bytes sent, so that nothing is lost
+    // when the socket is full.
     let start = match &offset {
         Some(at) => **at,
         // SAFETY: plain numbers.
@@ -75,7 +75,7 @@ fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size
         let mut done = 0;
         while done < got {
             let iov = one(piece[done..got].as_ptr().cast(), got - done);
-            // SAFETY: the piece is ours and lives on.
+            // SAFETY: the piece is ours and stays alive.
             let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
             match ops::send(out, &mut buffers, libc::MSG_NOSIGNAL, None, &mut Extras::default()) {
                 Ok(n) => done += n,
@@ -103,7 +103,7 @@ fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size
     }
 }
 
-/// Whether a descriptor is a file with bytes. (Those of `/proc` have none.)
+/// Whether a descriptor is a file with bytes. (Files of `/proc` have none.)
 fn is_plain(fd: c_int) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a valid place, read only if it was filled in.
@@ -115,8 +115,8 @@ fn is_plain(fd: c_int) -> bool {
     }
 }
 
-/// What the kernel says to a `sendfile` from there: it takes a byte, at `offset` or at the file's
-/// position, which stays where it is.
+/// The kernel's result of a `sendfile` from there: it takes a byte, at `offset` or at the file's
+/// position, which does not change.
 fn may_be_sent_from(input: c_int, offset: Option<off_t>) -> Result<()> {
     let mut ends: [c_int; 2] = [-1; 2];
     // SAFETY: room for two numbers.
@@ -127,7 +127,7 @@ fn may_be_sent_from(input: c_int, offset: Option<off_t>) -> Result<()> {
     let position = unsafe { libc::lseek(input, 0, libc::SEEK_CUR) };
     let mut at = offset.unwrap_or(position);
     let place = if offset.is_some() || position >= 0 { &raw mut at } else { core::ptr::null_mut() };
-    // SAFETY: our own number, or none; what has no position gives nothing away.
+    // SAFETY: our own number, or none; a file without a position loses nothing.
     let sent = unsafe { real::sendfile(ends[0], input, place, 1) };
     let told = if sent < 0 { Err(Errno::last()) } else { Ok(()) };
     ends.into_iter().for_each(sys::close);

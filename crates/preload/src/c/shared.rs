@@ -17,15 +17,15 @@ use tickwire_stack::Stack;
 use tickwire_stack::table::Row;
 use tickwire_stack::time::Instant;
 
-use crate::lane::ending::Ending;
-use crate::lane::gate::Gate;
+use crate::lane::exit_gate::ExitGate;
+use crate::lane::teardown::Teardown;
 use crate::lane::wire::Wire;
 
 /// What the lock protects.
 pub(crate) struct Core {
     /// The stack.
     pub(crate) stack: Stack<'static>,
-    /// Where its packets come from and go to.
+    /// The source and sink of its packets.
     pub(crate) wire: Wire,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Core {
 pub(crate) struct Shared {
     core: UnsafeCell<Core>,
     lock: Lock,
-    gate: Gate,
+    gate: ExitGate,
     rows: &'static [Row],
     port: Option<&'static Port>,
 }
@@ -44,7 +44,7 @@ enum Lock {
     Local(std::sync::Mutex<()>, Box<Waiting>),
 }
 
-// SAFETY: the core is reached through `lock` only, which lets one thread of all processes in at a
+// SAFETY: the core is reached through `lock` only, which admits one thread of all processes at a
 // time.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; nothing in it belongs to a thread.
@@ -68,18 +68,18 @@ enum Held<'s> {
     Never(core::marker::PhantomData<&'s ()>),
 }
 
-/// What the stack of a lane that has ended says.
+/// The final state of the stack of a lane that has ended.
 pub(crate) struct LastWords {
-    /// The words of its user.
+    /// The words of the stack's user.
     pub(crate) user: Vec<u64>,
     /// The code of the reason of each socket that stayed on the kernel, by its row.
     pub(crate) reasons: Vec<u32>,
 }
 
-/// Why the lock was not had.
+/// Why the lock was not taken.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The lane was lost: a process died inside, or went wrong inside.
+    /// The lane was lost: a process died, or panicked, inside.
     Lost,
     /// This very thread is inside, or has shut the gate.
     Again,
@@ -97,7 +97,7 @@ impl Refused {
 }
 
 impl Shared {
-    /// The stack in a region of the service's.
+    /// The stack in a region of the service.
     pub(crate) fn in_region(region: Region, wire: Wire) -> Self {
         // Never unmapped: a thread may be inside at any time.
         let region: &'static Region = Box::leak(Box::new(region));
@@ -107,10 +107,10 @@ impl Shared {
         let rows = memory.rows;
         let port = wire.port();
         let core = Core { stack: Stack::new(memory), wire };
-        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), gate: Gate::new(), rows, port }
+        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), gate: ExitGate::new(), rows, port }
     }
 
-    /// A stack of this process alone.
+    /// A stack that only this process uses.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn local(limits: Limits, wire: Wire) -> Self {
         let memory = Box::leak(Box::new(tickwire_stack::OwnedMemory::new(&limits)));
@@ -118,7 +118,7 @@ impl Shared {
         let rows = memory.rows;
         let core = Core { stack: Stack::new(memory), wire };
         let lock = Lock::Local(std::sync::Mutex::new(()), Box::default());
-        Self { core: UnsafeCell::new(core), lock, gate: Gate::new(), rows, port: None }
+        Self { core: UnsafeCell::new(core), lock, gate: ExitGate::new(), rows, port: None }
     }
 
     /// Takes the lock, if the gate is open to this thread.
@@ -127,7 +127,7 @@ impl Shared {
     /// [`Refused`].
     pub(crate) fn lock(&self) -> Result<Guard<'_>, Refused> {
         let held = self.held()?;
-        // Now, because the gate is shut by a thread that holds the lock.
+        // Checked only now, because a thread shuts the gate while it holds the lock.
         match self.gate.admits() {
             Ok(true) => {}
             Ok(false) => return Err(Refused::Barred),
@@ -145,8 +145,8 @@ impl Shared {
         match &self.lock {
             Lock::Region(region) => {
                 let guard = region.lock().lock().map_err(Refused::because)?;
-                // Not before: a thread that went wrong inside may have said so while we waited for
-                // it.
+                // Checked only now: a thread that panicked inside may have marked it while this one
+                // waited for the lock.
                 if region.waiting().lost.load(Ordering::Relaxed) != 0 {
                     return Err(Refused::Lost);
                 }
@@ -157,42 +157,42 @@ impl Shared {
         }
     }
 
-    /// Who may enter.
-    pub(crate) fn gate(&self) -> &Gate {
+    /// Which threads may enter.
+    pub(crate) fn gate(&self) -> &ExitGate {
         &self.gate
     }
 
-    /// Shuts the gate when nobody of this process is inside.
+    /// Shuts the gate when no thread of this process is inside.
     pub(crate) fn shut(&self) {
         let _held = self.held();
         self.gate.shut();
     }
 
-    /// What the stack says as it is, or as a lane that is lost was left. `None` if this very thread
-    /// is inside.
+    /// The stack's state as it is, or as a lost lane was left. `None` if this very thread is
+    /// inside.
     ///
     /// The gate may be shut, by an exec that may yet fail. Nothing is changed here, so that a
-    /// thread which that kills leaves all in order.
-    pub(crate) fn last_words(&self, _ending: &mut Ending) -> Option<LastWords> {
+    /// thread killed here leaves everything consistent.
+    pub(crate) fn last_words(&self, _ending: &mut Teardown) -> Option<LastWords> {
         let _held = match self.held() {
             Err(Refused::Again | Refused::Barred) => return None,
             held => held,
         };
-        // SAFETY: the lock is held until the end of this function, and by a thread that was not
-        // inside before. Or the lane is lost, so no thread of any process gets a guard any more,
-        // and whoever went wrong inside has died or left; and only one thread of this process at a
-        // time ends a lane, which is the caller.
+        // SAFETY: the lock is held until the end of this function, by a thread that was not inside
+        // before. Or the lane is lost: then no thread of any process gets a guard any more, and the
+        // thread that panicked inside has died or left. Only one thread of this process at a time
+        // ends a lane, which is the caller.
         let core = unsafe { &mut *self.core.get() };
         let reasons = core.stack.kernel_rows().iter().map(|row| row.reason.get()).collect();
         Some(LastWords { user: core.stack.user().to_vec(), reasons })
     }
 
-    /// A call inside went wrong: nobody in any process may use the stack any more.
+    /// A call panicked inside: no thread in any process may use the stack any more.
     pub(crate) fn poison(&self) {
         self.waiting().lost.store(1, Ordering::Relaxed);
     }
 
-    /// What the lane's processes tell each other about waiting.
+    /// The words by which the lane's processes coordinate waiting.
     pub(crate) fn waiting(&self) -> &Waiting {
         match &self.lock {
             Lock::Region(region) => region.waiting(),
@@ -201,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// Notes that the rings were polled on the program's behalf.
+    /// Records that the rings were polled on the program's behalf.
     pub(crate) fn note_poll(&self, now: Instant) {
         self.waiting().polled_at.store(now.as_nanos(), Ordering::Relaxed);
     }
@@ -225,15 +225,15 @@ impl Shared {
         self.rows
     }
 
-    /// The rings, which may be looked at and kicked without the lock.
+    /// The rings, which may be read and kicked without the lock.
     pub(crate) fn port(&self) -> Option<&'static Port> {
         self.port
     }
 }
 
 impl Guard<'_> {
-    /// Makes a system call with the lock in hand: whoever dies in the midst of it leaves all in
-    /// order.
+    /// Makes a system call while the lock is held: a thread that dies during the call leaves
+    /// everything consistent.
     fn paused(&self, call: impl FnOnce()) {
         if let Held::Region { guard } = &self.held {
             guard.pause();
@@ -244,8 +244,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Takes what is not of streams out of the stack, to be sent once the lock is released. What
-    /// there is no room for is sent now.
+    /// Takes packets that do not belong to streams out of the stack, to be sent once the lock is
+    /// released. Those for which there is no room are sent now.
     pub(crate) fn take_prompt(&mut self) -> Option<TxBatch<'static>> {
         if self.core.stack.prompt_len() == 0 {
             return None;
@@ -267,7 +267,7 @@ impl Guard<'_> {
     }
 
     /// Takes packets of streams out of the stack, to be sent once the lock is released, by the
-    /// thread that has the turn. Says what they are in.
+    /// thread that has the turn. Returns the batch that holds them.
     pub(crate) fn take_streams(&mut self, batch: Option<TxBatch<'static>>) -> Option<TxBatch<'static>> {
         match &mut self.core.wire {
             Wire::Port(port) => {
@@ -304,13 +304,13 @@ impl DerefMut for Guard<'_> {
     }
 }
 
-/// What a pointer to something that is never freed points to.
+/// The target of a pointer to something that is never freed.
 pub(crate) fn leaked<T>(at: &AtomicPtr<T>) -> Option<&'static T> {
     // SAFETY: such pointers are null or come from `Box::leak`.
     unsafe { at.load(Ordering::Acquire).as_ref() }
 }
 
-/// A descriptor of the program's, lent for one call.
+/// A descriptor of the program, borrowed for one call.
 pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
     // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file
     // is passed, or none, which the service checks.
@@ -339,7 +339,7 @@ mod tests {
             });
         });
         assert!(matches!(shared.lock(), Err(Refused::Barred)));
-        let mut ending = crate::lane::ending::hold().unwrap();
+        let mut ending = crate::lane::teardown::hold().unwrap();
         assert_eq!(shared.last_words(&mut ending).unwrap().user[0], 7);
     }
 }

@@ -1,20 +1,21 @@
 //! Signal handlers and threads that are inside the lane.
 //!
-//! A handler that interrupts a thread there, or with one of our locks in hand, cannot call into the
-//! lane, and one that does not come back (`longjmp`) would leave the lane half-changed and its lock
-//! taken for ever, for all its processes. So handlers are installed behind one of ours: inside the
-//! lane, it blocks the signal, sends it to the thread once more, and lets it through when the
-//! thread is out, a microsecond later. Handlers of faults cannot be put off, and handlers that are
-//! uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
+//! A handler that interrupts a thread there, or one that holds a lock of ours, cannot call into the
+//! lane. One that does not return (`longjmp`) would leave the lane half-changed and its lock held
+//! for ever, for all its processes. So this library installs its own handler in front of the
+//! program's: inside the lane, it blocks the signal and sends it to the thread again. It unblocks
+//! the signal when the thread has left the lane, a microsecond later. Handlers of faults cannot be
+//! deferred, and handlers that are uninstalled by running (`SA_RESETHAND`) are not: they run
+//! wherever the thread is.
 //!
-//! Before the handlers of what a bad pointer raises (`SIGSEGV`, `SIGBUS`) comes one of ours, too:
-//! where the program's memory is copied, the copy has failed (see [`guarded`]), and nothing else
-//! happens.
+//! The signals of a bad pointer (`SIGSEGV`, `SIGBUS`) also have a handler of ours in front of the
+//! program's. Where the program's memory is being copied, the copy fails (see [`guarded`]), and
+//! nothing else happens.
 
 use super::{export, guarded, real, sys};
 use crate::base::errno;
-use crate::base::inside;
 use crate::base::locked;
+use crate::base::reentrancy;
 use crate::wait;
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
@@ -22,22 +23,21 @@ use core::mem::{transmute, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
-/// What a bad pointer raises.
+/// The signals of a bad pointer.
 const BAD_POINTER: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// What the program installed, by signal.
+/// The program's handlers, by signal.
 static INSTALLED: [AtomicU64; 65] = [const { AtomicU64::new(Installed::DEFAULT.0) }; 65];
 /// Whether copies of the program's memory are guarded.
 static GUARDS: AtomicBool = AtomicBool::new(false);
 
-/// A handler of the program's: its address, which leaves the highest bits free, and how it is to be
-/// run.
+/// A handler of the program: its address, whose highest bits are free, and how to call it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Installed(u64);
 
 impl Installed {
     const DEFAULT: Self = Self(libc::SIG_DFL as u64);
-    /// It wants no more than the signal's number.
+    /// It takes only the signal's number.
     const PLAIN: u64 = 1 << 63;
     /// It is uninstalled by running.
     const ONCE: u64 = 1 << 62;
@@ -65,8 +65,8 @@ impl Installed {
     /// Runs it.
     ///
     /// # Safety
-    /// It is a function that takes what the kernel gave, or, if it is plain, no more than the
-    /// signal's number.
+    /// It is a function that takes the kernel's arguments, or, if it is plain, only the signal's
+    /// number.
     unsafe fn run(self, (signal, info, context): (c_int, *mut siginfo_t, *mut c_void)) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -82,7 +82,7 @@ impl Installed {
 }
 
 thread_local! {
-    /// Signals that are put off, a bit each.
+    /// Deferred signals, a bit each.
     static PUT_OFF: Cell<u64> = const { Cell::new(0) };
     /// How many handlers have run in this thread.
     static RAN: Cell<u32> = const { Cell::new(0) };
@@ -95,11 +95,11 @@ pub(crate) fn ran() -> u32 {
 
 extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if BAD_POINTER.contains(&signal) {
-        // SAFETY: what the kernel gave this handler.
+        // SAFETY: the kernel's arguments of this handler.
         return unsafe { on_bad_pointer(signal, info, context) };
     }
-    // SAFETY: what the kernel gave this handler.
-    if (inside::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
+    // SAFETY: the kernel's arguments of this handler.
+    if (reentrancy::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
         return;
     }
     let installed = installed(signal);
@@ -113,18 +113,19 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     // SAFETY: the program installed a function of this kind.
     unsafe { installed.run((signal, info, context)) };
     if let Some(lane) = disturbed {
-        // Nothing has rung for it meanwhile, and the signal may have come just before the thread
-        // slept.
+        // No wakeup has reached it meanwhile, and the signal may have arrived just before the
+        // thread slept.
         let before = errno::get();
         sys::ring(lane.descriptors().1);
         errno::set(before);
     }
 }
 
-/// A bad pointer of the program's in a call of ours, or what would have happened without us.
+/// A bad pointer of the program in a call of this library, or otherwise what would have happened
+/// without the library.
 ///
 /// # Safety
-/// What the kernel gave the running handler.
+/// The kernel's arguments of the running handler.
 unsafe fn on_bad_pointer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: by the caller's promise.
     let is_fault = unsafe { (*info).si_code } > 0;
@@ -134,10 +135,10 @@ unsafe fn on_bad_pointer(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     }
     let installed = take(signal);
     if installed == Installed::DEFAULT {
-        // What the kernel does comes when this returns: the faulting instruction once more, or the
-        // signal once more.
-        // SAFETY: all zero is a valid action, which is the system's own; `info` is what the kernel
-        // gave.
+        // The kernel's default action follows when this returns: the faulting instruction runs
+        // again, or the signal is sent again.
+        // SAFETY: all zero is a valid action, which is the default; `info` is the kernel's
+        // argument.
         unsafe {
             let action: libc::sigaction = zeroed();
             real::sigaction(signal, &raw const action, core::ptr::null_mut());
@@ -151,9 +152,9 @@ unsafe fn on_bad_pointer(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     unsafe { installed.run((signal, info, context)) };
 }
 
-/// From here on a copy of the program's memory that is not there fails, and does not end the
-/// program. A program that ignores such signals, as few do, goes without: what it starts would not
-/// ignore them.
+/// From here on a copy from or to unmapped memory of the program fails instead of ending the
+/// program. The few programs that ignore such signals are not covered: programs that they start
+/// would not ignore them any more.
 pub(crate) fn guard() {
     if GUARDS.swap(true, SeqCst) {
         return;
@@ -167,7 +168,7 @@ pub(crate) fn guard() {
             }
             let (found, mut before) = (action.sa_sigaction, zeroed());
             let Some(behind) = behind_ours(signal, &action).filter(|_| found != ours()) else { continue };
-            // Another thread may install a handler meanwhile: that is the one which stays.
+            // Another thread may install a handler meanwhile: that one stays.
             let (none, found) = (Installed::DEFAULT.0, Installed::of(&action).0);
             let _ = INSTALLED[signal as usize].compare_exchange(none, found, SeqCst, SeqCst);
             real::sigaction(signal, &raw const behind, &raw mut before);
@@ -178,16 +179,16 @@ pub(crate) fn guard() {
     }
 }
 
-/// Whether a copy that is not there fails.
+/// Whether a copy of unmapped memory fails with an error.
 pub(crate) fn guards() -> bool {
     GUARDS.load(SeqCst)
 }
 
-/// Puts a signal off until the thread is out of the lane, and holds none of our locks. False if the
-/// system does not take it back.
+/// Defers a signal until the thread has left the lane, and holds none of our locks. False if the
+/// system does not accept it again.
 ///
 /// # Safety
-/// `info` and `context` are what the kernel gave the running handler.
+/// `info` and `context` are the kernel's arguments of the running handler.
 unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool {
     let before = errno::get();
     // SAFETY: by the caller's promise. The kernel takes the thread's mask from the context when the
@@ -205,19 +206,19 @@ unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> 
     };
     if sent {
         PUT_OFF.set(PUT_OFF.get() | 1 << (signal - 1));
-        if inside::is_inside() {
-            inside::signal_put_off();
+        if reentrancy::is_inside() {
+            reentrancy::signal_put_off();
         }
     }
     errno::set(before);
     sent
 }
 
-/// Lets the signals through that were put off, unless it is still too early. Their handlers run
-/// before this returns, if it does.
+/// Delivers the deferred signals, unless it is still too early. Their handlers run before this
+/// returns, if it does.
 #[cold]
 pub(crate) fn deliver() {
-    if inside::is_inside() || locked::any() {
+    if reentrancy::is_inside() || locked::any() {
         return;
     }
     let signals = PUT_OFF.replace(0);
@@ -240,7 +241,7 @@ pub(crate) fn deliver_any() {
     }
 }
 
-/// Whether any wait for the calling thread.
+/// Whether any are pending for the calling thread.
 pub(crate) fn is_put_off() -> bool {
     PUT_OFF.get() != 0
 }
@@ -249,12 +250,12 @@ fn ours() -> sighandler_t {
     on_signal as *const () as sighandler_t
 }
 
-/// What the program has installed behind our handler.
+/// The program's handler behind ours.
 fn installed(signal: c_int) -> Installed {
     INSTALLED.get(signal as usize).map_or(Installed::DEFAULT, |installed| Installed(installed.load(SeqCst)))
 }
 
-/// The same, to be run: what is uninstalled by that is not there any more.
+/// The same, to be run: one that is uninstalled by running is removed.
 fn take(signal: c_int) -> Installed {
     loop {
         let found = installed(signal);
@@ -271,7 +272,7 @@ fn remember(signal: c_int, action: Installed) {
     }
 }
 
-/// Whether an action is to be put behind our handler.
+/// Whether an action has to be placed behind our handler.
 fn is_to_be_ours(signal: c_int, action: &libc::sigaction) -> bool {
     let handled = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&action.sa_sigaction);
     if BAD_POINTER.contains(&signal) {
@@ -280,7 +281,7 @@ fn is_to_be_ours(signal: c_int, action: &libc::sigaction) -> bool {
     (1..=64).contains(&signal) && !sys::FAULTS.contains(&signal) && handled && action.sa_flags & libc::SA_RESETHAND == 0
 }
 
-/// What the kernel is to have in the place of an action that is to be put behind our handler.
+/// The action for the kernel in place of one that has to be placed behind our handler.
 fn behind_ours(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     if !is_to_be_ours(signal, action) {
         return None;
@@ -289,14 +290,14 @@ fn behind_ours(signal: c_int, action: &libc::sigaction) -> Option<libc::sigactio
     behind.sa_sigaction = ours();
     behind.sa_flags = behind.sa_flags & !libc::SA_RESETHAND | libc::SA_SIGINFO;
     if action.sa_sigaction == libc::SIG_DFL {
-        // The thread's own stack may be what is not there.
+        // The thread's own stack may be unmapped.
         behind.sa_flags |= libc::SA_ONSTACK;
     }
     Some(behind)
 }
 
-/// The same; the action is remembered. One that is the kernel's alone ends what was before: `guard`
-/// may put ours before it later.
+/// The same; the action is stored. One that only the kernel handles ends the previous one: `guard`
+/// may place ours in front of it later.
 fn changed(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     let Some(behind) = behind_ours(signal, action) else {
         if BAD_POINTER.contains(&signal) {
@@ -310,7 +311,7 @@ fn changed(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     Some(behind)
 }
 
-/// An action in which the kernel has ours, as the program knows it.
+/// An action for which the kernel has ours, as the program knows it.
 fn as_installed(signal: c_int, installed: Installed, action: &mut libc::sigaction) {
     action.sa_sigaction = installed.handler();
     if installed.is_plain() {
@@ -324,8 +325,8 @@ fn as_installed(signal: c_int, installed: Installed, action: &mut libc::sigactio
     }
 }
 
-/// Puts what `signal` and its kin `install` behind our handler; the answer is theirs as the program
-/// knows it.
+/// Places what `signal` and its variants `install` behind our handler; returns their result as the
+/// program knows it.
 fn adopt(signal: c_int, install: impl FnOnce() -> sighandler_t) -> sighandler_t {
     let before = installed(signal);
     let answer = install();
@@ -348,7 +349,7 @@ export! {
     /// `sigaction(2)`.
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
         let before = installed(signal);
-        // SAFETY: null or the program's structures; one of our own in the place of the first.
+        // SAFETY: null or the program's structures; one of our own in place of the first.
         unsafe {
             let changed = new.as_ref().and_then(|action| changed(signal, action));
             let done = real::sigaction(signal, changed.as_ref().map_or(new, core::ptr::from_ref), old);
@@ -365,43 +366,43 @@ export! {
 
     /// `signal(3)`.
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         adopt(signal, || unsafe { real::signal(signal, handler) })
     }
 
     /// `bsd_signal(3)`.
     fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { self::signal(signal, handler) }
     }
 
     /// `ssignal(3)`, which is `signal`.
     fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { self::signal(signal, handler) }
     }
 
     /// `sysv_signal(3)`.
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { __sysv_signal(signal, handler) }
     }
 
-    /// What `signal` is in a program that is compiled for strict C or POSIX.
+    /// The function behind `signal` in a program that is compiled for strict C or POSIX.
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         adopt(signal, || unsafe { real::__sysv_signal(signal, handler) })
     }
 
-    /// `sigaction` by another name of the C library's.
+    /// `sigaction` under another name of the C library.
     fn __sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { sigaction(signal, new, old) }
     }
 
     /// `sigset(3)`.
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         adopt(signal, || unsafe { real::sigset(signal, handler) })
     }
 }

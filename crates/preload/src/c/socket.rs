@@ -1,4 +1,4 @@
-//! Exports about sockets as such: making, naming, connecting, options.
+//! Exports for sockets: creating, naming, connecting, options.
 
 use super::name;
 use super::{answer, export, guarded, real};
@@ -15,8 +15,8 @@ use libc::{sockaddr, sockaddr_storage, socklen_t};
 /// The program's address as bytes, cut to what an IP address can have.
 ///
 /// # Errors
-/// `EFAULT` for none; `EINVAL` if it is longer than any kernel takes, of which nothing is looked at
-/// (a negative length is one).
+/// `EFAULT` if there is none; `EINVAL` if it is longer than any kernel accepts (as is a negative
+/// length), without reading any of it.
 ///
 /// # Safety
 /// `address` is the program's to give.
@@ -28,7 +28,7 @@ unsafe fn bytes_of(address: *const sockaddr, len: socklen_t) -> Result<([u8; nam
     unsafe { name::read(address, len) }?.ok_or(guarded::FAULT)
 }
 
-/// Stores a name that we know, or asks the kernel.
+/// Stores a name that the stack knows, or asks the kernel.
 unsafe fn store_name(
     fd: c_int,
     peer: bool,
@@ -53,13 +53,13 @@ unsafe fn store_name(
             return answer(|| unsafe { name::store(&bytes[..n], address, len) }.map(|()| 0));
         }
     }
-    // SAFETY: the program's arguments go on unchanged.
+    // SAFETY: the program's arguments are passed on unchanged.
     unsafe { kernel(fd, address, len) }
 }
 
 unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     if !TABLE.get(fd).is_socket() {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         let new = unsafe { real::accept4(fd, address, len, flags) };
         if new >= 0 && matches!(TABLE.get(fd), Entry::Kernel(_) | Entry::Unlisted(_)) {
             let _ = super::caught(|| {
@@ -76,15 +76,15 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
         let (new, bytes, n) = ops::accept(fd, flags)?;
         // SAFETY: the program's place for the name.
         unsafe { name::store(&bytes[..n], address, len) }.inspect_err(|_| {
-            // The program never learns of it. As the kernel has it, the connection is lost.
-            // SAFETY: a number of ours that nobody else knows.
+            // The program never gets the number. As in the kernel, the connection is lost.
+            // SAFETY: a number of ours that no other thread knows.
             unsafe { super::descriptor::close(new) };
         })?;
         Ok(new)
     })
 }
 
-/// The answer of a call by which the program has begun to read the wire.
+/// The result of a call with which the program has begun to capture packets.
 #[cold]
 fn opened(done: c_int) -> c_int {
     answer(|| {
@@ -110,7 +110,7 @@ export! {
     /// `bind(2)`.
     fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         if !TABLE.get(fd).is_socket() {
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             let done = unsafe { real::bind(fd, address, len) };
             // SAFETY: the program's address.
             let name = if done == 0 { unsafe { bytes_of(address, len) }.ok() } else { None };
@@ -129,7 +129,7 @@ export! {
     /// `connect(2)`.
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         if !TABLE.get(fd).is_socket() {
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             return unsafe { real::connect(fd, address, len) };
         }
         answer(|| {
@@ -150,13 +150,13 @@ export! {
 
     /// `accept(2)`.
     fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { accept_any(fd, address, len, 0) }
     }
 
     /// `accept4(2)`.
     fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { accept_any(fd, address, len, flags) }
     }
 
@@ -171,19 +171,19 @@ export! {
 
     /// `getsockname(2)`.
     fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { store_name(fd, false, address, len, real::getsockname) }
     }
 
     /// `getpeername(2)`.
     fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { store_name(fd, true, address, len, real::getpeername) }
     }
 
     /// `setsockopt(2)`.
     fn setsockopt(fd: c_int, level: c_int, option: c_int, value: *const c_void, len: socklen_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         let kernel = || unsafe { real::setsockopt(fd, level, option, value, len) };
         if !TABLE.get(fd).is_socket() {
             return kernel();
@@ -195,7 +195,7 @@ export! {
         let bytes = if value.is_null() {
             &[]
         } else if guarded::can_read(value.cast::<u8>(), n) {
-            // SAFETY: the program's value, as far as it was looked at.
+            // SAFETY: the program's value, as far as it was checked.
             unsafe { core::slice::from_raw_parts(value.cast::<u8>(), n) }
         } else {
             return kernel();
@@ -208,7 +208,7 @@ export! {
 
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
-        // One that is not there, or is negative, is for the kernel to refuse.
+        // The kernel refuses one that is not accessible, or is negative.
         // SAFETY: any bytes are a number.
         let room = || unsafe { guarded::load(len) }.ok().filter(|&room| !name::is_negative(room));
         if TABLE.get(fd).is_socket()
@@ -234,7 +234,7 @@ export! {
                 });
             }
         }
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { real::getsockopt(fd, level, option, value, len) }
     }
 }

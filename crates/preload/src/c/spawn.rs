@@ -1,4 +1,4 @@
-//! Exports that start a program in a new process: `posix_spawn` and what prepares it.
+//! Exports that start a program in a new process: `posix_spawn` and its file actions.
 
 use super::exec::{Strings, extended};
 use super::{export, real};
@@ -7,7 +7,7 @@ use core::ffi::{c_char, c_int};
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::ffi::CString;
 
-/// Starts a program with an environment that tells it of its lane, if it inherits sockets of ours.
+/// Starts a program with an environment that names the lane, if it inherits sockets of ours.
 ///
 /// # Safety
 /// `envp` is null or a terminated list, `pid` null or a place for a number.
@@ -43,7 +43,7 @@ unsafe fn with_share(
     error
 }
 
-/// Notes what becomes of a list of file actions.
+/// Records what happens to a list of file actions.
 fn note(done: c_int, work: impl FnOnce()) -> c_int {
     if done == 0 {
         let _ = super::caught(|| {
@@ -69,19 +69,19 @@ export! {
 
     /// `posix_spawn_file_actions_init(3)`.
     fn posix_spawn_file_actions_init(actions: *mut posix_spawn_file_actions_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         note(unsafe { real::posix_spawn_file_actions_init(actions) }, || spawn::gives_nothing(actions as usize))
     }
 
     /// `posix_spawn_file_actions_destroy(3)`.
     fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         note(unsafe { real::posix_spawn_file_actions_destroy(actions) }, || spawn::gives_nothing(actions as usize))
     }
 
     /// `posix_spawn_file_actions_adddup2(3)`.
     fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, fd: c_int, new: c_int) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         note(unsafe { real::posix_spawn_file_actions_adddup2(actions, fd, new) }, || spawn::gives(actions as usize, fd))
     }
 }

@@ -1,9 +1,9 @@
 //! `splice(2)` between a pipe and a connection of ours. The kernel would move pages; here the bytes
-//! pass through a pipe of our own, whose size bounds what one call moves. What the other side does
-//! not take stays where it was: in the connection's queue, or in the program's pipe.
+//! pass through a pipe of our own, whose size bounds what one call moves. Bytes that the other side
+//! does not take stay where they were: in the connection's queue, or in the program's pipe.
 //!
-//! Both is done by looking first and taking afterwards, so threads that read from the same end at
-//! the same time may see bytes twice. Nothing is held while a call waits, for a signal handler may
+//! Both directions peek first and consume afterwards, so threads that read from the same end at the
+//! same time may see bytes twice. No lock is held while a call waits, because a signal handler may
 //! jump out of it.
 
 use super::iov::{Buffers, one};
@@ -19,10 +19,10 @@ use core::mem::MaybeUninit;
 use libc::{pollfd, size_t, ssize_t};
 use tickwire_stack::time::Span;
 
-/// The most that one call moves: what a pipe holds by default.
+/// The most bytes that one call moves: what a pipe holds by default.
 const PIECE: usize = 64 << 10;
 
-/// A pipe of our own that never waits.
+/// A pipe of our own that never blocks.
 struct Pipe {
     read: c_int,
     write: c_int,
@@ -56,13 +56,12 @@ pub(super) fn is_pipe(fd: c_int) -> bool {
 /// Receives into memory of ours.
 fn receive(socket: c_int, into: &mut [u8], flags: c_int) -> Result<usize> {
     let iov = one(into.as_ptr().cast(), into.len());
-    // SAFETY: the slice lives on.
+    // SAFETY: the slice stays alive.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
     ops::receive(socket, &mut buffers, flags, &mut Extras::default())
 }
 
-/// Waits until the program's pipe has what is wanted: `POLLIN` or `POLLOUT`, or that its other end
-/// has gone.
+/// Waits until the program's pipe is ready for `POLLIN` or `POLLOUT`, or its other end is closed.
 fn until_ready(pipe: c_int, events: i16) -> Result<()> {
     let wanted = pollfd { fd: pipe, events, revents: 0 };
     let by_kernel = |timeout| match sys::ppoll(&mut [wanted], timeout, None) {
@@ -78,12 +77,12 @@ fn until_ready(pipe: c_int, events: i16) -> Result<()> {
         }
         None => by_kernel(None),
     };
-    // A handler that lets the call go on, or the end of the lane: whoever waits looks again.
+    // A handler that lets the call continue, or the end of the lane: the caller checks again.
     if matches!(waited, Err(AGAIN | Errno(libc::ENETDOWN))) { Ok(()) } else { waited }
 }
 
-/// From a connection into a pipe. Whether it waits for data is the socket's own business, whether
-/// for room in the pipe the flags' and the pipe's, as in Linux.
+/// From a connection into a pipe. The socket's mode decides whether it waits for data; the flags
+/// and the pipe's mode decide whether it waits for room in the pipe, as in Linux.
 pub(super) fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0 && sys::fcntl(pipe, libc::F_GETFL, 0)? & libc::O_NONBLOCK == 0;
     loop {
@@ -97,7 +96,7 @@ pub(super) fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint)
     }
 }
 
-/// What a connection has, as far as the pipe has room.
+/// Moves what a connection has queued, as far as the pipe has room.
 fn from_queue(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
     let mut piece = vec![0u8; len.min(PIECE)];
     let seen = receive(socket, &mut piece, libc::MSG_PEEK | libc::MSG_DONTWAIT)?;
@@ -115,14 +114,14 @@ fn from_queue(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<u
     while left > 0 {
         match receive(socket, &mut piece[..left], libc::MSG_TRUNC | libc::MSG_DONTWAIT) {
             Ok(n) if n > 0 => left -= n,
-            // Another thread has read what we have seen.
+            // Another thread has read the bytes that were peeked.
             _ => break,
         }
     }
     Ok(taken)
 }
 
-/// From a pipe into a connection. Whether it waits for the pipe is the flags' business.
+/// From a pipe into a connection. The flags decide whether it waits for the pipe.
 fn to_socket(pipe: c_int, socket: c_int, len: usize, flags: c_uint) -> Result<usize> {
     loop {
         match glimpse(pipe, len) {
@@ -134,7 +133,7 @@ fn to_socket(pipe: c_int, socket: c_int, len: usize, flags: c_uint) -> Result<us
     }
 }
 
-/// What a pipe has, which stays there, and a pipe of our own with as much room.
+/// The content of a pipe, which stays there, and a pipe of our own with as much room.
 fn glimpse(pipe: c_int, len: usize) -> Result<(Pipe, Vec<u8>)> {
     let own = Pipe::new()?;
     let mut piece = vec![0u8; len.min(PIECE)];
@@ -149,20 +148,20 @@ fn glimpse(pipe: c_int, len: usize) -> Result<(Pipe, Vec<u8>)> {
     Ok((own, piece))
 }
 
-/// Sends what was seen in a pipe, and takes out of it what was sent.
+/// Sends what was seen in a pipe, and removes from the pipe what was sent.
 fn from_glimpse(pipe: c_int, own: &Pipe, seen: Vec<u8>, socket: c_int, flags: c_uint) -> Result<usize> {
     let mut how = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     if flags & libc::SPLICE_F_NONBLOCK != 0 {
         how |= libc::MSG_DONTWAIT;
     }
     let iov = one(seen.as_ptr().cast(), seen.len());
-    // SAFETY: what was seen lives on.
+    // SAFETY: the bytes stay alive.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
     let sent = ops::send(socket, &mut buffers, how, None, &mut Extras::default())?;
     let nowhere = core::ptr::null_mut::<i64>();
     let mut left = sent;
     while left > 0 {
-        // Into our own, which has room, and without waiting: another thread may have read it.
+        // Into our own pipe, which has room, and without blocking: another thread may have read it.
         // SAFETY: plain numbers.
         let taken = unsafe {
             libc::syscall(libc::SYS_splice, pipe, nowhere, own.write, nowhere, left, libc::SPLICE_F_NONBLOCK)
@@ -175,7 +174,7 @@ fn from_glimpse(pipe: c_int, own: &Pipe, seen: Vec<u8>, socket: c_int, flags: c_
     Ok(sent)
 }
 
-/// One end of what is to be moved.
+/// One end of the transfer.
 struct End {
     fd: c_int,
     is_pipe: bool,
@@ -192,14 +191,14 @@ impl End {
         matches!(TABLE.get(self.fd), Entry::Tcp(_) | Entry::Dead(_))
     }
 
-    /// How it is open: `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
+    /// Its access mode: `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
     fn access(&self) -> Result<c_int> {
         Ok(sys::fcntl(self.fd, libc::F_GETFL, 0)? & libc::O_ACCMODE)
     }
 }
 
 /// Moves bytes where one end is a socket of ours: the other must be a pipe, and the socket a
-/// stream. Errors come in the order of the kernel's (`__do_splice`, `do_splice`).
+/// stream. Errors have the kernel's order (`__do_splice`, `do_splice`).
 fn between(from: &End, to: &End, len: usize, flags: c_uint) -> Result<usize> {
     const ALL: c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
     if len == 0 {
@@ -226,7 +225,7 @@ export! {
     /// `splice(2)`.
     fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
         if !TABLE.get(from).is_socket() && !TABLE.get(to).is_socket() {
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             return unsafe { real::splice(from, from_offset, to, to_offset, len, flags) };
         }
         answer_len(|| between(&End::new(from, from_offset), &End::new(to, to_offset), len, flags))

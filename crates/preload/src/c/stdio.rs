@@ -1,8 +1,8 @@
-//! C's streams over sockets of ours (`fdopen`, `stdin` and its kin) and `dprintf`.
+//! C's streams over sockets of ours (`fdopen`, `stdin` and the like) and `dprintf`.
 //!
-//! A stream of the C library reads and writes by calls inside the library, which do not pass here.
-//! So a stream over a socket of ours is made of functions of ours (`fopencookie`), and where such a
-//! socket becomes descriptor 0, 1 or 2, the stream of that name is replaced by one.
+//! A stream of the C library reads and writes by calls inside that library, which cannot be
+//! interposed. So a stream over a socket of ours is built on functions of ours (`fopencookie`).
+//! Where such a socket becomes descriptor 0, 1 or 2, such a stream replaces the one of that name.
 
 use super::variadic::{Arguments, variadic};
 use super::{answer, data, descriptor, export, real, sys};
@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off64_t, size_t, ssize_t};
 use std::ffi::CStr;
 
-/// What a stream calls.
+/// The functions of a stream.
 #[repr(C)]
 struct Functions {
     read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
@@ -37,11 +37,11 @@ unsafe extern "C" {
     static mut stderr: *mut FILE;
 }
 
-/// Where `FILE` keeps its descriptor, in ints: behind the flags and thirteen pointers, on every
-/// 64-bit processor. The layout is public (`bits/types/struct_FILE.h`) because programs are
+/// The position of the descriptor in `FILE`, in ints: after the flags and thirteen pointers, on
+/// every 64-bit processor. The layout is public (`bits/types/struct_FILE.h`) because programs are
 /// compiled with it.
 const FILENO: usize = (8 + 13 * 8) / 4;
-/// What `fopencookie` writes there.
+/// The value that `fopencookie` writes there.
 const NO_DESCRIPTOR: c_int = -2;
 
 /// Streams of ours, by address, to be flushed at the program's end; each with its descriptor.
@@ -64,7 +64,7 @@ unsafe extern "C" fn read_stream(cookie: *mut c_void, buffer: *mut c_char, len: 
     unsafe { data::read(descriptor_of(cookie), buffer.cast(), len) }
 }
 
-/// Writes all, as the C library does; what was written before an error counts.
+/// Writes everything, as the C library does; bytes written before an error count.
 unsafe extern "C" fn write_stream(cookie: *mut c_void, buffer: *const c_char, len: size_t) -> ssize_t {
     let mut done = 0;
     while done < len {
@@ -72,7 +72,7 @@ unsafe extern "C" fn write_stream(cookie: *mut c_void, buffer: *const c_char, le
         let written = unsafe { data::write(descriptor_of(cookie), buffer.add(done).cast(), len - done) };
         match usize::try_from(written) {
             Ok(n) if n > 0 => done += n,
-            // That less was written says that it failed.
+            // A shorter count reports the failure.
             _ => break,
         }
     }
@@ -80,7 +80,8 @@ unsafe extern "C" fn write_stream(cookie: *mut c_void, buffer: *const c_char, le
 }
 
 unsafe extern "C" fn seek_stream(cookie: *mut c_void, offset: *mut off64_t, whence: c_int) -> c_int {
-    // SAFETY: the stream's place; a socket cannot seek, but the number may stand for a file by now.
+    // SAFETY: the stream's location; a socket cannot seek, but the number may refer to a file by
+    // now.
     unsafe {
         let at = libc::lseek64(descriptor_of(cookie), *offset, whence);
         if at < 0 {
@@ -114,9 +115,9 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> Result<*mut FILE> {
     if stream.is_null() {
         return Err(Errno::last());
     }
-    // `fileno` is to know the descriptor.
+    // `fileno` has to return the descriptor.
     let place = stream.cast::<c_int>().wrapping_add(FILENO);
-    // SAFETY: within the structure, which nobody else knows yet.
+    // SAFETY: within the structure, which no other thread knows yet.
     unsafe {
         if *place == NO_DESCRIPTOR {
             *place = fd;
@@ -126,7 +127,7 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> Result<*mut FILE> {
     Ok(stream)
 }
 
-/// The variable of a standard stream, and how it is opened.
+/// The variable of a standard stream, and its mode.
 fn standard(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
     match fd {
         0 => Some((&raw mut stdin, c"r")),
@@ -137,7 +138,7 @@ fn standard(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
 }
 
 /// A socket of ours is descriptor 0, 1 or 2 from now on: the stream of that name becomes one of
-/// ours, for good, as it serves other descriptors as well.
+/// ours, for good, because it also works for other descriptors.
 pub(crate) fn stand_in(fd: c_int) {
     let Some((place, mode)) = standard(fd) else { return };
     if STANDARD[fd as usize].swap(true, Relaxed) {
@@ -156,8 +157,8 @@ pub(crate) fn stand_in(fd: c_int) {
     }
 }
 
-/// Before a socket of ours becomes descriptor 0, 1 or 2: what the present stream holds goes to
-/// where that number pointed until now.
+/// Before a socket of ours becomes descriptor 0, 1 or 2: the buffered data of the present stream is
+/// written to the file that this number referred to until now.
 pub(super) fn before_stand_in(fd: c_int) {
     if let Some((place, _)) = standard(fd)
         && fd > 0
@@ -183,7 +184,7 @@ unsafe fn flush(stream: *mut FILE) {
 }
 
 /// At the program's end: the C library flushes its streams only after our sockets have been closed,
-/// so it is done here.
+/// so they are flushed here.
 pub(super) fn flush_all() {
     let all = streams().clone();
     for (stream, _) in all {
@@ -216,7 +217,7 @@ export! {
     /// `fdopen(3)`.
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
         if !TABLE.get(fd).is_socket() {
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             return unsafe { real::fdopen(fd, mode) as *mut FILE };
         }
         let mut stream = core::ptr::null_mut();
@@ -230,7 +231,7 @@ export! {
 
     /// `vdprintf(3)`. A `va_list` is passed by its address.
     fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe {
             if TABLE.get(fd).is_socket() {
                 print(fd, |text| vasprintf(text, format, list))
@@ -242,7 +243,7 @@ export! {
 
     /// The fortified `vdprintf`.
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe {
             if TABLE.get(fd).is_socket() {
                 print(fd, |text| __vasprintf_chk(text, flag, format, list))
@@ -252,7 +253,7 @@ export! {
         }
     }
 
-    /// `sockatmark(3)`, which asks inside the C library.
+    /// `sockatmark(3)`, which makes its request inside the C library.
     fn sockatmark(fd: c_int) -> c_int {
         let mut mark = 0;
         // SAFETY: the place is ours.
@@ -269,7 +270,7 @@ variadic! {
 }
 
 unsafe extern "C" fn run_dprintf(mut arguments: Arguments) -> c_int {
-    // SAFETY: the program's arguments: a number, a format, and what it says.
+    // SAFETY: the program's arguments: a number, a format, and the format's arguments.
     unsafe {
         let (fd, format) = (arguments.next() as c_int, arguments.next() as *const c_char);
         let mut list = arguments.rest();

@@ -1,7 +1,7 @@
-//! The operating system's calls that this library makes for itself, with safe faces. All go to the
-//! C library behind us or straight to the kernel, never to our own stand-ins.
+//! The system calls that this library makes for itself, behind safe functions. All go to the real C
+//! library or straight to the kernel, never to this library's own exports.
 //!
-//! One file for each kind of them; all are used by their names in here.
+//! One file for each kind; all are used through this module.
 
 mod clock;
 mod descriptor;
@@ -54,16 +54,16 @@ fn check(answer: c_int) -> Result<c_int> {
     if answer < 0 { Err(Errno::last()) } else { Ok(answer) }
 }
 
-/// The answer of a direct system call. Those that wait are direct: the C library's are points at
-/// which a thread is cancelled, and none may be in the midst of the lane (see `cancel`).
+/// The result of a direct system call. Calls that wait are direct: the C library's are cancellation
+/// points, and there must be none inside the lane (see `cancel`).
 pub(super) fn called(answer: libc::c_long) -> Result<usize> {
     usize::try_from(answer).map_err(|_| Errno::last())
 }
 
-/// How many bytes the kernel's set of signals has.
+/// The size of the kernel's signal set, in bytes.
 const KERNEL_SIGNALS: usize = 8;
 
-/// Random words of the kernel.
+/// Random words from the kernel.
 pub(crate) fn random() -> Result<[u64; 4]> {
     let mut words = [0u64; 4];
     // SAFETY: as many bytes as the array has.
@@ -71,7 +71,7 @@ pub(crate) fn random() -> Result<[u64; 4]> {
     if got == size_of_val(&words) as isize { Ok(words) } else { Err(Errno::last()) }
 }
 
-/// Takes a variable out of the environment; only while the program has one thread.
+/// Removes a variable from the environment and returns it; only while the program has one thread.
 pub(crate) fn take_variable(name: &core::ffi::CStr) -> Option<String> {
     // SAFETY: a terminated name; the text is copied before the environment changes. The caller runs
     // before the program does.
@@ -86,7 +86,7 @@ pub(crate) fn take_variable(name: &core::ffi::CStr) -> Option<String> {
     }
 }
 
-/// Says something on standard error in one write.
+/// Writes a line to standard error in one write.
 pub(crate) fn say(text: &str) {
     let line = format!("tickwire: {text}\n");
     // SAFETY: the bytes are ours.

@@ -1,6 +1,6 @@
-//! Functions with a variable number of arguments, which stable Rust can call but not define: an
-//! entry of a few instructions puts the registers that may hold arguments into memory and calls a
-//! Rust function with the place.
+//! Functions with a variable number of arguments, which stable Rust can call but not define. An
+//! assembler entry stores the registers that may hold arguments and calls a Rust function with
+//! their address.
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("c/variadic.rs needs an entry for the calling convention of this processor");
@@ -8,11 +8,11 @@ compile_error!("c/variadic.rs needs an entry for the calling convention of this 
 /// Where the arguments of a variadic call are.
 #[repr(C)]
 pub(crate) struct Arguments {
-    /// What the general registers held, then what those for floating point held.
+    /// The general registers, then the floating-point registers.
     registers: *const u64,
     /// Arguments on the stack.
     stack: *const u64,
-    /// How many have been taken. Zero at first: the entry says so.
+    /// How many have been taken. The entry sets it to zero.
     taken: usize,
 }
 
@@ -25,11 +25,11 @@ impl Arguments {
     /// The next argument, which is a number or a pointer.
     ///
     /// # Safety
-    /// The caller passed as many.
+    /// The caller passed that many.
     pub(crate) unsafe fn next(&mut self) -> u64 {
         let at = self.taken;
         self.taken += 1;
-        // SAFETY: the entry filled the registers in; behind them by the caller's promise.
+        // SAFETY: the entry stored the registers; the rest is there by the caller's promise.
         unsafe { if at < REGISTERS { *self.registers.add(at) } else { *self.stack.add(at - REGISTERS) } }
     }
 
@@ -87,7 +87,7 @@ macro_rules! variadic {
         #[cfg_attr(not(any(test, fuzzing)), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() -> core::ffi::c_int {
-            // `al` says whether floating-point registers were used. A structure of three words is
+            // `al` tells whether floating-point registers were used. A structure of three words is
             // passed in memory: on the stack.
             core::arch::naked_asm!(
                 "push rbp",
@@ -168,7 +168,7 @@ mod tests {
     }
 
     variadic! {
-        /// Prints the way of `snprintf`.
+        /// Prints like `snprintf`.
         fn print => run_print;
     }
 

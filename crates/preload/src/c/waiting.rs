@@ -3,7 +3,7 @@
 use super::message::span_of;
 use super::{answer, export, guarded, real, signal};
 use crate::base::errno::{Errno, Result};
-use crate::base::few::Few;
+use crate::base::small_vec::SmallVec;
 use crate::table::fd::{Entry, TABLE};
 use crate::table::protect;
 use crate::wait::NO_FD;
@@ -19,17 +19,16 @@ fn millis(timeout: c_int) -> Option<Span> {
     u64::try_from(timeout).ok().map(Span::from_millis)
 }
 
-/// The program's list; nothing of one that is for the kernel to refuse, and nothing while there was
-/// never a lane.
+/// The program's list; empty if the kernel has to refuse it, and while there was never a lane.
 ///
 /// # Safety
-/// `fds` points to `count` entries, if anything is there, unless they are more than the process may
-/// have descriptors.
+/// `fds` points to `count` entries, if it is accessible at all, unless they are more than the
+/// process may have descriptors.
 unsafe fn list<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     if count == 0 || !signal::guards() || super::sys::too_many_descriptors(count) {
         return &mut [];
     }
-    // SAFETY: by the caller's promise; it is there, by the look at it.
+    // SAFETY: by the caller's promise; it is accessible, as checked.
     unsafe {
         if guarded::can_write(fds, count as usize) {
             core::slice::from_raw_parts_mut(fds, count as usize)
@@ -45,9 +44,9 @@ unsafe fn list<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
 /// `EFAULT`.
 ///
 /// # Safety
-/// It is null or points to a mask, if anything is there.
+/// It is null or points to a mask, if it is accessible at all.
 unsafe fn mask_of<'a>(mask: *const sigset_t) -> Result<Option<&'a sigset_t>> {
-    // As much as the kernel looks at.
+    // The size that the kernel reads.
     if !mask.is_null() && !guarded::can_read(mask.cast::<u64>(), 1) {
         return Err(guarded::FAULT);
     }
@@ -55,11 +54,11 @@ unsafe fn mask_of<'a>(mask: *const sigset_t) -> Result<Option<&'a sigset_t>> {
     Ok(unsafe { mask.as_ref() })
 }
 
-/// The most events that one wait tells. Programs may give room for many thousands, and each page of
-/// it is looked at, whether it is there; what is left out is told by the next wait.
+/// The most events that one wait returns. Programs may give room for many thousands, and each page
+/// of it has to be checked; the next wait returns the rest.
 const MOST_TOLD: usize = 512;
 
-/// A wait on an epoll instance, as the program asks for it.
+/// A wait on an epoll instance, as the program requests it.
 struct EpollWait {
     epfd: c_int,
     events: *mut epoll_event,
@@ -71,16 +70,16 @@ impl EpollWait {
     /// The wait with these arguments.
     ///
     /// # Safety
-    /// `events` points to room for `max` entries, `mask` is null or a mask, if anything is there,
-    /// for as long as the value lives.
+    /// `events` points to room for `max` entries, `mask` is null or a mask, if they are accessible
+    /// at all, for as long as the value lives.
     unsafe fn new(epfd: c_int, events: *mut epoll_event, max: c_int, mask: *const sigset_t) -> Self {
         Self { epfd, events, max, mask }
     }
 
-    /// The program's place for events, as far as it is there, and its mask.
+    /// The accessible part of the program's room for events, and its mask.
     fn places(&mut self) -> Result<(&mut [epoll_event], Option<&sigset_t>)> {
         let max = usize::try_from(self.max).ok().filter(|&n| n > 0).ok_or(Errno(libc::EINVAL))?.min(MOST_TOLD);
-        // SAFETY: by the promise of `new`, and the look at it; entries are only written.
+        // SAFETY: by the promise of `new`, and the check of it; entries are only written.
         unsafe {
             let room = guarded::writable(self.events, max);
             if room == 0 {
@@ -90,9 +89,9 @@ impl EpollWait {
         }
     }
 
-    /// Waits. On an instance that is the kernel's alone by the C library's `call`, which is this
-    /// very wait. `timeout` is for the others, and may look into the program's memory: there is a
-    /// lane then, and what is not there is an error.
+    /// Waits. On an instance without a set this is the C library's `call`, the same wait. `timeout`
+    /// is for the others, and may read the program's memory: there is a lane then, and unmapped
+    /// memory is an error.
     fn run(mut self, timeout: impl Fn() -> Result<Option<Span>>, call: impl FnOnce() -> c_int) -> c_int {
         match TABLE.get(self.epfd) {
             Entry::Epoll(index) => answer(|| self.on_set(index, timeout()?)),
@@ -107,7 +106,7 @@ impl EpollWait {
         epoll_wait::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
     }
 
-    /// On an instance that is the kernel's alone; it may get a set meanwhile.
+    /// On an instance without a set; it may get one meanwhile.
     fn on_kernels(&mut self, timeout: impl Fn() -> Result<Option<Span>>, call: impl FnOnce() -> c_int) -> c_int {
         let epfd = self.epfd;
         let begin = super::sys::now();
@@ -138,24 +137,24 @@ impl EpollWait {
 }
 
 /// The three sets of a `select`, as bytes: they may be longer than `fd_set`, as programs make them
-/// for many descriptors, and two of them may be one.
+/// for many descriptors, and two of them may be the same.
 struct Sets<'a> {
     count: c_int,
     bits: [Option<&'a [Cell<u8>]>; 3],
 }
 
 impl Sets<'_> {
-    /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them
-    /// is looked at than the program can have open descriptors: some give the most that they may
-    /// open (`getdtablesize`), a million perhaps, with sets of the ordinary size. The lane's own do
-    /// not count.
+    /// The program's sets: to be read, to be written, exceptional. Like Linux, this reads no more
+    /// of them than the program can have open descriptors. Some programs give the most that they
+    /// may open (`getdtablesize`), a million perhaps, with sets of the ordinary size. The lane's
+    /// own descriptors do not count.
     ///
-    /// If one is not there, none has anything, and the kernel refuses them; nor has any while there
-    /// was never a lane.
+    /// If one is not accessible, all are empty here, and the kernel refuses them. They are also
+    /// empty while there was never a lane.
     ///
     /// # Safety
-    /// Each is null or holds `count` descriptors, or as many as there can be open, if anything is
-    /// there, and is the caller's alone for as long as the value lives.
+    /// Each is null or, if it is accessible at all, holds `count` descriptors, or as many as there
+    /// can be open. It is the caller's alone for as long as the value lives.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
         let most = if count > libc::FD_SETSIZE as c_int { protect::room_of_program() } else { None };
         let count = most.map_or(count, |most| count.min(most));
@@ -163,7 +162,7 @@ impl Sets<'_> {
         // SAFETY: by the caller's promise.
         let there = |set: &*mut fd_set| set.is_null() || unsafe { guarded::can_write(set.cast::<u8>(), len) };
         let seen = signal::guards() && sets.iter().all(there);
-        // SAFETY: by the caller's promise, and the look at them; bytes have no alignment.
+        // SAFETY: by the caller's promise, and the check of them; bytes have no alignment.
         let part = |set: *mut fd_set| unsafe { core::slice::from_raw_parts(set.cast(), len) };
         let bits = sets.map(|set| (seen && !set.is_null()).then(|| part(set)));
         Self { count, bits }
@@ -174,14 +173,14 @@ impl Sets<'_> {
         self.bits[set].is_some_and(|bits| bits[fd as usize / 8].get() & 1 << (fd % 8) != 0)
     }
 
-    /// Takes a descriptor out of a set that has it.
+    /// Removes a descriptor from a set that has it.
     fn remove(&self, set: usize, fd: c_int) {
         if let Some(byte) = self.bits[set].map(|bits| &bits[fd as usize / 8]) {
             byte.set(byte.get() & !(1 << (fd % 8)));
         }
     }
 
-    /// Whether they need us.
+    /// Whether they concern this library.
     fn concern_us(&self) -> bool {
         (0..self.count).any(|fd| poll::concerns_one(fd) && (0..3).any(|set| self.has(set, fd)))
     }
@@ -192,7 +191,7 @@ impl Sets<'_> {
         const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
         const EXCEPT: i16 = libc::POLLPRI;
         let meaning = [READ, WRITE, EXCEPT];
-        let mut fds = Few::new(NO_FD);
+        let mut fds = SmallVec::new(NO_FD);
         for fd in 0..self.count {
             let events = (0..3).filter(|&set| self.has(set, fd)).fold(0, |events, set| events | meaning[set]);
             if events != 0 {
@@ -223,7 +222,7 @@ export! {
         // SAFETY: the program's list.
         let fds_of_program = unsafe { list(fds, count) };
         if !poll::concerns(fds_of_program) {
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             return unsafe { real::poll(fds, count, timeout) };
         }
         answer(|| poll::poll(fds_of_program, millis(timeout), None).map(|n| n as c_int))
@@ -231,7 +230,7 @@ export! {
 
     /// The fortified `poll`.
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, _room: size_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { poll(fds, count, timeout) }
     }
 
@@ -240,7 +239,7 @@ export! {
         // SAFETY: the program's list.
         let fds_of_program = unsafe { list(fds, count) };
         if !poll::concerns(fds_of_program) {
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             return unsafe { real::ppoll(fds, count, timeout, mask) };
         }
         answer(|| {
@@ -252,12 +251,12 @@ export! {
 
     /// The fortified `ppoll`.
     fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, _room: size_t) -> c_int {
-        // SAFETY: the program's arguments go on unchanged.
+        // SAFETY: the program's arguments are passed on unchanged.
         unsafe { ppoll(fds, count, timeout, mask) }
     }
 
-    /// `select(2)`. Linux writes the time that is left back, also when a signal ends the wait; so
-    /// do we.
+    /// `select(2)`. Like Linux, it writes the remaining time back, also when a signal ends the
+    /// wait.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
         // SAFETY: null or the program's sets.
         let sets = unsafe { Sets::new(count, [read, write, except]) };
@@ -275,7 +274,7 @@ export! {
             if let Some(limit) = limit {
                 let rest = (limit - super::sys::now().since(begin)).as_micros();
                 let left = timeval { tv_sec: (rest / 1_000_000) as _, tv_usec: (rest % 1_000_000) as _ };
-                // As in Linux, that it cannot be told changes nothing.
+                // As in Linux, a failure to write it back changes nothing.
                 // SAFETY: the program's structure.
                 let _ = unsafe { guarded::store(left, timeout) };
             }
@@ -320,7 +319,7 @@ export! {
             if op == libc::EPOLL_CTL_ADD {
                 epoll::kernel_added(epfd);
             }
-            // SAFETY: the program's arguments go on unchanged.
+            // SAFETY: the program's arguments are passed on unchanged.
             return unsafe { real::epoll_ctl(epfd, op, fd, event) };
         }
         answer(|| {
@@ -337,7 +336,7 @@ export! {
 
     /// `epoll_wait(2)`.
     fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
-        // SAFETY: the program's arguments, which also go on unchanged.
+        // SAFETY: the program's arguments, which are also passed on unchanged.
         unsafe {
             let wait = EpollWait::new(epfd, events, max, core::ptr::null());
             wait.run(|| Ok(millis(timeout)), || real::epoll_wait(epfd, events, max, timeout))
@@ -346,7 +345,7 @@ export! {
 
     /// `epoll_pwait(2)`.
     fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
-        // SAFETY: the program's arguments, which also go on unchanged.
+        // SAFETY: the program's arguments, which are also passed on unchanged.
         unsafe {
             let wait = EpollWait::new(epfd, events, max, mask);
             wait.run(|| Ok(millis(timeout)), || real::epoll_pwait(epfd, events, max, timeout, mask))
@@ -357,7 +356,7 @@ export! {
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: null or the program's structure.
         let limit = || unsafe { guarded::load_any(timeout) }?.as_ref().map(span_of).transpose();
-        // SAFETY: the program's arguments, which also go on unchanged.
+        // SAFETY: the program's arguments, which are also passed on unchanged.
         unsafe {
             let wait = EpollWait::new(epfd, events, max, mask);
             wait.run(limit, || real::epoll_pwait2(epfd, events, max, timeout, mask))

@@ -1,20 +1,20 @@
 //! The lane as this process has it: the stack in the shared region, the rings, and the lock around
-//! both. How it talks with the service: `service`.
+//! both. `service` has its communication with the service.
 
 use crate::base::config::Settings;
 use crate::base::errno::{AGAIN, Errno, Result};
-use crate::base::inside;
+use crate::base::reentrancy;
 use crate::c::shared::{Core, Guard, LastWords, Refused, Shared};
 use crate::c::signal;
 use crate::c::sys;
-use crate::lane::course::Course;
-use crate::lane::ending::Ending;
-use crate::lane::gate::Gate;
+use crate::lane::exit_gate::ExitGate;
 use crate::lane::held_acks;
-use crate::lane::here;
 use crate::lane::kernel_rows::KernelRows;
+use crate::lane::process_state;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
+use crate::lane::teardown::Teardown;
+use crate::lane::transmit::Transmission;
 use crate::lane::waiters::{Asleep, Waiters};
 use crate::table::desc::Descriptions;
 use crate::table::ports::Ports;
@@ -31,7 +31,7 @@ use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, SocketId, Stack, WaiterId, WakeTarget, table};
 
-/// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at
+/// A lane in use by this process. Its memory is never unmapped, because a thread may be inside at
 /// any time; a lane that ended is marked.
 pub(crate) struct Lane {
     shared: Shared,
@@ -40,7 +40,7 @@ pub(crate) struct Lane {
     doorbell: c_int,
     handover: Handover,
     settings: Settings,
-    /// What it is to say to the service, and by which connection.
+    /// Pending requests to the service, and the connection for them.
     pub(crate) talk: Talk,
     /// This process's slot among the lane's processes.
     slot: AtomicUsize,
@@ -50,13 +50,14 @@ pub(crate) struct Lane {
     traffic: AtomicU64,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
-    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken
-    /// for what is due before, and for packets that are left to be sent. 0 if it does not.
+    /// Until when this process's helper sleeps on behalf of the program, in nanoseconds; 0 if it
+    /// does not. It is woken for a timer that is due before, and for packets that are left to be
+    /// sent.
     cared_until: AtomicU64,
-    /// Whether packets were left to be sent, as last seen.
+    /// Whether packets were left to be sent, as last observed.
     crowded: AtomicBool,
     waiters: Waiters,
-    /// How many other processes use the lane, as last seen.
+    /// How many other processes use the lane, as last observed.
     company: AtomicU32,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Lane {
 pub(crate) struct Access<'l> {
     /// The stack.
     pub(crate) stack: &'l mut Stack<'static>,
-    /// The time at which the lock was had.
+    /// When the lock was taken.
     pub(crate) now: Instant,
     /// The slot of this process.
     pub(crate) slot: usize,
@@ -76,7 +77,7 @@ thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// More sockets than a thread sleeps on by name.
+/// From this many sockets on, a thread sleeps on all sockets instead of on each by its identity.
 const MANY: usize = 5;
 
 impl Access<'_> {
@@ -85,7 +86,7 @@ impl Access<'_> {
         Descriptions::new(self.stack.user())
     }
 
-    /// The ephemeral ports from which nothing is connected.
+    /// The lane's unused ephemeral ports.
     pub(crate) fn ports(&mut self) -> Ports<'_> {
         self.descriptions().ports()
     }
@@ -95,7 +96,7 @@ impl Access<'_> {
         KernelRows::of(self.stack)
     }
 
-    /// The sockets of these descriptions; none, if they are many.
+    /// The sockets of these descriptions; none, if they are [`MANY`] or more.
     fn sockets(&mut self, on: &[u32]) -> ([SocketId; MANY], usize) {
         let mut sockets = [SocketId::default(); MANY];
         let len = if on.len() < MANY { on.len() } else { 0 };
@@ -122,7 +123,7 @@ impl Access<'_> {
     }
 }
 
-/// Marks the lane as lost if a panic passes by: what the stack holds may be half-changed.
+/// Marks the lane as lost if a panic unwinds through it: the stack may be half-changed.
 struct Poison<'l>(&'l Lane);
 
 impl Drop for Poison<'_> {
@@ -131,7 +132,7 @@ impl Drop for Poison<'_> {
     }
 }
 
-/// What names a lane to a program that is to go on with it.
+/// What identifies a lane to a program that is to continue with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Handover {
     pub(crate) number: u32,
@@ -145,12 +146,12 @@ pub(crate) struct Handover {
     pub(crate) standby: c_int,
 }
 
-/// What a lane is made of.
+/// The parts of a lane.
 pub(crate) struct Parts {
     pub(crate) shared: Shared,
     pub(crate) ring: c_int,
     pub(crate) doorbell: c_int,
-    /// What wakes the thread that stands by, `None` in tests.
+    /// The ring that wakes the standby thread, `None` in tests.
     pub(crate) standby: Option<StandbyRing>,
     pub(crate) handover: Handover,
     pub(crate) settings: Settings,
@@ -188,7 +189,7 @@ impl Lane {
             None => lane.with(|access| access.descriptions().take_process(pid.into()).ok_or(Errno(libc::ENOBUFS))),
         };
         lane.slot.store(slot.map_err(|_| Reason::Processes)?, Relaxed);
-        // Those of the program that was this process before an exec.
+        // Forget the waiters of the program that was this process before an exec.
         let _ = lane.with_quietly(|access| {
             lane.forget_waiters(access, lane.slot());
             Ok(())
@@ -196,13 +197,13 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Who of this process may enter.
-    pub(crate) fn gate(&self) -> &Gate {
+    /// Which threads of this process may enter.
+    pub(crate) fn gate(&self) -> &ExitGate {
         self.shared.gate()
     }
 
-    /// The program is about to end or to be replaced: from here on no thread of it is inside the
-    /// lane.
+    /// The program is about to end or to be replaced: from here on none of its threads is inside
+    /// the lane.
     pub(crate) fn retire(&self) {
         self.shared.shut();
     }
@@ -217,7 +218,7 @@ impl Lane {
         (self.handover.number, self.handover.token)
     }
 
-    /// What another program needs to know to go on with the lane, and its region's descriptor.
+    /// What another program needs to know to continue with the lane, and its region's descriptor.
     pub(crate) fn handover(&self) -> &Handover {
         &self.handover
     }
@@ -232,17 +233,17 @@ impl Lane {
         self.slot.load(Relaxed)
     }
 
-    /// This process has another slot from now on (a forked child).
+    /// This process (a forked child) has another slot from now on.
     pub(crate) fn set_slot(&self, slot: usize) {
         self.slot.store(slot, Relaxed);
     }
 
-    /// How many other processes use the lane, as last seen.
+    /// How many other processes use the lane, as last observed.
     pub(crate) fn company(&self) -> u32 {
         self.company.load(Relaxed)
     }
 
-    /// Remembers how many other processes use the lane.
+    /// Stores how many other processes use the lane.
     pub(crate) fn set_company(&self, others: u32) {
         self.company.store(others, Relaxed);
     }
@@ -263,20 +264,20 @@ impl Lane {
         Instant::from_nanos(self.traffic.load(Relaxed))
     }
 
-    /// Whether the stack wants to be called at `now`.
+    /// Whether a timer of the stack is due at `now`.
     pub(crate) fn due(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|at| now >= at)
     }
 
-    /// When the stack next wants to be called.
+    /// When the stack's next timer is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.deadline.load(Relaxed);
         (at != 0).then(|| Instant::from_nanos(at))
     }
 
-    /// Polls for the helper, which then sleeps in the program's place until the answer, or for
-    /// ever: from here on the program wakes it if it sets an earlier timer, and the receive ring is
-    /// armed. Says whether that is so, and until when.
+    /// Polls for the helper, which then sleeps on behalf of the program until the returned
+    /// deadline, or for ever. From here on the program wakes it if it sets an earlier timer, and
+    /// the receive ring is armed. Returns whether that is so, and the deadline.
     pub(crate) fn care_until_deadline(&self) -> (bool, Option<Instant>) {
         let deadline = self.with_quietly(|access| {
             let deadline = access.stack.deadline();
@@ -287,24 +288,24 @@ impl Lane {
         (deadline.is_ok(), deadline.ok().flatten())
     }
 
-    /// The helper does not sleep any more, or not in the program's place.
+    /// The helper does not sleep any more, or not on behalf of the program.
     pub(crate) fn care_no_more(&self) {
         self.cared_until.store(0, Relaxed);
     }
 
-    /// Whether the helper sleeps in the program's place.
+    /// Whether the helper sleeps on behalf of the program.
     #[cfg(test)]
     pub(crate) fn is_cared_for(&self) -> bool {
         self.cared_until.load(Relaxed) != 0
     }
 
-    /// Whether packets were left to be sent. Known only after the lane was left: it is then that
-    /// they go.
+    /// Whether packets were left to be sent. Known only after a call has left the lane, because
+    /// that is when they are sent.
     pub(crate) fn crowded(&self) -> bool {
         self.crowded.load(Relaxed)
     }
 
-    /// Sends trains of segments by this protected descriptor from now on.
+    /// Sends trains of segments through this protected descriptor from now on.
     pub(super) fn set_bulk(&self, tap: c_int) {
         if let Some(port) = self.shared.port() {
             port.set_bulk(Bulk::new(crate::c::shared::own(tap)));
@@ -312,15 +313,15 @@ impl Lane {
     }
 
     /// The calling thread, which is inside, is about to sleep on the receive ring's descriptor:
-    /// from here on what arrives makes it readable. Until [`Lane::disarm`].
+    /// from here on received packets make it readable. Until [`Lane::disarm`].
     pub(crate) fn arm(&self) {
         if let Some(port) = self.shared.port() {
             port.rx().arm(self.slot());
         }
     }
 
-    /// The calling thread, which has left the lane, is about to sleep as it has said, on what
-    /// [`Lane::arm`] is for: wake frames of earlier sleeps are not to wake it.
+    /// The calling thread has left the lane and is about to sleep on the descriptor that
+    /// [`Lane::arm`] arms: wake frames of earlier sleeps must not wake it.
     pub(crate) fn take_wake_frame(&self, asleep: Asleep) {
         let Some(port) = self.shared.port() else { return };
         if !asleep.stands_by() {
@@ -328,8 +329,8 @@ impl Lane {
         }
     }
 
-    /// What a wait for [`Lane::rings`] showed: whether it is nothing but wake frames of packets
-    /// that have been taken in, which are taken off now.
+    /// Whether a wait for [`Lane::rings`] returned only because of wake frames of packets that have
+    /// been taken in. They are removed now.
     pub(crate) fn are_left_over(&self, rings: [pollfd; 2]) -> bool {
         let left_over = rings.map(|ring| ring.revents) == [libc::POLLIN, 0];
         if left_over && let Some(port) = self.shared.port() {
@@ -338,8 +339,9 @@ impl Lane {
         left_over
     }
 
-    /// Packets wake the thread that stands by while the lane's duty says so. The calling thread has
-    /// the lock. True if that cannot be yet, because packets have come since it has polled.
+    /// Arms or disarms the wakeup of the standby thread, as the lane's poll duty requires. The
+    /// calling thread has the lock. True if it cannot be armed yet, because packets have arrived
+    /// since this thread polled.
     fn fit_standby(&self) -> bool {
         let Some(port) = self.shared.port() else { return false };
         let wakes = self.shared.waiting().duty.wakes_standby();
@@ -353,29 +355,31 @@ impl Lane {
         false
     }
 
-    /// The same for a thread that has not the lock.
+    /// The same for a thread that does not have the lock.
     fn settle_standby(&self) {
         let Some(port) = self.shared.port() else { return };
         let duty = &self.shared.waiting().duty;
-        // Once more after each change: another thread may have come between, and not have seen it.
+        // Checked again after each change: another thread may have changed the duty in between
+        // without seeing it.
         while duty.wakes_standby() != port.rx().standby_is_armed() {
             if !duty.wakes_standby() {
                 port.rx().disarm_standby();
             } else if self.with_quietly(|_| Ok(())).is_err() {
-                // In a handler that interrupted this thread inside: it is done when that is left.
+                // In a handler that interrupted this thread inside: it is done when the thread
+                // leaves.
                 return;
             }
         }
     }
 
-    /// It does not sleep on it any more. It is inside.
+    /// The calling thread, which is inside, does not sleep on the ring's descriptor any more.
     pub(crate) fn disarm(&self) {
         if let Some(port) = self.shared.port() {
             port.rx().disarm(self.slot());
         }
     }
 
-    /// Whether the rings show nothing to do. A guess without the lock.
+    /// Whether the rings show nothing to do. Read without the lock, so only a hint.
     pub(crate) fn quiet(&self) -> bool {
         self.shared.port().is_none_or(Port::quiet)
     }
@@ -386,8 +390,9 @@ impl Lane {
     }
 
     /// The calling thread is about to sleep, until something happens to the sockets of these
-    /// descriptions, or to any if there are none, or many: the thread that sees it happen wakes it.
-    /// `target`: how; `again`: it was woken without anything for it.
+    /// descriptions, or to any socket if there are none, or many. The thread that notices it wakes
+    /// the sleeper through the pair of its wakeup descriptor and its inbox address. `again`: its
+    /// last wakeup was spurious.
     pub(crate) fn falls_asleep(
         &self,
         access: &mut Access<'_>,
@@ -415,17 +420,17 @@ impl Lane {
         self.waiters.awakes(&self.shared.waiting().duty, stack, self.slot(), asleep);
     }
 
-    /// What the calling thread is to watch in its sleep, -1 for nothing.
+    /// The descriptors that the calling thread watches in its sleep, -1 for none.
     pub(crate) fn watched(&self, asleep: Asleep) -> [pollfd; 2] {
         self.waiters.watched(asleep)
     }
 
-    /// What a thread watches in its sleep that is to hear of every packet.
+    /// The descriptors of a thread that is to be woken by every packet.
     pub(crate) fn rings(&self) -> [pollfd; 2] {
         self.waiters.rings()
     }
 
-    /// When the calling thread, which is about to sleep, is to look at the stack's timers.
+    /// When the calling thread, which is about to sleep, has to check the stack's timers.
     pub(crate) fn timer_of(&self, asleep: Asleep) -> Option<Instant> {
         Waiters::timer_of(&self.shared.waiting().duty, asleep, self.deadline())
     }
@@ -441,13 +446,13 @@ impl Lane {
         self.settle_duty();
     }
 
-    /// It does not any more. One of those that sleep is to poll, once it is known that this thread
-    /// does not sleep either: [`Lane::settle_duty`].
+    /// The calling thread has stopped polling. One of the sleeping threads takes the poll duty
+    /// over, once it is known that this thread does not sleep either: [`Lane::settle_duty`].
     pub(crate) fn poll_ends(&self, priority: u32) {
         self.waiters.poll_ends(&self.shared.waiting().duty, self.slot(), priority);
     }
 
-    /// Sees to it that a thread polls for those that sleep, and no other is woken by packets.
+    /// Makes sure that a thread polls for the sleeping ones, and that packets wake no other.
     #[inline]
     pub(crate) fn settle_duty(&self) {
         self.settle_standby();
@@ -456,8 +461,8 @@ impl Lane {
         }
     }
 
-    /// No thread has taken in for long what is in the rings: those that were to poll have gone (by
-    /// a jump out of a handler that we do not know of). Another is to.
+    /// No thread has taken in the rings' packets for long: the threads with the poll duty are gone
+    /// (by a jump out of a handler that the library does not know of). Another one gets the duty.
     pub(crate) fn is_neglected(&self) {
         self.appoint(|stack| Waiters::depose(&self.shared.waiting().duty, stack));
     }
@@ -474,7 +479,7 @@ impl Lane {
         }
     }
 
-    /// A process is gone, and its threads with it; or this one has become another program.
+    /// A process is gone with its threads, or this one has become another program.
     pub(crate) fn forget_waiters(&self, access: &mut Access<'_>, slot: usize) {
         let stack = &mut *access.stack;
         let forgotten = stack.forget_waiters(slot as u32);
@@ -485,13 +490,13 @@ impl Lane {
         }
     }
 
-    /// What the lane's processes show each other to wake each other's threads.
+    /// The secret by which the lane's processes authenticate wakeups of each other's threads.
     pub(crate) fn wake_secret(&self) -> [u64; 2] {
         [0, 1].map(|word: usize| self.shared.waiting().wake_secret[word].load(Relaxed))
     }
 
-    /// A number that changes when anything happens to any socket of the lane, and as it was when
-    /// the calling thread left the lane.
+    /// A number that changes when anything happens to any socket of the lane: now, and when the
+    /// calling thread last left the lane.
     pub(crate) fn change(&self) -> (u32, u32) {
         (self.change_of(u64::MAX), SEEN.get())
     }
@@ -502,18 +507,18 @@ impl Lane {
         self.shared.waiting().change_of(bits)
     }
 
-    /// Polls the rings, runs timers, does `work`, and sends what that left to send.
+    /// Polls the rings, runs timers, does `work`, and sends the resulting packets.
     ///
     /// # Errors
-    /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler
+    /// The error of `work`; `EAGAIN` if this very thread is inside already (a signal handler
     /// interrupted it there); `ENETDOWN` if the lane has ended.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
         self.enter(None, |_| (), work, true)
     }
 
-    /// As [`Lane::with`], for a thread that was asleep: `awake` is done before the rings are
-    /// polled. What they bring to a thread that still counts as asleep rings its bell, and this
-    /// very thread would hear it when it sleeps next.
+    /// As [`Lane::with`], for a thread that was asleep: `awake` runs before the rings are polled.
+    /// Otherwise packets for a thread that still counts as asleep would signal its own wakeup
+    /// descriptor, and its next sleep would end at once.
     ///
     /// # Errors
     /// As [`Lane::with`].
@@ -540,12 +545,12 @@ impl Lane {
 
     /// Marks this thread as inside and takes the lock, as soon as the gate is open.
     #[inline]
-    fn come_in(&self) -> core::result::Result<(inside::Inside, Guard<'_>), Refused> {
+    fn come_in(&self) -> core::result::Result<(reentrancy::Inside, Guard<'_>), Refused> {
         loop {
-            let inside = inside::enter().ok_or(Refused::Again)?;
+            let inside = reentrancy::enter().ok_or(Refused::Again)?;
             match self.shared.lock() {
                 Ok(guard) => return Ok((inside, guard)),
-                // Its signals are let through meanwhile.
+                // Its signals are delivered meanwhile.
                 Err(Refused::Barred) => drop(inside),
                 Err(refused) => return Err(refused),
             }
@@ -572,7 +577,7 @@ impl Lane {
                 return Err(Errno(libc::ENETDOWN));
             }
         };
-        let mut course = Course::new();
+        let mut course = Transmission::new();
         let (answer, mut rings) = self.pass(guard, now, before, work, program, &mut course);
         if course.goes_on() {
             rings |= self.pass_on(answer.is_ok(), program, &mut course);
@@ -581,7 +586,7 @@ impl Lane {
         let signalled = inside.leave();
         if rings {
             self.care_no_more();
-            crate::base::bell::ring();
+            crate::base::wakeup_fd::ring();
         }
         if signalled {
             crate::c::signal::deliver();
@@ -589,11 +594,11 @@ impl Lane {
         answer
     }
 
-    /// Further passes of a call, for as long as it has something to do. Says whether the helper is
-    /// to be woken.
+    /// Further passes of a call, for as long as it has something to do. Returns whether the helper
+    /// is to be woken.
     #[cold]
     #[inline(never)]
-    fn pass_on(&self, is_done: bool, program: bool, course: &mut Course) -> bool {
+    fn pass_on(&self, is_done: bool, program: bool, course: &mut Transmission) -> bool {
         let mut rings = false;
         loop {
             // The program may be ending.
@@ -607,10 +612,10 @@ impl Lane {
         rings
     }
 
-    /// One pass through the lane. Says also whether the helper is to be woken.
+    /// One pass through the lane. Also returns whether the helper is to be woken.
     ///
-    /// What is done before and after `work` has functions of its own: what they have on the stack
-    /// is not there while `work` goes deeper.
+    /// The steps before and after `work` are separate functions, so that their stack frames are
+    /// gone while `work` runs.
     #[inline]
     fn pass<T>(
         &self,
@@ -619,9 +624,9 @@ impl Lane {
         before: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
-        course: &mut Course,
+        course: &mut Transmission,
     ) -> (Result<T>, bool) {
-        // Dropped before the guard: whoever comes next finds out.
+        // Dropped before the guard: the next thread to enter sees the mark.
         let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
         course.settle(&self.shared, &mut guard);
@@ -650,7 +655,7 @@ impl Lane {
         }
     }
 
-    /// Sends what is to be sent, and wakes the threads that are to be woken. Says whether the
+    /// Sends pending packets, and wakes the threads that are to be woken. Returns whether the
     /// helper is to be woken, too.
     #[inline(never)]
     fn pass_ends(
@@ -661,7 +666,7 @@ impl Lane {
         program: bool,
         is_done: bool,
         now: Instant,
-        course: &mut Course,
+        course: &mut Transmission,
     ) -> bool {
         let Core { stack, .. } = &mut *guard;
         held_acks::settle(stack, program && is_done, now);
@@ -693,7 +698,7 @@ impl Lane {
         if !streams {
             course.send(&self.shared);
         }
-        // Before signals are let in: a handler may jump away, and the threads are not queued at
+        // Before signals are delivered: a handler may jump away, and the threads are not queued at
         // their sockets any more.
         if let Some(wakeups) = wakeups {
             self.waiters.wake(waiting, self.doorbell, self.slot(), wakeups.targets());
@@ -707,22 +712,22 @@ impl Lane {
         if streams {
             course.send(&self.shared);
         }
-        // Nothing tells when it is to be sent, and the program may not come back soon.
+        // No event tells when it can be sent, and the program may not return soon.
         let stuck = course.is_stuck() && program && cared_until != 0;
         let bulk = course.wants_bulk() && self.talk.want_bulk();
         request || overtaken || stuck || bulk
     }
 
-    /// It is not this process's.
+    /// The lane is not this process's any more.
     pub(crate) fn forsake(&self) {
         self.ended.store(1, Relaxed);
-        here::uninstall(self);
+        process_state::uninstall(self);
     }
 
-    /// It is over, and no more this process's. False if it was before.
+    /// The lane is over, and not this process's any more. False if it was over before.
     pub(super) fn is_over_from_now(&self, reason: Reason) -> bool {
         let was = self.ended.swap(u32::from(reason.code()).max(1), Relaxed);
-        here::uninstall(self);
+        process_state::uninstall(self);
         was == 0
     }
 
@@ -732,10 +737,10 @@ impl Lane {
         Descriptions::new(guard.stack.user()).get(index).flags()
     }
 
-    /// What the stack says of a lane that has ended, or was lost; `None` in a signal handler that
-    /// interrupted its own thread inside.
-    pub(crate) fn last_words(&self, ending: &mut Ending) -> Option<LastWords> {
-        let _inside = inside::enter()?;
+    /// The final state of the stack of a lane that has ended, or was lost; `None` in a signal
+    /// handler that interrupted its own thread inside.
+    pub(crate) fn last_words(&self, ending: &mut Teardown) -> Option<LastWords> {
+        let _inside = reentrancy::enter()?;
         self.shared.last_words(ending)
     }
 
@@ -744,7 +749,7 @@ impl Lane {
         access.descriptions().get(index).flags()
     }
 
-    /// Whether it is over.
+    /// Whether the lane is over.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Relaxed) != 0
     }

@@ -1,44 +1,45 @@
-//! Acknowledgements that are held back until the program has what it waited for.
+//! Acknowledgements that are held back until the program has the data it waited for.
 //!
-//! To send one takes several microseconds. A program that has a message first and comes back for
-//! the next one, microseconds later, has it sooner, and the acknowledgement is hardly later. One
-//! that computes for long between does not come back: then they are sent at once.
+//! Sending one takes several microseconds. A program that gets its message first, and returns for
+//! the next one microseconds later, has it sooner, and the acknowledgement is hardly later. A
+//! program that computes for long in between does not return: then acknowledgements are sent at
+//! once.
 
 use std::cell::Cell;
 use tickwire_stack::Stack;
 use tickwire_stack::time::{Instant, Span};
 
-/// A program that comes back within this time is not late, and none is held back for longer while
-/// the program has one message after the other.
+/// A program that returns within this time is not late. While the program gets one message after
+/// the other, no acknowledgement is held back for longer.
 const BACK: Span = Span::from_micros(300);
 
-/// After the program was late, and at first, it has to come back in time so often before one is
-/// held back again. So one in as many waits for the delayed acknowledgement's timer at most: the
-/// program may not be back for long.
+/// At first, and after the program was late, it has to return in time this often before an
+/// acknowledgement is held back again. So at most one in as many waits for the
+/// delayed-acknowledgement timer: the program may not return for long.
 const AT_ONCE: u32 = 64;
 
-/// What a thread knows of its own program.
+/// What a thread knows of its program's behaviour.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
-    /// When a call that had an answer left the lane last; never if the program waits.
+    /// When the last call with a result left the lane; never if the program waits.
     left: Instant,
-    /// When the one after which acknowledgements are held back for the longest did; never if none
-    /// are.
+    /// When the call left the lane after which acknowledgements have been held back for the
+    /// longest; never if none are.
     since: Instant,
-    /// So many times acknowledgements are sent at once from now on.
+    /// For this many calls from now on acknowledgements are sent at once.
     at_once: u32,
 }
 
 impl Holding {
-    /// It has to show first that it comes back in time.
+    /// The program has to show first that it returns in time.
     const UNKNOWN: Self = Self { left: Instant::NEVER, since: Instant::NEVER, at_once: AT_ONCE };
 
-    /// A call that has an answer for the program leaves the lane at `now`; `held`: there is
-    /// something to acknowledge. Whether that is held back.
+    /// A call with a result for the program leaves the lane at `now`; `held`: there is something to
+    /// acknowledge. Returns whether that is held back.
     fn answers(&mut self, now: Instant, held: bool) -> bool {
         self.is_back(now);
         if !held {
-            // It is messages that are counted, not what the program does with them.
+            // Messages are counted, not what the program does with them.
             (self.left, self.since) = (Instant::NEVER, Instant::NEVER);
             return false;
         }
@@ -53,13 +54,13 @@ impl Holding {
         holds
     }
 
-    /// A call that has no answer, and will wait, leaves the lane at `now`.
+    /// A call without a result, which will wait, leaves the lane at `now`.
     fn waits(&mut self, now: Instant) {
         self.is_back(now);
         (self.left, self.since) = (Instant::NEVER, Instant::NEVER);
     }
 
-    /// The program has come back from the last call that had an answer.
+    /// The program has returned from the last call with a result.
     fn is_back(&mut self, now: Instant) {
         if !self.left.is_never() {
             let in_time = now.since(self.left) <= BACK;
@@ -73,7 +74,7 @@ thread_local! {
 }
 
 /// A call of the program, or the helper, leaves the lane: sends what is held back, unless the call
-/// `answers` and the program comes back in time.
+/// `answers` the program and the program returns in time.
 #[inline]
 pub(super) fn settle(stack: &mut Stack<'_>, answers: bool, now: Instant) {
     let mut own = OWN.get();

@@ -1,5 +1,5 @@
-//! The lane's rows for sockets that stay on the kernel, by which `tickwire stat` shows them. As any
-//! socket, such a one is gone with the last process that has it.
+//! The lane's rows for sockets that stay on the kernel, from which `tickwire stat` shows them. As
+//! for any socket, the row is freed with the last process that has it.
 
 use tickwire_stack::Stack;
 use tickwire_stack::table::{Row, kind};
@@ -34,13 +34,13 @@ impl<'s> KernelRows<'s> {
         taken.filter(move |(_, row)| row.holders.get() & 1 << slot != 0)
     }
 
-    /// All that the process of a slot holds is held by that of another, too, which it is about to
+    /// Every row that the process of a slot holds is also held by the child that it is about to
     /// fork.
     pub(crate) fn share(&self, slot: usize, child: u64) {
         self.held(slot).for_each(|(_, row)| row.holders.set(row.holders.get() | child));
     }
 
-    /// The process of a slot holds a row no more.
+    /// The process of a slot releases a row.
     pub(crate) fn drop(&self, index: u32, slot: usize) {
         if let Some(row) = self.get(index) {
             drop_row(row, slot);

@@ -1,37 +1,38 @@
-//! Getting a lane, what it consists of, and how it talks with the service. It uses `base` and
-//! `table`; it tells `socket` when a claim or the lane is lost, and `process` when another process
-//! died or a helper thread is needed.
+//! Getting a lane, what it consists of, and its communication with the service. It uses `base` and
+//! `table`; it notifies `socket` and `wait` when a claim or the lane is lost, and `process` when
+//! another process died or a helper thread is needed.
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `start` | how a process gets its lane, and another when the service came back |
+//! | `start` | how a process gets its lane, and another one when the service is back |
 //! | `access` | the lane as this process has it: the stack in the shared region and the lock around it; reached as `lane::Lane` |
-//! | `here` | which lane is this process's, and what else is true of it alone |
-//! | `ending` | its end in this process, for which others wait |
-//! | `held_acks` | acknowledgements that wait until the program has what it waited for |
+//! | `process_state` | which lane is this process's, and other state of this process alone |
+//! | `transmit` | how one call sends the stack's packets, in several passes |
+//! | `teardown` | its end in this process, for which others wait |
+//! | `held_acks` | acknowledgements held back until the program has the data it waited for |
 //! | `kernel_rows` | the rows by which sockets that stay on the kernel are shown |
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
-//! | `service` | what is asked of the service by it, and what the service says unasked |
+//! | `service` | requests to the service, and its unsolicited messages |
 //! | `ports` | ports to connect from |
 //! | `waiters` | the threads that sleep on the lane: which of them polls for the others, and how each is woken |
-//! | `gate` | who may enter the lane while the program ends |
+//! | `exit_gate` | which threads may enter the lane while the program ends |
 
 mod access;
-mod course;
-pub(crate) mod ending;
-pub(crate) mod gate;
+pub(crate) mod exit_gate;
 mod held_acks;
-mod here;
 mod kernel_rows;
 pub(crate) mod ports;
+mod process_state;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod start;
+pub(crate) mod teardown;
+mod transmit;
 mod waiters;
 pub(crate) mod wire;
 
 pub(crate) use access::{Access, Handover, Lane, Parts};
-pub(crate) use ending::await_ending;
-pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray, process};
+pub(crate) use process_state::{current, disinherit, heard_of, inherit, install, is_stray, process};
+pub(crate) use teardown::await_ending;
 pub(crate) use waiters::{Asleep, priority};

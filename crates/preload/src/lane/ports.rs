@@ -1,6 +1,6 @@
 //! Ports to connect from: taken from those that the lane holds, and put back when the connection
-//! has ended. The service is asked for more when few are left, and the connection does not wait for
-//! them unless there is none.
+//! has ended. The service is asked for more when few are left. A connection waits for them only if
+//! there is none.
 
 use crate::c::sys;
 use crate::lane::{Access, Lane};
@@ -12,13 +12,13 @@ use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reason,
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::{Instant, Span};
 
-/// A thread that connects looks for connections that have ended no more often than this: the list
-/// of those that have not may be long.
+/// A thread that connects searches for ended connections no more often than this: the list of open
+/// ones may be long.
 const LOOK_FOR_ENDED: Span = Span::from_millis(5);
 
-/// When one last did, in nanoseconds.
+/// The time of the last search, in nanoseconds.
 static LOOKED_FOR_ENDED: AtomicU64 = AtomicU64::new(0);
-/// Whether this process has put a port back since it last saw that none rests.
+/// Whether this process has put a port back since it last found no unused port.
 static ANY_RESTS: AtomicBool = AtomicBool::new(false);
 
 /// Whether it is time to look for ended connections.
@@ -37,8 +37,8 @@ pub(crate) fn any_rests() -> bool {
 }
 
 impl Access<'_> {
-    /// Puts a port back from which a connection has ended. False if there is no room, and its claim
-    /// is to be released.
+    /// Puts a port back whose connection has ended. False if there is no room, and its claim is to
+    /// be released.
     pub(crate) fn put_port_back(&mut self, claim: u64, local: Endpoint) -> bool {
         let now = self.now;
         let put = self.ports().put_back(local.address, EphemeralPort { claim: Claim(claim), port: local.port }, now);
@@ -58,8 +58,8 @@ pub(crate) struct Given {
 }
 
 impl Lane {
-    /// A port of an address from which a socket may be connected, and its claim, which is the
-    /// caller's to release. `None` if the socket has to be bound and claimed by itself: it is of
+    /// A port of an address from which a socket may be connected, and its claim, which the caller
+    /// has to release. `None` if the socket has to be bound and claimed by itself: it belongs to
     /// another network namespace, or the service gives no port.
     pub(crate) fn take_port(&self, fd: c_int, source: Address) -> Option<EphemeralPort> {
         let here = sys::namespace(fd).ok()?;
@@ -109,13 +109,13 @@ impl Lane {
         });
     }
 
-    /// Holds ports that were asked for in advance.
+    /// Stores ports that were requested in advance.
     pub(super) fn ports_have_come(&self, given: &Given) {
         self.are_answered();
         self.hold_ports(given);
     }
 
-    /// Asks for further ports of an address if few are left, without waiting for them.
+    /// Requests further ports of an address if few are left, without waiting for them.
     pub(crate) fn ask_for_ports(&self, source: Address) {
         let count = self.with_quietly(|access| {
             let now = access.now;
@@ -124,19 +124,19 @@ impl Lane {
         if let Ok(count @ 1..) = count
             && !self.tell(&Request::Ports { source, count })
         {
-            // Another thread is asking for something: the next connection tries again.
+            // Another thread is using the connection: the next connect tries again.
             self.are_answered();
         }
     }
 
-    /// Holds ports that the service has bound; gives those back for which there is no room.
+    /// Stores ports that the service has bound; returns those for which there is no room.
     fn hold_ports(&self, given: &Given) {
         let ports = given.ports.as_slice();
         let put = self.with_quietly(|access| Ok(access.ports().put(given.namespace, given.source, ports)));
         self.give_back(ports[put.unwrap_or(0)..].iter().map(|port| port.claim));
     }
 
-    /// Gives ports back to the service that have rested for so long that the program seems not to
+    /// Returns ports to the service that have been unused for so long that the program seems not to
     /// need them.
     pub(crate) fn give_surplus_ports_back(&self) {
         loop {
@@ -154,7 +154,7 @@ impl Lane {
         }
     }
 
-    /// Releases the claims of so many ports as come in one message.
+    /// Releases the claims of as many ports as one message carries.
     fn give_back(&self, claims: impl Iterator<Item = Claim>) {
         let mut parts = [Part::default(); EphemeralPorts::MAX];
         let count = parts.iter_mut().zip(claims).map(|(part, claim)| part.claim = claim).count();
@@ -179,7 +179,7 @@ mod tests {
         Reply::Ports { namespace, source: HERE, ports: EphemeralPorts::new(&claims.map(port).collect::<Vec<_>>()) }
     }
 
-    /// Takes a port while the service answers one request for so many with this.
+    /// Takes a port while the service answers one request for `expected` ports with `reply`.
     fn taken(lane: &'static Lane, service: &Channel, fd: c_int, expected: u32, reply: &Reply) -> Option<u64> {
         std::thread::scope(|scope| {
             let taking = scope.spawn(|| lane.take_port(fd, HERE).map(|port| port.claim.0));

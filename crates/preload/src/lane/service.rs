@@ -1,8 +1,8 @@
-//! How a lane talks with the service, once for each socket and once for each new destination:
-//! claims, paths, and what the service says unasked.
+//! A lane's communication with the service, once for each socket and once for each new destination:
+//! claims, paths, and the service's unsolicited messages.
 
-use crate::base::inside;
 use crate::base::locked::{Lock, Locked};
+use crate::base::reentrancy;
 use crate::lane::Lane;
 use crate::lane::session::Session;
 use crate::table::protect;
@@ -15,17 +15,17 @@ use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 
-/// Most paths that wait to be asked for, beside those that wait in the stack.
+/// Most path requests that are queued here, beside those that are queued in the stack.
 const MOST_REQUESTS: usize = 64;
 
-/// This process's side of the talk.
+/// This process's side of the communication.
 pub(crate) struct Talk {
     session: Lock<Option<Session>>,
-    /// Paths of which the stack wants to hear; the helper thread asks.
+    /// Paths that the stack needs; the helper thread requests them.
     requests: Lock<Vec<Query>>,
     /// Whether a device for trains of segments is wanted: 0 no, 1 yes, 2 the service was asked.
     bulk: AtomicU32,
-    /// The service is about to end: nothing is begun on the lane any more.
+    /// The service is about to end: no new socket uses the lane any more.
     leaves: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct ForkLocks {
 }
 
 impl Talk {
-    /// By a control connection.
+    /// Over a control connection.
     pub(crate) fn new(session: Option<Session>) -> Self {
         Self {
             session: Lock::new(session),
@@ -50,18 +50,18 @@ impl Talk {
         self.session.lock()
     }
 
-    /// The connection, unless another thread is asking by it at this moment, which may take long.
-    /// For the helper thread, which others need.
+    /// The connection, unless another thread is using it at this moment, which may take long. For
+    /// the helper thread, which must not block.
     fn free_session(&self) -> Option<Locked<'_, Option<Session>>> {
         self.session.try_lock()
     }
 
-    /// Closes the connection, by which the service learns that this process has left the lane.
+    /// Closes the connection, which tells the service that this process has left the lane.
     pub(crate) fn hang_up(&self) {
         *self.session() = None;
     }
 
-    /// Takes the connection, for what is to be said on it when the lane is over.
+    /// Takes the connection, for messages after the lane is over.
     pub(crate) fn take(&self) -> Option<Session> {
         self.session().take()
     }
@@ -71,23 +71,23 @@ impl Talk {
         self.leaves.load(Relaxed)
     }
 
-    /// It has said so.
+    /// The service has announced its end.
     pub(super) fn is_to_leave(&self) {
         self.leaves.store(true, Relaxed);
     }
 
-    /// A device for trains of segments is wanted. Says whether that is news for the helper thread,
-    /// which asks.
+    /// A device for trains of segments is wanted. Returns whether the helper thread, which requests
+    /// it, has to be woken.
     pub(crate) fn want_bulk(&self) -> bool {
         self.bulk.load(Relaxed) == 0 && self.bulk.swap(1, Relaxed) == 0
     }
 
-    /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the
-    /// stack. Says whether it was any.
+    /// Takes over the stack's path requests, as far as there is room; the rest stays with the
+    /// stack. Returns whether there were any.
     #[cold]
     pub(crate) fn note_requests(&self, stack: &mut Stack<'_>) -> bool {
-        // Fork holds it until nobody else flushes C's streams, and this may be a stream's write:
-        // the next who comes in tries again.
+        // Fork holds it until no other thread flushes C's streams, and this may be a stream's
+        // write: the next thread that enters tries again.
         let Some(mut wanted) = self.requests.try_lock() else { return false };
         let before = wanted.len();
         while wanted.len() < MOST_REQUESTS
@@ -99,17 +99,17 @@ impl Talk {
     }
 }
 
-/// Why the service has not done what it was asked.
+/// Why the service has not done what was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unserved {
-    /// Nothing has happened: it says so, or was not asked.
+    /// Nothing has happened: the service refused, or the request was not sent.
     Refused(Reason),
-    /// It may have done it, or do it yet: its answer has not come, or is lost.
+    /// The service may have done it, or still do it: its answer has not arrived, or is lost.
     Unknown(Reason),
 }
 
 impl Lane {
-    /// Puts another control connection in the place of the present one.
+    /// Replaces the control connection.
     pub(crate) fn set_session(&self, session: Session) {
         *self.talk.session() = Some(session);
     }
@@ -125,13 +125,13 @@ impl Lane {
         self.talk.session().as_ref().map_or(-1, Session::descriptor)
     }
 
-    /// The same, unless another thread is asking by it.
+    /// The same, unless another thread is using the connection.
     pub(crate) fn free_control_descriptor(&self) -> Option<c_int> {
         self.talk.free_session().map(|session| session.as_ref().map_or(-1, Session::descriptor))
     }
 
-    /// Asks the service; the lane ends if that is gone. `take` says what is of interest of the
-    /// answer, which is not on the caller's stack.
+    /// Sends a request to the service and waits; the lane ends if the service is gone. `take`
+    /// extracts the result from the answer, which is not on the caller's stack.
     ///
     /// # Errors
     /// The reason for which the service refused, or cannot be asked.
@@ -145,8 +145,8 @@ impl Lane {
         answer.map_err(|(Unserved::Refused(reason) | Unserved::Unknown(reason))| reason)
     }
 
-    /// [`Lane::ask`] for an answer that brings descriptors. Says of a failure whether the service
-    /// may have done what it was asked.
+    /// [`Lane::ask`] for an answer that carries descriptors. A failure tells whether the service
+    /// may have done what was requested.
     pub(crate) fn ask_for_descriptors<T>(
         &self,
         request: &Request,
@@ -170,7 +170,7 @@ impl Lane {
         descriptor: Option<c_int>,
         take: &mut dyn FnMut(&Reply, &mut Descriptors),
     ) -> core::result::Result<(), Unserved> {
-        if inside::is_inside() {
+        if reentrancy::is_inside() {
             return Err(Unserved::Refused(Reason::ServiceError));
         }
         let _shield = crate::c::cancel::Shield::new();
@@ -189,14 +189,14 @@ impl Lane {
         };
         match answer {
             Ok(answer) => answer,
-            // The service is slow; what runs needs it not. Only this request fails.
+            // The service is slow, but existing sockets do not need it. Only this request fails.
             Err(error) if error.kind() == ErrorKind::TimedOut => Err(Unserved::Unknown(Reason::ServiceError)),
-            // It has not read what it was asked before.
+            // The service has not read earlier requests yet.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Unserved::Refused(Reason::ServiceError)),
-            // The answer has come; the process has no room for the descriptors that it brought.
+            // The answer has arrived; the process has no room for the descriptors in it.
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Unserved::Unknown(Reason::Descriptors)),
-            // It was not sent, for its descriptor: another thread has closed that, or the kernel
-            // has too many under way.
+            // It was not sent, because of its descriptor: another thread has closed that, or the
+            // kernel has too many in flight.
             Err(error)
                 if descriptor.is_some() && matches!(error.raw_os_error(), Some(libc::EBADF | libc::ETOOMANYREFS)) =>
             {
@@ -209,8 +209,8 @@ impl Lane {
         }
     }
 
-    /// Claims what comes to the kernel socket's port, or one flow to it. Also says for which
-    /// address and port: a flow from a port of any address has one.
+    /// Claims the packets to the kernel socket's port, or one flow to it. Also returns for which
+    /// local address and port: a flow of a socket bound to any address has a specific one.
     ///
     /// # Errors
     /// The reason for which the socket stays on the kernel.
@@ -226,7 +226,7 @@ impl Lane {
         })
     }
 
-    /// Takes a claim out. Best effort: the service forgets all claims with the lane.
+    /// Releases a claim. Best effort: the service forgets all claims with the lane.
     #[inline(never)]
     pub(crate) fn release(&self, claim: u64) {
         if claim != 0 {
@@ -235,9 +235,9 @@ impl Lane {
         }
     }
 
-    /// Takes many out, or flows of them, as many in one message as it holds, without waiting for
-    /// the answers. Says how many of them the service was told; it is to be tried again with the
-    /// others: another thread is asking, or the service does not read.
+    /// Releases many claims, or flows of them, as many in one message as it holds, without waiting
+    /// for the answers. Returns how many were sent. The rest has to be tried again: another thread
+    /// is using the connection, or the service does not read.
     pub(crate) fn release_parts(&self, parts: &[Part]) -> usize {
         let session = self.talk.free_session();
         let Some(Some(session)) = session.as_deref() else { return 0 };
@@ -245,7 +245,8 @@ impl Lane {
         parts.chunks(Parts::MAX).take_while(told).map(<[Part]>::len).sum()
     }
 
-    /// Asks which way packets go, if the stack does not know, and tells the stack.
+    /// Requests the path that packets take, if the stack does not know it, and stores it in the
+    /// stack.
     ///
     /// # Errors
     /// The reason for which it is not the lane's.
@@ -262,9 +263,9 @@ impl Lane {
         }
     }
 
-    /// The same from the source address that is chosen, if none is given: from that, packets may go
-    /// another way than the one by which it was chosen. The kernel looks twice, too; the service is
-    /// asked once, unless the ways differ.
+    /// The same from the source address that is chosen, if none is given: packets from that address
+    /// may take another path than the one that determined the choice. The kernel looks twice, too.
+    /// The service is asked once, unless the paths differ.
     ///
     /// # Errors
     /// As [`Lane::reach`].
@@ -294,9 +295,9 @@ impl Lane {
         }
     }
 
-    /// What the service said unasked, if it is known that something came (`woken`), or something
-    /// did while an answer was awaited: the stack is told. How much it was; `None` if another
-    /// thread is asking, and it is to be tried again. The lane ends if the service has gone.
+    /// Handles the service's unsolicited messages, if something is known to have arrived (`woken`)
+    /// or arrived while an answer was awaited. Returns their number; `None` if another thread is
+    /// using the connection, and this is to be tried again. The lane ends if the service is gone.
     pub(crate) fn hear(&'static self, woken: bool) -> Option<usize> {
         let pushes = {
             let mut session = self.talk.free_session()?;
@@ -305,7 +306,7 @@ impl Lane {
                 None => return Some(0),
             }
         };
-        // The connection is let go of before anything is done with what it brought.
+        // The connection's lock is released before its messages are handled.
         self.take_bulk();
         self.take_given_ports();
         let Ok(pushes) = pushes else {
@@ -321,7 +322,7 @@ impl Lane {
                         Ok(())
                     });
                 }
-                Push::PeerGone { pid } => crate::process::family::gone(self, pid),
+                Push::PeerGone { pid } => crate::process::lane_processes::gone(self, pid),
                 Push::ClaimLost { claim, reason } => crate::socket::kernel::claim_lost(self, claim.0, reason),
                 Push::Closing { reason } => {
                     self.end(reason);
@@ -335,7 +336,7 @@ impl Lane {
         Some(number)
     }
 
-    /// Takes up the device for trains of segments, if the service has sent it.
+    /// Takes the device for trains of segments, if the service has sent it.
     fn take_bulk(&self) {
         let given = self.talk.free_session().and_then(|mut session| session.as_mut()?.take_bulk());
         if let Some(tap) = given
@@ -345,32 +346,32 @@ impl Lane {
         }
     }
 
-    /// Holds the ports that the service has sent.
+    /// Stores the ports that the service has sent.
     fn take_given_ports(&self) {
         while let Some(given) = self.talk.free_session().and_then(|mut session| session.as_mut()?.take_ports()) {
             self.ports_have_come(&given);
         }
     }
 
-    /// The same, for a thread that needs one: the helper may not have heard of them yet.
+    /// The same, for a thread that needs a port: the helper may not have read them yet.
     pub(super) fn look_for_ports(&self) {
         if let Some(Some(session)) = self.talk.free_session().as_deref_mut() {
-            // If the service has gone, the next request finds out.
+            // If the service is gone, the next request finds out.
             let _ = session.listen();
         }
         self.take_given_ports();
         if self.talk.free_session().is_some_and(|session| session.as_ref().is_some_and(Session::has_pushes)) {
-            crate::base::bell::ring();
+            crate::base::wakeup_fd::ring();
         }
     }
 
-    /// Tells the service what is not waited for, if it can be told at this moment. Says whether.
+    /// Sends a request whose answer is not awaited, if the connection is free. Returns whether.
     pub(super) fn tell(&self, request: &Request) -> bool {
         matches!(self.talk.free_session().as_deref(), Some(Some(session)) if session.tell(request).is_ok())
     }
 
-    /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a
-    /// peer is reached.
+    /// The smallest MTU of the interfaces: the stack assumes it until it knows the interface of the
+    /// path to a peer.
     pub(crate) fn assume_mtu(&self, mtu: u32) {
         let _ = self.with_quietly(|access| {
             access.stack.assume_mtu(mtu);
@@ -378,8 +379,8 @@ impl Lane {
         });
     }
 
-    /// Asks the service for the paths of which the stack wants to hear. The answers are heard as
-    /// what it says unasked. How many it was asked for; `None` if another thread is asking, and it
+    /// Requests the paths that the stack needs. The answers are handled as unsolicited messages.
+    /// Returns how many were requested; `None` if another thread is using the connection, and this
     /// is to be tried again.
     pub(crate) fn run_errands(&self) -> Option<usize> {
         let session = self.talk.free_session();
@@ -392,7 +393,7 @@ impl Lane {
         if bulk && session.as_ref().is_some_and(|session| session.tell(&Request::Bulk).is_ok()) {
             self.talk.bulk.store(2, Relaxed);
         }
-        // If the service does not read, there are answers to come, after which it is tried again.
+        // If the service does not read, answers are still to come, after which it is tried again.
         let ask = |&query: &Query| session.as_ref()?.tell(&Request::Resolve { query, choose: false }).ok();
         let asked = wanted.iter().map_while(ask).count();
         wanted.drain(..asked);
@@ -435,7 +436,7 @@ mod tests {
         let (number, asked) = request(&service);
         assert!(matches!(asked, Request::Resolve { query: Query { destination: THERE, .. }, .. }), "{asked:?}");
         let path = PathInfo { query: Query::to(THERE), mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
-        // It may come to who asks something else.
+        // The answer may arrive at a thread that waits for another one.
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())).is_ok());
             let (other, _) = request(&service);

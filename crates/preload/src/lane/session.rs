@@ -1,4 +1,4 @@
-//! This process's control connection: requests to the service and what it says unasked.
+//! This process's control connection: requests to the service and its unsolicited messages.
 
 use crate::lane::ports::Given;
 use std::io;
@@ -7,47 +7,48 @@ use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Incoming, Malformed, Part, Parts, Push, Reply, Request};
 use tickwire_stack::addr::Endpoint;
 
-/// How long the service may take for an answer. Long, because a host under full load is slow and
-/// giving up costs the socket that asked its place in the lane; a service that has ended is noticed
-/// at once, by its end of the connection.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the service may take for an answer. Long, because a host under full load is slow, and a
+/// timeout costs the requesting socket its place in the lane. A service that has ended is noticed
+/// at once, because its end of the connection closes.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many pushes may come while an answer is awaited before room for them is allocated: a signal
-/// handler may be who asks.
+/// How many pushes fit before memory is allocated, while an answer is awaited: the requester may be
+/// a signal handler.
 const PUSHES: usize = 32;
 
-/// As many answers with ports may come before room for them is allocated.
+/// As many answers with ports fit before memory is allocated.
 const PORTS: usize = 4;
 
-/// What came is not what can come.
+/// The message is not a valid answer.
 #[cold]
 #[inline(never)]
 fn no_answer(why: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }
 
-/// What has come last. It is long, and who asks may have a small stack.
+/// The last message received. It is large, and the requesting thread may have a small stack.
 struct Received {
     incoming: Incoming,
     reply: Reply,
 }
 
-/// Answers to requests that nobody waited for are told from others by their number.
+/// A control connection. Requests are numbered, so that answers that no thread awaits are
+/// recognised.
 pub(crate) struct Session {
     /// Until it is dropped.
     channel: Option<Channel>,
     number: u32,
     received: Box<Received>,
-    /// What came unasked while an answer was awaited.
+    /// Messages that arrived unsolicited while an answer was awaited.
     pushes: Vec<Push>,
-    /// The device for trains of segments, which was asked for and has come.
+    /// The device for trains of segments, which was requested and has arrived.
     bulk: Option<OwnedFd>,
-    /// Ports that were asked for and have come.
+    /// Ports that were requested and have arrived.
     ports: Vec<Given>,
 }
 
 impl Received {
-    /// Reads what has come as an answer. Says to which request.
+    /// Decodes the message as an answer. Returns the number of its request.
     #[inline(never)]
     fn read(&mut self) -> Result<u32, Malformed> {
         let (number, reply) = self.incoming.decode()?;
@@ -69,8 +70,8 @@ impl Session {
         }
     }
 
-    /// A session over the channel of the program that was this process before. Answers to what that
-    /// has asked may still come: the numbers begin elsewhere.
+    /// A session over the channel of the program that was this process before. Answers to that
+    /// program's requests may still arrive, so the numbers start elsewhere.
     pub(crate) fn inherited(channel: Channel) -> Self {
         let mut session = Self::new(channel);
         session.number = crate::c::sys::now().as_nanos() as u32;
@@ -86,24 +87,24 @@ impl Session {
         self.channel.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// If the connection is broken, or the answer no answer; `EMFILE` if this process has no room
+    /// If the connection is broken, or the answer is invalid; `EMFILE` if this process has no room
     /// for the descriptors of the answer; `TimedOut` if the service is silent: its answer may still
-    /// come, and is not missed; `WouldBlock` if it has not read what it was asked for long.
+    /// come, and is handled; `WouldBlock` if it has not read earlier requests.
     pub(crate) fn call(
         &mut self,
         request: &Request,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> io::Result<(&Reply, &mut Descriptors)> {
-        self.call_within(PATIENCE, request, descriptor)
+        self.call_within(TIMEOUT, request, descriptor)
     }
 
-    /// [`Session::call`] with other patience.
+    /// [`Session::call`] with another timeout.
     pub(crate) fn call_within(
         &mut self,
-        patience: Duration,
+        time_limit: Duration,
         request: &Request,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> io::Result<(&Reply, &mut Descriptors)> {
@@ -111,7 +112,7 @@ impl Session {
         self.channel()?.send(request, self.number, descriptor.as_slice())?;
         loop {
             let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-            channel.receive_into(&mut self.received.incoming, patience)?;
+            channel.receive_into(&mut self.received.incoming, time_limit)?;
             if self.is_answered()? {
                 let Received { incoming, reply } = &mut *self.received;
                 return Ok((reply, &mut incoming.descriptors));
@@ -119,21 +120,21 @@ impl Session {
         }
     }
 
-    /// Whether what has come is the awaited answer; else it is noted.
+    /// Whether the message is the awaited answer; else it is stored.
     fn is_answered(&mut self) -> io::Result<bool> {
         if self.note_push() {
-            // Who waits for the descriptor does not see any more that something came.
-            crate::base::bell::ring();
+            // A thread that waits for the descriptor does not see any more that something arrived.
+            crate::base::wakeup_fd::ring();
             return Ok(false);
         }
-        // This process may have no more descriptors.
+        // This process may have no free descriptor numbers.
         if self.received.incoming.is_short() {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         if self.received.read().map_err(no_answer)? == self.number {
             if let Reply::Path { path, .. } = &self.received.reply {
-                // What was said of it before is older, and would be taken for news when it is heard
-                // afterwards.
+                // An earlier push for this path is older, and would be taken for a change when it
+                // is handled afterwards.
                 let is_older =
                     |push: &Push| matches!(push, Push::PathChanged { path: old, .. } if old.query == path.query);
                 self.pushes.retain(|push| !is_older(push));
@@ -143,29 +144,29 @@ impl Session {
         let before = (self.pushes.len(), self.ports.len());
         self.unawaited()?;
         if (self.pushes.len(), self.ports.len()) != before {
-            crate::base::bell::ring();
+            crate::base::wakeup_fd::ring();
         }
         Ok(false)
     }
 
-    /// Whether what has come was said unasked. It is noted then.
+    /// Whether the message is unsolicited. It is stored then.
     #[inline(never)]
     fn note_push(&mut self) -> bool {
         self.received.incoming.decode::<Push>().map(|(_, push)| self.pushes.push(push)).is_ok()
     }
 
-    /// Asks for something of which the answer is not awaited: what it says of a path comes as if it
-    /// were said unasked.
+    /// Sends a request whose answer is not awaited: an answer about a path is handled like an
+    /// unsolicited message.
     ///
     /// # Errors
     /// `WouldBlock` if the service does not read; or if the connection is broken.
     pub(crate) fn tell(&self, request: &Request) -> io::Result<()> {
-        // Answered with the number 0, which no request has that is waited for.
+        // Answered with the number 0, which no awaited request has.
         self.channel()?.send(request, 0, &[])
     }
 
-    /// An answer came for which nobody waits, or nobody any more: a claim that is granted now is
-    /// given back, since its socket has gone on with the kernel.
+    /// An answer arrived that no thread waits for, or waits for any more: a claim that is granted
+    /// now is released, since its socket has continued on the kernel.
     #[inline(never)]
     fn unawaited(&mut self) -> io::Result<()> {
         match self.received.reply {
@@ -178,27 +179,27 @@ impl Session {
             Reply::Bulk => self.bulk = self.received.incoming.descriptors.take(0),
             _ => {}
         }
-        // Those of an answer that nobody wants are closed.
+        // The descriptors of an unwanted answer are closed.
         self.received.incoming.descriptors = Descriptors::default();
         Ok(())
     }
 
-    /// The device for trains of segments, if the service has sent it since it was asked.
+    /// The device for trains of segments, if the service has sent it since it was requested.
     pub(crate) fn take_bulk(&mut self) -> Option<OwnedFd> {
         self.bulk.take()
     }
 
-    /// The ports that the service has sent since it was asked.
+    /// The ports that the service has sent since they were requested.
     pub(crate) fn take_ports(&mut self) -> Option<Given> {
         self.ports.pop()
     }
 
-    /// Whether something came unasked while an answer was awaited.
+    /// Whether something unsolicited arrived while an answer was awaited.
     pub(crate) fn has_pushes(&self) -> bool {
         !self.pushes.is_empty() || !self.ports.is_empty()
     }
 
-    /// Takes in what the service has said, without waiting.
+    /// Reads the service's messages, without waiting.
     ///
     /// # Errors
     /// If the service has gone.
@@ -214,7 +215,7 @@ impl Session {
         }
     }
 
-    /// What the service said unasked since the last call of this function.
+    /// The service's unsolicited messages since the last call of this function.
     ///
     /// # Errors
     /// If the service has gone.
@@ -247,7 +248,7 @@ mod tests {
         service.send(&Reply::Done, 1, &[]).unwrap();
         let answer = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let (number, _) = service.receive(PATIENCE).unwrap().decode::<Request>().unwrap();
+                let (number, _) = service.receive(TIMEOUT).unwrap().decode::<Request>().unwrap();
                 service.send(&Reply::Attached, number, &[]).unwrap();
             });
             let mut session = Session::inherited(ours);
@@ -256,23 +257,23 @@ mod tests {
         assert!(matches!(answer, Ok(Reply::Attached)), "{answer:?}");
     }
 
-    /// A neighbour may answer while something else is asked: nobody would hear of it, and what
-    /// waits for the path would give up.
+    /// A neighbour may resolve while another request is pending: otherwise the push would not be
+    /// handled, and packets that wait for the path would time out.
     #[test]
     fn what_comes_unasked_before_an_answer_makes_the_helper_look() {
         let (ours, service) = Channel::pair().unwrap();
         let bell = crate::c::sys::eventfd().unwrap();
-        let before = crate::base::bell::replace(bell);
+        let before = crate::base::wakeup_fd::replace(bell);
         let mut session = Session::new(ours);
         let answer = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let (number, _) = service.receive(PATIENCE).unwrap().decode::<Request>().unwrap();
+                let (number, _) = service.receive(TIMEOUT).unwrap().decode::<Request>().unwrap();
                 service.send(&Push::Mtu { mtu: 1400 }, 0, &[]).unwrap();
                 service.send(&Reply::Attached, number, &[]).unwrap();
             });
             session.call(&Request::ListLanes { after: 0 }, None).map(|(reply, _)| reply.clone())
         });
-        crate::base::bell::replace(before);
+        crate::base::wakeup_fd::replace(before);
         assert!(matches!(answer, Ok(Reply::Attached)), "{answer:?}");
         assert!(session.has_pushes());
         let mut rung = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];

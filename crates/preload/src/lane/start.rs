@@ -1,4 +1,4 @@
-//! How a process gets its lane: with its first IP socket, and again when the service came back.
+//! How a process gets its lane: with its first IP socket, and again when the service is back.
 
 use crate::base::config::Settings;
 use crate::base::errno::Errno;
@@ -24,18 +24,18 @@ use tickwire_stack::tcp::Ecn;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits, Memory};
 
-/// How often at most the service is asked for a lane.
+/// The service is asked for a lane at most this often.
 pub(crate) const RETRY: Span = Span::from_secs(1);
 /// How long the service may take to answer a program's first request, which waits for it; and for
-/// how long it is left alone if it took longer.
+/// how long it is not asked again after a timeout.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 const SILENCE: Span = Span::from_secs(10);
-/// How often at most one is told of this program's older sockets that did not want to hear of them.
+/// A service that declined to list this program's older sockets is asked again at most this often.
 const DECLINED: Span = Span::from_secs(30);
-/// How long it may take to answer that: nothing depends on it.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the service may take to answer that: nothing depends on it.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection by which `tickwire stat` knows why this program has no lane.
+/// A connection that tells `tickwire stat` why this program has no lane.
 pub(crate) struct Listed {
     session: Session,
     /// It was made for the sockets that are older than the service, and is of no use without them;
@@ -43,16 +43,16 @@ pub(crate) struct Listed {
     for_older: bool,
 }
 
-/// With what a program ends that requires acceleration and cannot have it (EX_UNAVAILABLE of
-/// sysexits.h, as of `tickwire run`).
+/// The exit code of a program that requires acceleration and cannot have it (EX_UNAVAILABLE of
+/// sysexits.h, like that of `tickwire run`).
 const EXIT_UNAVAILABLE: i32 = 69;
 
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-/// The program has confined itself: it may not be asked at all.
+/// The program has confined itself: the service must not be asked at all.
 static CONFINED: AtomicBool = AtomicBool::new(false);
-/// One thread asks at a time; the others wait for its lane. While there is none: how it is listed.
-/// The helper sleeps on that connection, and is rung when another takes its place.
+/// One thread asks at a time; the others wait for its lane. While there is no lane: how the program
+/// is listed. The helper sleeps on that connection, and is woken when it is replaced.
 static STARTING: Lock<Option<Listed>> = Lock::new(None);
 
 thread_local! {
@@ -61,7 +61,7 @@ thread_local! {
     static ASKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says, while it lives, that this thread asks.
+/// Marks, while it lives, this thread as the one that asks.
 struct Asking;
 
 impl Asking {
@@ -77,11 +77,11 @@ impl Drop for Asking {
 }
 
 /// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that
-/// interrupted the one that asks.
+/// interrupted the thread that asks.
 pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
     (!ASKING.with(Cell::get)).then(|| STARTING.lock())
 }
-/// The reason that was told on standard error last.
+/// The reason that was last logged to standard error.
 static TOLD: Lock<Option<Reason>> = Lock::new(None);
 /// Whether this program ever had a lane.
 static HAD_ONE: AtomicBool = AtomicBool::new(false);
@@ -98,13 +98,13 @@ pub(crate) fn settings() -> &'static Settings {
     })
 }
 
-/// The lane of this process, made if there is none yet. `None`: sockets stay on the kernel.
+/// The lane of this process, created if there is none yet. `None`: sockets stay on the kernel.
 pub(crate) fn lane() -> Option<&'static Lane> {
     if let Some(lane) = lane::current() {
         return Some(lane);
     }
     // A handler that interrupted us in here, or in the lane, cannot make one.
-    if crate::base::inside::is_inside() {
+    if crate::base::reentrancy::is_inside() {
         return None;
     }
     if is_vain() {
@@ -122,7 +122,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if is_vain() {
         return None;
     }
-    if lane::is_stray() && !crate::process::family::abandon(true) {
+    if lane::is_stray() && !crate::process::lane_processes::abandon(true) {
         return None;
     }
     *kept = None;
@@ -139,8 +139,8 @@ pub(crate) fn lane() -> Option<&'static Lane> {
         Err(reason) => {
             let rest = if reason == Reason::Silent { SILENCE } else { RETRY };
             RETRY_AT.store((sys::now() + rest).as_nanos(), Relaxed);
-            // What it slept on may be closed.
-            crate::base::bell::ring();
+            // The descriptor that the helper slept on may be closed.
+            crate::base::wakeup_fd::ring();
             refused(reason);
             None
         }
@@ -157,30 +157,30 @@ fn begun(kept: &mut Option<Listed>) -> Result<&'static Lane, Reason> {
     Ok(lane)
 }
 
-/// Whether it is of no use to ask for a lane now.
+/// Whether a request for a lane would fail now.
 fn is_vain() -> bool {
     is_confined() || sys::now().as_nanos() < RETRY_AT.load(Relaxed)
 }
 
-/// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and
-/// any other might be its death.
+/// The program is about to confine itself, perhaps to fewer system calls than the lane needs. Any
+/// other system call might kill it.
 pub(crate) fn confine() {
     let asks = !is_vain();
     CONFINED.store(true, SeqCst);
-    // A thread that is making a lane has made it after this; none begins any more.
+    // A thread that was making a lane has finished after this; none begins any more.
     drop(hold());
     if let Some(lane) = lane::current() {
-        // In order, so that nothing is diverted any more when the program goes on.
+        // In order, so that no packet is diverted any more when the program continues.
         crate::socket::leaving::each_to_kernel(lane, Reason::Confined, |_| true);
         crate::socket::leaving::closed_to_kernel(lane);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
-        // By the connection that it has: to make another it may have given up the rights, or the
-        // view of the file system.
+        // Over the existing connection: the program may have given up the rights, or the view of
+        // the file system, to make another.
         list_confined(session);
     } else if asks && !lane::is_stray() && !sys::is_filtered() {
-        // It may have sockets afterwards, and cannot say so then. But under a filter that it has
-        // already to make a connection may be its death.
+        // The program may have sockets afterwards, and cannot report it then. But under an existing
+        // filter a new connection may kill it.
         let _shield = crate::c::cancel::Shield::new();
         // A child forked now would keep the connection.
         let made = hold().map(|_starting| session());
@@ -197,17 +197,17 @@ fn list_confined(session: Option<Session>) {
                 *listed = Some(Listed { session, for_older: false });
             }
         }
-        // Children that confine themselves, too, are not to wait for a service that hangs.
+        // Children that confine themselves, too, must not wait for a service that hangs.
         Err(rest) => RETRY_AT.store((sys::now() + rest).as_nanos(), Relaxed),
     }
 }
 
-/// It was not let.
+/// The program was not allowed to confine itself.
 pub(crate) fn unconfine() {
     CONFINED.store(false, SeqCst);
 }
 
-/// Whether it has.
+/// Whether it has confined itself.
 pub(crate) fn is_confined() -> bool {
     CONFINED.load(SeqCst)
 }
@@ -218,13 +218,14 @@ pub(crate) fn refuses() -> bool {
     settings().require && (HAD_ONE.load(Relaxed) || is_confined()) && lane::current().is_none()
 }
 
-/// A program after exec goes on with a lane.
+/// A program continues with a lane after exec.
 pub(crate) fn inherited() {
     HAD_ONE.store(true, Relaxed);
 }
 
-/// Says why the program is not accelerated, once. If it requires that, it ends here at its first
-/// socket; one that was accelerated before gets an error for each new socket instead ([`refuses`]).
+/// Logs once why the program is not accelerated. If it requires acceleration, it ends here at its
+/// first socket; a program that was accelerated before gets an error for each new socket instead
+/// ([`refuses`]).
 fn refused(reason: Reason) {
     if settings().require && !HAD_ONE.load(Relaxed) {
         sys::say(&format!("{} was ended at its first socket, because --require was given: {reason}", program()));
@@ -247,10 +248,10 @@ fn refused(reason: Reason) {
     }
 }
 
-/// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they
-/// are older than the service.
+/// Why the program's sockets are in no lane's rows, if it has such sockets. If any are older than
+/// the service, that is the reason.
 pub(crate) fn why_unlisted() -> Option<Reason> {
-    // Whoever ends the lane may not have entered any of them yet.
+    // The thread that ends the lane may not have entered any of them yet.
     lane::await_ending();
     let mut reasons = crate::socket::kernel::unlisted().map(|(_, reason)| reason);
     let first = reasons.next()?;
@@ -262,11 +263,11 @@ pub(crate) fn listed_by() -> Option<i32> {
     STARTING.lock().as_ref().map(|listed| listed.session.descriptor())
 }
 
-/// The service may be back, but the program has made no socket since: as long as it has some of its
-/// last lane, it has the service say so in `tickwire stat`.
+/// The service may be back although the program has made no socket since: as long as it has sockets
+/// of its last lane, it is listed in `tickwire stat`.
 ///
 /// # Errors
-/// For how long the service is to be left alone.
+/// For how long the service is not to be asked again.
 pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     let session = {
         // A child forked now would keep the connection.
@@ -283,10 +284,10 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
 }
 
-/// Sockets of another process have come to one that has no lane, and may never ask for one: the
-/// service is to say so in `tickwire stat`.
+/// Sockets of another process were passed to one that has no lane, and may never ask for one: it is
+/// listed in `tickwire stat`.
 pub(crate) fn announce_passed() {
-    if is_vain() || lane::is_stray() || crate::base::inside::is_inside() {
+    if is_vain() || lane::is_stray() || crate::base::reentrancy::is_inside() {
         return;
     }
     let Some(_asking) = Asking::begin() else { return };
@@ -301,21 +302,21 @@ pub(crate) fn announce_passed() {
 /// Has the service list this program without a lane, for as long as the connection lasts.
 ///
 /// # Errors
-/// For how long the service is to be left alone.
+/// For how long the service is not to be asked again.
 fn list(session: &mut Session, reason: Reason) -> Result<(), Span> {
     let request = Request::OnKernel { program: Name::new(&program()), reason };
-    match session.call_within(PATIENCE, &request, None) {
+    match session.call_within(TIMEOUT, &request, None) {
         Ok((Reply::Done, _)) => Ok(()),
-        // It may only be busy with its start.
+        // The service may still be starting.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(SILENCE),
-        // It was about to end: one that dies hangs up before it stops to listen.
+        // The service was about to end: it closes connections before it stops listening.
         Err(_) => Err(RETRY),
         Ok(_) => Err(DECLINED),
     }
 }
 
-/// The service has ended the connection by which this program is listed, or has said something that
-/// nobody waits for.
+/// The service has closed the connection by which this program is listed, or has sent a message
+/// that is not awaited.
 pub(crate) fn hear() {
     STARTING.lock().take_if(|listed| listed.session.pushes().is_err());
 }
@@ -330,7 +331,7 @@ pub(crate) fn forget() {
     if let Some(mut kept) = STARTING.try_lock() {
         let kept = kept.take();
         if is_confined() {
-            // To close it may be forbidden.
+            // Closing it may be forbidden.
             core::mem::forget(kept);
         }
     }
@@ -342,7 +343,7 @@ fn session() -> Result<Session, Reason> {
     Ok(Session::new(protected(channel)?))
 }
 
-/// A lane from the service; if that refuses one, the connection is kept.
+/// A lane from the service; if the service refuses, the connection is kept.
 fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
     let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
@@ -357,7 +358,7 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
             Err(reason)
         }
         Ok(_) => Err(Reason::Version),
-        // An answer that is none to this version.
+        // An answer that is not valid for this version.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Reason::Version),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Reason::Silent),
         Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Reason::Descriptors),
@@ -396,7 +397,7 @@ pub(crate) fn attach_again(
     }
 }
 
-/// Maps what the service gave and starts the stack in it if nobody has.
+/// Maps the region that the service gave, and starts the stack in it if no process has.
 pub(crate) fn attach(
     session: Session,
     number: u32,
@@ -418,8 +419,8 @@ pub(crate) fn attach(
     let lane = assemble(session, handover, mapped, ring, doorbell, slot);
     if lane.is_err() {
         // A program that asks again every second must run out of neither memory nor descriptors.
-        // What is mapped stays so, but if nobody else has the lane (who takes part in another's has
-        // a slot), there need be nothing.
+        // The mapping stays, but if no other process has the lane, its pages can be freed. (A
+        // process that attaches to another's lane has a slot.)
         if slot.is_none() {
             let _ = region::empty(shared::borrow(region), limits);
         }
@@ -476,14 +477,14 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
     Ok(())
 }
 
-/// What the host has set for explicit congestion notification: a network that it is fit for is fit
-/// for us.
+/// The host's setting for explicit congestion notification: a network that supports it for the
+/// kernel supports it for us.
 fn notification() -> Option<Ecn> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").ok()?;
     Ecn::from_linux(text.trim().parse().ok()?)
 }
 
-/// The program's name. One that sees no /proc any more goes by that of its thread.
+/// The program's name. If it cannot read /proc any more, the name of its thread.
 fn program() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_else(|_| sys::thread_name());
     name.trim_end().to_owned()

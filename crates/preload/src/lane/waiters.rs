@@ -2,9 +2,10 @@
 //! each is woken.
 //!
 //! A sleeping thread is known to the whole lane by its waiter in the stack
-//! (`tickwire_stack::WaiterId`). The thread that takes in something for it wakes it alone: by its
-//! wakeup descriptor, if it is of the same process; by a datagram to its inbox (`sys::inbox`), if
-//! it is of another. Where neither can be, the doorbell wakes all threads of the lane.
+//! (`tickwire_stack::WaiterId`). The thread that takes in a packet for it wakes it alone. It
+//! signals the wakeup descriptor of a thread of the same process, and sends a datagram to the inbox
+//! (`sys::inbox`) of a thread of another. If neither is possible, the doorbell wakes all threads of
+//! the lane.
 
 use crate::c::sys::{self, NO_FD, readable};
 use crate::table::protect;
@@ -20,11 +21,11 @@ use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{SocketId, Stack, WaiterId, WakeTarget, Wakeups};
 
-/// For how long a thread's priority is taken for granted: the program may change it.
+/// For how long a thread's priority is cached: the program may change it.
 const PRIORITY_FOR: Span = Span::from_millis(5);
 
 thread_local! {
-    /// The calling thread's priority, and until when it is taken for granted.
+    /// The calling thread's cached priority, and until when it is valid.
     static PRIORITY: Cell<(u32, Instant)> = const { Cell::new((0, Instant::NEVER)) };
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn priority(now: Instant) -> u32 {
 /// A sleeping thread, as it knows itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asleep {
-    /// `None`: too many threads sleep, and this one has to look by itself.
+    /// `None`: too many threads sleep, and this one has to poll by itself.
     waiter: Option<WaiterId>,
     role: Role,
 }
@@ -64,13 +65,13 @@ impl Asleep {
     }
 }
 
-/// What this process has of it.
+/// This process's part of the sleeping threads.
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    /// What wakes the thread that stands by; `None` in tests.
+    /// The ring that wakes the standby thread; `None` in tests.
     standby: Option<StandbyRing>,
     ring: c_int,
-    /// The TAP device, whose frames wake.
+    /// The TAP device, whose wake frames wake threads.
     tap: c_int,
     /// Polling threads of this process.
     pollers: AtomicU32,
@@ -79,12 +80,12 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Of a process whose ring and TAP device have these descriptors.
+    /// For a process whose ring and TAP device have these descriptors.
     pub(crate) fn new([ring, tap]: [c_int; 2], standby: Option<StandbyRing>) -> Self {
         Self { standby, ring, tap, pollers: AtomicU32::new(0), sender: AtomicI32::new(-1) }
     }
 
-    /// What a thread of this role watches in its sleep.
+    /// The descriptors that a thread of this role watches in its sleep.
     pub(crate) fn watched(&self, asleep: Asleep) -> [pollfd; 2] {
         match asleep.role {
             Role::Watches => self.rings(),
@@ -93,8 +94,8 @@ impl Waiters {
         }
     }
 
-    /// What a thread watches that is to hear of every packet. In this order: the kernel looks at
-    /// the ring when it is about to wake the thread for frames already.
+    /// The descriptors of a thread that is to be woken by every packet. In this order: when the
+    /// kernel checks the ring, the thread already waits for wake frames.
     pub(crate) fn rings(&self) -> [pollfd; 2] {
         [readable(self.tap), readable(self.ring)]
     }
@@ -123,7 +124,7 @@ impl Waiters {
         }
     }
 
-    /// When the thread is to look at the stack's timers, of which the next is due at `deadline`.
+    /// When the thread has to check the stack's timers, the next of which is due at `deadline`.
     pub(crate) fn timer_of(duty: &PollDuty, asleep: Asleep, deadline: Option<Instant>) -> Option<Instant> {
         duty.timer_of(asleep.role, deadline.map_or(u64::MAX, Instant::as_nanos)).map(Instant::from_nanos)
     }
@@ -134,25 +135,25 @@ impl Waiters {
         duty.poll_begins(slot, priority);
     }
 
-    /// It does not any more.
+    /// The calling thread has stopped polling.
     pub(crate) fn poll_ends(&self, duty: &PollDuty, slot: usize, priority: u32) {
         let before = self.pollers.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).unwrap_or(0);
         duty.poll_ends(slot, priority, before <= 1);
         if before <= 1 && self.pollers.load(SeqCst) > 0 {
-            // One has begun meanwhile.
+            // Another thread has begun meanwhile.
             duty.poll_begins(slot, 0);
         }
     }
 
-    /// The calling thread, which stood by, is awake, and about to poll.
+    /// The calling thread, which was the standby thread, is awake and about to poll.
     pub(crate) fn hush_standby(&self) {
         if let Some(ring) = &self.standby {
             ring.drain();
         }
     }
 
-    /// The sleeping thread that is to be woken for the duty, if that is still needed. The calling
-    /// thread has the lock.
+    /// The sleeping thread that is to be woken for the poll duty, if that is still needed. The
+    /// calling thread has the lock.
     pub(crate) fn appoint(duty: &PollDuty, stack: &Stack<'_>) -> Option<WakeTarget> {
         if !duty.is_abandoned() {
             return None;
@@ -162,20 +163,21 @@ impl Waiters {
         Some(target)
     }
 
-    /// The thread that stands by, which is to be woken for the duty. None stands by any more. The
-    /// calling thread has the lock.
+    /// The standby thread, which is to be woken for the poll duty. No thread is on standby any
+    /// more. The calling thread has the lock.
     pub(crate) fn call_standby(duty: &PollDuty, stack: &Stack<'_>) -> Option<WakeTarget> {
         let waiter = duty.standby();
         let target = WaiterId::of_number(waiter).and_then(|id| stack.waiter(id));
         match target {
             Some(target) => duty.appoint(waiter, target.priority),
-            // Another process of the lane has written there. It is not to be waited for.
+            // Another process of the lane has written an invalid waiter there, which cannot be
+            // woken.
             None => duty.is_woken(waiter),
         }
         target
     }
 
-    /// Those with the duty did not poll. The calling thread has the lock.
+    /// The threads with the poll duty did not poll. The calling thread has the lock.
     pub(crate) fn depose(duty: &PollDuty, stack: &mut Stack<'_>) {
         duty.depose().into_iter().filter_map(WaiterId::of_number).for_each(|waiter| stack.pass_over(waiter));
     }
@@ -185,7 +187,7 @@ impl Waiters {
         self.pollers.store(0, SeqCst);
     }
 
-    /// Threads that are woken are not to be counted on for the duty. The calling thread has the
+    /// Threads that are woken do not count for the poll duty any more. The calling thread has the
     /// lock.
     pub(crate) fn are_woken(duty: &PollDuty, wakeups: &Wakeups) {
         wakeups.waiters().iter().for_each(|waiter| duty.is_woken(waiter.number()));
@@ -270,7 +272,7 @@ mod tests {
             assert!(duty.wakes_standby());
             assert_eq!(Waiters::call_standby(&duty, stack).map(|target| target.descriptor), Some(5));
             assert!(!duty.wakes_standby() && duty.covers(0) && Waiters::call_standby(&duty, stack).is_none());
-            // A waiter that there is not.
+            // A waiter that does not exist.
             assert_eq!(duty.falls_asleep(9, 0, false, true), Role::StandsBy);
             duty.is_woken(asleep.waiter.unwrap().number());
             assert!(duty.wakes_standby() && Waiters::call_standby(&duty, stack).is_none() && !duty.wakes_standby());
@@ -296,17 +298,17 @@ mod tests {
         let stranger = sys::inbox::sender().unwrap();
         sys::inbox::wake(stranger, inboxes[1].address, [7, 8]);
         assert!(!shows(inboxes[1].fd), "a process that is not of the lane wakes nothing");
-        // Of one that cannot be reached nothing is known but that it sleeps somewhere.
+        // An unreachable thread is only known to sleep somewhere.
         waiters.wake(&waiting, doorbell, 0, &[target(0)]);
         assert!(shows(doorbell));
         sys::drain(doorbell);
-        // An inbox that is full has been rung.
+        // An inbox that is full has been signalled.
         (0..100).for_each(|_| waiters.wake(&waiting, doorbell, 0, &[target(inboxes[0].address)]));
         assert!(shows(inboxes[0].fd) && !shows(doorbell));
         let gone = inboxes[0].address;
         [inboxes[0].fd, inboxes[1].fd, stranger].into_iter().for_each(sys::close);
-        // Its thread has ended: another may have its place. (A child that another test has forked
-        // keeps the inbox for a moment.)
+        // Its thread has ended: another may have its address. (A child that another test has forked
+        // keeps the inbox open for a moment.)
         while !shows(doorbell) {
             waiters.wake(&waiting, doorbell, 0, &[target(gone)]);
         }

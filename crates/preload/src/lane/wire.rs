@@ -1,4 +1,4 @@
-//! Where the stack's packets come from and go to: the lane's ring and TAP device; in tests, another
+//! The source and sink of the stack's packets: the lane's ring and TAP device; in tests, another
 //! stack.
 
 use core::ffi::c_int;
@@ -9,7 +9,7 @@ use tickwire_link::rx_ring::RxRing;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
-/// Carries packets between a stack and whatever a test put behind it; says how many came in.
+/// Carries packets between a stack and a test's peer; returns how many came in.
 #[cfg(any(test, fuzzing))]
 pub(crate) type Exchange = Box<dyn FnMut(&mut Stack<'static>, Instant) -> u32 + Send>;
 
@@ -30,7 +30,7 @@ impl Wire {
         Ok(Self::Port(Box::leak(Box::new(Port::new(rx, crate::c::shared::own(tap))))))
     }
 
-    /// The port, which may be looked at without the lock.
+    /// The port, which may be read without the lock.
     pub(crate) fn port(&self) -> Option<&'static Port> {
         match self {
             Self::Port(port) => Some(port),
@@ -39,7 +39,7 @@ impl Wire {
         }
     }
 
-    /// Takes in what has come, and says how many packets that was.
+    /// Takes in the received packets, and returns how many there were.
     pub(crate) fn poll(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
         match self {
             Self::Port(port) => port.poll(stack, now),

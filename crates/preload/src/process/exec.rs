@@ -1,13 +1,12 @@
-//! Sockets that outlive exec: the old program leaves the lane's descriptors open and says in the
-//! environment which they are; the new one maps the region again and finds its sockets by their
-//! inodes. A program in a new process (`posix_spawn`) gets the lane's descriptors from the service
-//! instead.
+//! Sockets that outlive exec: the old program leaves the lane's descriptors open and names them in
+//! the environment. The new program maps the region again and finds its sockets by their inodes. A
+//! program in a new process (`posix_spawn`) gets the lane's descriptors from the service instead.
 
 use crate::c::sys;
 use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
-use crate::process::family;
+use crate::process::lane_processes;
 use crate::process::realtime;
 use crate::socket::close;
 use crate::socket::kernel;
@@ -23,16 +22,16 @@ use tickwire_link::control::{Channel, Reason, Token};
 use tickwire_link::region::Region;
 use tickwire_stack::Limits;
 
-/// The variable that the new program reads.
+/// The environment variable that the new program reads.
 const VARIABLE: &CStr = c"TICKWIRE_LANE";
 
-/// What the variable says.
+/// The variable's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inheritance {
     number: u32,
     token: [u8; 16],
     slot: usize,
-    /// What was left open; nothing for a process that is to attach by itself.
+    /// What was left open; `None` for a process that is to attach by itself.
     left: Option<Left>,
 }
 
@@ -90,7 +89,7 @@ impl Inheritance {
     }
 }
 
-/// Fills a list with exactly as many numbers as a text has.
+/// Fills a list from a text that must have exactly as many numbers.
 fn fill<T: std::str::FromStr>(list: &mut [T], text: &str) -> Option<()> {
     let mut numbers = text.split(',');
     for place in list.iter_mut() {
@@ -100,12 +99,12 @@ fn fill<T: std::str::FromStr>(list: &mut [T], text: &str) -> Option<()> {
 }
 
 /// Before an exec: what to add to the new program's environment, if it inherits a socket of ours.
-/// The lane's descriptors stay open then. If it does not, what was sent arrives before the lane
-/// ends.
+/// The lane's descriptors stay open then. If it inherits none, this waits until the sent data has
+/// arrived, before the lane ends.
 pub(crate) fn before() -> Option<String> {
     let lane = lane::current()?;
     if !TABLE.each().any(|(fd, entry)| matches!(entry, Entry::Udp(_) | Entry::Tcp(_)) && outlives(fd)) {
-        // The lane ends with this program, and whatever it has in hand.
+        // The lane ends with this program, and so does everything it has not sent yet.
         crate::socket::flush::before_exec(lane);
         return None;
     }
@@ -116,8 +115,8 @@ pub(crate) fn before() -> Option<String> {
     Some(Inheritance { number: *number, token: token.0, slot: lane.slot(), left }.to_entry())
 }
 
-/// What to add to the environment of a program in a process of its own, for which a slot has been
-/// taken.
+/// What to add to the environment of a program in a new process, for which a slot has been
+/// reserved.
 pub(crate) fn to_a_new_process(lane: &Lane, slot: usize) -> String {
     let (number, token) = lane.identity();
     Inheritance { number, token: token.0, slot, left: None }.to_entry()
@@ -128,18 +127,19 @@ pub(crate) fn outlives(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
-/// Right before an exec, which kills the other threads of this process: none of them is inside the
-/// lane then, which is told. So is the service, of the connections that end with the lane if the
-/// new program does not go on with it.
+/// Right before an exec, which kills the other threads of this process: the gate makes sure that
+/// none of them is inside the lane. If the new program does not continue with the lane, the
+/// connections that end with it are marked for the service.
 pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     realtime::lay_down();
-    // Other threads are not inside from here on, so none begins to hand a connection over.
+    // From here on other threads are not inside, so none begins to hand a connection over.
     let moving = leaving::hold();
     lane.gate().close(true);
     drop(moving);
-    if goes_on || family::has_company(lane) {
-        // To the new program, which takes it over as it begins, or to this one if the exec fails.
+    if goes_on || lane_processes::has_company(lane) {
+        // Left to the new program, which takes them over as it starts, or to this one if the exec
+        // fails.
         pending::leave(lane);
     }
     if !goes_on {
@@ -152,7 +152,7 @@ pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
 /// After an exec that failed. The lane may have ended meanwhile.
 pub(crate) fn failed(lane: Option<&'static Lane>) {
     if let Some(lane) = lane {
-        // First, because who has shut it is not let in either.
+        // First, because the closed gate refuses the thread that has closed it, too.
         lane.gate().open();
         crate::socket::flush::mark_complete(lane, false);
         set_close_on_exec(&descriptors_of(lane), true);
@@ -171,7 +171,8 @@ fn set_close_on_exec(descriptors: &[c_int], on: bool) {
     }
 }
 
-/// In a new program, before it runs: takes over the lane that it was left, if it was.
+/// In a new program, before it runs: takes over the lane that the old program left, if there is
+/// one.
 pub(crate) fn inherit() {
     let Some(text) = sys::take_variable(VARIABLE) else { return };
     let taken = Inheritance::from_text(&text).ok_or(Reason::BadRequest).and_then(|inheritance| {
@@ -181,9 +182,9 @@ pub(crate) fn inherit() {
         }?;
         start::inherited();
         let lane = lane::install(lane);
-        family::born(lane, inheritance.slot);
+        lane_processes::born(lane, inheritance.slot);
         find_sockets(lane);
-        family::look_for_dead(lane);
+        lane_processes::look_for_dead(lane);
         crate::process::helper::start();
         Ok(())
     });
@@ -192,7 +193,7 @@ pub(crate) fn inherit() {
     }
 }
 
-/// Goes on with the lane of the program that was this process before.
+/// Continues with the lane of the program that was this process before.
 fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
     let limits = Limits::from_list(left.limits);
     let [control, ring, doorbell, region, tap, standby] = left.descriptors;
@@ -212,7 +213,7 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
 }
 
-/// Takes part in the lane of the program that started this one.
+/// Attaches to the lane of the program that started this one.
 fn attach(inheritance: &Inheritance) -> Result<Lane, Reason> {
     let token = Token(inheritance.token);
     let (session, given) = start::attach_again(inheritance.number, token, true)?;
@@ -220,7 +221,7 @@ fn attach(inheritance: &Inheritance) -> Result<Lane, Reason> {
     start::attach(session, inheritance.number, token, &limits, descriptors, Some(inheritance.slot))
 }
 
-/// Finds which descriptors of this program are sockets of the lane, and lets go of those that exec
+/// Finds which descriptors of this program are sockets of the lane, and releases those that exec
 /// has closed.
 fn find_sockets(lane: &'static Lane) {
     let slot = lane.slot();
@@ -257,8 +258,7 @@ fn find_sockets(lane: &'static Lane) {
         }
     }
     kernel::take_stock(lane, true);
-    // Epoll instances are not taken over: what the new program makes of an inherited one it must
-    // build anew.
+    // Epoll instances are not taken over: the new program must set up an inherited one again.
     sets.into_iter().for_each(|index| close::drop_reference(lane, index));
 }
 

@@ -1,18 +1,18 @@
 //! The helper thread: keeps acknowledgements, retransmissions and keepalives going while the
-//! program is busy elsewhere, and hears the service.
+//! program is busy elsewhere, and reads the service's messages.
 //!
 //! It stays out of the way of a program that polls or sleeps on the lane by itself: then it only
-//! looks now and then whether that is still so. When nobody does, it waits on the rings and the
-//! stack's next deadline in the program's place.
+//! checks now and then whether that is still so. When no thread of the program does, the helper
+//! waits on the rings and for the stack's next deadline on behalf of the program.
 
-use crate::base::bell;
 use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
 use crate::base::scheduling::{CpuMask, Policy, Scheduling};
+use crate::base::wakeup_fd;
 use crate::c::sys::{self, NO_FD, readable};
 use crate::lane::{self, Lane, ports, start};
-use crate::process::ear::{DEAF, Ear};
-use crate::process::{family, leave, realtime};
+use crate::process::control_poll::{ControlPoll, DEAF};
+use crate::process::{lane_processes, leave, realtime};
 use crate::socket::pending;
 use crate::table::protect;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -20,34 +20,34 @@ use libc::pollfd;
 use std::sync::OnceLock;
 use tickwire_stack::time::{Instant, Span};
 
-/// The program counts as polling for so long after it last did.
+/// The program counts as polling for this long after its last poll.
 const RECENT: Span = Span::from_millis(1);
-/// How often the helper looks whether the program still polls: at first, and, doubled each time, at
-/// last. Meanwhile nobody wakes it for a timer that the program has set: it would be woken for each
-/// message, of which nearly all are acknowledged long before. So a timer that no thread of the
-/// program sleeps for, because it is set by another after the one has fallen asleep, is late by so
-/// much at most.
+/// How often the helper checks whether the program still polls: at first, and, doubled each time,
+/// at most. Meanwhile it is not woken for a timer that the program sets: that would be a wakeup for
+/// each message, nearly all of which are acknowledged long before. One thread may set a timer after
+/// another has fallen asleep, so that no thread of the program sleeps for it. Such a timer is late
+/// by `LAST_LOOK` at most.
 const FIRST_LOOK: Span = Span::from_millis(2);
 const LAST_LOOK: Span = Span::from_millis(32);
-/// While connections that the program closed are to be finished, or other processes may die.
+/// The interval while connections that the program closed are unfinished, or other processes may
+/// die.
 const SWEEP: Span = Span::from_millis(200);
-/// While ports rest of which some may have to go back to the service.
+/// The interval while unused ports are held, some of which may have to be returned to the service.
 const PORTS: Span = Span::from_secs(30);
-/// The thread needs little.
+/// Stack size: the thread needs little.
 const STACK: usize = 256 << 10;
 
 /// The process whose helper runs, 0 if none does.
 static RUNS_IN: AtomicU32 = AtomicU32::new(0);
-/// Held by a helper whenever it does not sleep. Most of what it does takes memory from the heap, or
-/// gives it back.
+/// Held by a helper whenever it does not sleep. Most of its work allocates or frees heap memory.
 static WORK: Lock<()> = Lock::new(());
-/// Not 0 while a helper has been asked for that does not hold [`WORK`] yet.
+/// Not 0 while a helper has been requested that does not hold [`WORK`] yet.
 static UNBORN: AtomicU32 = AtomicU32::new(0);
 
 /// The processors on which the process was started, `None` if the system does not say.
 static PROCESSORS: OnceLock<Option<CpuMask>> = OnceLock::new();
 
-/// Before the program runs: its threads may confine themselves later, and the helper must not
+/// Before the program runs: its threads may set their CPU affinity later, and the helper must not
 /// inherit that.
 pub(crate) fn remember_processors() {
     PROCESSORS.get_or_init(|| sys::affinity().ok());
@@ -77,12 +77,12 @@ fn schedule(wanted: &Scheduling) {
     }
 }
 
-/// Waits until the helper sleeps, and keeps it asleep for as long as the answer lives.
+/// Waits until the helper sleeps, and keeps it asleep for as long as the returned guard lives.
 ///
-/// The child of a fork that the C library does not prepare (`_Fork`) finds the heap as it was: what
-/// a thread that it does not have was about to change stays locked for ever. By POSIX such a child
-/// does without, but ours needs some to go on with the lane, and a program of one thread cannot
-/// know that there is another.
+/// The child of a fork that the C library does not prepare (`_Fork`) finds the heap as it was. What
+/// another thread of the parent was changing stays locked for ever. By POSIX such a child must not
+/// allocate, but ours has to, to continue with the lane, and a single-threaded program does not
+/// know that there is another thread.
 pub(crate) fn asleep() -> Locked<'static, ()> {
     loop {
         let work = WORK.lock();
@@ -94,7 +94,7 @@ pub(crate) fn asleep() -> Locked<'static, ()> {
     }
 }
 
-/// A helper lives, or will not.
+/// A helper runs, or will not.
 fn born() {
     UNBORN.store(0, Release);
     sys::wake_all(&UNBORN);
@@ -105,13 +105,14 @@ pub(crate) fn start() {
     let pid = sys::process();
     let before = RUNS_IN.swap(pid, AcqRel);
     if before == pid {
-        return bell::ring();
+        return wakeup_fd::ring();
     }
-    // One that has ended leaves its eventfd; what another process left is not ours to ring.
-    if (before != 0 || bell::descriptor() < 0)
+    // A helper that has ended leaves its eventfd; this process must not signal one that another
+    // process left.
+    if (before != 0 || wakeup_fd::descriptor() < 0)
         && let Ok(fd) = sys::eventfd().and_then(protect::keep)
     {
-        bell::replace(fd);
+        wakeup_fd::replace(fd);
     }
     // The program's signals are for its own threads.
     let before = sys::block_signals();
@@ -121,8 +122,8 @@ pub(crate) fn start() {
         loop {
             let done = std::panic::catch_unwind(run);
             RUNS_IN.swap(0, AcqRel);
-            // Whoever made a lane before this has only rung; whoever does after it starts another
-            // helper.
+            // A thread that made a lane before this has only signalled the eventfd; one that makes
+            // a lane after it starts another helper.
             let missed = done.is_ok() && lane::current().is_some();
             if !missed || RUNS_IN.compare_exchange(0, pid, AcqRel, Acquire).is_err() {
                 return;
@@ -142,13 +143,13 @@ pub(crate) fn start() {
 pub(crate) fn forget(own_descriptors: bool) {
     RUNS_IN.store(0, Relaxed);
     UNBORN.store(0, Relaxed);
-    let fd = bell::replace(-1);
+    let fd = wakeup_fd::replace(-1);
     if fd >= 0 && own_descriptors {
         protect::release(fd);
     }
 }
 
-/// Sleeps: nobody has to wait for the helper meanwhile.
+/// Sleeps without the lock: no other thread has to wait for the helper meanwhile.
 fn sleep(work: &mut Option<Locked<'static, ()>>, fds: &mut [pollfd], timeout: Option<Span>) -> Result<usize> {
     *work = None;
     let slept = sys::ppoll(fds, timeout, None);
@@ -157,17 +158,18 @@ fn sleep(work: &mut Option<Locked<'static, ()>>, fds: &mut [pollfd], timeout: Op
 }
 
 fn run() {
-    // Its signals are blocked. But with a lock in hand it goes on at the program's end for as long
-    // as what was sent is on its way (see `gate`).
+    // Its signals are blocked. But while it holds a lock it continues at the program's end, for as
+    // long as sent data is in flight (see `exit_gate`).
     let mut work = Some(WORK.lock());
     born();
     let mut look = FIRST_LOOK;
-    let mut ear = Ear::default();
+    let mut ear = ControlPoll::default();
     let mut swept = sys::now();
     let mut not_before = swept;
     let mut before: Option<&'static Lane> = None;
     loop {
-        // As long as the service hears us, what comes for the lane's ports goes to the lane.
+        // As long as the connection to the service is open, packets for the lane's ports go to the
+        // lane.
         if let Some(left) = before.take_if(|lane| lane.is_over()) {
             left.talk.hang_up();
         }
@@ -181,9 +183,10 @@ fn run() {
         before = Some(lane);
         let woken = turn(lane, &mut work, &mut look, &ear);
         if woken[2] {
-            sys::drain(bell::descriptor());
+            sys::drain(wakeup_fd::descriptor());
         }
-        // After the bell is quiet again: it rings for what came while an answer was awaited.
+        // After the eventfd has been drained: it is signalled for messages that arrived while an
+        // answer was awaited.
         let (heard, asked) = (lane.hear(woken[1]), lane.run_errands());
         if lane.talk.leaves() && !lane.is_over() {
             leave::leave(lane, |pause| {
@@ -204,7 +207,7 @@ fn run() {
         if now.since(swept) >= SWEEP {
             swept = now;
             pending::sweep(lane);
-            family::look_for_dead(lane);
+            lane_processes::look_for_dead(lane);
             if ports::any_rests() {
                 lane.give_surplus_ports_back();
             }
@@ -212,12 +215,13 @@ fn run() {
     }
 }
 
-/// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when
-/// the service is back, although the program may never make another socket. `not_before` is when
-/// the service may be told again. Says whether there are such sockets.
+/// The lane has ended, and sockets of it continue as kernel sockets: `tickwire stat` is to say so
+/// when the service is back, although the program may never make another socket. `not_before` is
+/// when the service may be asked again. Returns whether there are such sockets.
 fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) -> bool {
     if start::is_confined() {
-        // It ends with the thread that is, and is not kept by this one; until then it stays listed.
+        // The listing ends with the confined thread, and this one does not maintain it; until then
+        // it stays.
         return false;
     }
     let Some(reason) = start::why_unlisted() else {
@@ -236,19 +240,19 @@ fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) ->
             Err(rest) => *not_before = now + rest,
         }
     }
-    let mut fds = [readable(listed.unwrap_or(-1)), readable(bell::descriptor())];
+    let mut fds = [readable(listed.unwrap_or(-1)), readable(wakeup_fd::descriptor())];
     let _ = sleep(work, &mut fds, listed.is_none().then(|| not_before.since(sys::now())));
     if fds[0].revents != 0 {
         start::hear();
     }
     if fds[1].revents != 0 {
-        sys::drain(bell::descriptor());
+        sys::drain(wakeup_fd::descriptor());
     }
     true
 }
 
-/// One wait. Says which of the rings, the control connection and the wake-up showed something.
-fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span, ear: &Ear) -> [bool; 3] {
+/// One wait. Returns which of the rings, the control connection and the wakeup eventfd were ready.
+fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span, ear: &ControlPoll) -> [bool; 3] {
     let now = sys::now();
     let busy = lane.asleep() > 0 || now.since(lane.polled_at()) < RECENT;
     let (service, rests) = match ear.rests(now) {
@@ -256,7 +260,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         rests => (-1, rests),
     };
     let [wakes, rings] = if busy { [NO_FD; 2] } else { lane.rings() };
-    let mut fds = [wakes, rings, readable(service), readable(bell::descriptor())];
+    let mut fds = [wakes, rings, readable(service), readable(wakeup_fd::descriptor())];
     let mut armed = false;
     let mut timeout = if busy {
         let this = *look;
@@ -264,7 +268,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         Some(this)
     } else {
         *look = FIRST_LOOK;
-        // Here the stack is the helper's: it polls, and learns when to be back.
+        // Here the stack is the helper's: it polls, and learns when to wake up next.
         let (is_armed, deadline) = lane.care_until_deadline();
         armed = is_armed;
         deadline.map(|at| at.since(sys::now()))
@@ -272,7 +276,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     if lane.crowded() {
         timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
     }
-    let sweep = (!pending::is_empty() || family::has_company(lane)).then_some(SWEEP);
+    let sweep = (!pending::is_empty() || lane_processes::has_company(lane)).then_some(SWEEP);
     let surplus = ports::any_rests().then_some(PORTS);
     for due in [sweep, surplus, rests].into_iter().flatten() {
         timeout = Some(timeout.map_or(due, |t| t.min(due)));
@@ -305,7 +309,7 @@ mod tests {
     use super::*;
     use core::ffi::c_int;
 
-    /// What the kernel says of the calling thread.
+    /// The calling thread's policy and nice value.
     fn policy_and_nice() -> (c_int, c_int) {
         // SAFETY: plain numbers.
         unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) }
@@ -339,13 +343,13 @@ mod tests {
     #[test]
     fn a_fork_finds_no_helper_at_work() {
         let works = || std::thread::scope(|scope| scope.spawn(|| WORK.try_lock().is_some()).join().unwrap());
-        let forking = family::locks(|_| ());
+        let forking = lane_processes::locks(|_| ());
         assert!(!works(), "the child would find what the helper was about to do undone for ever");
         drop(forking);
-        // One that is asked for is waited for.
+        // A fork waits for a helper that has been requested.
         UNBORN.store(1, Release);
         std::thread::scope(|scope| {
-            let fork = scope.spawn(|| drop(family::locks(|_| ())));
+            let fork = scope.spawn(|| drop(lane_processes::locks(|_| ())));
             assert!(!fork.is_finished());
             born();
         });

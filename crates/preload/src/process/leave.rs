@@ -1,5 +1,5 @@
 //! Leaving the lane because the service is about to end: the connections of this process are handed
-//! over to the kernel, and everything else is given to it.
+//! over to the kernel, and its other sockets become kernel sockets.
 
 use crate::base::errno::Result;
 use crate::c::sys;
@@ -8,10 +8,10 @@ use crate::socket::{kernel, leaving, pending};
 use tickwire_link::control::Reason;
 use tickwire_stack::time::Span;
 
-/// So long after the last connection was handed over those that are left are given up. The service
+/// When no connection was handed over for this long, the remaining ones are given up. The service
 /// waits a little longer.
 const NO_PROGRESS: Span = Span::from_millis(1500);
-/// The pause between two looks, doubled each time.
+/// The pause between two attempts, doubled each time.
 const FIRST_PAUSE: Span = Span::from_millis(2);
 const LAST_PAUSE: Span = Span::from_millis(64);
 
@@ -20,15 +20,15 @@ pub(crate) fn leave(lane: &'static Lane, mut sleep: impl FnMut(Span)) {
     let mut progress = sys::now();
     let mut pause = FIRST_PAUSE;
     let mut is_first = true;
-    // By the time that a list shows the sockets there is another service.
+    // By the time a list shows the sockets, a new service runs.
     let reason = Reason::Restarted;
-    // After an error each of the others would wait for the service as long, and be lost.
+    // After an error each of the others would wait for the service just as long, and be lost.
     while let Ok(moved) = leaving::own_to_kernel(lane, reason, |_| true) {
         if moved + leaving::closed_to_kernel(lane) > 0 {
             (progress, pause) = (sys::now(), FIRST_PAUSE);
         }
-        // After the connections, which alone can be lost; also what other processes have, because
-        // the whole lane is left.
+        // After the connections, which alone can be lost. This includes sockets that other
+        // processes share, because the whole lane is left.
         if core::mem::take(&mut is_first) {
             kernel::give_each_to_kernel(lane, reason, true, |_| true);
             continue;
@@ -42,7 +42,8 @@ pub(crate) fn leave(lane: &'static Lane, mut sleep: impl FnMut(Span)) {
     lane.end(Reason::Stopping);
 }
 
-/// Whether a connection may leave yet, or one that the program has closed has something to send.
+/// Whether a connection is still to be handed over, or one that the program has closed still has
+/// data to send.
 fn is_anything_left(access: &mut Access<'_>) -> Result<bool> {
     Ok(pending::unfinished(access) || leaving::any_left(access))
 }

@@ -1,14 +1,13 @@
 //! Work that needs more stack than a program may have left: its thread, its coroutine or its signal
-//! handler may have a few KiB. A thread of our own does such work in the caller's place, which
-//! waits for it.
+//! handler may have a few KiB. A thread of our own does such work while the caller waits for it.
 
 use crate::c::sys;
 
-/// Enough for all that a lane's start takes.
+/// Enough for everything that starting a lane needs.
 const STACK: usize = 256 << 10;
 
-/// Does the work on a stack of its own. The caller puts signals off meanwhile. A process that may
-/// have no further thread does it on the caller's stack.
+/// Does the work on a separate stack. The caller defers signals meanwhile. If the process cannot
+/// create another thread, the work runs on the caller's stack.
 #[inline(never)]
 pub(crate) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
@@ -18,7 +17,7 @@ pub(crate) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let result = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("tickwire-start".into()).stack_size(STACK);
         let run = || done = work.take().map(|work| work());
-        // It has ended altogether when it is joined: a fork that comes next finds nothing
+        // The thread has ended completely when it is joined, so a later fork finds no work
         // half-done.
         thread.spawn_scoped(scope, run).ok().map(std::thread::ScopedJoinHandle::join)
     });

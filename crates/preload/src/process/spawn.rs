@@ -1,20 +1,20 @@
-//! Programs that the C library starts by itself (`posix_spawn`): there is no fork of which we hear,
-//! so the new program's share of the sockets is set aside before, and the new program attaches to
-//! the lane as it starts.
+//! Programs that the C library starts by itself (`posix_spawn`): the library does not see that
+//! fork. So the new program's share of the sockets is reserved before, and the new program attaches
+//! to the lane as it starts.
 
 use crate::base::errno::Errno;
 use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane;
 use crate::process::exec;
-use crate::process::share::{Birth, ELSEWHERE, Share, leave_to_kernel, say_elsewhere};
+use crate::process::fork_inheritance::{Birth, ELSEWHERE, Share, leave_to_kernel, say_elsewhere};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;
 
 /// Descriptors that a list of file actions gives to the new program by `dup2`, by the address of
-/// the list: they are inherited, close-on-exec or not. The lists themselves are the C library's
-/// secret.
+/// the list: they are inherited, close-on-exec or not. The C library does not expose the lists'
+/// content.
 static GIVEN: Lock<Option<HashMap<usize, Vec<c_int>>>> = Lock::new(None);
 
 /// The table, locked; also held across fork.
@@ -22,20 +22,20 @@ pub(crate) fn given() -> Locked<'static, Option<HashMap<usize, Vec<c_int>>>> {
     GIVEN.lock()
 }
 
-/// A list of file actions was made or destroyed: it gives nothing.
+/// A list of file actions was made or destroyed: it passes no descriptor on.
 pub(crate) fn gives_nothing(list: usize) {
     if let Some(all) = given().as_mut() {
         all.remove(&list);
     }
 }
 
-/// A list of file actions gives a descriptor.
+/// A list of file actions passes a descriptor on.
 pub(crate) fn gives(list: usize, fd: c_int) {
     given().get_or_insert_default().entry(list).or_default().push(fd);
 }
 
-/// Sets aside what a new program inherits, if it inherits a socket of ours; also what to add to its
-/// environment.
+/// Reserves the new program's share, if it inherits a socket of ours. Also returns what to add to
+/// its environment.
 pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     let lane = lane::current()?;
     let named = given().as_ref().and_then(|all| all.get(&list).cloned()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! What comes beside a datagram: its sender's name and control messages, both ways. And when data
-//! of a stream came.
+//! The data beside a datagram: its sender's name and control messages, both ways. Also the receive
+//! time of stream data.
 
 use crate::base::errno::Errno;
 use crate::c::name;
 use crate::c::sys::{Control, Extras};
 use crate::lane::Access;
-use crate::socket::treatment::SO_TXTIME as SCM_TXTIME;
+use crate::socket::option_policy::SO_TXTIME as SCM_TXTIME;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
@@ -24,19 +24,19 @@ const WANTED: u64 = flag::PKTINFO
     | flag::TIMESTAMPNS
     | flag::RXQ_OVFL;
 
-/// How a datagram came: by which interface, and by which of its addresses the host would answer.
+/// How a datagram arrived: its interface, and the host's address that an answer would come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) interface: u32,
     pub(crate) local: Address,
 }
 
-/// The way by which a datagram came, which is the way back; `None` if the program wants to know it
-/// and the host has to be asked.
+/// The path by which a datagram arrived, which is also the path back; `None` if the program wants
+/// to know it and the service has to be asked.
 pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
     let told = bits & (flag::PKTINFO | flag::PKTINFO6) != 0 && extras.control.is_some();
     let interface = datagram.interface;
-    // Only of what came for a group the program wants to know from which address an answer goes.
+    // Only for a datagram to a group does the program need the local address of an answer.
     if interface != 0 && !(told && datagram.destination.is_multicast()) {
         return Some(Way { interface, local: Address::ANY });
     }
@@ -52,7 +52,7 @@ pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &
     }
 }
 
-/// Fills in what `recvmsg` says at `now` about a datagram of the stack.
+/// Fills in what `recvmsg` at `now` returns about a datagram of the stack.
 pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, extras: &mut Extras<'_>) {
     let v6 = bits & flag::V6 != 0;
     let Way { interface, local } = way;
@@ -62,13 +62,13 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
     let mut whole = true;
     let has = |bit| bits & bit != 0;
     whole &= push_stamp(control, bits, now, datagram.at);
-    // As in Linux, where none is not told.
+    // As in Linux, which omits a count of zero.
     if has(flag::RXQ_OVFL) && datagram.drops != 0 {
         whole &= control.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &datagram.drops.to_ne_bytes());
     }
     let number = |n: u8| c_int::from(n).to_ne_bytes();
-    // On Linux each option tells of the datagrams of its own family, and IPV6_PKTINFO, with the
-    // address mapped, also of IPv4's.
+    // On Linux each option covers the datagrams of its own family. IPV6_PKTINFO also covers those
+    // of IPv4, with the address mapped.
     if has(flag::PKTINFO6) {
         let mut data = [0; 20];
         data[..16].copy_from_slice(&datagram.destination.0);
@@ -77,7 +77,7 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
     }
     if let Some(octets) = datagram.destination.to_v4() {
         if has(flag::PKTINFO) {
-            // As Linux fills in `ipi_spec_dst`: what an answer would come from, which is never a
+            // As Linux fills in `ipi_spec_dst`: the source address of an answer, which is never a
             // group.
             let own = if datagram.destination.is_multicast() { local.to_v4().unwrap_or_default() } else { octets };
             let mut data = [0; 12];
@@ -105,7 +105,7 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
     }
 }
 
-/// Fills in when the last of the data came that a call has taken of a stream.
+/// Fills in the receive time of the last data that a call has taken of a stream.
 pub(crate) fn stamped(now: Instant, bits: u64, at: Instant, extras: &mut Extras<'_>) {
     if let Some(control) = &mut extras.control
         && !push_stamp(control, bits, now, at)
@@ -114,7 +114,7 @@ pub(crate) fn stamped(now: Instant, bits: u64, at: Instant, extras: &mut Extras<
     }
 }
 
-/// Says when something came, if the program wants to know it. False if there is no room.
+/// Adds the receive time, if the program wants it. False if there is no room.
 fn push_stamp(control: &mut Control<'_>, bits: u64, now: Instant, at: Instant) -> bool {
     let fine = bits & flag::TIMESTAMPNS != 0;
     if !fine && bits & flag::TIMESTAMP == 0 {
@@ -128,17 +128,17 @@ fn push_stamp(control: &mut Control<'_>, bits: u64, now: Instant, at: Instant) -
     control.push(libc::SOL_SOCKET, kind, &data)
 }
 
-/// The wall clock's reading at `at`, given that it is `now`: seconds and nanoseconds.
+/// The wall clock's time at `at`, given that it is `now`: seconds and nanoseconds.
 fn real_time(now: Instant, at: Instant) -> (i64, i64) {
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let then = wall.as_nanos().saturating_sub(u128::from(now.since(at).as_nanos()));
     ((then / 1_000_000_000) as i64, (then % 1_000_000_000) as i64)
 }
 
-/// Reads the control messages of a send into `call`, and which interface they name (0: none); the
-/// reason if one of them is for the kernel only.
+/// Reads the control messages of a send into `call`, and returns which interface they name (0:
+/// none); the reason if one of them needs the kernel.
 ///
-/// `v6` is the socket's family, and `connected` says of which the peer is that it is connected to.
+/// `v6` is the socket's family; `connected` returns the family of the peer that it is connected to.
 pub(crate) fn for_send(
     extras: &Extras<'_>,
     call: &mut SendTo,
@@ -148,15 +148,15 @@ pub(crate) fn for_send(
     let mut reason = Reason::None;
     let mut interface = 0;
     let Some(control) = &extras.control else { return Ok(0) };
-    // The kernel knows the errors.
+    // The kernel returns the right error.
     if control.is_malformed() {
         return Err(Reason::Option);
     }
     let word = |data: &[u8], at: usize| data[at..].first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
     control.each(|level, kind, data| {
         let number = data.first_chunk().filter(|_| data.len() == 4).map(|b| c_int::from_ne_bytes(*b));
-        // As on Linux, messages of the other family are passed over, but for the source of an IPv4
-        // datagram, which has to be an address of IPv4.
+        // As on Linux, messages of the other family are ignored, except for the source of an IPv4
+        // datagram, which has to be an IPv4 address.
         let is_ip = matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6);
         let to = call.destination.map(|to| to.address.family());
         let is_mapped = || data.first_chunk().is_some_and(|octets| Address(*octets).to_v4().is_some());
@@ -194,11 +194,11 @@ pub(crate) fn for_send(
     if reason == Reason::None { Ok(interface) } else { Err(reason) }
 }
 
-/// Looks at the control messages of a send on a stream: none of them concerns it, but not every one
-/// is let pass.
+/// Checks the control messages of a send on a stream: none has an effect on it, but some are
+/// errors.
 ///
 /// # Errors
-/// `EINVAL`, where Linux has it (`sock_cmsg_send`).
+/// `EINVAL` where Linux returns it (`sock_cmsg_send`).
 pub(crate) fn for_stream(extras: &Extras<'_>) -> Result<(), Errno> {
     let Some(control) = &extras.control else { return Ok(()) };
     let mut known = true;

@@ -1,9 +1,9 @@
 //! How references to sockets end: a socket closes with the last descriptor of the last process that
-//! has it, stops listening when it is shut, and ends with its lane.
+//! has it, stops listening when it is shut down, and ends with its lane.
 
 use crate::base::errno::Result;
 use crate::c::sys;
-use crate::lane::ending::Ending;
+use crate::lane::teardown::Teardown;
 use crate::lane::{self, Access, Lane};
 use crate::socket::kernel;
 use crate::socket::pending;
@@ -18,46 +18,46 @@ use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId};
 /// How many descriptors of this process refer to each description.
 static COUNTS: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 
-/// A descriptor more of this process refers to a description.
+/// Another descriptor of this process refers to a description.
 pub(crate) fn count(index: u32) {
     COUNTS[index as usize].fetch_add(1, AcqRel);
 }
 
-/// The same, if any does already. Says whether it did.
+/// The same, if any does already. Returns whether it did.
 pub(crate) fn count_again(index: u32) -> bool {
     let more = |count: u32| (count != 0).then_some(count + 1);
     let counted = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, more).is_ok();
-    // Either `ended` sees it, or the caller that another descriptor is being closed.
+    // Either `ended` sees the count, or the caller sees that another descriptor is being closed.
     fence(SeqCst);
     counted
 }
 
-/// Whether any descriptor of this process does.
+/// Whether any descriptor of this process refers to it.
 pub(crate) fn is_counted(index: u32) -> bool {
     COUNTS[index as usize].load(Relaxed) != 0
 }
 
-/// None of this process refers to it any more: it is the kernel's, its lane has ended, or is only
-/// the parent's.
+/// No descriptor of this process refers to it any more: it is a kernel socket, its lane has ended,
+/// or it is only the parent's.
 pub(crate) fn uncount(index: u32) {
     COUNTS[index as usize].store(0, Relaxed);
 }
 
-/// What `close` does for a descriptor of ours before the kernel's own, which is to follow
-/// [`closed`]. The descriptor is closed for the program from here on, whatever else happens;
-/// another thread that uses it is told so, and does not come upon the kernel socket, which has no
-/// connection. False if it is none of ours, or another thread closes it.
+/// What `close` does for a descriptor of ours before the kernel's close, which follows [`closed`].
+/// The descriptor is closed for the program from here on, whatever else happens. Another thread
+/// that uses it gets an error, and does not reach the kernel socket, which has no connection. False
+/// if it is not ours, or another thread closes it.
 pub(crate) fn closing(fd: c_int) -> bool {
     crate::wait::epoll::changing(fd, || TABLE.begin_to_close(fd)).map(ended).is_some()
 }
 
-/// The kernel may close it. False if it is not what was to be closed any more: `dup2` has given the
-/// number away.
+/// The kernel may close it. False if the number refers to something else now, because of `dup2`.
 pub(crate) fn closed(fd: c_int) -> bool {
     TABLE.replace(fd, Entry::CLOSING, Entry::Foreign)
 }
 
-/// Ends what other threads of the parent were closing at a fork: the child does not have them.
+/// Completes the closes that other threads of the parent had begun at a fork: the child does not
+/// have these threads.
 pub(crate) fn finish_for_others() {
     for (fd, _) in TABLE.each().filter(|&(_, entry)| entry == Entry::CLOSING) {
         closed(fd);
@@ -65,12 +65,12 @@ pub(crate) fn finish_for_others() {
     }
 }
 
-/// What stood for this in the table does so no longer.
+/// A table entry that referred to this is gone.
 pub(crate) fn ended(entry: Entry) {
     match entry {
         Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
             fence(SeqCst);
-            // Nobody counts them any more if the lane has ended meanwhile.
+            // The counts are not maintained any more if the lane has ended meanwhile.
             let before = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
             if before == Ok(1)
                 && let Some(lane) = lane::current()
@@ -85,16 +85,16 @@ pub(crate) fn ended(entry: Entry) {
                 kernel::drop_row(lane, row);
             }
         }
-        // With the last of them there is nothing to tell the service any more.
+        // With the last of them there is nothing left to report to the service.
         Entry::Unlisted(_) if lane::current().is_none() && kernel::unlisted().next().is_none() => {
-            crate::base::bell::ring()
+            crate::base::wakeup_fd::ring()
         }
         Entry::Unlisted(_) => {}
         Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
     }
 }
 
-/// `SO_LINGER` with a time: `close` waits until all is acknowledged.
+/// `SO_LINGER` with a time: `close` waits until everything is acknowledged.
 fn linger(lane: &'static Lane, index: u32) {
     let time = lane.with(|access| {
         let slot = access.slot;
@@ -127,17 +127,17 @@ pub(crate) fn drop_reference(lane: &'static Lane, index: u32) {
 
 /// What is left to do, without the lock, after a socket has closed.
 pub(crate) enum After {
-    /// Its claim goes at once.
+    /// Its claim is released at once.
     Release(u64),
-    /// A listener: its claim shrinks to the connections it accepted. Whether the kernel's closes,
-    /// too.
+    /// A listener: its claim shrinks to the connections it accepted. The flag says whether the
+    /// kernel's listener closes, too.
     Convert(u64, bool),
-    /// A connection: its claim goes when the stack is done with it.
+    /// A connection: its claim is released when the stack is done with it.
     Pending(pending::Closed),
 }
 
 impl After {
-    /// Does it.
+    /// Does what is left.
     pub(crate) fn finish(self, lane: &'static Lane) {
         match self {
             Self::Release(claim) => lane.release(claim),
@@ -149,7 +149,7 @@ impl After {
     }
 }
 
-/// Says whether the service keeps the claim, and closes the kernel's listener if it is to.
+/// Returns whether the service keeps the claim; closes the kernel's listener if `closes`.
 #[inline(never)]
 fn convert(lane: &'static Lane, claim: u64, closes: bool) -> bool {
     let mut next = 0;
@@ -170,7 +170,7 @@ fn convert(lane: &'static Lane, claim: u64, closes: bool) -> bool {
     }
 }
 
-/// Takes a process's bit off a description, under the lock.
+/// Removes a process's bit from a description, under the lock.
 pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize) -> Result<Option<After>> {
     let now = access.now;
     let mut descriptions = access.descriptions();
@@ -221,8 +221,8 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
 }
 
 /// Remotes of connections that a closed listener with this claim has accepted, as many as fit into
-/// one request; they are marked as converted. `next` is the description to go on with. (Not all at
-/// once: a list of them would have to be allocated.)
+/// one request; they are marked as converted. `next` is the description to continue with. (Not all
+/// at once: a list of them would have to be allocated.)
 fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
     let mut remotes = [Endpoint::default(); Remotes::MAX];
     let mut count = 0;
@@ -248,8 +248,8 @@ fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
     Remotes::new(&remotes[..count])
 }
 
-/// A listener was shut: it stops listening, its descriptor stays. Says whether the service ends the
-/// kernel's listener.
+/// A listener was shut down: it stops listening, its descriptor stays. Returns whether the service
+/// ends the kernel's listener.
 pub(crate) fn stop_listening(lane: &'static Lane, index: u32) -> bool {
     let claim = lane.with(|access| {
         let now = access.now;
@@ -270,8 +270,8 @@ fn is_without_service(reason: Reason) -> bool {
     matches!(reason, Reason::Lost | Reason::Stopping)
 }
 
-/// Tells the person why the lane has ended, and what that means. So many descriptors of connections
-/// were left on it.
+/// Logs why the lane has ended, and the consequences. `connections` is how many descriptors of
+/// connections were left on it.
 pub(crate) fn say_ended(reason: Reason, connections: usize) {
     let what = match connections {
         0 => "its sockets go on with the kernel's stack",
@@ -285,19 +285,19 @@ pub(crate) fn say_ended(reason: Reason, connections: usize) {
     sys::say(&format!("the lane has ended ({reason}): {what}{then}"));
 }
 
-/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel
-/// sockets are. Answers how many descriptors of connections there were.
-pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) -> usize {
+/// The lane is over. Connections are dead; listeners and UDP sockets continue as their kernel
+/// sockets. Returns how many descriptors of connections there were.
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> usize {
     let mut connections = 0;
     let without_service = is_without_service(reason);
-    // By the time that anybody sees the socket in a list there is another service.
+    // By the time a list shows the socket, a new service runs.
     let ended = if without_service { Reason::Restarted } else { reason };
     let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
-    // Else, in this process alone.
+    // Otherwise only in this process.
     let for_all = without_service || reason == Reason::LaneGone;
     let mut words = lane.last_words(ending);
     let reasons = words.as_mut().map_or_else(Vec::new, |words| core::mem::take(&mut words.reasons));
-    // What is not known counts as a connection, which must not look like a fresh socket.
+    // If the state is unknown, it counts as a connection, which must not look like a fresh socket.
     let mut last = |index: u32| match &mut words {
         Some(words) => {
             let mut descriptions = Descriptions::new(&mut words.user);
@@ -309,7 +309,7 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) -> us
     for (fd, entry) in TABLE.each() {
         match entry {
             Entry::Udp(index) => {
-                // The service that would take its filter for groups off again may have been killed.
+                // The service, which would remove its group filter, may have been killed.
                 let _ = sys::detach_filter(fd);
                 TABLE.replace(fd, entry, unlisted(ended));
                 uncount(index);
@@ -320,13 +320,13 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) -> us
                     connections += 1;
                     TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
                     if for_all || ours_alone {
-                        // So that the kernel's epoll shows the end of the stream. It says that it
-                        // is not connected, and does it all the same.
+                        // So that the kernel's epoll reports the end of the stream. The call fails
+                        // with ENOTCONN, and has this effect all the same.
                         let _ = sys::shutdown(fd, libc::SHUT_RDWR);
                     }
                 } else {
-                    // Others that go on with the lane would wait in the kernel with its lock in
-                    // hand.
+                    // Other processes that continue with the lane would block in the kernel while
+                    // they hold its lock.
                     let goes = for_all || ours_alone;
                     if goes && flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
                         kernel::restore_blocking(fd);

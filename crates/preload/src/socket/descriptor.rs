@@ -1,4 +1,4 @@
-//! Flags and figures of a descriptor of ours: `O_NONBLOCK`, `FIONREAD` and the like.
+//! Flags and state of a descriptor of ours: `O_NONBLOCK`, `FIONREAD` and similar requests.
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
@@ -24,8 +24,8 @@ pub(crate) fn set_flags(fd: c_int, flags: c_int) -> Result<()> {
     sys::fcntl(fd, libc::F_SETFL, flags | kept).map(drop)
 }
 
-/// Notes whether the program wants not to wait. Says whether the kernel socket must go on not to
-/// wait all the same (a listener's).
+/// Records whether the program set non-blocking mode. Returns whether the kernel socket must stay
+/// non-blocking all the same (a listener's).
 fn remember(lane: &'static Lane, index: u32, on: bool) -> Result<bool> {
     let listening = lane.with(|access| {
         let mut descriptions = access.descriptions();
@@ -54,7 +54,7 @@ pub(crate) fn flags(fd: c_int) -> Result<c_int> {
     Ok(if bits & flag::LISTENING != 0 { flags & !libc::O_NONBLOCK | on } else { flags })
 }
 
-/// `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; `None` if the kernel is to answer.
+/// `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; `None` if the kernel has to answer.
 pub(crate) fn figure(fd: c_int, request: c_ulong) -> Result<Option<c_int>> {
     let Some((lane, index)) = of(fd) else { return Ok(None) };
     let figure = lane.with(|access| {
@@ -75,7 +75,7 @@ pub(crate) fn figure(fd: c_int, request: c_ulong) -> Result<Option<c_int>> {
     Ok(figure.ok().flatten().map(|n| n.min(c_int::MAX as u32) as c_int))
 }
 
-/// The size of the next datagram; the kernel's if the stack has none.
+/// The size of the next datagram; `None`, for the kernel's answer, if the stack has none.
 fn udp(access: &mut Access<'_>, index: u32, request: c_ulong) -> Result<Option<u32>> {
     if request != libc::FIONREAD {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Waiting until what was sent has been acknowledged: at the program's end, before another takes
-//! its place, and for `SO_LINGER`.
+//! Waiting until sent data has been acknowledged: at the program's end, before an exec, and for
+//! `SO_LINGER`.
 
 use crate::c::{signal, sys};
 use crate::lane::Lane;
@@ -8,14 +8,14 @@ use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::{Instant, Span};
 
-/// At the end, or before exec: how long a peer may make no progress before what is left is given
-/// up.
-const PATIENCE: Span = Span::from_secs(2);
-/// The longest wait of all.
+/// At the end, or before exec: how long a peer may make no progress before the rest is given up.
+const TIMEOUT: Span = Span::from_secs(2);
+/// The upper bound of the whole wait.
 const LONGEST: Span = Span::from_secs(20);
 
-/// Waits until a connection that was shut has had everything acknowledged, FIN too, or until
-/// `until`, or a signal that waits for the calling thread (as `sk_stream_wait_close` in Linux).
+/// Waits until everything on a connection that was shut down has been acknowledged, including the
+/// FIN. Ends at `until`, or if a signal is pending for the calling thread (as
+/// `sk_stream_wait_close` in Linux).
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
     let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
         if signal::is_put_off() {
@@ -32,8 +32,8 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
     }
 }
 
-/// Acknowledgements do not make a socket ready, so nobody rings for them: the wait is in short
-/// steps.
+/// Acknowledgements do not make a socket ready, so nothing wakes this thread for them: it waits in
+/// short steps.
 fn wait_in_steps(
     lane: &'static Lane,
     until: Instant,
@@ -56,13 +56,13 @@ pub(crate) fn at_exit(lane: &'static Lane) {
     settle(lane, |access| pending::unfinished(access));
 }
 
-/// The same before an exec that does not go on with the lane; and until what was sent on
-/// connections that are open has arrived, because exec closes them.
+/// The same before an exec that does not continue with the lane. Also waits until sent data on open
+/// connections has arrived, because exec closes them.
 pub(crate) fn before_exec(lane: &'static Lane) {
     settle(lane, |access| pending::unfinished(access) || has_unsent(access));
 }
 
-/// Whether anything is unacknowledged of the open connections of this process alone.
+/// Whether the open connections of this process alone have unacknowledged data.
 fn has_unsent(access: &mut crate::lane::Access<'_>) -> bool {
     let own = 1 << access.slot;
     let used = access.descriptions().used();
@@ -76,9 +76,10 @@ fn has_unsent(access: &mut crate::lane::Access<'_>) -> bool {
     })
 }
 
-/// Right before an exec, which closes the connections of this process alone: those that have sent
-/// and read all are for the service to end in order, as the kernel would. (As [`has_unsent`], and
-/// `SO_LINGER` without time asks for a reset.) Not if the exec has failed.
+/// Right before an exec, which closes the connections of this process alone. Those that have sent
+/// and read everything are marked: the service ends them in order, as the kernel would. (As
+/// [`has_unsent`]; `SO_LINGER` with zero time requests a reset.) Clears the marks if the exec has
+/// failed.
 pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
     let _ = lane.with(|access| {
         let own = 1 << access.slot;
@@ -92,7 +93,7 @@ pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
             let (Ok(info), Ok(options)) = (access.stack.tcp_info(id, access.now), access.stack.tcp_options(id)) else {
                 continue;
             };
-            // A peer whose window is shut would drop a FIN that comes alone.
+            // A peer with a zero window would drop a FIN that arrives alone.
             let done = info.outstanding + info.unsent + info.unread == 0 && info.send_window > 0;
             let complete = gone && done && !(options.linger && options.linger_time.is_zero());
             if let Ok(row) = access.stack.socket_row(id.into()) {
@@ -103,7 +104,7 @@ pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
     });
 }
 
-/// Waits while there is something left, and any of it gets through.
+/// Waits while data is left, and the peer makes progress.
 fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bool) {
     let begin = sys::now();
     let mut last = (0, begin);
@@ -115,7 +116,7 @@ fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bo
         if progress != last.0 {
             last = (progress, access.now);
         }
-        if access.now.since(last.1) > PATIENCE { Ok(()) } else { Err(AGAIN) }
+        if access.now.since(last.1) > TIMEOUT { Ok(()) } else { Err(AGAIN) }
     };
     if lane.with(|access| attempt(access, Kernel::Unknown)) == Err(AGAIN) {
         let _ = wait_in_steps(lane, begin + LONGEST, &mut attempt);

@@ -1,9 +1,8 @@
-//! Sockets that are the kernel's, although the program has a lane: those that the lane cannot have
-//! go back to the kernel, and those that never were on it stay there. Each is shown with its
-//! reason.
+//! Kernel sockets of a program that has a lane: those that the lane cannot have go back to the
+//! kernel, and those that never were on it stay there. Each is shown with its reason.
 
 use crate::base::errno::{Errno, Result};
-use crate::base::few::Few;
+use crate::base::small_vec::SmallVec;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::close::{self, After};
@@ -18,8 +17,8 @@ use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
 
-/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is
-/// what it was (`from`) and there is room.
+/// Shows a socket that stays on the kernel, with its reason, in `tickwire stat`, if the descriptor
+/// still is `from` and there is room.
 fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: Reason) {
     let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
     let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
@@ -40,7 +39,7 @@ fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: R
     }
 }
 
-/// This process has a socket no more that stayed on the kernel.
+/// This process does not have a socket any more that stayed on the kernel.
 pub(crate) fn drop_row(lane: &'static Lane, row: u32) {
     let _ = lane.with(|access| {
         access.kernel_rows().drop(row, access.slot);
@@ -48,8 +47,8 @@ pub(crate) fn drop_row(lane: &'static Lane, row: u32) {
     });
 }
 
-/// What this process, new to the lane or another program now, holds of such sockets is what is in
-/// its table; `adopt`: or was in that of the program before, and is still open.
+/// Makes this process, which is new to the lane or another program now, hold exactly the rows that
+/// its table has. With `adopt` it also holds those of the program before that are still open.
 pub(crate) fn take_stock(lane: &'static Lane, adopt: bool) {
     let _ = lane.with(|access| {
         let rows = access.kernel_rows();
@@ -85,15 +84,15 @@ pub(crate) fn connected_by_kernel(fd: c_int) {
     }
 }
 
-/// A connection that a listener took from the kernel.
+/// A connection that a listener accepted from the kernel.
 pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
     if Table::fits(fd) {
         stays(lane, fd, false, Reason::Loopback);
     }
 }
 
-/// A connection that a listener which is not ours took from the kernel: it is there for the
-/// listener's reason.
+/// A connection accepted by a listener that stays on the kernel: it is there for the listener's
+/// reason.
 pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
     match (TABLE.get(listener), lane::current()) {
         (Entry::Kernel(row), Some(lane)) if Table::fits(fd) => {
@@ -110,14 +109,14 @@ pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
     }
 }
 
-/// A socket that was the kernel's from the first stays so: shown, and said.
+/// A socket that was a kernel socket from the beginning stays so: shown, and logged.
 pub(crate) fn stays(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
     say_why(lane, fd, udp, None, reason);
     show_kernel(lane, fd, TABLE.get(fd), udp, reason);
 }
 
-/// Says, if the person wants it (`TICKWIRE_LOG`), which socket stays on the kernel, and why.
-/// `remote` is where it is about to be connected.
+/// Logs which socket stays on the kernel, and why, if `TICKWIRE_LOG` asks for it. `remote` is where
+/// it is about to be connected.
 fn say_why(lane: &Lane, fd: c_int, udp: bool, remote: Option<Endpoint>, reason: Reason) {
     if lane.settings().verbose {
         let name = |peer| sys::socket_name(fd, peer).ok().filter(|name| name.port != 0);
@@ -136,8 +135,8 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
     }
 }
 
-/// Gives a socket to the kernel for good; says whether it did, as it may be closed by now. The
-/// kernel socket behind the descriptor is in the state in which the stack's was.
+/// Gives a socket to the kernel for good; returns whether it did, as it may be closed by now. The
+/// kernel socket behind the descriptor is in the same state as the stack's socket was.
 pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool {
     let claim = lane.with(|access| {
         socket.check(access)?;
@@ -149,8 +148,8 @@ pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool
     claim.is_ok()
 }
 
-/// The part of [`demote`] that is done with the lock in hand, for who has to see first what the
-/// socket is; [`given`] is to follow. Answers its claim.
+/// The part of [`demote`] under the lock, for a caller that has to check the socket first;
+/// [`given`] has to follow. Returns the socket's claim.
 pub(crate) fn give(access: &mut Access<'_>, index: u32, reason: Reason) -> Result<u64> {
     let now = access.now;
     let mut descriptions = access.descriptions();
@@ -178,8 +177,8 @@ pub(crate) fn given(lane: &'static Lane, index: u32, remote: Option<Endpoint>, r
     lane.release(claim);
 }
 
-/// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay
-/// with the stack. What waits to be accepted or received is lost.
+/// As [`demote`], for a socket that is in use: connections that a listener has accepted stay with
+/// the stack. Everything queued to be accepted or received is lost.
 pub(crate) fn give_to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) {
     let left = lane.with(|access| {
         socket.check(access)?;
@@ -198,13 +197,13 @@ pub(crate) fn give_to_kernel(lane: &'static Lane, socket: &Same, reason: Reason)
     given(lane, socket.index, None, reason, claim);
     if let Some((listener, claim)) = converted {
         After::Convert(claim, false).finish(lane);
-        // Now the kernel's socket listens.
+        // From now on the kernel's socket listens.
         let _ = lane.with(|access| Ok(access.stack.tcp_close_listener(listener, access.now)?));
     }
 }
 
-/// Gives those of the listeners and UDP sockets to the kernel that no other process has; `shared`:
-/// and those that others have, too.
+/// Gives the listeners and UDP sockets to the kernel that no other process has; `shared`: also
+/// those that others have.
 pub(crate) fn give_each_to_kernel(lane: &'static Lane, reason: Reason, shared: bool, those: impl Fn(c_int) -> bool) {
     for (fd, entry) in TABLE.each().filter(|&(fd, _)| those(fd)) {
         let (Entry::Udp(index) | Entry::Tcp(index)) = entry else { continue };
@@ -216,24 +215,24 @@ pub(crate) fn give_each_to_kernel(lane: &'static Lane, reason: Reason, shared: b
             let movable = whose && !description.has(flag::KERNEL) && description.socket().kind != SocketKind::Tcp;
             movable.then(|| Same::of(access, fd, index)).transpose()
         });
-        // By another of its descriptors it may have gone already.
+        // It may have gone already by another of its descriptors.
         if let (Ok(Some(socket)), true) = (movable, TABLE.get(fd) == entry) {
             give_to_kernel(lane, &socket, reason);
         }
     }
 }
 
-/// Takes every descriptor of a description that is the kernel's now out of this process's table.
+/// Removes every descriptor of a description that is a kernel socket now from this process's table.
 pub(crate) fn forget(lane: &'static Lane, index: u32) {
     let reason = |flags| flag::reason(flags).unwrap_or(Reason::Idle);
     let unlisted = |flags| Entry::Unlisted(reason(flags).code().into());
     let dropped = {
-        // If the lane has ended, that has seen to it, and the number may be that of a socket of the
-        // next lane; it does not end meanwhile.
-        let Some(_ending) = lane::ending::hold().filter(|_| !lane.is_over()) else { return };
-        let mut gone = Few::new(-1);
-        // Under one lock, so that the number is that of one socket throughout; until its reference
-        // is dropped it is no other's.
+        // If the lane has ended, that has been done there, and the index may be that of a socket of
+        // the next lane. The lane cannot end meanwhile.
+        let Some(_ending) = lane::teardown::hold().filter(|_| !lane.is_over()) else { return };
+        let mut gone = SmallVec::new(-1);
+        // Under one lock, so that the index belongs to one socket throughout; it is not reused
+        // until its reference is dropped.
         let flags = lane.with(|access| {
             let flags = access.descriptions().get(index).flags();
             if flags & flag::KERNEL == 0 {
@@ -268,15 +267,15 @@ pub(crate) fn forget(lane: &'static Lane, index: u32) {
     }
 }
 
-/// The kernel's listener was set not to wait; the program had it otherwise.
+/// The kernel's listener was made non-blocking; the program had it blocking.
 pub(crate) fn restore_blocking(fd: c_int) {
     if let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) {
         let _ = sys::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK);
     }
 }
 
-/// The service took a claim back (an address went away): the sockets on it are the kernel's again,
-/// connections end.
+/// The service revoked a claim (an address was removed): the sockets on it become kernel sockets
+/// again, connections end.
 pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     crate::socket::pending::forget(lane, claim);
     let found = lane.with(|access| {
@@ -298,7 +297,7 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
             }
             if let Ok(id) = TcpId::try_from(description.socket()) {
                 *description.claim() = 0;
-                // The program keeps its descriptor, and must hear of it by whatever way it waits.
+                // The program keeps its descriptor, and must get the error whichever way it waits.
                 if access.stack.tcp_sever(id, access.now).is_ok() {
                     return Ok(None);
                 }
@@ -311,8 +310,8 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     }
 }
 
-/// The sockets of this process that no lane shows, as theirs has ended or had no room, each with
-/// why it is on the kernel.
+/// The sockets of this process that no lane shows, because their lane has ended or had no room,
+/// each with the reason why it is on the kernel.
 pub(crate) fn unlisted() -> impl Iterator<Item = (c_int, Reason)> {
     TABLE.each().filter_map(|(fd, entry)| match entry {
         Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),

@@ -1,17 +1,16 @@
-//! A connection is handed over to the kernel: the service makes a kernel socket of what the stack
-//! has of it, and that socket takes the place of the one behind its descriptors, which was never
-//! connected.
+//! Handing a connection over to the kernel: the service makes a kernel socket from the stack's
+//! state of it. That socket replaces the one behind its descriptors, which was never connected.
 
 use crate::base::errno::{Errno, Result};
 use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
+use crate::socket::egress_interface::SO_BINDTOIFINDEX;
 use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::pending;
 use crate::socket::tcp::{self, Stage};
-use crate::socket::via::SO_BINDTOIFINDEX;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
@@ -25,8 +24,8 @@ use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Leaving, State, TcpOptions};
 use tickwire_stack::time::Span;
 
-/// The connections that were handed over last: the kernel sockets behind their descriptors, before
-/// and after. A thread that waited in a call may wake when its description is another's.
+/// The last connections that were handed over: the kernel sockets behind their descriptors, before
+/// and after. A thread that waited in a call may wake when its description has been reused.
 static MOVED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -36,22 +35,22 @@ fn remember(before: u64, after: u64) {
     old.store(before, Release);
 }
 
-/// Whether the kernel socket `after` has taken the place of the one `before`.
+/// Whether the kernel socket `after` has replaced `before`.
 pub(crate) fn has_moved(before: u64, after: u64) -> bool {
     before != 0 && MOVED.iter().any(|[old, new]| old.load(Acquire) == before && new.load(Acquire) == after)
 }
 
-/// Held while a connection changes hands.
+/// Held while a connection is being handed over.
 static MOVING: Lock<()> = Lock::new(());
 
-/// No connection changes hands while the answer lives: a child that is forked in the midst of it
-/// would have the socket that was never connected, and a program that is executed a connection that
-/// stands still for ever.
+/// No connection is handed over while the returned guard lives. A child forked meanwhile would have
+/// the socket that was never connected, and a program executed meanwhile would have a connection
+/// that stays suspended for ever.
 pub(crate) fn hold() -> Locked<'static, ()> {
     MOVING.lock()
 }
 
-/// A connection that stands still.
+/// A suspended connection.
 struct Suspended {
     id: TcpId,
     claim: u64,
@@ -62,7 +61,7 @@ struct Suspended {
 }
 
 /// Hands a connection over to the kernel; then all its descriptors in this process are those of the
-/// kernel socket. If that is not possible, it goes on as it was.
+/// kernel socket. If that is not possible, the connection continues as it was.
 ///
 /// # Errors
 /// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or
@@ -85,13 +84,13 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
     crate::wait::epoll::about_to_leave(lane, socket.index);
     let placed = place(lane, socket, &suspended, new, reason);
     if placed.is_err() {
-        // Only the kernel has it now. If the program has closed it meanwhile, that ends it
-        // as it would have. With its lane it ends by a reset, as it does if a descriptor could not
-        // be given to it.
+        // Only the kernel has it now. If the program has closed it meanwhile, the close below ends
+        // it as the program's would have. It is reset if the lane is over, or if a descriptor could
+        // not be given to it.
         if lane.is_over() || placed == Err(UNPLACED) {
             reset(new);
         } else if suspended.options.linger && !suspended.options.linger_time.is_zero() {
-            // This thread is not the one that was to wait.
+            // The thread that had to linger is another one.
             let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 0, l_linger: 0 });
         }
         give_up(lane, &suspended);
@@ -102,16 +101,16 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
     Ok(())
 }
 
-/// Lets it go on as it was.
+/// Resumes the connection as it was.
 fn resume(lane: &'static Lane, from: &Suspended) {
     let _ = lane.with(|access| Ok(access.stack.tcp_resume(from.id, access.now)?));
 }
 
-/// Ends a connection that the kernel has, or may have: two stacks must not go on with it.
+/// Ends a connection that the kernel has, or may have: two stacks must not continue it.
 fn give_up(lane: &'static Lane, from: &Suspended) {
     let _ = lane.with(|access| {
         access.stack.tcp_resume(from.id, access.now)?;
-        // The program has its descriptor still, and is told.
+        // The program still has its descriptor, and gets the error.
         Ok(access.stack.tcp_sever(from.id, access.now)?)
     });
 }
@@ -119,12 +118,12 @@ fn give_up(lane: &'static Lane, from: &Suspended) {
 /// Ends the connection of a kernel socket by a RST, so that the peer does not take it for the end
 /// of the stream.
 fn reset(socket: c_int) {
-    // Whose family is `AF_UNSPEC`.
+    // The address of family `AF_UNSPEC` does that.
     let _ = sys::connect(socket, &[0; 16]);
 }
 
 /// Hands over those connections that no other process has. For a program that is about to leave its
-/// lane, or to make a child that cannot have it. Says how many have gone.
+/// lane, or to make a child that cannot have it. Returns how many were handed over.
 ///
 /// # Errors
 /// [`UNKNOWN`]: the service does not answer. The others stay as they are.
@@ -136,7 +135,7 @@ pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn(
             let is_connection = matches!(tcp::stage(access, index)?.0, Stage::Connection(_));
             is_connection.then(|| Same::of(access, fd, index)).transpose()
         });
-        // By another of its descriptors it may have gone already.
+        // It may have gone already by another of its descriptors.
         if let (Ok(Some(socket)), true) = (connection, TABLE.get(fd) == entry) {
             match to_kernel(lane, &socket, reason) {
                 Ok(()) => gone += 1,
@@ -153,13 +152,13 @@ pub(crate) fn each_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn
     let moved = own_to_kernel(lane, reason, &those);
     kernel::give_each_to_kernel(lane, reason, false, &those);
     if moved.is_ok() {
-        // What its listeners have accepted meanwhile.
+        // The connections that its listeners have accepted meanwhile.
         let _ = own_to_kernel(lane, reason, &those);
     }
 }
 
-/// Hands over what the program has closed and the stack has yet to send: it arrives though the lane
-/// ends. Says how many connections have gone.
+/// Hands over connections that the program has closed and the stack has yet to send data of: it
+/// arrives although the lane ends. Returns how many were handed over.
 pub(crate) fn closed_to_kernel(lane: &'static Lane) -> usize {
     let mut gone = 0;
     for closed in pending::unfinished_of(lane) {
@@ -174,7 +173,7 @@ pub(crate) fn closed_to_kernel(lane: &'static Lane) -> usize {
         match take_over(lane, from) {
             Ok(new) => {
                 pending::is_the_kernels(lane, &closed);
-                // The service has set it, for a socket that is not taken up.
+                // The service has set it, for the case that the socket is never taken.
                 let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 0, l_linger: 0 });
                 set_service(new, from);
                 let _ = lane.with_quietly(|access| Ok(access.stack.tcp_leave(from.id)?));
@@ -185,7 +184,7 @@ pub(crate) fn closed_to_kernel(lane: &'static Lane) -> usize {
             Err(Unserved::Unknown(reason)) => {
                 let _ = lane.with_quietly(|access| Ok(access.stack.tcp_abort(from.id, access.now)?));
                 if matches!(reason, Reason::ServiceError | Reason::LaneGone) {
-                    // Each of the others would wait for the service as long, and be lost.
+                    // Each of the others would wait for the service just as long, and be lost.
                     break;
                 }
             }
@@ -195,7 +194,7 @@ pub(crate) fn closed_to_kernel(lane: &'static Lane) -> usize {
 }
 
 /// Whether this process has a connection of its own that may be handed over, or may be soon: it is
-/// open, is being opened, or stands still for that.
+/// open, is being opened, or is suspended for that.
 pub(crate) fn any_left(access: &mut Access<'_>) -> bool {
     let own = 1 << access.slot;
     (0..access.descriptions().used()).any(|index| {
@@ -208,13 +207,12 @@ pub(crate) fn any_left(access: &mut Access<'_>) -> bool {
     })
 }
 
-/// How long a program that this one has just started may take until it has let go of what it was
-/// not given.
+/// How long a program that this one has just started may take to release what it was not given.
 const STARTING: Span = Span::from_millis(500);
 const LOOK_AGAIN: Span = Span::from_millis(1);
 
-/// A child has all connections of its parent until the program that it becomes has looked which of
-/// them it was given.
+/// Waits until a started program has released the sockets that it was not given. Until then the
+/// child has all connections of its parent.
 pub(crate) fn wait_for_started(lane: &'static Lane, socket: &Same) {
     let until = sys::now() + STARTING;
     let shared = || {
@@ -229,7 +227,7 @@ pub(crate) fn wait_for_started(lane: &'static Lane, socket: &Same) {
 }
 
 const IMPOSSIBLE: Errno = Errno(libc::EOPNOTSUPP);
-/// What has become of a connection is not known, and will not be: the service does not answer.
+/// The state of a connection is unknown, and stays so: the service does not answer.
 pub(crate) const UNKNOWN: Errno = Errno(libc::ETIMEDOUT);
 /// A descriptor could not be given to the kernel socket.
 const UNPLACED: Errno = Errno(libc::EMFILE);
@@ -241,7 +239,7 @@ fn suspend(access: &mut Access<'_>, socket: &Same) -> Result<Suspended> {
     let mut description = descriptions.get(socket.index);
     let (flags, claim, alone) = (description.flags(), *description.claim(), *description.holders() == own);
     let id = TcpId::try_from(description.socket()).map_err(|_| IMPOSSIBLE)?;
-    // Of another process the descriptors cannot be changed.
+    // The descriptors of another process cannot be changed.
     if !alone || claim == 0 {
         return Err(IMPOSSIBLE);
     }
@@ -256,7 +254,7 @@ fn read_out(access: &mut Access<'_>, id: TcpId, claim: u64, flags: u64) -> Resul
     Ok(Suspended { id, claim, flags, options, state, bytes })
 }
 
-/// The kernel socket, which is the connection from now on.
+/// The kernel socket, which has the connection from now on.
 fn take_over(lane: &'static Lane, from: &Suspended) -> core::result::Result<c_int, Unserved> {
     let file = sys::memory_file(&from.bytes).map_err(|_| Unserved::Refused(Reason::Descriptors))?;
     let request = Request::TakeOver { claim: Claim(from.claim), v6: from.flags & flag::V6 != 0, state: from.state };
@@ -268,14 +266,14 @@ fn take_over(lane: &'static Lane, from: &Suspended) -> core::result::Result<c_in
     answer
 }
 
-/// Puts the kernel socket in the place of the connection.
+/// Replaces the connection's descriptors by the kernel socket.
 fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int, reason: Reason) -> Result<()> {
     copy_options(socket.fd, new, from);
     let inode = sys::socket_inode(new).unwrap_or(0);
     remember(socket.inode, inode);
     let shut = lane.with(|access| {
         socket.check(access)?;
-        // Before anybody learns that it is the kernel's.
+        // Before any other thread sees that it is a kernel socket.
         for (fd, _) in TABLE.each().filter(|(_, entry)| entry.description() == Some(socket.index)) {
             // Another thread may be closing a copy of it.
             if sys::replace(fd, new).is_err() && TABLE.get(fd).description() == Some(socket.index) {
@@ -298,12 +296,12 @@ fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int, reaso
     Ok(())
 }
 
-/// Gives the new socket the options of the old one, and those that the stack has of the connection.
+/// Gives the new socket the options of the old one, and the stack's options of the connection.
 fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     let Suspended { flags, options, state, .. } = from;
     let v6 = flags & flag::V6 != 0;
     inherited::copy(old, new, v6);
-    // The old one is bound to an interface only if the program has said so.
+    // The old one is bound to an interface only if the program asked for it.
     if state.interface != 0 {
         let _ = sys::set_option(new, SOL_SOCKET, SO_BINDTOIFINDEX, &state.interface);
     }
@@ -342,12 +340,12 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     {
         set(IPPROTO_TCP, libc::TCP_LINGER2, time);
     }
-    // The service has set it, for a socket that nobody takes up.
+    // The service has set it, for the case that the socket is never taken.
     let linger =
         libc::linger { l_onoff: options.linger.into(), l_linger: (options.linger_time.as_millis() / 1000) as c_int };
     let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &linger);
     set_service(new, from);
-    // What the host has by default stays, unless the program has chosen otherwise.
+    // The host's default stays, unless the program has chosen otherwise.
     let mut name = [0; 16];
     if let Ok(len) = sys::option_bytes(old, IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) {
         let _ = sys::set_option_bytes(new, IPPROTO_TCP, libc::TCP_CONGESTION, &name[..len]);

@@ -1,8 +1,8 @@
-//! Multicast memberships. The kernel socket behind a descriptor is where they are: an option about
-//! them goes there first, and what has become of the group is then read from there, by the service
-//! (on which interfaces) and here (from which sources). The lane takes what the socket has joined
-//! on accelerated interfaces, the kernel delivers everything else: other interfaces, groups that
-//! only other sockets have joined (`IP_MULTICAST_ALL`), and what the lane has no room for.
+//! Multicast memberships. They belong to the kernel socket behind a descriptor: an option about
+//! them goes there first. Then the service reads the resulting membership from there (on which
+//! interfaces), and so does this module (from which sources). The lane takes what the socket has
+//! joined on accelerated interfaces. The kernel delivers everything else: other interfaces, groups
+//! that only other sockets have joined (`IP_MULTICAST_ALL`), and what the lane has no room for.
 
 use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
@@ -17,8 +17,8 @@ use tickwire_stack::addr::Address;
 use tickwire_stack::path::Query;
 use tickwire_stack::udp::GroupFilter;
 
-/// Groups that sockets of this process have joined, by description: to be told again when the port
-/// is claimed later than the group was joined.
+/// Groups that sockets of this process have joined, by description: to be sent to the service when
+/// the port is claimed later than the group was joined.
 static JOINED: Lock<Joined> = Lock::new(Vec::new());
 
 /// Groups, by description.
@@ -29,8 +29,8 @@ pub(crate) fn joined() -> Locked<'static, Joined> {
     JOINED.lock()
 }
 
-/// Forgets everything, in a child before whose birth the list may have been locked for ever, which
-/// is told.
+/// Forgets everything in a child. The list may have been locked when the child was forked, and then
+/// stays so: returns false.
 pub(crate) fn abandon() -> bool {
     JOINED.try_lock().map(|mut joined| joined.clear()).is_some()
 }
@@ -85,7 +85,7 @@ pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Addres
     told.unwrap_or(0)
 }
 
-/// After the kernel has taken an option: the lane follows. Says whether the option was about
+/// After the kernel has taken an option: updates the lane. Returns whether the option was about
 /// memberships.
 pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
     let Some((group, may_be_member)) = group_of(level, name, value) else { return false };
@@ -104,7 +104,7 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
     true
 }
 
-/// Makes the lane's part of a group what the kernel socket says. `joins`: it should have one.
+/// Makes the lane's membership of a group match the kernel socket. `joins`: there should be one.
 fn follow(lane: &'static Lane, fd: c_int, index: u32, claim: u64, group: Address, joins: bool) {
     let none = Interfaces::new(&[]);
     let joined_at = lane.ask(&Request::Join { claim: Claim(claim), group }, None, |reply| match reply {
@@ -157,12 +157,13 @@ fn take_filters(
     taken.map_err(|_| Reason::LaneFull)
 }
 
-/// What a kernel socket wants of a group on an interface; `None` if that is too much for the lane.
+/// The source filter of a kernel socket for a group on an interface; `None` if it is too large for
+/// the lane.
 fn filter_of(fd: c_int, group: Address, interface: u32) -> Option<SourceFilter> {
     let mut value = group_filter::question(group, interface);
     match sys::option_bytes(fd, group_filter::level(group), MCAST_MSFILTER, &mut value) {
         Ok(_) => group_filter::parse(&value),
-        // Another thread has left it since.
+        // Another thread has left the group since.
         Err(_) => Some(SourceFilter { exclude: false, sources: Vec::new() }),
     }
 }
@@ -176,7 +177,7 @@ fn claim_of(lane: &'static Lane, index: u32) -> u64 {
     claim.unwrap_or(0)
 }
 
-/// The port of a socket has been claimed: what it joined before is told.
+/// The port of a socket has been claimed: its earlier memberships are sent to the service.
 pub(crate) fn claimed(lane: &'static Lane, fd: c_int, index: u32, claim: u64) {
     let groups: Vec<Address> = joined().iter().filter(|(i, _)| *i == index).map(|(_, group)| *group).collect();
     for group in groups {

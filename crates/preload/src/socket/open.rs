@@ -1,4 +1,5 @@
-//! How sockets come onto the lane: they are entered when they are made, and shared by dup and fork.
+//! How sockets are put on the lane: they are entered when they are made, and shared by dup and
+//! fork.
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
@@ -13,7 +14,7 @@ use tickwire_link::control::Reason;
 use tickwire_stack::SocketId;
 use tickwire_stack::udp::UdpOptions;
 
-/// What of a socket call's arguments makes a socket that could be ours: the flags of its
+/// Whether a socket call's arguments make a socket that could be ours: the flags of its
 /// description.
 pub(crate) fn wanted(domain: c_int, kind: c_int, protocol: c_int) -> Option<u64> {
     let family = match domain {
@@ -30,7 +31,7 @@ pub(crate) fn wanted(domain: c_int, kind: c_int, protocol: c_int) -> Option<u64>
     Some(family | base | nonblock)
 }
 
-/// `socket`: always a kernel socket; accelerated if it can be.
+/// `socket`: always a kernel socket; accelerated if possible.
 pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     let fd = sys::socket(domain, kind, protocol)?;
     if let Some(flags) = wanted(domain, kind, protocol)
@@ -117,7 +118,7 @@ fn stand_in(fd: c_int) {
     }
 }
 
-/// Writes into a socket's public row to whom it belongs.
+/// Writes the owner of a socket into its public row.
 pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
     if let Ok(row) = access.stack.socket_row(id) {
         row.pid.set(lane::process());
@@ -128,7 +129,8 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
 /// A copy of a socket that was closed at the same moment.
 const LOST: Entry = Entry::Dead(libc::ENOTCONN as u32);
 
-/// `dup` and its kin: `new` means what `old` means. What it meant before ends at the same moment.
+/// `dup` and its variants: `new` refers to what `old` refers to. Its previous reference ends at the
+/// same moment.
 pub(crate) fn duplicated(old: c_int, new: c_int) {
     let mut lost = Entry::Foreign;
     let mut change = || match TABLE.get(old) {
@@ -139,7 +141,7 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
             }),
         entry => TABLE.set(new, instead(entry, Entry::Foreign)),
     };
-    // Nothing is registered with what is none of ours.
+    // No registration exists for a descriptor that is not ours.
     let before = match TABLE.get(new) {
         Entry::Foreign => change(),
         _ => crate::wait::epoll::changing(new, || Some(change())).unwrap_or(Entry::Foreign),
@@ -148,13 +150,14 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
     [before, lost].into_iter().for_each(close::ended);
 }
 
-/// Enters `new` as a copy of `old`, which was this a moment ago, and says what `new` was before.
-/// Another thread may have closed `old` since, or given it to the kernel, and its description be
-/// another's: then nothing is entered, and what was counted in vain is to be ended.
+/// Enters `new` as a copy of `old`, which referred to `entry` a moment ago, and returns the
+/// previous entry of `new`. Another thread may have closed `old` since, or given it to the kernel,
+/// and its description may be reused. Then nothing is entered, and the returned error is the
+/// surplus count that has to be ended.
 fn copy(old: c_int, new: c_int, entry: Entry) -> core::result::Result<Entry, Entry> {
-    // Neither does the lane end meanwhile, nor the kernel get the socket.
-    let _ending = lane::ending::hold();
-    // While it is counted for the copy, too, its description is no other's.
+    // Meanwhile the lane cannot end, and the kernel cannot get the socket.
+    let _ending = lane::teardown::hold();
+    // While it is counted for the copy, too, its description is not reused.
     let counted = entry.description().is_some_and(close::count_again);
     if counted && TABLE.get(old) == entry && !is_another(new, entry) {
         return Ok(TABLE.set(new, entry));
@@ -170,12 +173,12 @@ fn is_another(fd: c_int, entry: Entry) -> bool {
     inode.is_ok_and(|inode| sys::socket_inode(fd).unwrap_or(0) != inode)
 }
 
-/// What the copy is of a descriptor that is none of a lane, or that was one (`before`) and is not
-/// the same any more.
+/// The entry for the copy of a descriptor that is not of a lane, or that was (`before`) and has
+/// changed.
 fn instead(now: Entry, before: Entry) -> Entry {
     match now {
-        // Another thread closes that one; this one is to be closed by whoever has it, and there is
-        // no connection.
+        // Another thread closes that one; the owner of this one closes it, and there is no
+        // connection.
         Entry::CLOSING => LOST,
         Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_) => now,
         Entry::Kernel(_) | Entry::Lane => Entry::Foreign,
@@ -190,7 +193,8 @@ mod tests {
     use crate::table::fd::LIMIT;
     use crate::testing;
 
-    /// Another thread closes a socket that is being copied, and its description is the next one's.
+    /// Another thread closes a socket that is being copied, and its description is reused for the
+    /// next.
     #[test]
     fn a_copy_is_of_the_socket_that_was_copied() {
         for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
@@ -210,7 +214,7 @@ mod tests {
             assert_eq!(TABLE.get(late), Entry::Dead(libc::ENOTCONN as u32));
             duplicated(fd, copy);
             assert_eq!(TABLE.get(copy), TABLE.get(fd));
-            // It is counted once for each that is of it.
+            // It is counted once for each of its descriptors.
             testing::close(late);
             testing::close(fd);
             assert!(close::is_counted(index) && testing::lane().flags_of(index) != 0);

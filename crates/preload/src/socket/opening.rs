@@ -5,11 +5,11 @@ use crate::c::cancel;
 use crate::c::name::{self, Name};
 use crate::c::sys;
 use crate::lane::{Access, Lane};
+use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::options;
 use crate::socket::tcp::{Stage, stage};
-use crate::socket::via;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
@@ -33,8 +33,9 @@ impl Subject {
         lane.with(|access| Same::of(access, fd, index).map(Self))
     }
 
-    /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on
-    /// Linux it would be connected for nobody, and that be the answer of the thread's next call.
+    /// Its stage and flags; [`DEMOTED`] if it is a kernel socket now. `EBADF` if it was closed: on
+    /// Linux the call would connect the orphaned socket, and the thread's next call would return
+    /// `EBADF`.
     fn stage(&self, access: &mut Access<'_>) -> Result<(Stage, u64)> {
         if TABLE.get(self.0.fd) != Entry::Tcp(self.0.index) {
             return Err(self.0.gone());
@@ -43,8 +44,8 @@ impl Subject {
         stage(access, self.0.index)
     }
 
-    /// Gives it to the kernel if it is still as it was before; says whether it was. Otherwise
-    /// another thread has done something with it.
+    /// Gives it to the kernel if `as_before` still holds; returns whether it did. Otherwise another
+    /// thread has used the socket.
     fn give(
         &self,
         lane: &'static Lane,
@@ -61,8 +62,8 @@ impl Subject {
         Ok(true)
     }
 
-    /// Gives it to the kernel, which then gets the call ([`DEMOTED`]). No error if it is to be
-    /// looked at anew: it is not fresh any more.
+    /// Gives it to the kernel, which then gets the call ([`DEMOTED`]). Success means that the
+    /// caller has to check it again: it is not fresh any more.
     fn demote(&self, lane: &'static Lane, remote: Endpoint, reason: Reason) -> Result<()> {
         let given = self.give(lane, Some(remote), reason, |stage| matches!(stage, Stage::Fresh))?;
         if given { Err(DEMOTED) } else { Ok(()) }
@@ -77,7 +78,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     let id = loop {
         let (stage, flags) = lane.with(|access| subject.stage(access))?;
         match (stage, name) {
-            // As on Linux it listens no more, and is bound as it was.
+            // As on Linux it stops listening, and stays bound.
             (Stage::Listener(_), Name::Unspecified) => {
                 crate::socket::close::stop_listening(lane, index);
                 crate::wait::epoll::moved_to_kernel(lane, index);
@@ -88,7 +89,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
             }
             (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
             (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
-            // It may begin anew, whether or not the end of the last attempt was told.
+            // It may connect again, whether or not the outcome of the last attempt was returned.
             (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
                 disconnect(lane, index, id, 0)?;
             }
@@ -112,7 +113,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                     break id;
                 }
             }
-            // The kernel knows what is wrong with it, or has the way itself.
+            // The kernel returns the right error, or has the path itself.
             (Stage::Fresh, Name::Inet { endpoint, .. }) => subject.demote(lane, endpoint, Reason::Loopback)?,
             (Stage::Fresh, _) => return sys::connect(fd, address),
         }
@@ -127,7 +128,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     match end {
         Ok(()) => Ok(()),
         Err(TIMED_OUT) => Err(Errno(if again { libc::EALREADY } else { libc::EINPROGRESS })),
-        // It goes on.
+        // The attempt continues.
         Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
         Err(error) => fail(lane, index, id, error),
     }
@@ -143,8 +144,8 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
             || address.is_limited_broadcast())
 }
 
-/// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the
-/// socket meanwhile, and it is to be looked at anew.
+/// Takes port and flow, and sends the SYN. `None` if another thread has begun to use the socket
+/// meanwhile, and it has to be checked again.
 #[inline(never)]
 fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, flags: u64) -> Result<Option<TcpId>> {
     let Same { fd, index, .. } = subject.0;
@@ -155,8 +156,8 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     }
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
-    let device = via::bound_device(fd);
-    let scope = via::scope_of(remote.address, scope);
+    let device = egress_interface::bound_device(fd);
+    let scope = egress_interface::scope_of(remote.address, scope);
     let interface = if scope == 0 { device } else { scope };
     let tos = if flags & flag::OPTIONS == 0 { 0 } else { options::service_of(fd, remote.address.family()) };
     let query = Query::to(remote.address).by(interface).of_service(tos);
@@ -170,7 +171,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     if source.family() != remote.address.family() {
         return demote(Reason::NoRoute);
     }
-    // A port of any sort will do: the lane may hold one.
+    // Any port will do: the lane may hold one.
     let any = bound.port == 0 && scope == 0 && device == 0 && flags & flag::PORT_RANGE == 0;
     let held = if any { lane.take_port(fd, source) } else { None };
     let (claim, local) = match held {
@@ -191,7 +192,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
         let options = options::tcp_from_kernel(defaults, fd, bits, remote.address.family(), access.now);
         let options = TcpOptions { interface, ..options };
         let id = match access.stack.tcp_connect(&options, local, remote, access.now) {
-            // The port is there, but not for this peer (`__inet_check_established`).
+            // The port is free, but not for this peer (`__inet_check_established`).
             Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
             begun => begun?,
         };
@@ -219,8 +220,8 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     }
 }
 
-/// Binds the socket, unless it is bound, and claims the flow. Answers the claim and the local end,
-/// or the reason for which it is not to be had.
+/// Binds the socket, unless it is bound, and claims the flow. Returns the claim and the local end,
+/// or the reason for which there is none.
 #[inline(never)]
 fn claim_flow(
     lane: &'static Lane,
@@ -243,22 +244,22 @@ fn claim_flow(
     }
     let name = sys::socket_name(fd, false)?;
     Ok(lane.claim(fd, ClaimKind::Flow, remote).map(|(claim, granted)| {
-        // Bound to a port of any address, it is connected from one.
+        // A socket bound to a port of any address is connected from a specific one.
         let source = if name.address.is_unspecified() { granted.address } else { wanted.address };
         (claim, Endpoint::new(source, name.port))
     }))
 }
 
-/// What has become of an attempt to connect. It is this one that the call has begun or met: another
-/// thread may have ended it since, and begun the next.
+/// The outcome of an attempt to connect. `id` is the attempt that the call has begun or found:
+/// another thread may have ended it since, and begun the next.
 fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(subject.0.index);
     if description.socket() != id.into() {
-        // As on Linux, if the thread wakes before the next attempt is begun; later it might be told
-        // of that there.
+        // As on Linux, if the thread wakes before the next attempt begins; later Linux might return
+        // that attempt's outcome.
         let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
-        // It is closed for the program before it is for the kernel.
+        // It is closed for the program before it is closed for the kernel.
         let closed = matches!(TABLE.get(subject.0.fd), Entry::Foreign | Entry::CLOSING)
             || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
         return Err(Errno(if closed { libc::EBADF } else { how }));
@@ -269,7 +270,7 @@ fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> 
             access.descriptions().get(subject.0.index).set(flag::CONNECTING, false);
             match access.stack.tcp_take_error(id)? {
                 Some(error) => Err(error.into()),
-                // Why, another call has told.
+                // Another call has returned the reason.
                 None if state == State::Closed => Err(Errno(libc::ECONNABORTED)),
                 None => Ok(()),
             }
@@ -312,9 +313,9 @@ fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<(
     Ok(())
 }
 
-/// Before the kernel socket listens: what is left of an attempt to connect that was given up is put
-/// away, which on Linux is all that such a socket is. (Its error, which a listener would still tell
-/// by `SO_ERROR`, goes with it.) A connection of ours would be a fresh socket to the kernel.
+/// Before the kernel socket listens: discards the rest of an abandoned attempt to connect, which
+/// Linux also allows. (Its error, which a listener would still return by `SO_ERROR`, is lost.) A
+/// connection of ours would look like a fresh socket to the kernel.
 pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
     match lane.with(|access| stage(access, index)) {
         Ok((Stage::Connection(id), flags)) if flags & flag::GIVEN_UP != 0 => disconnect(lane, index, id, 0),
@@ -323,7 +324,8 @@ pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
     }
 }
 
-/// So long after its claim a listener may still meet what the kernel has begun.
+/// For this long after its claim a listener may still receive segments of handshakes that the
+/// kernel has begun.
 const SETTLING: Span = Span::from_millis(100);
 
 /// `listen` after the kernel's own.
@@ -339,7 +341,8 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family, access.now);
             options.v6only = flags & flag::V6ONLY != 0;
             let id = access.stack.tcp_listen(&options, local, backlog)?;
-            // The kernel listens already. Handshakes that it has begun are known with the claim.
+            // The kernel listens already. The handshakes that it has begun are known with the
+            // claim.
             access.stack.tcp_settle_listener(id, Instant::NEVER)?;
             access.descriptions().get(index).set_socket(id.into());
             open::label(access, id.into(), fd);
@@ -357,17 +360,18 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
     let listens = |stage: &Stage| matches!(stage, Stage::Listener(now) if *now == id);
     let claim = match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
         Ok((claim, _)) => claim,
-        // It listens on in the kernel.
+        // It continues to listen in the kernel.
         Err(reason) => return subject.give(lane, None, reason, listens).map(drop),
     };
     let noted = lane.with(|access| {
         if !listens(&subject.stage(access)?.0) {
             return Ok(false);
         }
-        // The kernel's listener is asked without waiting; what the program set is remembered by us.
+        // The kernel's listener is polled without blocking; the description keeps the mode that the
+        // program set.
         let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
         sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
-        // What has come before that lies in the ring.
+        // Segments that have arrived before that are in the ring.
         access.stack.tcp_settle_listener(id, access.now + SETTLING)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
@@ -378,7 +382,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
     if noted == Ok(true) {
         crate::wait::epoll::moved_to_stack(lane, index);
     } else {
-        // Another thread has ended it meanwhile.
+        // Another thread has ended the listener meanwhile.
         lane.release(claim);
     }
     noted.map(drop)

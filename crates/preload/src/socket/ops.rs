@@ -1,5 +1,5 @@
-//! What the exported calls do with a descriptor of ours, whatever its kind; a socket that turns out
-//! to be the kernel's is served there.
+//! What the exported calls do with a descriptor of ours, whatever its kind; calls on a socket that
+//! turns out to be a kernel socket go to the kernel.
 
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
@@ -17,7 +17,7 @@ use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use tickwire_stack::SocketKind;
 
-/// The lane, or [`DEMOTED`] if it is gone, and then the table says what has become of the socket.
+/// The lane, or [`DEMOTED`] if it is gone: then the table shows what has become of the socket.
 pub(crate) fn the_lane() -> Result<&'static Lane> {
     lane::current().ok_or_else(|| {
         lane::await_ending();
@@ -25,10 +25,10 @@ pub(crate) fn the_lane() -> Result<&'static Lane> {
     })
 }
 
-/// Takes a description of a lane that another process, or another thread, gave to the kernel out of
-/// this process's table. Says whether it was one.
+/// Removes a description that another process or thread has given to the kernel from this process's
+/// table. Returns whether it was one.
 pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
-    // Another may have done it, and the number be that of another socket.
+    // Another thread may have done it, and the index may be that of another socket.
     if lane.flags_of(index) & flag::KERNEL == 0 {
         return false;
     }
@@ -37,7 +37,7 @@ pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
     true
 }
 
-/// Whether the answer says that the call is to be repeated with the kernel socket.
+/// Whether the call has to be repeated on the kernel socket.
 fn for_kernel<T>(fd: c_int, entry: Entry, answer: &Result<T>) -> bool {
     let demoted = matches!(answer, Err(DEMOTED));
     if demoted
@@ -49,7 +49,7 @@ fn for_kernel<T>(fd: c_int, entry: Entry, answer: &Result<T>) -> bool {
     demoted || matches!(answer, Err(Errno(libc::ENETDOWN))) && has_ended_under(fd, entry)
 }
 
-/// Whether the lane has ended under a call, whose socket is something else now. (There may be
+/// Whether the lane has ended during a call, whose socket is something else now. (There may be
 /// another lane by now.)
 #[cold]
 fn has_ended_under(fd: c_int, entry: Entry) -> bool {
@@ -79,8 +79,8 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
     answer
 }
 
-/// The error of a socket that is dead. A connection that was reset tells it once and has ended
-/// then, as in the kernel; what this process has no share in fails every time.
+/// The error of a dead socket. A connection that was reset returns it once and then the end of the
+/// stream, as in the kernel; a socket in which this process has no share fails every time.
 pub(crate) fn take_error(fd: c_int, error: u32) -> Option<Errno> {
     match error as c_int {
         0 => None,
@@ -89,7 +89,7 @@ pub(crate) fn take_error(fd: c_int, error: u32) -> Option<Errno> {
     }
 }
 
-/// Keeps an error that a socket has told for the next call: this one has something better to tell.
+/// Keeps a socket's error for the next call: this one has something more important to return.
 pub(crate) fn keep_error(fd: c_int, error: Errno) {
     let entry = TABLE.get(fd);
     if let (Entry::Dead(0), Errno(libc::ECONNRESET)) = (entry, error) {
@@ -114,12 +114,13 @@ fn receive_dead(fd: c_int, error: u32) -> Result<usize> {
     take_error(fd, error).map_or(Ok(0), Err)
 }
 
-/// Sends by one.
+/// Sends on a dead socket.
 fn send_dead(fd: c_int, error: u32) -> Result<usize> {
     Err(take_error(fd, error).unwrap_or(Errno(libc::EPIPE)))
 }
 
-/// Sends to where `extras` names, which means `to`; raises SIGPIPE as the kernel would.
+/// Sends to the name in `extras`, which `to` is the parsed form of; raises SIGPIPE as the kernel
+/// would.
 pub(crate) fn send(
     fd: c_int,
     buffers: &mut Buffers<'_>,
@@ -159,7 +160,7 @@ pub(crate) fn send(
     answer
 }
 
-/// `MSG_FASTOPEN`: connects and sends, as the kernel does that has no cookie of the peer (RFC 7413
+/// `MSG_FASTOPEN`: connects and sends, as the kernel does without a cookie of the peer (RFC 7413
 /// §4.1.2).
 fn fast_open(
     fd: c_int,
@@ -182,7 +183,7 @@ pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
         && let Some(lane) = lane::current()
         && matches!(lane.with(|access| tcp::stage(access, index)), Ok((tcp::Stage::Connection(_), _)))
     {
-        // The kernel socket of a connection need not have a name.
+        // The kernel socket of a connection may have no name.
         return Err(Errno(libc::EINVAL));
     }
     bind_in_kernel(fd, address)?;
@@ -192,12 +193,12 @@ pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
         // A TCP socket's port is claimed when it is used.
         _ => Ok(()),
     };
-    // Bound it is, accelerated or not.
+    // It is bound, accelerated or not.
     if for_kernel(fd, entry, &answer) { Ok(()) } else { answer }
 }
 
-/// Binds the kernel socket. A port that only connections hold which have ended is free on Linux; of
-/// these the service learns some time afterwards.
+/// Binds the kernel socket. On Linux a port is free that only ended connections hold; the service
+/// learns of these some time later.
 fn bind_in_kernel(fd: c_int, address: &[u8]) -> Result<()> {
     let done = sys::bind(fd, address);
     if done == Err(Errno(libc::EADDRINUSE)) && lane::current().is_some_and(pending::free_ports) {
@@ -224,7 +225,7 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
     if let Entry::Dead(error) = TABLE.get(fd) {
         return Err(take_error(fd, error).unwrap_or(Errno(libc::ECONNRESET)));
     }
-    // A UDP socket is connected in the kernel before anything else, and may be so again.
+    // A UDP socket is connected in the kernel first of all, and a second time is harmless.
     let done = sys::connect(fd, address);
     kernel::connected_by_kernel(fd);
     done
@@ -292,7 +293,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
     if for_kernel(fd, entry, &answer) { sys::shutdown(fd, how) } else { answer }
 }
 
-/// `getsockname` and `getpeername`: the name if we know it better than the kernel.
+/// `getsockname` and `getpeername`: the name if the stack knows it better than the kernel.
 pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MAX], usize)>> {
     let entry = TABLE.open(fd)?;
     let Entry::Tcp(index) = entry else { return Ok(None) };
@@ -315,7 +316,7 @@ mod tests {
         let fd = testing::socket(libc::SOCK_DGRAM);
         let entry = TABLE.get(fd);
         let index = entry.description().unwrap();
-        // The same number, of a socket that the kernel had got when its lane ended under a call.
+        // The same number, for a socket that the kernel had got when its lane ended during a call.
         let mut socket = None;
         let before = testing::ended(|lane| {
             let given = lane.with(|access| {

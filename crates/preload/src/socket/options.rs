@@ -1,6 +1,6 @@
-//! Socket options: the kernel socket takes all that a socket on the lane may have (and says which
-//! are wrong); those that mean something to the stack are set there as well, and read from there.
-//! Which is which says [`treatment`].
+//! Socket options. The kernel socket takes all options that a socket on the lane may have, and
+//! returns the errors of wrong ones. Options that concern the stack are set there as well, and read
+//! from there. [`option_policy`] has the table of both.
 
 use crate::base::errno::{ANEW, Errno, Result};
 use crate::base::locked::Lock;
@@ -11,8 +11,8 @@ use crate::socket::kernel;
 use crate::socket::leaving;
 use crate::socket::multicast;
 use crate::socket::ops;
+use crate::socket::option_policy::{self, OptionPolicy};
 use crate::socket::tcp::{self, Stage};
-use crate::socket::treatment::{self, Treatment};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
@@ -24,7 +24,7 @@ use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::udp::{MtuDiscover, UdpOptions};
 use tickwire_stack::{TcpId, UdpId};
 
-/// `setsockopt`; `kernel` is the kernel's own.
+/// `setsockopt`; `kernel` is the kernel's own call.
 pub(crate) fn program_sets(
     fd: c_int,
     level: c_int,
@@ -34,17 +34,17 @@ pub(crate) fn program_sets(
 ) -> Result<()> {
     let entry = TABLE.open(fd)?;
     let (Some(lane), Some(index)) = (lane::current(), entry.description()) else { return kernel() };
-    match treatment::of(matches!(entry, Entry::Tcp(_)), level, name) {
-        Treatment::Refused(error) => return Err(Errno(error)),
-        Treatment::Kernel(reason) if !treatment::is_neutral(level, name, value) => {
+    match option_policy::of(matches!(entry, Entry::Tcp(_)), level, name) {
+        OptionPolicy::Refused(error) => return Err(Errno(error)),
+        OptionPolicy::Kernel(reason) if !option_policy::is_neutral(level, name, value) => {
             let socket = match lane.with(|access| Ok((Same::of(access, fd, index)?, has_traffic(access, index)?))) {
                 Ok((socket, false)) => socket,
                 Ok((_, true)) => return Err(too_late(level, name, value)),
                 Err(ANEW) => return program_sets(fd, level, name, value, kernel),
-                // Another process has made it the kernel's.
+                // Another process has turned it into a kernel socket.
                 Err(_) => return kernel(),
             };
-            if treatment::is_filter(level, name) {
+            if option_policy::is_filter(level, name) {
                 kernel::give_to_kernel(lane, &socket, reason);
                 return kernel();
             }
@@ -60,20 +60,20 @@ pub(crate) fn program_sets(
 }
 
 /// The error of an option that came too late. A congestion control or upper layer protocol that the
-/// kernel has not, or not for this program, is refused as it does it.
+/// kernel lacks, or denies to this program, is refused with the kernel's error.
 fn too_late(level: c_int, name: c_int, value: &[u8]) -> Errno {
     let refused = match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => sys::refused_by_kernel(level, name, value),
-        // What asks for a connection there the kernel would take of this one.
+        // The kernel would accept on this connection an option that needs a connection there.
         (libc::IPPROTO_TCP, libc::TCP_ULP) => {
             sys::refused_by_kernel(level, name, value).filter(|&error| error != Errno(libc::ENOTCONN))
         }
         _ => None,
     };
-    refused.unwrap_or(Errno(treatment::TOO_LATE))
+    refused.unwrap_or(Errno(option_policy::TOO_LATE))
 }
 
-/// Whether a socket has had traffic by the lane, so that the kernel socket cannot take its place.
+/// Whether a socket has had traffic over the lane, so that the kernel socket cannot replace it.
 fn has_traffic(access: &mut Access<'_>, index: u32) -> Result<bool> {
     let (stage, flags) = tcp::stage(access, index)?;
     Ok(matches!(stage, Stage::Connection(_)) || flags & flag::TRAFFIC != 0)
@@ -89,14 +89,14 @@ pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
             Ok(())
         });
     }
-    if crate::socket::via::set(lane, fd, index, level, name, value) {
+    if crate::socket::egress_interface::set(lane, fd, index, level, name, value) {
         return;
     }
     let number =
         value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).or(value.first().map(|&b| c_int::from(b)));
     let Some(number) = number else { return };
     let number = match (level, name) {
-        // What it has made of it: half of it is for what lies beside the data.
+        // The size that the kernel granted: half of it is for overhead.
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => granted(fd, libc::SO_SNDBUF).unwrap_or(number),
         (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => granted(fd, libc::SO_RCVBUF).unwrap_or(number),
         _ => number,
@@ -114,12 +114,13 @@ pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     }
 }
 
-/// The size of a buffer that the kernel has granted, as a program would ask for it.
+/// The size of a buffer that the kernel has granted, as a program would request it.
 fn granted(fd: c_int, name: c_int) -> Option<c_int> {
     sys::option(fd, libc::SOL_SOCKET, name).ok().map(|size| size / 2)
 }
 
-/// Options that both kinds of sockets have and that are ours to carry out. Says whether it was one.
+/// Options that both kinds of sockets have and that the library implements. Returns whether it was
+/// one.
 fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, number: c_int, value: &[u8]) -> bool {
     let on = number != 0;
     let mut descriptions = access.descriptions();
@@ -153,9 +154,9 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
             description.set(flag::LOOP_OFF, !on);
             return true;
         }
-        (libc::IPPROTO_IP, treatment::IP_LOCAL_PORT_RANGE) => flag::PORT_RANGE,
+        (libc::IPPROTO_IP, option_policy::IP_LOCAL_PORT_RANGE) => flag::PORT_RANGE,
         (libc::IPPROTO_UDP, libc::UDP_CORK) => {
-            // What waits in the kernel has gone, too.
+            // The data held in the kernel has been sent, too.
             description.set(flag::MORE, false);
             flag::CORK
         }
@@ -170,7 +171,7 @@ fn time_value(value: &[u8]) -> Option<Span> {
     let (seconds, micros) = value.get(..16)?.split_at(8);
     let seconds = i64::from_ne_bytes(seconds.try_into().ok()?);
     let micros = i64::from_ne_bytes(micros.try_into().ok()?);
-    // The kernel has refused what is out of range; a negative time there means "at once", which is
+    // The kernel has refused values out of range; a negative time there means "at once", which is
     // nearly this.
     if seconds < 0 {
         return Some(Span::from_nanos(1));
@@ -178,7 +179,7 @@ fn time_value(value: &[u8]) -> Option<Span> {
     Some(Span::from_nanos((seconds as u64).saturating_mul(1_000_000_000).saturating_add(micros.max(0) as u64 * 1000)))
 }
 
-/// Sets one option of UDP; an unknown one is the kernel's alone.
+/// Sets one option of UDP; an unknown one is only the kernel's.
 fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, number: c_int) -> Result<()> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
@@ -186,7 +187,7 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
     let mut options: UdpOptions = access.stack.udp_options(id)?;
     let hops = |default| if number < 0 { default } else { number as u8 };
     match (level, name) {
-        // Linux doubles what it is told, for its own overhead; the stack charges the same way.
+        // Linux doubles the requested size, for its own overhead; the stack charges the same way.
         (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
             options.rcvbuf = (number.max(1152) as u32).saturating_mul(2)
         }
@@ -202,7 +203,7 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tos = hops(0),
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
             options.mtu_discover = match number {
-                // It believes no ICMP message and forbids no fragments, against forged messages.
+                // It ignores ICMP messages and allows fragments, against forged messages.
                 libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_OMIT => MtuDiscover::Dont,
                 libc::IP_PMTUDISC_DO => MtuDiscover::Do,
                 libc::IP_PMTUDISC_PROBE => MtuDiscover::Probe,
@@ -216,9 +217,9 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
     Ok(access.stack.udp_set_options(id, options)?)
 }
 
-/// Before a connection's packets get another type of service, which routes may depend on: whether
-/// they are the lane's then. If not, the kernel goes on with the connection, and has the option
-/// set; where it cannot, they go as before.
+/// Before a connection's packets get another type of service, on which routes may depend: returns
+/// whether they still belong to the lane then. If not, the connection is handed over to the kernel,
+/// and the option is set there. If that is not possible, its packets keep their path.
 fn may_have_service(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, tos: u8) -> bool {
     let connection = lane.with(|access| match tcp::stage(access, index)?.0 {
         Stage::Connection(id) => {
@@ -257,7 +258,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
     let _ = lane.with(|access| {
         let now = access.now;
         match tcp::stage(access, index)?.0 {
-            // As on Linux what was agreed on stays.
+            // As on Linux, a negotiated value stays.
             Stage::Connection(id)
                 if matches!(setting, Setting::MaxSegment(_)) && access.stack.tcp_state(id)?.is_synchronized() =>
             {
@@ -265,7 +266,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
             }
             Stage::Connection(id) => Ok(access.stack.tcp_set(id, now, setting)?),
             Stage::Listener(id) => Ok(access.stack.tcp_listener_set(id, setting)?),
-            // The kernel socket remembers it until then, but for whether some were set at all.
+            // The kernel socket stores it until then, except for whether some were set at all.
             Stage::Fresh => {
                 let mut descriptions = access.descriptions();
                 let mut description = descriptions.get(index);
@@ -300,11 +301,11 @@ fn name_of(algorithm: Algorithm) -> &'static [u8; 16] {
     }
 }
 
-/// What a kernel socket of either family has if nothing was set, by the system's settings; and when
-/// that was read.
+/// The options of a new kernel socket of either family, by the system's settings; and when they
+/// were read.
 static UNSET: Lock<[Option<(Instant, TcpOptions)>; 2]> = Lock::new([None; 2]);
 
-/// The system's settings are read again after so long.
+/// The system's settings are read again after this time.
 const UNSET_FOR: Span = Span::from_secs(1);
 
 /// The options that a program has set on a kernel socket before the stack had the connection, for
@@ -356,7 +357,7 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
             [libc::IPV6_TCLASS, libc::IPV6_UNICAST_HOPS, libc::IPV6_MTU_DISCOVER].map(|name| (libc::IPPROTO_IPV6, name))
         }
     };
-    // What these are if nothing was set is the kernel's own affair.
+    // Their values if nothing was set concern only the kernel.
     let max_segment = (bits & flag::MAX_SEGMENT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_MAXSEG));
     let fin_wait = (bits & flag::FIN_WAIT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_LINGER2));
     for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment).chain(&fin_wait) {
@@ -367,7 +368,7 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
                 Setting::Ttl(hops) if bits & flag::HOPS == 0 => Setting::DefaultTtl(hops),
                 other => other,
             };
-            // What the kernel took is in range.
+            // A value that the kernel accepted is in range.
             let _ = options.set(setting);
         }
     }
@@ -389,7 +390,7 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
 const PATH_MTU: (c_int, c_int) = (libc::IPPROTO_IP, libc::IP_MTU);
 const PATH_MTU_V6: (c_int, c_int) = (libc::IPPROTO_IPV6, libc::IPV6_MTU);
 
-/// What `getsockopt` answers, if it is ours to answer: the bytes and how many.
+/// The result of `getsockopt`, if the library answers it: the bytes and their number.
 pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8>, usize)>> {
     let number = |n: c_int| Some((n.to_ne_bytes().to_vec(), 4));
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
@@ -400,20 +401,20 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
     let entry = TABLE.open(fd)?;
     let Some(lane) = lane::current() else { return Ok(None) };
     match entry {
-        // What the kernel socket would map is always empty.
+        // The kernel socket would never have anything to map.
         Entry::Tcp(_) if (level, name) == (libc::IPPROTO_TCP, libc::TCP_ZEROCOPY_RECEIVE) => {
-            Err(Errno(treatment::TOO_LATE))
+            Err(Errno(option_policy::TOO_LATE))
         }
         Entry::Udp(index) if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) => {
             let error = lane.with(|access| {
                 let id: UdpId = access.descriptions().get(index).socket().try_into()?;
                 Ok(access.stack.udp_take_error(id)?)
             });
-            // None of ours: the kernel's, if any.
+            // The stack has no error: the kernel's, if any.
             Ok(error.ok().flatten().and_then(|error| number(Errno::from(error).0)))
         }
-        // What routers have said the lane knows, and the kernel socket forgets its route with every
-        // change of `IP_TOS`.
+        // The lane knows the path MTU from routers, and the kernel socket forgets its route with
+        // every change of `IP_TOS`.
         Entry::Udp(index) if matches!((level, name), PATH_MTU | PATH_MTU_V6) => {
             let mtu = lane.with(|access| {
                 let mut descriptions = access.descriptions();
@@ -422,7 +423,7 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
                 let known = flags & flag::CONNECTED != 0 && (level == libc::IPPROTO_IP || flags & flag::V6 != 0);
                 if known { Ok(access.stack.udp_path_mtu(id, access.now)?) } else { Err(Errno(libc::ENOTCONN)) }
             });
-            // None of ours: what is wrong the kernel tells.
+            // The stack has none: the kernel returns the error.
             Ok(mtu.ok().and_then(|mtu| number(mtu as c_int)))
         }
         Entry::Tcp(index) => {
@@ -444,7 +445,7 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
     }
 }
 
-/// Whether the kernel socket tells an option as the program has set it: the size of a buffer, of
+/// Whether the kernel socket has an option as the program has set it: the size of a buffer, of
 /// which the stack has at least what it needs.
 fn kernel_remembers(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int, flags: u64) -> Result<bool> {
     let options = access.stack.tcp_options(id)?;
@@ -468,20 +469,20 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int, flags:
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
         PATH_MTU | PATH_MTU_V6 => number(access.stack.tcp_info(id, access.now)?.path_mtu.into()),
-        (libc::SOL_SOCKET, treatment::SO_PEERNAME) => {
+        (libc::SOL_SOCKET, option_policy::SO_PEERNAME) => {
             let (_, remote) = access.stack.tcp_endpoints(id)?;
             let v6 = flags & flag::V6 != 0;
             let (name, len) = crate::c::name::emit(remote, v6, options.interface);
             Some(name[..len].to_vec())
         }
-        // The thread that takes its packets in is the one that reads them, as a rule.
-        (libc::SOL_SOCKET, treatment::SO_INCOMING_CPU) => number(sys::current_processor()),
+        // The thread that takes its packets in is usually the one that reads them.
+        (libc::SOL_SOCKET, option_policy::SO_INCOMING_CPU) => number(sys::current_processor()),
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let mut bytes = c_int::from(options.linger).to_ne_bytes().to_vec();
             bytes.extend(((options.linger_time.as_millis() / 1000) as c_int).to_ne_bytes());
             Some(bytes)
         }
-        // Of `TCP_LINGER2`, if nothing was set, the kernel tells what holds.
+        // For `TCP_LINGER2`, if nothing was set, the kernel returns the value in force.
         _ => options.to_linux(level, name).map(|number| number.to_ne_bytes().to_vec()),
     })
 }

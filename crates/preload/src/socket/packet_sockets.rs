@@ -1,9 +1,10 @@
-//! Programs that read the wire: by a packet socket (`AF_PACKET`) or a raw socket of IP they see
-//! what comes to the kernel, and diverted packets do not. One that opens such a socket has its UDP
-//! sockets, and all that it makes afterwards, on the kernel. Its connections stay where they are.
+//! Programs that capture packets: with a packet socket (`AF_PACKET`) or a raw socket of IP they see
+//! the packets that reach the kernel, and diverted packets do not. If a program opens such a
+//! socket, its UDP sockets, and all sockets that it makes afterwards, are kernel sockets. Its
+//! connections stay where they are.
 //!
-//! GigE Vision programs (Aravis) read a stream so: the UDP socket has the port, a packet socket
-//! brings the datagrams.
+//! GigE Vision programs (Aravis) read a stream this way: the UDP socket has the port, a packet
+//! socket receives the datagrams.
 
 use crate::base::errno::ANEW;
 use crate::lane::{self, Lane};
@@ -14,24 +15,25 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use tickwire_link::control::Reason;
 
-/// `SOCK_PACKET`, the packet socket of old.
+/// `SOCK_PACKET`, the obsolete packet socket.
 const SOCK_PACKET: c_int = 10;
 
 /// Whether this process, or one that it was forked from, has opened such a socket.
 static READS_WIRE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a socket that has been made with these arguments sees packets of IP that come in.
+/// Whether a socket that has been made with these arguments sees received IP packets.
 pub(crate) fn sees_packets(domain: c_int, kind: c_int, protocol: c_int) -> bool {
     match (domain, kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)) {
         (libc::AF_PACKET, _) | (libc::AF_INET, SOCK_PACKET) => is_of_ip(u16::from_be(protocol as u16)),
-        // One of this protocol only sends.
+        // A socket of this protocol only sends.
         (libc::AF_INET | libc::AF_INET6, libc::SOCK_RAW) => protocol != libc::IPPROTO_RAW,
         _ => false,
     }
 }
 
-/// Whether a socket that has been bound to this name does: one that was made without a protocol has
-/// got one by it. (`struct sockaddr_ll`: the family, then the protocol in network order.)
+/// Whether a socket that has been bound to this name does: the name gives a protocol to a socket
+/// that was made without one. (`struct sockaddr_ll`: the family, then the protocol in network
+/// order.)
 pub(crate) fn sees_packets_of(name: &[u8]) -> bool {
     let Some((&[f0, f1, p0, p1], _)) = name.split_first_chunk() else { return false };
     u16::from_ne_bytes([f0, f1]) == libc::AF_PACKET as u16 && is_of_ip(u16::from_be_bytes([p0, p1]))
@@ -42,12 +44,12 @@ fn is_of_ip(protocol: u16) -> bool {
     [libc::ETH_P_ALL, libc::ETH_P_IP, libc::ETH_P_IPV6].contains(&c_int::from(protocol))
 }
 
-/// Whether new sockets of this process are the kernel's.
+/// Whether new sockets of this process are kernel sockets.
 pub(crate) fn reads_wire() -> bool {
     READS_WIRE.load(SeqCst)
 }
 
-/// Such a socket has been opened.
+/// A packet socket has been opened.
 #[cold]
 pub(crate) fn opened() {
     READS_WIRE.store(true, SeqCst);
@@ -56,7 +58,7 @@ pub(crate) fn opened() {
     }
 }
 
-/// Gives the UDP sockets of this process to the kernel. What waits to be received is lost.
+/// Gives the UDP sockets of this process to the kernel. Queued datagrams are lost.
 pub(crate) fn give_datagrams(lane: &'static Lane) {
     for (fd, _) in TABLE.each() {
         while let Entry::Udp(index) = TABLE.get(fd) {

@@ -1,5 +1,5 @@
 //! Connections that the program has closed and the stack has not finished with (FIN-WAIT,
-//! TIME-WAIT): their flows stay claimed until it has, so that the last acknowledgements reach the
+//! TIME-WAIT). Their flows stay claimed until it has, so that the last acknowledgements reach the
 //! stack and the port stays taken.
 
 use crate::base::errno::Result;
@@ -26,7 +26,7 @@ pub(crate) struct Closed {
     pub(crate) ephemeral: bool,
 }
 
-/// A closed connection with its lane: to the service of the next one its claim would be another's.
+/// A closed connection with its lane: to the service of the next lane its claim would be another's.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
     lane: &'static Lane,
@@ -54,24 +54,24 @@ pub(crate) fn make_room(connections: u32) {
     list.reserve(missing);
 }
 
-/// Remembers a closed connection, if its claim is to be released some day.
+/// Records a closed connection, if its claim is to be released some day.
 pub(crate) fn add(lane: &'static Lane, closed: Closed) {
     if is_first(&mut list(), Kept { lane, closed }) {
-        crate::base::bell::ring();
+        crate::base::wakeup_fd::ring();
     }
 }
 
-/// Enters one; whether the helper has to be told. While there is any, it looks again in time by
-/// itself: to be woken by each one that is closed would cost more than the closing.
+/// Enters one; returns whether the helper has to be woken. While there is any, the helper checks
+/// again by itself: a wakeup for each closed connection would cost more than the close.
 fn is_first(list: &mut Vec<Kept>, kept: Kept) -> bool {
     list.push(kept);
     list.len() == 1
 }
 
 /// A listener's claim covers single flows from now on: those of closed connections are marked, as
-/// many as there is room to name. Says how many.
+/// many as `remotes` has room for. Returns how many.
 pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usize {
-    // What has ended needs no flow, and would keep the port until the next sweep.
+    // An ended connection needs no flow, and would keep the port until the next sweep.
     let _ = lane.with(|access| {
         list().retain(|kept| {
             let Closed { shared, converted, .. } = kept.closed;
@@ -91,7 +91,7 @@ pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usiz
 }
 
 /// A claim was lost: the ports of connections that were closed under it are not the program's any
-/// more, and the next connection may be given one of them.
+/// more, and the next connection may get one of them.
 pub(crate) fn forget(lane: &'static Lane, claim: u64) {
     let _ = lane.with_quietly(|access| {
         list().retain(|kept| {
@@ -110,14 +110,14 @@ pub(crate) fn is_empty() -> bool {
     list().is_empty()
 }
 
-/// Forgets everything (in a forked child: the parent sees to it, or whoever is left when that
-/// ends).
+/// Forgets everything (in a forked child: the parent releases the claims, or the remaining
+/// processes when the parent ends).
 pub(crate) fn clear() {
     list().clear();
 }
 
-/// As [`clear`], in a child before whose birth the list may have been locked for ever, which is
-/// told.
+/// As [`clear`], in a child. The list may have been locked when the child was forked, and then
+/// stays so: returns false.
 pub(crate) fn abandon() -> bool {
     CLOSED.try_lock().map(|mut list| list.clear()).is_some()
 }
@@ -151,30 +151,30 @@ pub(crate) fn unfinished_of(lane: &'static Lane) -> Vec<Closed> {
     found.unwrap_or_default()
 }
 
-/// The kernel has a connection now, and its claim is no more.
+/// The kernel has a connection now, and its claim is gone.
 pub(crate) fn is_the_kernels(lane: &Lane, closed: &Closed) {
     let is_it =
         |other: &Closed| (other.local, other.remote, other.claim) == (closed.local, closed.remote, closed.claim);
     list().retain(|kept| !(kept.is_of(lane) && is_it(&kept.closed)));
 }
 
-/// Whether a connection has ended and its port rests among those that the lane holds.
+/// Whether a connection has ended and the lane holds its port again.
 fn is_put_back(access: &mut Access<'_>, closed: &Closed) -> bool {
     closed.ephemeral && !lives(access, closed) && access.put_port_back(closed.claim, closed.local)
 }
 
-/// Gives ports of connections that have ended back to those that the lane holds.
+/// Returns ports of ended connections to those that the lane holds.
 pub(crate) fn put_ports_back(lane: &Lane, access: &mut Access<'_>) {
     list().retain(|kept| !kept.is_of(lane) || !is_put_back(access, &kept.closed));
 }
 
-/// Releases the claims of a lane's connections that have ended, or lets the next call do it. Those
-/// of a lane that is over went with it.
+/// Releases the claims of a lane's ended connections, or leaves it to the next call. The claims of
+/// a lane that is over ended with it.
 pub(crate) fn sweep(lane: &'static Lane) {
     release_ended(lane);
 }
 
-/// Says whether the service was told of all.
+/// Returns whether all releases were sent to the service.
 fn release_ended(lane: &'static Lane) -> bool {
     loop {
         let Ok((over, count)) = take_ended(lane) else {
@@ -199,8 +199,8 @@ fn release_ended(lane: &'static Lane) -> bool {
     }
 }
 
-/// Takes connections that have ended off the list, as many as fit into one message to the service.
-/// (A list of all would have to be allocated.)
+/// Removes ended connections from the list, as many as fit into one message to the service. (A list
+/// of all would have to be allocated.)
 fn take_ended(lane: &'static Lane) -> Result<([Closed; Parts::MAX], usize)> {
     let mut over = [Closed::default(); Parts::MAX];
     let mut count = 0;
@@ -226,13 +226,13 @@ fn take_ended(lane: &'static Lane) -> Result<([Closed; Parts::MAX], usize)> {
     Ok((over, count))
 }
 
-/// As [`sweep`]; when it returns, the ports of connections that had ended are free, unless it says
-/// that the service could not be asked.
+/// As [`sweep`]; when it returns true, the ports of ended connections are free. False if the
+/// service could not be asked.
 pub(crate) fn free_ports(lane: &'static Lane) -> bool {
-    // What the helper has taken off the list the service has been told of.
+    // The releases of connections that the helper has taken off the list have been sent.
     let _still = crate::process::helper::asleep();
-    // The service does one thing after the other. The session may have been another thread's when
-    // it was to be told.
+    // The service handles requests in order. The first attempt may have failed because another
+    // thread was using the session.
     let answered = || lane.ask(&Request::Release { parts: Parts::new(&[]) }, None, |_| Ok(())).is_ok();
     (0..2).any(|_| {
         let told = release_ended(lane);
@@ -240,7 +240,7 @@ pub(crate) fn free_ports(lane: &'static Lane) -> bool {
     })
 }
 
-/// At the end of this process: what the stack has not done with is left to the others of the lane.
+/// At the end of this process: unfinished connections are left to the other processes of the lane.
 pub(crate) fn leave(lane: &'static Lane) {
     sweep(lane);
     let _ = lane.with(|access| {
@@ -255,7 +255,7 @@ pub(crate) fn leave(lane: &'static Lane) {
     });
 }
 
-/// Takes over what others have left.
+/// Takes over what other processes have left.
 pub(crate) fn take_over(lane: &'static Lane) {
     let _ = lane.with_quietly(|access| {
         let rows = access.tcp_rows();
@@ -277,8 +277,8 @@ mod tests {
     use std::time::Duration;
     use tickwire_link::control::{Channel, Reply};
 
-    /// The claims that are released while this is done, by whoever asks at that end of a
-    /// connection, message by message.
+    /// The claims that `work` releases, as the service's end of the connection receives them,
+    /// message by message.
     fn released(service: &Channel, work: impl FnOnce() + Send) -> Vec<Vec<u64>> {
         std::thread::scope(|scope| {
             let working = scope.spawn(work);
@@ -312,8 +312,7 @@ mod tests {
     #[test]
     fn what_was_closed_on_one_lane_is_not_released_on_the_next() {
         let ((before, _service), (next, service)) = (testing::another(), testing::another());
-        // Both services count from 1: to the second one, claim 1 is that of a connection which
-        // lives.
+        // Both services count from 1: to the second one, claim 1 is that of a live connection.
         let (local, remote) = (Endpoint::default(), Endpoint::default());
         let closed =
             |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false, ephemeral: false };
@@ -424,7 +423,7 @@ mod tests {
         let (lane, service) = testing::another();
         let (local, remote) = (Endpoint::default(), Endpoint::default());
         for claim in 1..=70 {
-            // Those of a listener that lives keep their claim.
+            // Connections of a live listener keep its claim.
             add(
                 lane,
                 Closed { index: 0, local, remote, claim, shared: claim > 68, converted: false, ephemeral: false },

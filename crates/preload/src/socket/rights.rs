@@ -1,7 +1,7 @@
 //! Descriptors that the program passes to another process over a Unix socket (`SCM_RIGHTS`). The
-//! receiver gets the kernel socket, whatever program it is, so the kernel socket must be all there
-//! is: listeners and UDP sockets become the kernel's before they are passed, and connections are
-//! handed over to it.
+//! receiver gets the kernel socket, whatever program it is, so the kernel socket must be complete.
+//! Listeners and UDP sockets become kernel sockets before they are passed, and connections are
+//! handed over to the kernel.
 
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
@@ -18,8 +18,8 @@ use tickwire_link::control::Reason;
 /// Before descriptors are passed.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if one of them means nothing outside the lane; then all that have not become the
-/// kernel's go on as they were.
+/// `EOPNOTSUPP` if one of them cannot exist outside the lane; then all that have not become kernel
+/// sockets continue as they were.
 pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     let Some(lane) = lane::current() else { return Ok(()) };
     let mut to_kernel = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
             Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }
-    // First what may fail.
+    // First the steps that may fail.
     for socket in connections {
         leaving::wait_for_started(lane, &socket);
         match leaving::to_kernel(lane, &socket, Reason::Passed) {
@@ -64,8 +64,8 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     Ok(())
 }
 
-/// Descriptors have come from another process. A TCP or UDP socket among them is the kernel's, and
-/// shown so, with what it accepts.
+/// Descriptors have been received from another process. A TCP or UDP socket among them is a kernel
+/// socket, and is shown so, with the connections it accepts.
 pub(crate) fn have_come(fds: &[c_int]) {
     let mut unlisted = false;
     for &fd in fds.iter().filter(|&&fd| Table::fits(fd) && TABLE.get(fd) == Entry::Foreign) {
@@ -94,7 +94,7 @@ fn is_udp(fd: c_int) -> Option<bool> {
     }
 }
 
-/// Says once why.
+/// Logs the reason once.
 fn refused(what: &str) -> Errno {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {

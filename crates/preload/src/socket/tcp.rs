@@ -1,5 +1,5 @@
-//! TCP sockets. Before `connect` or `listen` such a socket is its kernel socket, which remembers
-//! all options; then the stack has the connection, and the kernel socket keeps port and descriptor.
+//! TCP sockets. Before `connect` or `listen` only the kernel socket exists, which stores all
+//! options. Then the stack has the connection, and the kernel socket keeps port and descriptor.
 
 use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::guarded;
@@ -23,7 +23,7 @@ use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, ListenerId, Ready, Sink, SocketKind, Source, TcpId};
 
-/// What a TCP description stands for at this moment.
+/// The present state of a TCP description.
 pub(crate) enum Stage {
     /// Neither connected nor listening.
     Fresh,
@@ -31,7 +31,7 @@ pub(crate) enum Stage {
     Listener(ListenerId),
 }
 
-/// Stage and flags of a TCP socket; [`DEMOTED`] if it is the kernel's.
+/// Stage and flags of a TCP socket; [`DEMOTED`] if it is a kernel socket.
 pub(crate) fn stage(access: &mut Access<'_>, index: u32) -> Result<(Stage, u64)> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
@@ -56,7 +56,7 @@ fn connection(access: &mut Access<'_>, index: u32, without: c_int) -> Result<(Tc
     }
 }
 
-/// Who has a connection to be accepted.
+/// Where a connection waits to be accepted.
 enum Waiting {
     Stack,
     Kernel(c_int, [u8; name::MAX], usize),
@@ -118,7 +118,7 @@ pub(crate) fn accept(
     }
 }
 
-/// Accepts from the stack: the new socket gets a kernel socket as its descriptor.
+/// Accepts from the stack: the new socket gets a kernel socket for its descriptor.
 fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
     let (listener_fd, index) = (listener.fd, listener.index);
     let v6 = lane.with(|access| Ok(stage(access, index)?.1 & flag::V6 != 0))?;
@@ -177,13 +177,13 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
     }
 }
 
-/// Whether an error waits to be told. A call that has moved bytes leaves it to the next one, which
-/// would otherwise see an orderly end.
+/// Whether an error is pending. A call that has moved bytes leaves it to the next one, which would
+/// otherwise see an orderly end.
 fn failed(access: &mut Access<'_>, id: TcpId) -> Result<bool> {
     Ok(access.stack.readiness(id.into())?.contains(Ready::ERR))
 }
 
-/// Sends; a blocking socket waits until all is taken.
+/// Sends; a blocking socket waits until everything is queued.
 pub(crate) fn send(
     lane: &'static Lane,
     fd: c_int,
@@ -209,13 +209,13 @@ pub(crate) fn send(
         }
     };
     match wait::transfer(lane, (fd, index), flags, |d| d.send_timeout(), &mut [NO_FD; OWN], attempt) {
-        // What was taken before the trouble counts; the trouble comes up again with the next call.
+        // The bytes taken before the error count; the next call returns the error again.
         Err(_) if buffers.done() > 0 => Ok(buffers.done()),
         end => end,
     }
 }
 
-/// A place for bytes that nobody wants (`MSG_TRUNC`).
+/// A sink for bytes that are discarded (`MSG_TRUNC`).
 struct Nowhere(usize);
 
 impl tickwire_stack::Sink for Nowhere {
@@ -253,7 +253,8 @@ pub(crate) fn receive(
     let mut done = 0;
     let wanted = buffers.total();
     if peek && flags & libc::MSG_WAITALL != 0 {
-        // It waits until all can be seen; if that does not come to be, what there is counts.
+        // It waits until all bytes can be seen; if that does not happen, it returns those that
+        // there are.
         let seen = wait::transfer(
             lane,
             (fd, index),
@@ -314,7 +315,7 @@ pub(crate) fn receive(
     }
 }
 
-/// The program wants to know when data came.
+/// The program wants the receive time of data.
 const STAMPS: u64 = flag::TIMESTAMP | flag::TIMESTAMPNS;
 
 /// Receives the urgent byte.
@@ -347,8 +348,8 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         libc::SHUT_RDWR => Shutdown::Both,
         _ => return Err(Errno(libc::EINVAL)),
     };
-    // Acted on under the lock under which it is looked at: meanwhile another thread might begin to
-    // connect it.
+    // Checked and done under one lock: otherwise another thread might begin to connect it in
+    // between.
     let found = lane.with(|access| {
         if TABLE.get(fd) != Entry::Tcp(index) {
             return Err(DEMOTED);
@@ -358,8 +359,8 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
                 State::SynSent => give_up(access, index, id).map(|()| Shut::Done),
                 _ => Ok(access.stack.tcp_shutdown(id, access.now, way).map(|()| Shut::Done)?),
             },
-            // It is not connected, and shut all the same: it reads an end, shows it to poll, and
-            // keeps it when it is connected or listens.
+            // It is not connected, and shut down all the same: it reads the end of the stream,
+            // reports it to poll, and stays shut down when it is connected or listens.
             (Stage::Fresh, _) => kernel::give(access, index, Reason::Shut).map(Shut::Given),
             (Stage::Listener(_), _) if way == Shutdown::Write => Ok(Shut::Done),
             (Stage::Listener(_), flags) => Ok(Shut::Listener(flags)),
@@ -372,9 +373,9 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
             Err(DEMOTED)
         }
         Shut::Listener(flags) => {
-            // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it
-            // first: a claim whose socket does not listen any more it would take back, with the
-            // connections.
+            // It stops listening; a thread that waits in accept gets EINVAL. The service is
+            // notified first: otherwise it would revoke the claim of a socket that does not listen
+            // any more, with the connections.
             let is_shut = close::stop_listening(lane, index) && has_stopped(fd);
             if flags & flag::NONBLOCK == 0 {
                 kernel::restore_blocking(fd);
@@ -386,11 +387,11 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
     }
 }
 
-/// How long the service may take to end a kernel's listener behind its answer.
+/// How long the service may take to end a kernel's listener after its answer.
 const STOPPING: Span = Span::from_millis(100);
 const LOOK_AGAIN: Span = Span::from_micros(200);
 
-/// Waits until the kernel's listener has stopped to listen, and says whether it has.
+/// Waits until the kernel's listener has stopped listening, and returns whether it has.
 fn has_stopped(fd: c_int) -> bool {
     let until = sys::now() + STOPPING;
     loop {
@@ -404,27 +405,27 @@ fn has_stopped(fd: c_int) -> bool {
 /// What `shutdown` has found, and still has to do without the lock.
 enum Shut {
     Done,
-    /// A fresh socket, which is the kernel's now, with its claim.
+    /// A fresh socket, which is a kernel socket now, with its claim.
     Given(u64),
     /// A listener, with its flags.
     Listener(u64),
 }
 
-/// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; who waits for its outcome
-/// is told of a reset.
+/// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; a thread that waits for
+/// its outcome gets a reset.
 fn give_up(access: &mut Access<'_>, index: u32, id: TcpId) -> Result<()> {
     access.stack.tcp_abandon(id, access.now)?;
     access.descriptions().get(index).set(flag::GIVEN_UP, true);
     Ok(())
 }
 
-/// Own name, or the peer's, if the stack knows it better than the kernel socket; whether the socket
-/// is one of IPv6; and the interface that a link-local address needs.
+/// The local or remote name, if the stack knows it better than the kernel socket; whether the
+/// socket is an IPv6 socket; and the interface that a link-local address needs.
 pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option<(Endpoint, bool, u32)>> {
     lane.with(|access| match stage(access, index)? {
         (Stage::Connection(id), flags) => {
             let (local, remote) = access.stack.tcp_endpoints(id)?;
-            // In TIME-WAIT a socket of Linux is closed: the kernel waits without it.
+            // In TIME-WAIT a Linux socket is closed: the kernel waits without it.
             if peer && matches!(access.stack.tcp_state(id)?, State::SynSent | State::TimeWait | State::Closed) {
                 return Err(Errno(libc::ENOTCONN));
             }

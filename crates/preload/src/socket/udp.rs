@@ -1,5 +1,5 @@
-//! UDP sockets: the stack's queue first, the kernel socket behind the same descriptor for
-//! everything that comes or goes by the kernel (loopback, this host's own addresses, broadcast,
+//! UDP sockets: the stack's queue first; the kernel socket behind the same descriptor for
+//! everything that the kernel sends or receives (loopback, this host's own addresses, broadcast,
 //! looped multicast).
 
 use crate::base::errno::{DEMOTED, Errno, Result};
@@ -8,8 +8,8 @@ use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary::{self, Way};
+use crate::socket::egress_interface;
 use crate::socket::kernel;
-use crate::socket::via;
 use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
@@ -20,7 +20,7 @@ use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};
 use tickwire_stack::{Error, UdpId};
 
-/// Sends nothing, but learns the way.
+/// Sends nothing, but resolves the path.
 const MSG_PROBE: c_int = 0x10;
 
 fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
@@ -32,9 +32,9 @@ fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
     Ok((description.socket().try_into()?, description.flags()))
 }
 
-/// The flags of the socket that a call has begun with. While the service was asked another thread
-/// may have given it to the kernel ([`DEMOTED`]), or closed it (`EBADF`), and its description be
-/// another's.
+/// The flags of the socket that a call has begun with. While the service was asked, another thread
+/// may have given the socket to the kernel ([`DEMOTED`]), or closed it (`EBADF`), and its
+/// description may be reused.
 fn still(access: &mut Access<'_>, index: u32, id: UdpId) -> Result<u64> {
     match id_of(access, index) {
         Ok((now, flags)) if now == id => Ok(flags),
@@ -106,19 +106,19 @@ fn bind_somewhere(lane: &'static Lane, fd: c_int, index: u32, v6: bool) -> Resul
 
 /// `connect`, also with `AF_UNSPEC`.
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
-    let (before, device) = (sys::socket_name(fd, false)?, via::bound_device(fd));
+    let (before, device) = (sys::socket_name(fd, false)?, egress_interface::bound_device(fd));
     sys::connect(fd, address)?;
     let (id, flags) = lane.with(|access| id_of(access, index))?;
     let v6 = flags & flag::V6 != 0;
     let Name::Inet { endpoint: remote, scope, .. } = Name::parse(address) else {
-        // The kernel lets go of a port that it chose itself; the claim needs it.
+        // The kernel releases a port that it chose itself; the claim needs it.
         let now = sys::socket_name(fd, false)?;
         if now.port == 0 && flags & flag::CLAIMED != 0 {
             let (bytes, len) = name::emit(Endpoint::new(now.address, before.port), v6, 0);
             sys::bind(fd, &bytes[..len])?;
         }
-        // It has also let go of the interface to which the socket was bound.
-        let unbound = device != 0 && via::bound_device(fd) == 0;
+        // It has also released the interface to which the socket was bound.
+        let unbound = device != 0 && egress_interface::bound_device(fd) == 0;
         return lane.with(|access| {
             if flags & flag::CLAIMED != 0 {
                 access.stack.udp_connect(id, access.now, None, 0)?;
@@ -133,10 +133,10 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         });
     };
     let via = lane.with(|access| Ok(access.descriptions().get(index).via()))?;
-    let interface = match (via::scope_of(remote.address, scope), via::bound_device(fd)) {
+    let interface = match (egress_interface::scope_of(remote.address, scope), egress_interface::bound_device(fd)) {
         (0, 0) => via.interface(remote.address),
-        // The kernel has bound it to the interface of a link-local address, this one's or one
-        // before.
+        // The kernel has bound it to the interface of a link-local address, of this connect or an
+        // earlier one.
         (0, device) => device,
         (scope, _) => scope,
     };
@@ -157,18 +157,18 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     });
     match connected {
         Ok(()) => Ok(()),
-        // The stack cannot have it: the kernel has it.
+        // The stack has no room for it: it becomes a kernel socket.
         Err(Errno(libc::ENOBUFS)) => demote(lane, index, id, Reason::LaneFull),
         Err(_) => demote(lane, index, id, Reason::NoRoute),
     }
 }
 
-/// What is to be done before a datagram can go, or instead.
+/// What has to be done before a datagram can be sent, or instead.
 enum Sent {
     Done(usize),
     Bind,
     Resolve(Query),
-    /// This datagram is the kernel's; [`Reason::None`] if it is not known why.
+    /// The kernel sends this datagram; [`Reason::None`] if the reason is unknown.
     Kernel(Reason),
 }
 
@@ -185,15 +185,15 @@ pub(crate) fn send(
     let (destination, scope) = match to {
         None => (None, 0),
         Some(Name::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
-        // A message of the kernel's with such a name has none.
+        // A kernel message with such a name has none.
         Some(_) if extras.name_len == 0 => return Err(Errno(libc::EINVAL)),
-        // Wrong families and lengths: the kernel knows the error. No family at all is as none given
-        // to IPv6, and as that of IPv4 to this.
+        // Wrong families and lengths: the kernel returns the error. No family at all is like no
+        // name for an IPv6 socket, and like the IPv4 family for an IPv4 socket.
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = SendTo { destination, ..SendTo::default() };
     let v6 = lane.flags_of(index) & flag::V6 != 0;
-    // Only a socket of both families has to ask for its peer.
+    // Only a socket of both families has to look up its peer.
     let connected = || match v6 {
         false => Some(Family::V4),
         true => sys::socket_name(fd, true).ok().map(|peer| peer.address.family()),
@@ -205,7 +205,7 @@ pub(crate) fn send(
         _ if flags & libc::MSG_MORE != 0 => {
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::Pieces);
         }
-        Ok(0) => call.interface = destination.map_or(0, |peer| via::scope_of(peer.address, scope)),
+        Ok(0) => call.interface = destination.map_or(0, |peer| egress_interface::scope_of(peer.address, scope)),
         Ok(interface) => call.interface = interface,
         Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
     }
@@ -232,7 +232,8 @@ pub(crate) fn send(
             Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
             Sent::Resolve(query) => match lane.reach(&query) {
                 Ok(_) => {}
-                // The socket sends where the lane does not: it is the kernel's, and shows so.
+                // The socket sends through an interface that the lane does not have: it becomes a
+                // kernel socket, and is shown so.
                 Err(Reason::Interface) if query.interface != 0 && call.interface == 0 => {
                     return demote(lane, index, id, Reason::OtherWay);
                 }
@@ -241,7 +242,7 @@ pub(crate) fn send(
         }
         tries += 1;
         if tries > 4 {
-            // The path comes and goes; the kernel decides.
+            // The path keeps changing; the kernel decides.
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None);
         }
     }
@@ -280,7 +281,7 @@ fn attempt(
         return Ok(Sent::Bind);
     }
     let mut named = None;
-    // A connected socket has the way that it had when it was connected.
+    // A connected socket keeps the path from its connect.
     if bits & flag::VIA != 0 && call.destination.is_some() {
         let via = access.descriptions().get(index).via();
         let interface = if call.interface == 0 { via.interface(peer.address) } else { call.interface };
@@ -299,7 +300,7 @@ fn attempt(
         Err(Error::NeedPath) => {
             let query = access.stack.udp_query(id, to)?;
             match access.stack.path_get(&query) {
-                // Why, the service says; it is asked once for each socket.
+                // The service knows the reason; it is asked once for each socket.
                 Some(path) if path.info.state == PathState::Kernel && reason_of(access, id) != 0 => {
                     Ok(Sent::Kernel(Reason::None))
                 }
@@ -309,29 +310,29 @@ fn attempt(
         Err(Error::NoPath) => {
             let query = access.stack.udp_query(id, to)?;
             if is_without_route(access, &query) {
-                // Which error it is depends on the kernel's tables (`ENETUNREACH`, `EACCES`,
-                // `EINVAL`): each datagram gets it from there, as the first one did.
+                // The error depends on the kernel's tables (`ENETUNREACH`, `EACCES`, `EINVAL`):
+                // each datagram gets it from there, as the first one did.
                 return Ok(Sent::Kernel(Reason::NoRoute));
             }
-            // As on Linux, where a neighbour that did not answer is looked for again, and what is
-            // sent meanwhile waits: no error of the sender's.
+            // As on Linux, a neighbour that did not answer is resolved again, and datagrams wait
+            // meanwhile: the sender gets no error.
             Ok(Sent::Resolve(query))
         }
         Err(error) => {
-            // The frames may have run out in the midst of it.
+            // The frames may have run out in the middle of it.
             buffers.rewind();
             Err(error.into())
         }
     }
 }
 
-/// Whether the host has no route; a neighbour that does not answer is another matter.
+/// Whether the host has no route; an unresolved neighbour is another case.
 fn is_without_route(access: &Access<'_>, query: &Query) -> bool {
     let path = access.stack.path_get(query);
     path.is_some_and(|path| path.info.state == PathState::Unreachable && path.info.interface == 0)
 }
 
-/// What a socket's row says about datagrams that went by the kernel.
+/// The reason in a socket's row for datagrams that the kernel sent.
 fn reason_of(access: &Access<'_>, id: UdpId) -> u32 {
     access.stack.socket_row(id.into()).map_or(0, |row| row.reason.get())
 }
@@ -347,7 +348,8 @@ fn by_kernel(
 ) -> Result<usize> {
     buffers.rewind();
     let len = sys::send(fd, buffers, flags, extras)?;
-    // Answers will come that way, too; and the kernel has chosen a port if there was none.
+    // Answers will arrive through the kernel, too; and the kernel has chosen a port if there was
+    // none.
     let claimed = lane.with(|access| {
         let (id, bits) = id_of(access, index)?;
         let mut descriptions = access.descriptions();
@@ -384,7 +386,7 @@ pub(crate) fn receive(
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return sys::receive(fd, buffers, flags, extras);
     }
-    // A datagram of which it is not known how it came.
+    // A datagram whose path is unknown.
     let mut stray: Option<(Datagram, u64)> = None;
     let attempt = |access: &mut Access<'_>, kernel: Kernel| -> Result<usize> {
         let (id, bits) = id_of(access, index)?;
@@ -403,7 +405,7 @@ pub(crate) fn receive(
             Err(Error::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
-        // The end of a socket that was shut is told to a call that would wait.
+        // Only a blocking call returns the end of a socket that was shut down.
         let waits = flags & libc::MSG_DONTWAIT == 0 && bits & flag::NONBLOCK == 0;
         let nothing = if waits && access.stack.udp_is_shut(id)? { Ok(0) } else { Err(AGAIN) };
         let now = access.now;
@@ -425,14 +427,14 @@ pub(crate) fn receive(
     Ok(got)
 }
 
-/// Asks how a datagram came.
+/// Asks the service for the path of a datagram.
 fn way_of(lane: &'static Lane, datagram: &Datagram) -> Way {
     let source = datagram.source.address;
     let came_by = datagram.interface;
     let unknown = Way { interface: came_by, local: Address::ANY };
     let scope = if source.is_link_local() { came_by } else { 0 };
     if source.is_link_local() && scope == 0 {
-        // Asked without its interface, the host would deny that there is a way.
+        // Asked without its interface, the host would report that there is no path.
         return unknown;
     }
     lane.reach(&Query::to(source).by(scope)).map_or(unknown, |path| {

@@ -1,6 +1,6 @@
 //! Descriptions: what all descriptors of one socket have in common, in every process of the lane
-//! (as the kernel's "open file descriptions"). They live in the caller's words of the region, so
-//! forked and executed programs see the same ones; they are touched under the lane's lock only.
+//! (as the kernel's "open file descriptions"). They are stored in the caller's words of the region,
+//! so forked and executed programs see the same ones. They are accessed only under the lane's lock.
 
 use crate::table::fd::LIMIT;
 use crate::table::ports::{self, Ports};
@@ -25,11 +25,11 @@ pub(crate) mod single {
     pub(super) const USED: usize = 2;
     /// 1 once the stack was initialised.
     pub(crate) const STARTED: usize = 3;
-    /// How many descriptions are of connections that nobody has any more.
+    /// How many descriptions are of connections that no process has any more.
     pub(super) const LEFT: usize = 4;
 }
 
-/// Where a word of a description lies.
+/// The index of each word of a description.
 mod word {
     pub(super) const SOCKET: usize = 0;
     pub(super) const FLAGS: usize = 1;
@@ -39,7 +39,7 @@ mod word {
     pub(super) const SEND_TIMEOUT: usize = 5;
     pub(super) const INODE: usize = 6;
     pub(super) const KERNEL_CHECK: usize = 7;
-    /// Interfaces named for single hosts and, in the upper half, for groups.
+    /// The interface named for single hosts and, in the upper half, the one for groups.
     pub(super) const VIA: usize = 8;
     pub(super) const VIA_SOURCE: usize = 9;
 }
@@ -64,14 +64,14 @@ pub(crate) mod flag {
     pub(crate) const STARTED: u64 = 1 << 6;
     /// TCP: it is a listener.
     pub(crate) const LISTENING: u64 = 1 << 7;
-    /// TCP: a connect was begun and its outcome has not been told yet.
+    /// TCP: a connect was begun, and its outcome has not been returned yet.
     pub(crate) const CONNECTING: u64 = 1 << 8;
     /// UDP: connected.
     pub(crate) const CONNECTED: u64 = 1 << 9;
-    /// The last look at the kernel socket found nothing, and nothing was found since.
+    /// The last check of the kernel socket found nothing, and nothing was found since.
     pub(crate) const KERNEL_QUIET: u64 = 1 << 10;
-    /// TCP: made by accept; the name is that of the stack's socket, for the kernel socket is only a
-    /// placeholder.
+    /// TCP: made by accept; its name is that of the stack's socket, because the kernel socket is
+    /// only a placeholder.
     pub(crate) const ACCEPTED: u64 = 1 << 11;
     /// IP_PKTINFO.
     pub(crate) const PKTINFO: u64 = 1 << 12;
@@ -89,25 +89,26 @@ pub(crate) mod flag {
     pub(crate) const TIMESTAMP: u64 = 1 << 15;
     /// SO_TIMESTAMPNS.
     pub(crate) const TIMESTAMPNS: u64 = 1 << 16;
-    /// IP_MULTICAST_LOOP is off, so groups are sent to by the lane.
+    /// IP_MULTICAST_LOOP is off, so datagrams to groups are sent over the lane.
     pub(crate) const LOOP_OFF: u64 = 1 << 17;
-    /// TCP: accepted by a listener that has closed since; its flow is released when it ends.
+    /// TCP: accepted by a listener that has closed since; its flow is released when the connection
+    /// ends.
     pub(crate) const CONVERTED: u64 = 1 << 23;
     /// TCP: SO_SNDBUF was set by the program.
     pub(crate) const SEND_BUFFER: u64 = 1 << 24;
     /// TCP: SO_RCVBUF was set by the program.
     pub(crate) const RECEIVE_BUFFER: u64 = 1 << 25;
-    /// It was given to the kernel for good; processes that learn it so late drop it from their
+    /// It was given to the kernel for good; processes that find out later remove it from their
     /// tables.
     pub(crate) const KERNEL: u64 = 1 << 22;
     /// IPV6_V6ONLY.
     pub(crate) const V6ONLY: u64 = 1 << 21;
-    /// The program has sent, received or accepted by the lane: the socket cannot become the
-    /// kernel's without loss.
+    /// The program has sent, received or accepted over the lane: the socket cannot become a kernel
+    /// socket without loss.
     pub(crate) const TRAFFIC: u64 = 1 << 18;
     /// It names an interface for what it sends.
     pub(crate) const VIA: u64 = 1 << 19;
-    /// UDP_CORK: what is sent waits in the kernel for more.
+    /// UDP_CORK: sent data is held in the kernel until more follows.
     pub(crate) const CORK: u64 = 1 << 20;
     /// The kernel has the beginning of a datagram (MSG_MORE).
     pub(crate) const MORE: u64 = 1 << 26;
@@ -119,43 +120,45 @@ pub(crate) mod flag {
     pub(crate) const FIN_WAIT: u64 = 1 << 29;
     /// TCP: the program shut the socket while it was being connected.
     pub(crate) const GIVEN_UP: u64 = 1 << 31;
-    /// TCP: the program took its last connection, or attempt, back by connecting to nowhere.
+    /// TCP: the program revoked its last connection, or attempt, by connecting to AF_UNSPEC.
     pub(crate) const TAKEN_BACK: u64 = 1 << 32;
     /// TCP: IP_LOCAL_PORT_RANGE was set by the program.
     pub(crate) const PORT_RANGE: u64 = 1 << 33;
-    /// TCP: the program has set an option of the kernel socket that the stack's is to have.
+    /// TCP: the program has set an option of the kernel socket that the stack's socket has to take
+    /// over.
     pub(crate) const OPTIONS: u64 = 1 << 34;
-    /// TCP: connected from a port of the lane, which holds it again when the connection has ended.
+    /// TCP: connected from a port of the lane, which gets it back when the connection has ended.
     pub(crate) const EPHEMERAL: u64 = 1 << 35;
-    /// An epoll instance: kernel descriptors have left no room for what its set has ready, which is
-    /// told first next time.
+    /// An epoll instance: kernel descriptors have left no room for the ready items of its set,
+    /// which go first next time.
     pub(crate) const SET_FIRST: u64 = 1 << 36;
     /// TCP: SO_REUSEADDR.
     pub(crate) const REUSE_ADDRESS: u64 = 1 << 40;
     /// TCP: SO_REUSEPORT.
     pub(crate) const REUSE_PORT: u64 = 1 << 41;
-    /// TCP: an option was set that a connection has of its listener, and the kernel socket tells.
+    /// TCP: an option was set that a connection inherits from its listener, and whose value the
+    /// kernel socket has.
     pub(crate) const INHERITED: u64 = 1 << 42;
-    /// TCP: the program has set TTL or hop limit, which goes before that of the route.
+    /// TCP: the program has set TTL or hop limit, which takes precedence over that of the route.
     pub(crate) const HOPS: u64 = 1 << 50;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 
-    /// The highest byte: of what is the kernel's, the code of the reason.
+    /// The highest byte: the reason's code, for a kernel socket.
     const REASON: u32 = 56;
 
-    /// The bits of what is the kernel's for this reason.
+    /// The bits of a socket that is a kernel socket for this reason.
     pub(super) fn kernels(reason: Reason) -> u64 {
         KERNEL | u64::from(reason.code()) << REASON
     }
 
-    /// For which reason it is the kernel's.
+    /// The reason for which it is a kernel socket.
     pub(crate) fn reason(flags: u64) -> Option<Reason> {
         Reason::from_code((flags >> REASON) as u32).filter(|&reason| flags & KERNEL != 0 && reason != Reason::None)
     }
 }
 
-/// The interfaces that a socket names for what it sends; 0 is none.
+/// The interfaces that a socket names for outgoing packets; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Via {
     /// Interface for datagrams to single hosts.
@@ -166,8 +169,8 @@ pub(crate) struct Via {
     pub(crate) source: u32,
 }
 
-/// A connection that was closed by a process which has ended since, before the stack has done with
-/// it: somebody else is to release its claim then.
+/// A connection closed by a process that has ended since, before the stack has finished it: another
+/// process has to release its claim then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Its row among those of TCP.
@@ -205,12 +208,12 @@ impl<'a> Descriptions<'a> {
         (self.words.len().saturating_sub(FIRST) / WORDS).min(LIMIT) as u32
     }
 
-    /// How many were ever used: their indices are below.
+    /// How many were ever used: all indices are below this.
     pub(crate) fn used(&self) -> u32 {
         (self.words[single::USED] as u32).min(self.capacity())
     }
 
-    /// The ephemeral ports from which nothing is connected.
+    /// The lane's unused ephemeral ports.
     pub(crate) fn ports(self) -> Ports<'a> {
         Ports::new(&mut self.words[PORTS..FIRST])
     }
@@ -228,7 +231,7 @@ impl<'a> Descriptions<'a> {
     }
 
     /// The description of an index that a descriptor table holds. An index out of range (a corrupt
-    /// region) meets the first one.
+    /// region) yields the first one.
     pub(crate) fn get(&mut self, index: u32) -> Description<'_> {
         let index = if index < self.capacity() { index as usize } else { 0 };
         Description { words: &mut self.words[FIRST + index * WORDS..][..WORDS] }
@@ -258,13 +261,13 @@ impl<'a> Descriptions<'a> {
         Some(index)
     }
 
-    /// Leaves a connection to whoever takes it over. Not if there is no room.
+    /// Leaves a connection to the process that takes it over. Does nothing if there is no room.
     pub(crate) fn leave(&mut self, left: Left) {
         let Some(index) = self.take(flag::LEFT, 0) else { return };
         let marked = |on: bool, bit: u64| if on { bit } else { 0 };
         let description = self.get(index);
         description.words[word::HOLDERS] = 0;
-        // Not where others look for claims.
+        // Not in the word where claims are searched.
         description.words[word::INODE] = u64::from(left.row)
             | marked(left.shared, SHARED)
             | marked(left.converted, CONVERTED)
@@ -273,7 +276,7 @@ impl<'a> Descriptions<'a> {
         self.words[single::LEFT] += 1;
     }
 
-    /// Takes over all that was left.
+    /// Takes over everything that was left.
     pub(crate) fn take_over(&mut self, mut take: impl FnMut(Left)) {
         if self.words[single::LEFT] == 0 {
             return;
@@ -320,7 +323,7 @@ impl Description<'_> {
         }
     }
 
-    /// It is the kernel's from now on, for this reason.
+    /// It is a kernel socket from now on, for this reason.
     pub(crate) fn becomes_the_kernels(&mut self, reason: Reason) {
         self.set(flag::CLAIMED | flag::STARTED, false);
         self.set(flag::kernels(reason), true);
@@ -332,17 +335,17 @@ impl Description<'_> {
         SocketId::from_bits(self.words[word::SOCKET])
     }
 
-    /// Replaces it.
+    /// Replaces the stack's socket or set.
     pub(crate) fn set_socket(&mut self, id: SocketId) {
         self.words[word::SOCKET] = id.to_bits();
     }
 
-    /// The processes that have descriptors of it: a bit per slot.
+    /// The processes that have descriptors of it: one bit per slot.
     pub(crate) fn holders(&mut self) -> &mut u64 {
         &mut self.words[word::HOLDERS]
     }
 
-    /// The service's name for the claim that keeps the port, 0 if there is none.
+    /// The claim that keeps the port, by the service's identifier, 0 if there is none.
     pub(crate) fn claim(&mut self) -> &mut u64 {
         &mut self.words[word::CLAIM]
     }
@@ -367,20 +370,20 @@ impl Description<'_> {
         &mut self.words[word::INODE]
     }
 
-    /// The interface that the socket names for what it sends.
+    /// The interfaces that the socket names for outgoing packets.
     pub(crate) fn via(&self) -> Via {
         let both = self.words[word::VIA];
         Via { unicast: both as u32, groups: (both >> 32) as u32, source: self.words[word::VIA_SOURCE] as u32 }
     }
 
-    /// Replaces it.
+    /// Replaces these interfaces.
     pub(crate) fn set_via(&mut self, via: Via) {
         self.words[word::VIA] = u64::from(via.unicast) | u64::from(via.groups) << 32;
         self.words[word::VIA_SOURCE] = via.source.into();
         self.set(flag::VIA, via != Via::default());
     }
 
-    /// When the kernel socket was last looked at, in nanoseconds.
+    /// When the kernel socket was last checked, in nanoseconds.
     pub(crate) fn kernel_check(&mut self) -> &mut u64 {
         &mut self.words[word::KERNEL_CHECK]
     }

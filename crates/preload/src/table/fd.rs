@@ -1,7 +1,7 @@
-//! Descriptor table of this process: which descriptors are ours, and what they stand for.
+//! Descriptor table of this process: which descriptors are ours, and what they refer to.
 //!
-//! It is looked at before anything else by every intercepted call, so it is an array of words: for
-//! a descriptor that is not ours the cost is one load and one branch.
+//! Every intercepted call looks here first, so it is an array of words: for a descriptor that is
+//! not ours the cost is one load and one branch.
 
 use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// Descriptors from this number on are never accelerated.
 pub(crate) const LIMIT: usize = 65_536;
 
-/// What a descriptor stands for.
+/// What a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// Nothing of ours.
@@ -21,24 +21,24 @@ pub(crate) enum Entry {
     Tcp(u32),
     /// An epoll instance with a set in the stack: the index of its description.
     Epoll(u32),
-    /// An epoll instance that is the kernel's alone so far. The number tells it from others; its
-    /// duplicates have the same.
+    /// An epoll instance without a set, known only to the kernel so far. The number tells it from
+    /// others; its duplicates have the same.
     Instance(u32),
     /// A descriptor of the lane itself, which the program must not close.
     Lane,
-    /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
+    /// An IP socket that stays on the kernel: the row from which `tickwire stat` shows it.
     Kernel(u32),
     /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has
     /// ended, or there was no room. The number is the reason's code.
     Unlisted(u32),
-    /// A socket whose lane went away, with the error that is to be told, 0 once it has been: see
+    /// A socket whose lane ended, with the error to be returned, 0 once it has been: see
     /// `ops::take_error`.
     Dead(u32),
 }
 
 impl Entry {
-    /// A descriptor that is closed for the program, and for the kernel only when what it stood for
-    /// has ended: `SO_LINGER` may take its time.
+    /// A descriptor that is closed for the program, and for the kernel only when its socket has
+    /// finished: `SO_LINGER` may take a while.
     pub(crate) const CLOSING: Self = Self::Dead(libc::EBADF as u32);
 
     /// The description that this entry refers to.
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// Whether socket calls on it are ours to answer.
+    /// Whether this library handles socket calls on it.
     #[inline]
     pub(crate) fn is_socket(self) -> bool {
         matches!(self, Self::Udp(_) | Self::Tcp(_) | Self::Dead(_))
@@ -94,7 +94,7 @@ impl Entry {
 /// The table.
 pub(crate) struct Table {
     words: [AtomicU32; LIMIT],
-    /// One more than the highest descriptor ever entered, so that walks are short.
+    /// One more than the highest descriptor ever entered, which bounds walks.
     top: AtomicU32,
 }
 
@@ -106,7 +106,7 @@ impl Table {
         Self { words: [const { AtomicU32::new(0) }; LIMIT], top: AtomicU32::new(0) }
     }
 
-    /// What `fd` stands for.
+    /// What `fd` refers to.
     #[inline]
     pub(crate) fn get(&self, fd: c_int) -> Entry {
         match self.words.get(fd as usize) {
@@ -118,10 +118,11 @@ impl Table {
         }
     }
 
-    /// What `fd` stands for, unless a thread is closing it.
+    /// What `fd` refers to, unless a thread is closing it.
     ///
     /// # Errors
-    /// `EBADF`: what the kernel would answer is that of a socket that nobody has.
+    /// `EBADF` if it is being closed: the kernel's answer would be that of a socket without an
+    /// owner.
     pub(crate) fn open(&self, fd: c_int) -> Result<Entry> {
         match self.get(fd) {
             Entry::CLOSING => Err(Errno(libc::EBADF)),
@@ -134,7 +135,7 @@ impl Table {
         usize::try_from(fd).is_ok_and(|fd| fd < LIMIT)
     }
 
-    /// Enters what `fd` stands for and says what it stood for.
+    /// Sets what `fd` refers to, and returns the previous entry.
     pub(crate) fn set(&self, fd: c_int, entry: Entry) -> Entry {
         let Some(word) = self.words.get(fd as usize) else { return Entry::Foreign };
         if entry != Entry::Foreign {
@@ -143,8 +144,8 @@ impl Table {
         Entry::unpack(word.swap(entry.pack(), Ordering::AcqRel))
     }
 
-    /// Enters what `fd` stands for if it still stands for `from`: another thread may have closed
-    /// it, and the number be another's. Whether it did.
+    /// Sets what `fd` refers to if it still refers to `from`: another thread may have closed it,
+    /// and the number may be reused. Returns whether it did.
     pub(crate) fn replace(&self, fd: c_int, from: Entry, to: Entry) -> bool {
         let Some(word) = self.words.get(fd as usize) else { return false };
         if to != Entry::Foreign {
@@ -153,7 +154,7 @@ impl Table {
         word.compare_exchange(from.pack(), to.pack(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Begins to close `fd`, and says what it stood for. `None` if that is nothing of ours, or
+    /// Begins to close `fd`, and returns what it referred to. `None` if that is not ours, or
     /// another thread is closing it.
     pub(crate) fn begin_to_close(&self, fd: c_int) -> Option<Entry> {
         loop {
@@ -165,7 +166,7 @@ impl Table {
         }
     }
 
-    /// Every descriptor that is ours, with what it stands for.
+    /// Every descriptor that is ours, with what it refers to.
     pub(crate) fn each(&self) -> impl Iterator<Item = (c_int, Entry)> + '_ {
         (0..self.top.load(Ordering::Acquire) as c_int)
             .map(|fd| (fd, self.get(fd)))

@@ -1,9 +1,9 @@
-//! Which descriptors are ours and what they stand for. It uses `base`, and says what calls mean to
-//! no one: that is `socket` and `wait`.
+//! Which descriptors are ours and what they refer to. It uses `base`; `socket` and `wait` decide
+//! what a call does.
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `fd` | the descriptor table of this process, looked at first by every call |
+//! | `fd` | the descriptor table of this process, the first lookup of every call |
 //! | `desc` | descriptions: what all descriptors of one socket have in common, in every process of the lane |
 //! | `ports` | ephemeral ports that the lane holds unused |
 //! | `protect` | the lane's own descriptors, out of the program's reach |

@@ -1,59 +1,60 @@
 //! Ephemeral ports that the service has bound for the lane and from which nothing is connected.
-//! They live in the caller's words of the region, so all processes of the lane draw on the same
-//! ones; they are touched under the lane's lock only.
+//! They are stored in the caller's words of the region, so all processes of the lane share them.
+//! They are accessed only under the lane's lock.
 //!
-//! A port from which a connection has ended comes back here and *rests*: the peer may still be in
+//! A port whose connection has ended comes back here and *rests*: the peer may still be in
 //! TIME-WAIT for that connection. It is taken again when it has rested for [`REST`], or when so
-//! many rest that the one which has rested longest is as good as any.
+//! many rest that the longest-rested one has to do.
 
 use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts};
 use tickwire_stack::addr::Address;
 use tickwire_stack::time::{Instant, Span};
 
-/// From so many resting ports on, one that has not rested for [`REST`] is taken: the program opens
-/// more connections than ports could rest for.
+/// From this many resting ports on, one that has not rested for [`REST`] is taken: the program
+/// opens more connections than ports could rest for.
 const ENOUGH_RESTING: usize = 1024;
-/// While fewer rest, it is looked for connections that have ended whose ports are to come back: in
-/// time, or further ones would be asked for.
+/// While fewer rest, ended connections are searched for ports to put back, before further ports are
+/// requested.
 const SPARE_RESTING: usize = ENOUGH_RESTING * 5 / 4;
-/// Most that rest.
+/// The maximum number of resting ports.
 const MOST_RESTING: usize = ENOUGH_RESTING * 3 / 2;
-/// Most ports that a lane holds unused: it has so many only while it opens thousands of connections
-/// a second.
+/// The maximum number of ports that a lane holds unused: it reaches this only while it opens
+/// thousands of connections a second.
 const MOST: usize = MOST_RESTING + 8 * EphemeralPorts::MAX;
-/// A port rests for so long, which is TIME-WAIT on Linux.
+/// How long a port rests: the TIME-WAIT of Linux.
 const REST: Span = Span::from_secs(60);
-/// A port that has rested for so long is given back to the service.
+/// A port that has rested for this long is returned to the service.
 const SURPLUS: Span = Span::from_secs(120);
-/// Words of one port: its claim, its address in two, its number with the time since which it rests.
+/// Words of one port: its claim, its address in two, its number with the time since when it rests.
 const PORT: usize = 4;
 /// Words before the first port, see below.
 const SINGLES: usize = 6;
 /// Words in all.
 pub(crate) const WORDS: usize = SINGLES + MOST * PORT;
 
-/// The namespace in which they are bound, 0 if none ever was.
+/// The namespace in which they are bound, 0 if there never was one.
 const NAMESPACE: usize = 0;
-/// As many were last wanted from the service, which gives no more than a part of them at a time.
+/// How many ports were last wanted from the service, which gives only a part of them at a time.
 const ASKED: usize = 1;
-/// Until when an answer to that is waited for, in nanoseconds; 0 if to none.
+/// Until when an answer to that is awaited, in nanoseconds; 0 if none is.
 const AWAITED: usize = 2;
-/// The place of the port that is taken first; the others follow it in a circle.
+/// The position of the port that is taken first; the others follow it in the ring.
 const HEAD: usize = 3;
 /// How many there are.
 const COUNT: usize = 4;
 /// How many of them rest.
 const RESTING: usize = 5;
 
-/// The service is asked again after so long without an answer: the process that asked may be gone.
-const PATIENCE: Span = Span::from_secs(1);
+/// The service is asked again after this time without an answer: the requesting process may be
+/// gone.
+const TIMEOUT: Span = Span::from_secs(1);
 
-/// What to ask the service for.
+/// A request for ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
-    /// So many ports.
+    /// How many ports.
     pub(crate) count: u32,
-    /// No more than the caller needs itself: the answer is not what others wait for.
+    /// No more than the caller needs itself: other requests do not wait for this answer.
     pub(crate) only: bool,
 }
 
@@ -62,7 +63,7 @@ pub(crate) struct Ask {
 struct Entry {
     source: Address,
     port: EphemeralPort,
-    /// Since when it rests, in milliseconds; 0 if nothing was ever connected from it.
+    /// Since when it rests, in milliseconds; 0 if no connection ever used it.
     rests_since: u64,
 }
 
@@ -83,7 +84,7 @@ impl Entry {
         self.rests_since != 0
     }
 
-    /// Whether it has rested for so long, or never had to.
+    /// Whether it has rested for this time, or never had to.
     fn has_rested(&self, time: Span, now: Instant) -> bool {
         !self.rests() || milliseconds(now).saturating_sub(self.rests_since) >= time.as_nanos() / 1_000_000
     }
@@ -99,12 +100,12 @@ pub(crate) struct Ports<'a> {
 }
 
 impl<'a> Ports<'a> {
-    /// Those in these [`WORDS`] words.
+    /// The ports in these [`WORDS`] words.
     pub(crate) fn new(words: &'a mut [u64]) -> Self {
         Self { words }
     }
 
-    /// The namespace in which they are bound; `None` if none ever was.
+    /// The namespace in which they are bound; `None` if there never was one.
     pub(crate) fn namespace(&self) -> Option<u64> {
         Some(self.words[NAMESPACE]).filter(|&namespace| namespace != 0)
     }
@@ -117,7 +118,7 @@ impl<'a> Ports<'a> {
         MOST - self.held()
     }
 
-    /// The words of the port that is taken after so many others.
+    /// The words of the port that is taken after `number` others.
     fn place(&mut self, number: usize) -> &mut [u64] {
         let place = (self.words[HEAD] as usize % MOST + number) % MOST;
         &mut self.words[SINGLES + place * PORT..][..PORT]
@@ -135,7 +136,7 @@ impl<'a> Ports<'a> {
         (0..self.held()).find(|&number| wanted(&self.entry(number)))
     }
 
-    /// Takes one out; those before it move up.
+    /// Removes a port; those before it move up.
     fn remove(&mut self, number: usize) -> Entry {
         let entry = self.entry(number);
         for before in (0..number).rev() {
@@ -159,8 +160,8 @@ impl<'a> Ports<'a> {
         (self.words[RESTING] as usize) < SPARE_RESTING
     }
 
-    /// Takes a port of an address out, if there is one: one from which nothing was ever connected,
-    /// or the one that has rested longest.
+    /// Takes a port of an address, if there is one: one that was never used, or the one that has
+    /// rested longest.
     pub(crate) fn take(&mut self, source: Address, now: Instant) -> Option<EphemeralPort> {
         let number = self.find(|entry| entry.source == source)?;
         let usable = self.entry(number).has_rested(REST, now) || self.rest_enough();
@@ -173,13 +174,13 @@ impl<'a> Ports<'a> {
         Some(self.remove(number).port)
     }
 
-    /// What to ask the service for when there is no port, `None` if there is no room: twice as many
-    /// as the last time, so that a program which connects once holds no others; one while an answer
-    /// to another thread is to come.
+    /// What to ask the service for when there is no port, `None` if there is no room. Twice as many
+    /// as the last time, so that a program which connects once holds no others; only one while an
+    /// answer to another thread is pending.
     pub(crate) fn next_ask(&mut self, now: Instant) -> Option<Ask> {
         let awaited = now.as_nanos() < self.words[AWAITED];
         if !awaited {
-            self.words[AWAITED] = (now + PATIENCE).as_nanos();
+            self.words[AWAITED] = (now + TIMEOUT).as_nanos();
             self.words[ASKED] = (self.words[ASKED] * 2).clamp(1, 8 * EphemeralPorts::MAX as u64);
         }
         let count = if awaited { 1 } else { self.words[ASKED] as usize };
@@ -187,7 +188,7 @@ impl<'a> Ports<'a> {
         (count > 0).then_some(Ask { count, only: awaited })
     }
 
-    /// How many to ask for in advance: 0 while there are enough, or an answer is to come.
+    /// How many to request in advance: 0 while there are enough, or an answer is pending.
     pub(crate) fn next_ask_in_advance(&mut self, now: Instant) -> u32 {
         let asked = self.words[ASKED] as usize;
         let held = self.held();
@@ -201,13 +202,13 @@ impl<'a> Ports<'a> {
         self.next_ask(now).map_or(0, |ask| ask.count)
     }
 
-    /// What was asked for, and more than one, has come, or will not.
+    /// The answer to a request for more than one port has arrived, or will not.
     pub(crate) fn are_answered(&mut self) {
         self.words[AWAITED] = 0;
     }
 
-    /// Puts ports in that the service has bound in its namespace, to be taken before all others.
-    /// How many there was room for.
+    /// Adds ports that the service has bound in its namespace, to be taken before all others.
+    /// Returns how many there was room for.
     pub(crate) fn put(&mut self, namespace: u64, source: Address, ports: &[EphemeralPort]) -> usize {
         self.words[NAMESPACE] = namespace;
         let count = self.room().min(ports.len());
@@ -219,8 +220,8 @@ impl<'a> Ports<'a> {
         count
     }
 
-    /// Puts a port back in from which a connection has ended; it rests from now on. Whether there
-    /// was room.
+    /// Puts a port back whose connection has ended; it rests from now on. Returns whether there was
+    /// room.
     pub(crate) fn put_back(&mut self, source: Address, port: EphemeralPort, now: Instant) -> bool {
         let number = self.held();
         if self.room() == 0 || self.words[RESTING] as usize >= MOST_RESTING {
@@ -232,7 +233,7 @@ impl<'a> Ports<'a> {
         true
     }
 
-    /// Takes out a port that has rested for so long that the program seems not to need it.
+    /// Removes a port that has rested for so long that the program seems not to need it.
     pub(crate) fn take_surplus(&mut self, now: Instant) -> Option<Claim> {
         let number = self.find(Entry::rests)?;
         let surplus = self.entry(number).has_rested(SURPLUS, now);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_rests_before_it_is_taken_again_and_goes_back_when_nobody_takes_it() {
+    fn a_port_rests_before_it_is_taken_again_and_goes_back_when_it_is_not_taken() {
         let mut words = [0; WORDS];
         let mut all = Ports::new(&mut words);
         all.put(9, HERE, &ports(1..3));
@@ -347,7 +348,7 @@ mod tests {
         let mut words = [0; WORDS];
         let mut all = Ports::new(&mut words);
         let there = Address::v4([10, 0, 0, 2]);
-        // Round the end of the circle.
+        // Across the wraparound of the ring.
         all.words[HEAD] = MOST as u64 - 2;
         let resting: Vec<_> = ports(1..6);
         for (n, &port) in resting.iter().enumerate() {
@@ -383,7 +384,7 @@ mod tests {
         assert_eq!(all.put(9, here, &ports(1..2)), 1);
         assert_eq!(all.next_ask_in_advance(now), 4, "half of the last ones are taken");
         assert_eq!(all.next_ask_in_advance(now), 0, "an answer is to come");
-        assert_eq!(all.next_ask_in_advance(now + PATIENCE), 8, "it never came");
+        assert_eq!(all.next_ask_in_advance(now + TIMEOUT), 8, "it never came");
         all.are_answered();
         assert_eq!(all.put(9, here, &ports(2..10)), 8);
         assert_eq!(all.next_ask_in_advance(now), 0, "there are enough");

@@ -3,7 +3,7 @@
 //!
 //! A descriptor's number may lie above the soft limit, if that was higher when it was made; `dup2`
 //! to such a number fails. Only where the hard limit leaves no room are they at the highest numbers
-//! below, in the way of a program that wants just these.
+//! below, where they conflict with a program that wants exactly these.
 
 use crate::base::errno::Result;
 use crate::base::locked::Holding;
@@ -16,12 +16,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Where the lane's descriptors begin, counted down from the limit of this process.
 const BELOW_LIMIT: c_int = 128;
 
-/// The thread that moves or closes a descriptor of the lane's, or keeps others from it; 0 if none
-/// does.
+/// The thread that moves or closes a descriptor of the lane, or prevents that; 0 if none does.
 static STILL: AtomicU32 = AtomicU32::new(0);
 
-/// While it lives no other thread moves or closes a descriptor of the lane's: each that is at its
-/// number is entered in the table, and there is none that is entered and not there.
+/// While it lives, no other thread moves or closes a descriptor of the lane: the table and the open
+/// descriptors agree.
 pub(crate) struct Still {
     _holding: Holding,
 }
@@ -33,13 +32,14 @@ impl Drop for Still {
     }
 }
 
-/// Waits until the lane's descriptors are still, and keeps them so (also across fork, which would
-/// leave the child one that is not entered, and a limit that is raised). `None` in a signal handler
-/// that interrupted the one who moves them, because it cannot be put off.
+/// Waits until no descriptor of the lane is being moved, and keeps it so. Also across fork, which
+/// would otherwise leave the child a descriptor that is not entered, and a raised limit. `None` in
+/// a signal handler that interrupted the thread that moves them, because the handler cannot be
+/// deferred.
 ///
-/// The last of all locks: nobody takes another with it in hand. Not one of `base::locked`, because
-/// a child of which we did not hear closes its parent's descriptors, and would wait for ever for a
-/// thread that it does not have.
+/// The last in the lock order: no thread takes another lock while it holds this one. Not one of
+/// `base::locked`: a child whose creation the library did not see closes its parent's descriptors,
+/// and would wait for ever for a thread that it does not have.
 pub(crate) fn still() -> Option<Still> {
     let holding = Holding::new();
     let this = sys::thread();
@@ -57,7 +57,7 @@ pub(crate) fn still() -> Option<Still> {
 
 /// Moves a descriptor to a high number, close-on-exec, and protects it.
 pub(crate) fn keep(fd: c_int) -> Result<c_int> {
-    // A handler that jumped away in the midst would leave the limit raised.
+    // A handler that jumped away in between would leave the limit raised.
     let _holding = Holding::new();
     let _still = still();
     let limit = sys::descriptor_limit();
@@ -79,7 +79,7 @@ pub(crate) fn release(fd: c_int) {
     }
 }
 
-/// Closes a descriptor of ours, whether it has been protected or not.
+/// Closes a descriptor of ours, protected or not.
 pub(crate) fn discard(fd: c_int) {
     let _still = still();
     TABLE.set(fd, Entry::Foreign);
@@ -89,8 +89,8 @@ pub(crate) fn discard(fd: c_int) {
 /// How many descriptors the kernel's table of this process would have room for without the lane's,
 /// which are at high numbers. `None` without `/proc`.
 pub(crate) fn room_of_program() -> Option<c_int> {
-    // One that is being moved would pass for the program's highest, and a set be looked at far
-    // beyond its end.
+    // A descriptor that is being moved would count as the program's highest, and a set would be
+    // read far beyond its end.
     let _still = still();
     let highest = sys::open_descriptors()?.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
     Some(room_for(highest))
@@ -123,7 +123,7 @@ mod tests {
         std::thread::scope(|scope| {
             let moving = still().unwrap();
             assert!(still().is_none(), "a handler would wait for itself");
-            // As `keep` does it.
+            // As `keep` does.
             let bell = sys::eventfd().unwrap();
             let moved = sys::duplicate_above_limit(bell)
                 .or_else(|_| sys::fcntl(bell, libc::F_DUPFD_CLOEXEC, sys::descriptor_limit() - BELOW_LIMIT))
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn no_fork_comes_while_one_of_ours_is_on_its_way() {
-        let forking = crate::process::family::locks(|_| ());
+        let forking = crate::process::lane_processes::locks(|_| ());
         assert_eq!(STILL.load(Relaxed), sys::thread());
         drop(forking);
         assert_ne!(STILL.load(Relaxed), sys::thread());
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn our_descriptors_are_beyond_the_programs_reach_and_its_limit_stays() {
-        // Others must not move one while the limit is lower.
+        // Other threads must not move a descriptor while the limit is lower.
         let _still = still();
         let limit = sys::descriptor_limit();
         sys::set_descriptor_limit(500).unwrap();

@@ -69,7 +69,7 @@ fn kernel_descriptors_and_ours_share_an_instance() {
     [fd, bell, epfd].into_iter().for_each(close);
 }
 
-/// The data of the events of so many waits that take so many events at a time.
+/// The data of the events of `waits` waits that take `at_a_time` events each.
 fn told_in_turn(epfd: c_int, waits: usize, at_a_time: usize) -> Vec<u64> {
     let Entry::Epoll(index) = TABLE.get(epfd) else { panic!("an instance with a set") };
     let mut events = vec![epoll_event { events: 0, u64: 0 }; at_a_time];
@@ -96,7 +96,7 @@ fn whatever_is_ready_has_its_turn_however_few_events_are_taken_at_a_time() {
         let each = [1, 2, 3, 11, 12].map(times);
         assert!(each.iter().all(|&times| times >= 5 * at_a_time.min(3)), "{at_a_time} at a time: {each:?}");
     }
-    // With nothing of the kernel's, the others are told as often as there is room for.
+    // Without kernel events, the others are reported as often as there is room for.
     bells.into_iter().for_each(sys::drain);
     assert_eq!(told_in_turn(epfd, 4, 1).len(), 4);
     [&fds[..], &bells, &[epfd]].concat().into_iter().for_each(close);
@@ -131,7 +131,7 @@ fn instances_do_not_contain_each_other() {
             let contain = |outer, inner| epoll::control(outer, libc::EPOLL_CTL_ADD, inner, IN | mode, 2);
             assert_eq!(contain(a, b), Ok(()), "{ours_in:?}");
             assert_eq!(contain(b, a), circle, "{ours_in:?}");
-            // It has left nothing behind: the other way round is allowed when the first is undone.
+            // It has left nothing behind: the reverse is allowed when the first is undone.
             assert_eq!(epoll::control(a, libc::EPOLL_CTL_DEL, b, 0, 0), Ok(()), "{ours_in:?}");
             assert_eq!(contain(b, a), Ok(()), "{ours_in:?}");
             fds.into_iter().flatten().chain(both).for_each(close);
@@ -251,8 +251,8 @@ fn a_udp_socket_that_is_ready_on_both_sides_at_different_times_is_told_once_wher
     [fd, epfd].into_iter().for_each(close);
 }
 
-/// The kernel knows a registration by a number of ours while the stack has the socket, and by the
-/// program's data when it has not.
+/// While the stack has the socket, the kernel's registration carries this library's data, and
+/// otherwise the program's.
 #[test]
 fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     let epfd = sys::epoll_create(0).unwrap();
@@ -275,8 +275,8 @@ fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     [stays, goes, copy, epfd].into_iter().for_each(close);
 }
 
-/// As another process of the lane would give a socket to the kernel, of which this one hears by its
-/// events only.
+/// Gives a socket to the kernel as another process of the lane would; this one notices it only by
+/// its events.
 fn demoted_elsewhere(fd: c_int) {
     let index = TABLE.get(fd).description().unwrap();
     let closed = lane().with(|access| {
@@ -348,7 +348,7 @@ fn an_edge_from_the_kernel_is_followed_by_its_data_at_once() {
         assert_eq!(ready(epfd), [(9, IN)]);
         assert_eq!(receive(fd, 10, 0), Ok(b"near".to_vec()), "the edge is not told again");
     }
-    // By a socket of ours, without asking for events at all.
+    // Through a socket of ours, without asking for events at all.
     let neighbour = socket(libc::SOCK_DGRAM);
     for _ in 0..100 {
         assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)));
@@ -409,7 +409,7 @@ fn the_time_of_a_wait_goes_on_when_it_becomes_ours() {
 
 #[test]
 fn duplicates_of_an_instance_are_one_instance() {
-    // As mio has it: it waits on one descriptor and registers by another.
+    // As mio does: it waits on one descriptor and registers with another.
     let epfd = create();
     let copy = sys::fcntl(epfd, libc::F_DUPFD_CLOEXEC, 3).unwrap();
     open::duplicated(epfd, copy);
@@ -468,7 +468,8 @@ fn what_dup3_refuses_stays_registered() {
     [fd, other, epfd].into_iter().for_each(close);
 }
 
-/// Whoever registers waits for the registry, and finds under it what the descriptor means by then.
+/// A thread that registers waits for the registry, and reads under it what the descriptor refers to
+/// by then.
 #[test]
 fn what_another_thread_closes_first_is_not_registered() {
     let (epfd, fd) = (sys::epoll_create(0).unwrap(), connected(7));
@@ -497,8 +498,8 @@ fn what_another_thread_closes_first_is_not_registered() {
     [fd, epfd].into_iter().for_each(close);
 }
 
-/// A description's number goes to another when it is closed. (On Linux the wait would go on with an
-/// instance that nobody else has.)
+/// A description's index is reused when it is closed. (On Linux the wait would continue on an
+/// instance that only the call itself still references.)
 #[test]
 fn a_wait_on_an_instance_that_is_closed_does_not_go_on_with_the_next_in_its_place() {
     let (epfd, fd) = (sys::epoll_create(0).unwrap(), connected(7));
@@ -529,7 +530,7 @@ fn a_wait_on_an_instance_that_is_closed_does_not_go_on_with_the_next_in_its_plac
         said
     });
     assert_eq!(said, Err(Errno(libc::EBADF)));
-    // Nor does one begin with it that comes too late.
+    // Nor does a wait that comes too late begin with it.
     let entry = TABLE.set(epfd, Entry::CLOSING);
     assert_eq!(wait(), Err(Errno(libc::EBADF)));
     TABLE.set(epfd, entry);

@@ -1,4 +1,4 @@
-//! What POSIX allows in a signal handler must not use the allocator: the handler may have
+//! Functions that POSIX allows in a signal handler must not use the allocator: the handler may have
 //! interrupted it.
 
 use super::*;
@@ -30,7 +30,7 @@ fn close_does_not_allocate() {
     for fd in [fd, epfd, listener, accepted[1]] {
         assert_eq!(counting::uses(|| close(fd)), 0, "{fd}");
     }
-    // They go on without their listener.
+    // They continue without their listener.
     let lane = lane();
     for &fd in &accepted[2..] {
         let Some(index) = crate::table::fd::TABLE.get(fd).description() else { panic!("not ours") };

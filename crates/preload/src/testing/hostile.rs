@@ -1,11 +1,11 @@
-//! A hostile program, read from bytes: what the fuzz target `calls` runs, and what the tests run
+//! A hostile program, decoded from bytes: the fuzz target `calls` runs it, and the tests run it
 //! again over the committed corpus.
 //!
-//! Its pointers are good, for just as many bytes as it says (behind them lies memory that nobody
-//! may touch); all else is as it likes: lengths beyond any sense where the kernel looks at the
-//! length first, options, levels, flags, control messages, addresses, descriptors. Whatever it
-//! asks, no call may panic, touch more than it was given, or say that it did more than it could;
-//! and the stack stays whole.
+//! Its pointers are good, for just as many bytes as it says (behind them is inaccessible memory).
+//! Everything else is arbitrary: lengths beyond any sense where the kernel checks the length first,
+//! options, levels, flags, control messages, addresses, descriptors. Whatever it requests, no call
+//! may panic, touch more than it was given, or report that it did more than it could; and the stack
+//! stays consistent.
 
 use super::{HERE, THERE, address, lane};
 use crate::base::errno;
@@ -17,17 +17,17 @@ use std::sync::OnceLock;
 use tickwire_sim::Input;
 use tickwire_stack::addr::Address;
 
-/// At most so many calls a run, so that no input takes long.
+/// The maximum number of calls in a run, so that no input takes long.
 const MOST_CALLS: usize = 200;
-/// At most so many descriptors at once.
+/// The maximum number of open descriptors.
 const MOST_DESCRIPTORS: usize = 8;
 /// The largest argument.
 const PAGE: usize = 4096;
-/// Places for arguments of one call.
+/// Buffers for the arguments of one call.
 const PLACES: usize = 8;
 
-/// A length as a program says it of a place with `room` bytes: as it is, less, or one that no
-/// kernel takes.
+/// A length that a program gives for a buffer with `room` bytes: exact, less, or one that no kernel
+/// accepts.
 fn said_len(input: &mut Input<'_>, room: usize) -> socklen_t {
     match input.u8() {
         0xff => socklen_t::MAX,
@@ -37,7 +37,7 @@ fn said_len(input: &mut Input<'_>, room: usize) -> socklen_t {
     }
 }
 
-/// Pages, each with a place at its very end, behind which memory ends.
+/// Pages, each with a buffer at its very end, followed by inaccessible memory.
 struct Places {
     base: *mut u8,
 }
@@ -59,13 +59,13 @@ impl Places {
         Self { base }
     }
 
-    /// Place `n` for so many bytes.
+    /// Buffer `n` for `len` bytes.
     fn room(&mut self, n: usize, len: usize) -> *mut c_void {
         assert!(n < PLACES && len <= PAGE);
         self.base.wrapping_add(n * 2 * PAGE + PAGE - len).cast()
     }
 
-    /// Place `n` with these bytes in it.
+    /// Buffer `n` with these bytes in it.
     fn with(&mut self, n: usize, bytes: &[u8]) -> *mut c_void {
         let place = self.room(n, bytes.len());
         // SAFETY: there is as much room.
@@ -76,30 +76,30 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        // SAFETY: our own memory, in which no argument lives any more.
+        // SAFETY: our own memory, which no argument uses any more.
         unsafe { libc::munmap(self.base.cast(), PLACES * 2 * PAGE) };
     }
 }
 
-/// Whether the thread has a network of its own, in which nothing reaches anybody. Without the right
-/// to one, what could is left out.
+/// Whether the thread has its own network namespace, in which nothing reaches any other host.
+/// Without the right to one, calls that could are skipped.
 fn alone() -> bool {
     thread_local! {
         static ALONE: OnceLock<bool> = const { OnceLock::new() };
     }
     ALONE.with(|alone| {
         *alone.get_or_init(|| {
-            // The lane and its threads are everybody's.
+            // The lane and its threads are shared by all tests.
             lane();
-            // As Rust's programs have it, and the fuzzer has not: to write where nobody reads is an
-            // error, not the end.
+            // As in Rust's programs, but not under the fuzzer: a write without a reader is an
+            // error, and does not end the process.
             // SAFETY: ignoring a signal is always allowed.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
             // SAFETY: concerns this thread only.
             let own = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
             for arguments in [["link", "set", "lo", "up"].as_slice(), &["route", "add", "default", "dev", "lo"]] {
                 if own {
-                    // Without it the kernel reaches nobody, which is as good.
+                    // Without it the kernel reaches no host, which is as good.
                     let _ = std::process::Command::new("ip").args(arguments).status();
                 }
             }
@@ -108,7 +108,7 @@ fn alone() -> bool {
     })
 }
 
-/// Calls as the bytes say.
+/// Makes the calls that the bytes encode.
 pub(crate) fn calls(data: &[u8]) {
     let mut program = Program { alone: alone(), places: Places::new(), open: Vec::new() };
     let mut input = Input::new(data);
@@ -121,8 +121,8 @@ pub(crate) fn calls(data: &[u8]) {
     while let Some(fd) = program.open.pop() {
         program.close(fd);
     }
-    // As the helper would, which does not run here: or the claims of closed connections take all
-    // descriptors.
+    // Does the work of the helper, which does not run here: otherwise the claims of closed
+    // connections use up all descriptors.
     crate::socket::pending::sweep(lane());
     lane()
         .with(|access| {
@@ -154,7 +154,7 @@ const FLAGS: [c_int; 12] = [
 ];
 const LEVELS: [c_int; 6] =
     [libc::SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6, libc::IPPROTO_TCP, libc::IPPROTO_UDP, 255];
-/// Options that reach out of a network namespace, or to everybody's groups.
+/// Options that reach out of a network namespace, or that join shared multicast groups.
 const GROUPS: [c_int; 6] = [
     libc::IP_ADD_MEMBERSHIP,
     libc::IP_ADD_SOURCE_MEMBERSHIP,
@@ -165,7 +165,7 @@ const GROUPS: [c_int; 6] = [
 ];
 
 impl Program {
-    /// A descriptor: mostly one of its own, sometimes none at all.
+    /// A descriptor: mostly one of its own, sometimes an invalid one.
     fn fd(&self, input: &mut Input<'_>) -> c_int {
         match input.u8() {
             0xff => -1,
@@ -184,7 +184,7 @@ impl Program {
         }
     }
 
-    /// Closes it for good: a connection leaves nothing that waits.
+    /// Closes it for good: a connection leaves nothing pending.
     fn close(&mut self, fd: c_int) {
         let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
         let place = self.places.with(0, &linger);
@@ -195,7 +195,7 @@ impl Program {
         }
     }
 
-    /// An address: whom one may reach, or bytes of another family.
+    /// An address: one that is safe to reach, or bytes of another family.
     fn address(&self, input: &mut Input<'_>) -> Vec<u8> {
         let port = input.of(&[7, 9, 13, 15, 1000, 0]);
         match input.u8() % 10 {
@@ -207,9 +207,9 @@ impl Program {
             _ => {
                 let mut bytes = input.take(40).to_vec();
                 bytes.resize(bytes.len().max(2), 0);
-                // Anything but an address to which something could go.
+                // Anything but an address to which a packet could go.
                 let family = match input.of(&[libc::AF_UNSPEC, libc::AF_UNIX, libc::AF_NETLINK, 255]) {
-                    // To send to, that is as good as IPv4's.
+                    // As a destination it is equivalent to IPv4's.
                     libc::AF_UNSPEC if !self.alone => 255,
                     family => family,
                 };
@@ -332,7 +332,7 @@ impl Program {
                 0xfc => size_of::<libc::cmsghdr>() + len + 100,
                 _ => size_of::<libc::cmsghdr>() + len,
             };
-            // Passing descriptors is not for sockets of the Internet, and leaves them open.
+            // Descriptors are not passed over Internet sockets, and would stay open.
             control.extend(said.to_ne_bytes());
             control.extend(level.to_ne_bytes());
             control.extend(kind.to_ne_bytes());
@@ -403,7 +403,7 @@ impl Program {
             0xfe => 1025,
             _ => buffers.len() as c_int,
         };
-        // Only sockets, which do not wait: a number may be some other file's by now.
+        // Only sockets, which do not block: a number may be another file's by now.
         if !crate::table::fd::TABLE.get(fd).is_socket() {
             return;
         }
@@ -473,8 +473,8 @@ impl Program {
         });
         let count = match input.u8() {
             0xff => -1,
-            // As `select(getdtablesize(), ...)`, with sets for all that can be open. (The service
-            // is in this process, too, and keeps sockets of closed connections.)
+            // As `select(getdtablesize(), ...)`, with sets for all descriptors that can be open.
+            // (The service is in this process, too, and keeps sockets of closed connections.)
             0xfe if protect::room_of_program().is_some_and(|room| room <= 1024) => 1 << 20,
             _ => 1024,
         };
@@ -535,8 +535,8 @@ impl Program {
 mod tests {
     use super::*;
 
-    /// To the kernel a length has a sign, and a list an end: it refuses both before it looks at
-    /// what is said to be so long.
+    /// For the kernel a length is signed, and a list is bounded: it refuses both before it reads
+    /// any of their data.
     #[test]
     fn lengths_that_no_kernel_takes_are_refused_and_nothing_is_touched() {
         let mut places = Places::new();
@@ -562,18 +562,18 @@ mod tests {
                 }
             }
         }
-        // SAFETY: a list of no entries, of which more are said than there may be.
+        // SAFETY: a list of no entries, whose count is larger than allowed.
         unsafe { assert_eq!(told(waiting::poll(none.cast(), libc::nfds_t::MAX, 0) as _), libc::EINVAL) };
         super::super::close(fd);
     }
 
-    /// Programs written by hand, to begin with: each number is a decision of `Program::call` and of
-    /// what it calls.
+    /// Programs written by hand, as seeds: each number is a decision of `Program::call` and of what
+    /// it calls.
     fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         let udp = [0, 0];
         let tcp = [0, 1];
         let set = [0, 3];
-        // To the peer's port 7, by name; then what comes back, with room for control messages.
+        // To the peer's port 7, by name; then the answer, with room for control messages.
         let say = [6, 0, 1, 0, 0, 0, 0, 0, 1, 0, 5, 0, 0];
         let hear = [9, 0, 16, 64, 1, 0, 9, 0, 0, 0];
         let connect = [2, 0, 1, 0, 0, 0];
@@ -621,7 +621,7 @@ mod tests {
     #[test]
     fn no_more_of_a_set_is_read_than_descriptors_can_be_open() {
         let mut places = Places::new();
-        // The lane's own make the kernel's table large.
+        // The lane's own descriptors make the kernel's table large.
         let ours = protect::keep(sys::eventfd().unwrap()).unwrap();
         let fd = super::super::socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK);
         let mut bits = [0u8; 128];
@@ -633,7 +633,7 @@ mod tests {
         let told = unsafe { waiting::select(1 << 20, null, set, null, &raw mut none) };
         assert_eq!(told, 1, "it can be written to");
         super::super::close(fd);
-        // What is the kernel's alone, too.
+        // Also for descriptors that are only the kernel's.
         let fd = sys::eventfd().unwrap();
         let mut bits = [0u8; 128];
         bits[fd as usize / 8] |= 1 << (fd % 8);

@@ -1,4 +1,4 @@
-//! What other threads do with a socket while a call on it waits for the service, or `connect` for
+//! Actions of other threads on a socket while a call on it waits for the service, or `connect` for
 //! the peer.
 
 use super::service;
@@ -8,8 +8,8 @@ use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// What a call says of a socket with which `work` is done while it is claimed, and whether it is
-/// claimed afterwards.
+/// The result of a call on a socket, on which `work` is done while it is being claimed, and whether
+/// it is claimed afterwards.
 fn during(fd: c_int, call: impl FnOnce() -> Result<()> + Send, work: impl FnOnce()) -> (Result<()>, bool) {
     let hold = service::hold(fd);
     let said = std::thread::scope(|scope| {
@@ -24,7 +24,7 @@ fn connecting(fd: c_int, work: impl FnOnce()) -> (Result<()>, bool) {
     during(fd, || ops::connect(fd, &address(THERE, 7)), work)
 }
 
-/// Whether new sockets are fresh, and none is another.
+/// Whether new sockets are fresh, and each has its own description.
 fn new_sockets_are_their_own() -> bool {
     let fds = [(); 8].map(|()| socket(libc::SOCK_STREAM));
     let mut indices = fds.map(|fd| TABLE.get(fd).description().unwrap());
@@ -41,7 +41,7 @@ fn a_socket_that_is_shut_while_its_flow_is_claimed_is_connected_by_the_kernel() 
     let (said, claimed) = connecting(fd, || {
         assert_eq!(ops::shutdown(fd, libc::SHUT_RDWR), Err(Errno(libc::ENOTCONN)));
     });
-    // The kernel has no such address as ours on the lane, or no way there.
+    // The kernel does not have our address on the lane, or has no route there.
     assert!(matches!(said, Err(Errno(libc::EINVAL | libc::ENETUNREACH))), "{said:?}");
     assert!(!claimed);
     assert!(!TABLE.get(fd).is_socket());
@@ -73,7 +73,7 @@ fn a_socket_in_the_place_of_the_one_whose_flow_is_claimed_is_not_connected() {
 fn of_two_threads_that_connect_a_socket_one_does() {
     let fd = socket(libc::SOCK_STREAM);
     let (said, claimed) = connecting(fd, || {
-        // Claims come one after the other: as if the other's had been granted first.
+        // The service grants claims in order: as if the other's had been granted first.
         let begun = lane().with(|access| {
             let (local, remote) = (Endpoint::new(HERE, 999), Endpoint::new(THERE, 9));
             let options = access.stack.tcp_defaults();
@@ -124,7 +124,7 @@ fn of_two_threads_that_send_first_by_a_datagram_socket_one_claims_its_port() {
     let fd = socket(libc::SOCK_DGRAM);
     let send = || send(fd, b"x", 0, Some((THERE, 7))).map(drop);
     let answer = during(fd, send, || {
-        // Claims come one after the other: as if the other's had been granted first.
+        // The service grants claims in order: as if the other's had been granted first.
         let index = TABLE.get(fd).description().unwrap();
         let claimed = lane().with(|access| {
             access.descriptions().get(index).set(flag::CLAIMED, true);
@@ -137,8 +137,8 @@ fn of_two_threads_that_send_first_by_a_datagram_socket_one_claims_its_port() {
     close(fd);
 }
 
-/// What `connect` to a peer that does not answer says of a socket with which `work` is done while
-/// it sleeps.
+/// The result of a `connect` to a silent peer on a socket, on which `work` is done while the call
+/// sleeps.
 fn sleeping(fd: c_int, work: impl FnOnce()) -> Result<()> {
     let asleep = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn is_connecting(fd: c_int) -> bool {
     lane().with(|access| Ok(access.descriptions().get(index).has(flag::CONNECTING))).unwrap()
 }
 
-/// A name of no family.
+/// A name without a family.
 const NOWHERE: [u8; 16] = [0; 16];
 
 fn echoes(fd: c_int) -> bool {
@@ -195,7 +195,7 @@ fn an_attempt_that_another_thread_ends_fails_and_the_next_is_not_touched() {
     close(fd);
 }
 
-/// On Linux it would wait until it is connected for nobody.
+/// On Linux it would wait until the orphaned socket is connected.
 #[test]
 fn an_attempt_whose_socket_is_closed_ends() {
     let fd = socket(libc::SOCK_STREAM);

@@ -1,5 +1,5 @@
-//! `SO_LINGER`: how long `close` takes, by what is left to be acknowledged (POSIX; what is then
-//! sent is the stack's business, see its scenarios).
+//! `SO_LINGER`: how long `close` takes, depending on unacknowledged data (POSIX; the stack's
+//! scenarios test what is sent then).
 
 use super::*;
 use crate::socket::options;
@@ -14,7 +14,7 @@ fn linger(fd: c_int, seconds: c_int) {
     options::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value);
 }
 
-/// How long it takes to close a connection to a port of the peer, after what `work` does with it.
+/// How long it takes to close a connection to a port of the peer, after `work` was done with it.
 fn closing(port: u16, seconds: Option<c_int>, work: fn(c_int)) -> Duration {
     let fd = connected(port);
     if let Some(seconds) = seconds {
@@ -33,7 +33,7 @@ fn close_waits_for_what_is_not_acknowledged_as_long_as_it_is_to_linger() {
         send(fd, b"Sample Data", 0, None).unwrap();
         ops::shutdown(fd, libc::SHUT_RDWR).unwrap();
     };
-    // What carries data to port 15 is lost, so neither it nor the end of the stream is
+    // Segments with data to port 15 are lost, so neither the data nor the end of the stream is
     // acknowledged.
     for work in [say, say_and_shut] {
         let took = closing(15, Some(1), work);
@@ -43,7 +43,7 @@ fn close_waits_for_what_is_not_acknowledged_as_long_as_it_is_to_linger() {
             assert!(took < SHORT, "{took:?} with {seconds:?}");
         }
     }
-    // What arrives is acknowledged at once, and there is nothing to wait for.
+    // Data that arrives is acknowledged at once, and there is nothing to wait for.
     for work in [say, say_and_shut, |_| ()] {
         let took = closing(9, Some(30), work);
         assert!(took < SHORT, "{took:?}");
@@ -74,8 +74,8 @@ fn a_socket_that_is_not_connected_does_not_linger() {
     close_in_time(fd);
 }
 
-/// On Linux its number is free at once; here the kernel socket keeps it until the end, which has no
-/// connection and must not be come upon.
+/// On Linux its number is free at once. Here the kernel socket, which has no connection, keeps it
+/// until the end, and no call may reach that.
 #[test]
 fn what_is_being_closed_is_closed_for_all_other_threads() {
     use crate::base::errno::Errno;
@@ -103,7 +103,7 @@ fn what_is_being_closed_is_closed_for_all_other_threads() {
     assert_eq!(TABLE.get(fd), Entry::Foreign);
 }
 
-/// Whatever the call, and whatever the kernel socket would say.
+/// Whatever the call, and whatever the kernel socket would return.
 #[test]
 fn every_call_on_what_is_being_closed_says_so() {
     use crate::c::descriptor::{fcntl, ioctl};
@@ -153,11 +153,11 @@ extern "C" fn handler(_: c_int) {
     MEANT.store(if TABLE.get(CLOSES.load(SeqCst) as c_int) == Entry::CLOSING { 1 } else { 2 }, SeqCst);
 }
 
-/// As on Linux (`sk_stream_wait_close`), whatever the handler is installed with. It may jump away,
-/// and the descriptor is closed all the same.
+/// As on Linux (`sk_stream_wait_close`), whatever flags the handler is installed with. It may jump
+/// away, and the descriptor is closed all the same.
 #[test]
 fn a_signal_ends_the_wait_and_its_handler_runs_when_the_descriptor_is_closed() {
-    // Of no other test.
+    // A signal that no other test uses.
     let signal = libc::SIGRTMAX() - 1;
     // SAFETY: a function of ours.
     unsafe {

@@ -75,7 +75,7 @@ fn an_error_after_the_first_message_is_for_the_next_call() {
             while ready() & libc::POLLIN != 0 {
                 std::thread::yield_now();
             }
-            // Once the first message has been taken, there is news as from an ICMP error.
+            // Once the first message has been taken, an error is pending, as from an ICMP message.
             ops::keep_error(fd, Errno(libc::ECONNREFUSED));
         });
         let mut messages = Messages::new(2);

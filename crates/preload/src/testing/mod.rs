@@ -1,5 +1,5 @@
-//! A lane without service and rings, for this crate's own tests: the wire is another stack in the
-//! same process, whose programs (echo, discard, a dialler) run inline, and a thread answers control
+//! A lane without service and rings, for this crate's own tests. The wire is another stack in the
+//! same process, whose programs (echo, discard, a dialler) run inline. A thread answers control
 //! requests.
 //!
 //! Descriptors, kernel sockets, waiting and locking are the real ones.
@@ -115,8 +115,8 @@ pub(crate) fn socket(kind: c_int) -> c_int {
     fd
 }
 
-/// Waits until a thread of this process sleeps, or has ended. It says the kernel's number of it, 0
-/// before.
+/// Waits until a thread of this process sleeps, or has ended. `thread` is its number in the kernel,
+/// 0 before it is known.
 pub(crate) fn until_it_sleeps(thread: &AtomicU32, ended: impl Fn() -> bool) {
     let sleeps = |thread: u32| {
         std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") S "))
@@ -138,14 +138,14 @@ pub(crate) fn address(address: Address, port: u16) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// Names to whom a message goes.
+/// Names the destination of a message.
 pub(crate) fn named(extras: &mut Extras<'_>, to: Address, port: u16) -> Name {
     let endpoint = Endpoint::new(to, port);
     (extras.name, extras.name_len) = name::emit(endpoint, false, 0);
     Name::Inet { endpoint, scope: 0, v6: false }
 }
 
-/// Sends, to somewhere or to the peer.
+/// Sends to an address, or to the connected peer.
 pub(crate) fn send(fd: c_int, data: &[u8], flags: c_int, to: Option<(Address, u16)>) -> Result<usize> {
     let iov = one(data.as_ptr().cast(), data.len());
     // SAFETY: the data lives on.
@@ -155,7 +155,8 @@ pub(crate) fn send(fd: c_int, data: &[u8], flags: c_int, to: Option<(Address, u1
     ops::send(fd, &mut buffers, flags | libc::MSG_NOSIGNAL, to, &mut extras)
 }
 
-/// Receives up to `len` bytes; also says what call and message said.
+/// Receives up to `len` bytes; also returns the call's result, and the message's name, control
+/// messages and flags.
 pub(crate) fn receive_all(fd: c_int, len: usize, flags: c_int) -> Result<(Vec<u8>, usize, Extras<'static>)> {
     let mut data = vec![0u8; len];
     let iov = one(data.as_mut_ptr().cast(), len);

@@ -10,7 +10,7 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 use tickwire_stack::time::Span;
 
-/// A connection whose SYN is under way, and on which calls may wait.
+/// A connection whose SYN is in flight, and on which calls may wait.
 fn opening(port: u16) -> c_int {
     let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
     assert_eq!(ops::connect(fd, &address(THERE, port)), Err(Errno(libc::EINPROGRESS)));
@@ -80,14 +80,13 @@ fn so_error(fd: c_int) -> i32 {
     i32::from_ne_bytes(bytes.try_into().unwrap())
 }
 
-/// As on Linux (`inet_shutdown`): a thread that waits for a connection can be called off by
-/// another.
+/// As on Linux (`inet_shutdown`): another thread can end a thread's wait for a connection.
 #[test]
 fn an_attempt_that_is_shut_is_over_and_another_may_begin() {
     for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {
         let fd = socket(libc::SOCK_STREAM);
         let connecting = spawn(move || ops::connect(fd, &address(THERE, 13)));
-        // The stack knows its name as soon as the SYN is under way.
+        // The stack knows its name as soon as the SYN is sent.
         while ops::socket_name(fd, false) == Ok(None) {
             std::thread::yield_now();
         }
@@ -108,7 +107,7 @@ fn an_attempt_that_is_shut_is_over_and_another_may_begin() {
     }
 }
 
-/// As on Linux, where it is neither connected nor shut.
+/// As on Linux, where it is neither connected nor shut down.
 #[test]
 fn what_is_left_of_an_attempt_that_was_shut_is_as_a_fresh_socket() {
     let told = |fd| {

@@ -7,18 +7,18 @@ use tickwire_link::control::Reason;
 
 const ON: i32 = 1;
 
-/// As a program sets it.
+/// Sets an option as a program does.
 fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
     options::program_sets(fd, level, name, value, || sys::set_option_bytes(fd, level, name, value))
 }
 
-/// Why a socket is the kernel's, as `tickwire stat` tells it; `None` if it is ours.
+/// Why a socket is a kernel socket, as `tickwire stat` shows it; `None` if it is ours.
 fn kernels(fd: c_int) -> Option<Reason> {
     let Entry::Kernel(row) = TABLE.get(fd) else { return None };
     lane().with(|access| Ok(Reason::from_code(access.stack.kernel_rows()[row as usize].reason.get()))).unwrap()
 }
 
-/// Why some of what a socket of ours sends goes by the kernel.
+/// Why some packets of a socket of ours go through the kernel.
 fn in_part(fd: c_int) -> Reason {
     let index = TABLE.get(fd).description().unwrap();
     let code = lane().with(|access| {
@@ -95,7 +95,7 @@ fn a_congestion_control_that_the_stack_has_is_used_and_another_is_not() {
     let name = || options::get(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION).unwrap().unwrap().0;
     assert!(name().starts_with(b"reno\0"));
     set(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"cubic").ok();
-    // What another socket of the kernel's says; not every kernel has it.
+    // The result on another kernel socket; not every kernel has it.
     let other = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
     let kernels = sys::set_option_bytes(other, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"bbr");
     let refused = Err(kernels.err().unwrap_or(Errno(libc::ENOPROTOOPT)));
@@ -112,7 +112,7 @@ fn a_congestion_control_that_the_stack_has_is_used_and_another_is_not() {
 fn an_upper_layer_protocol_is_refused_as_the_kernel_does_it() {
     let fd = connected(7);
     send(fd, b"x", 0, None).unwrap();
-    // What another connection of the kernel's says; not every kernel has TLS.
+    // The result on another kernel connection; not every kernel has TLS.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     for name in [&b"nope"[..], b"mptcp", b"tls"] {
@@ -168,7 +168,7 @@ fn a_mark_of_unsent_bytes_is_kept_to_whenever_it_is_set() {
         if before {
             set();
         }
-        // What carries data to this port is lost, so no more than the first window is sent.
+        // Segments with data to this port are lost, so no more than the first window is sent.
         assert_eq!(ops::connect(fd, &address(THERE, 15)), Err(Errno(libc::EINPROGRESS)));
         let open = crate::wait::poll::poll(&mut [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }], None, None);
         assert_eq!(open, Ok(1));
@@ -194,7 +194,8 @@ fn an_address_may_be_bound_without_a_port() {
     close(fd);
 }
 
-/// A datagram that is put together in the kernel goes whole, also when its end would fit the lane.
+/// A datagram that is assembled in the kernel is sent whole, also when its last piece could use the
+/// lane.
 #[test]
 fn pieces_of_a_datagram_stay_together() {
     let ours = socket(libc::SOCK_DGRAM);

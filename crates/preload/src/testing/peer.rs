@@ -1,10 +1,10 @@
 //! The other end of the test lane's wire: a stack whose programs run inline.
 //!
-//! UDP port 7 echoes, but `mute` is not answered, `refuse` by an ICMP error, and `dial PORT` makes
-//! it connect to that port of ours and say hello. TCP port 7 echoes until the end of the stream and
-//! then closes; port 9 reads nothing; what goes to port 13 is lost on the way, and to port 15
-//! everything that carries data; what goes to 17 and 19 is lost until [`AWAKE`] says otherwise, and
-//! then 17 echoes; nobody listens elsewhere.
+//! UDP port 7 echoes. Three messages are exceptions: `mute` is not answered, `refuse` is answered
+//! by an ICMP error, and `dial PORT` makes the peer connect to that port of ours and say hello. TCP
+//! port 7 echoes until the end of the stream and then closes; port 9 reads nothing. Packets to port
+//! 13 are lost, and so are segments with data to port 15. Packets to ports 17 and 19 are lost until
+//! [`AWAKE`] is set, and then 17 echoes. There are no other listeners.
 
 use super::{HERE, THERE, service};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Config, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpId};
 
-/// Whether what goes to ports 17 and 19 arrives.
+/// Whether packets to ports 17 and 19 arrive.
 pub(super) static AWAKE: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
 struct Connection {
@@ -33,11 +33,11 @@ pub(super) struct Peer {
     listeners: Vec<(ListenerId, bool)>,
     connections: Vec<Connection>,
     dialled: u16,
-    /// Who is to be told that nobody is there.
+    /// The endpoints that get a port-unreachable error.
     refused: Vec<Endpoint>,
 }
 
-/// Whether a frame (Ethernet, IPv4 without options, TCP) is to be lost on the way.
+/// Whether a frame (Ethernet, IPv4 without options, TCP) is to be dropped.
 fn lost(frame: &[u8]) -> bool {
     let at = |i: usize| frame.get(i).map_or(0, |&byte| usize::from(byte));
     let (tcp, port) = (at(23) == 6, at(36) << 8 | at(37));
@@ -46,7 +46,7 @@ fn lost(frame: &[u8]) -> bool {
     tcp && (port == 13 || port == 15 && data > 0 || asleep(0) || asleep(1))
 }
 
-/// An ICMP error in its frame: nobody is at port 7 for whom that endpoint sends to.
+/// An ICMP error in its frame: port 7 is unreachable for the socket that sends from that endpoint.
 fn unreachable(to: Endpoint) -> Vec<u8> {
     let packet = |protocol: u8, [from, to]: [Address; 2], payload: &[u8]| {
         let mut bytes = vec![0x45, 0, 0, 20 + payload.len() as u8, 0, 0, 0x40, 0, 64, protocol, 0, 0];
@@ -82,7 +82,7 @@ fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, now: Instant) -> u32 {
     moved
 }
 
-/// Puts a packet into a stack. Says how many went in.
+/// Puts a packet into a stack. Returns how many went in.
 fn give(to: &mut Stack<'_>, now: Instant, bytes: &[u8]) -> u32 {
     to.fill();
     to.receive_bytes(now, bytes);
@@ -117,7 +117,7 @@ impl Peer {
     }
 
     /// Carries packets both ways until none are left, with the peer's programs running in between.
-    /// Says how many came back.
+    /// Returns how many came back.
     pub(super) fn exchange(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
         if self.udp.is_none() {
             self.begin(now);

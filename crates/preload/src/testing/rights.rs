@@ -41,21 +41,21 @@ fn listeners_and_datagram_sockets_are_the_kernels_before_they_are_passed() {
         assert!(TABLE.get(fd).is_socket());
         assert_eq!(pass(&here, fd), Ok(()));
         assert!(matches!(TABLE.get(fd), Entry::Kernel(_)), "{:?}", TABLE.get(fd));
-        // Again, as what it is now.
+        // Again, as the kernel socket that it is now.
         assert_eq!(pass(&here, fd), Ok(()));
     }
     assert_eq!(sys::fcntl(listener, libc::F_GETFL, 0).unwrap() & libc::O_NONBLOCK, 0);
     [listener, datagrams, fresh].into_iter().for_each(close);
 }
 
-/// Two connected sockets of the kernel's.
+/// Two connected kernel sockets.
 fn kernels() -> (TcpStream, TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (ours, listener.accept().unwrap().0)
 }
 
-/// It echoes.
+/// Checks that it echoes.
 fn works(fd: c_int) {
     assert_eq!(send(fd, b"hello", 0, None), Ok(5));
     assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
@@ -136,9 +136,9 @@ fn all_descriptors_of_a_connection_that_is_taken_over_are_the_kernels() {
     assert_eq!([fd, copy].map(|fd| sys::fcntl(fd, libc::F_GETFD, 0).unwrap()), [libc::FD_CLOEXEC, 0]);
     assert_eq!(pass(&here, fd), Ok(()), "again, as what it is now");
     [fd, copy].into_iter().for_each(close);
-    // What was passed is on its way there.
+    // The passed descriptor is in flight.
     drop((here, there));
-    assert_eq!(peer.read(&mut [0]).unwrap(), 0, "nobody else has it");
+    assert_eq!(peer.read(&mut [0]).unwrap(), 0, "no other process has it");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_connection_may_be_shut_or_closed_while_it_is_handed_over() {
         let (closes, closing) = std::sync::mpsc::channel();
         let takes = move |_: &Leaving, _: &File| {
             if closed {
-                // Not this thread, which would answer if that asked the service something.
+                // Not on this thread, which would answer if that sent the service a request.
                 closes.send(std::thread::spawn(move || close(fd))).unwrap();
                 while TABLE.get(fd).description().is_some() {
                     std::thread::yield_now();

@@ -1,7 +1,6 @@
-//! The control side of the test lane: grants every claim, keeps its kernel socket until it is
-//! released (so that the kernel does not give the port to the next connection while the stack still
-//! has the last one), and knows one way to everywhere. It answers claims late if it is
-//! [held](hold).
+//! The control side of the test lane. It grants every claim, and keeps its kernel socket until it
+//! is released: the kernel must not give the port to the next connection while the stack still has
+//! the last one. It knows one path to everywhere. It answers claims late if it is [held](hold).
 
 use super::HERE;
 use crate::c::sys;
@@ -17,7 +16,7 @@ use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::Leaving;
 
-/// The way to the peer.
+/// The path to the peer.
 pub(super) fn path_to(query: Query, source: Address) -> PathInfo {
     PathInfo {
         query,
@@ -31,8 +30,8 @@ pub(super) fn path_to(query: Query, source: Address) -> PathInfo {
     }
 }
 
-/// A socket, by its inode, whose claims are late: what the service sends to when one is asked for,
-/// and what it waits for then.
+/// A socket, by its inode, whose claims are late: the channel that signals its claim request, and
+/// the one that releases the answer.
 struct Late {
     inode: u64,
     asks: Sender<()>,
@@ -43,7 +42,7 @@ static LATE: Mutex<Option<Late>> = Mutex::new(None);
 /// The sockets of the claims that are not released.
 static CLAIMED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-/// The service waits with its answer to claims for a socket.
+/// Makes the service wait with its answer to claims for a socket.
 pub(super) struct Hold {
     inode: u64,
     asked: Receiver<()>,
@@ -51,7 +50,7 @@ pub(super) struct Hold {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Lets it wait, one test at a time.
+/// Makes it wait, one test at a time.
 pub(super) fn hold(fd: c_int) -> Hold {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +61,7 @@ pub(super) fn hold(fd: c_int) -> Hold {
 }
 
 impl Hold {
-    /// Waits until the claim is asked for, does `work`, and lets it be granted.
+    /// Waits until the claim is requested, does `work`, and lets it be granted.
     pub(super) fn meanwhile<T>(&self, work: impl FnOnce() -> T) -> T {
         self.asked.recv().unwrap();
         let done = work();
@@ -76,12 +75,12 @@ impl Hold {
     }
 }
 
-/// What becomes of a connection that the kernel is to go on with: a socket, or a refusal.
+/// The service's result for a connection that the kernel is to continue: a socket, or a refusal.
 type TakeOver = Box<dyn FnMut(&Leaving, &File) -> Option<OwnedFd> + Send>;
 
 static TAKE_OVER: Mutex<Option<TakeOver>> = Mutex::new(None);
 
-/// The service takes connections over by `how` while `work` is done, by one test at a time.
+/// The service takes connections over by `how` while `work` is done, one test at a time.
 pub(super) fn taking_over<T>(
     how: impl FnMut(&Leaving, &File) -> Option<OwnedFd> + Send + 'static,
     work: impl FnOnce() -> T,
@@ -94,7 +93,7 @@ pub(super) fn taking_over<T>(
     done
 }
 
-/// A claim for a socket is asked for: waits if it is to be late.
+/// A claim for a socket is requested: waits if it is to be late.
 fn delay(inode: u64) {
     if let Some(late) = &*LATE.lock().unwrap_or_else(PoisonError::into_inner)
         && late.inode == inode
@@ -104,7 +103,7 @@ fn delay(inode: u64) {
     }
 }
 
-/// Starts it and gives the program's end of the connection.
+/// Starts it and returns the program's end of the connection.
 pub(super) fn start() -> Channel {
     let (ours, theirs) = Channel::pair().unwrap();
     std::thread::spawn(move || {

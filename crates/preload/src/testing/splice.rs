@@ -60,7 +60,7 @@ fn what_a_pipe_has_no_room_for_stays_in_the_connection() {
 
 #[test]
 fn what_a_connection_has_no_room_for_stays_in_the_pipe() {
-    // Nobody reads there.
+    // The peer does not read on that port.
     let fd = connected(9);
     crate::socket::options::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &10_000i32.to_ne_bytes());
     let (mut from, mut source) = pipe();

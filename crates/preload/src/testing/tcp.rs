@@ -22,8 +22,8 @@ fn a_stream_goes_there_and_back() {
     close(fd);
 }
 
-/// When what a call took has come, in nanoseconds or microseconds of the wall clock as the kind of
-/// the control message says.
+/// The receive time of the data that a call took, in nanoseconds or microseconds of the wall clock,
+/// depending on the kind of the control message.
 fn received_with_stamp(fd: c_int, len: usize, flags: c_int) -> (usize, Option<(c_int, i64, i64)>) {
     use crate::c::sys::Control;
     let (mut place, mut data) = ([0u64; 16], [0u8; 16]);
@@ -134,7 +134,7 @@ fn a_nonblocking_connect_is_told_by_poll_and_so_error() {
     close(fd);
 }
 
-/// As on Linux, where the call has no error to tell any more.
+/// As on Linux, where the call has no error left to return.
 #[test]
 fn a_connect_whose_failure_was_told_by_so_error_is_aborted() {
     let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
@@ -156,8 +156,8 @@ fn an_unconnected_socket_has_linux_errors() {
     close(fd);
 }
 
-/// As on Linux (`inet_shutdown`): what is not connected is shut all the same, and still is when it
-/// has been connected.
+/// As on Linux (`inet_shutdown`): an unconnected socket is shut down all the same, and still is
+/// after it has been connected.
 #[test]
 fn a_socket_that_is_shut_before_it_is_connected_stays_so() {
     let theirs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -179,8 +179,8 @@ fn a_socket_that_is_shut_before_it_is_connected_stays_so() {
     close(fd);
 }
 
-/// The kernel's listener is set not to wait while it is ours; what becomes of the socket later is
-/// as the program has set it.
+/// The kernel's listener is non-blocking while it is ours; afterwards the socket has the mode that
+/// the program set.
 #[test]
 fn a_listener_that_was_shut_is_a_fresh_socket() {
     let fd = socket(libc::SOCK_STREAM);
@@ -194,8 +194,8 @@ fn a_listener_that_was_shut_is_a_fresh_socket() {
     close(fd);
 }
 
-/// Lets a bound socket listen, and the peer connect to it. The port, and the socket by which the
-/// peer was told.
+/// Makes a bound socket listen, and the peer connect to it. Returns the port, and the socket by
+/// which the peer got the request.
 fn dialled(listener: c_int) -> (u16, c_int) {
     ops::listen(listener, 8).unwrap();
     let port = sys::socket_name(listener, false).unwrap().port;
@@ -281,15 +281,15 @@ fn what_waits_to_be_read_is_counted() {
 
 #[test]
 fn a_peer_that_cannot_be_reached_is_told_as_such_and_not_as_the_end_of_a_wait() {
-    let patience = 50u32.to_ne_bytes();
+    let timeout = 50u32.to_ne_bytes();
     let fd = socket(libc::SOCK_STREAM);
     let kernel = || sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &50u32);
-    options::program_sets(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &patience, kernel).unwrap();
+    options::program_sets(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &timeout, kernel).unwrap();
     assert_eq!(ops::connect(fd, &address(THERE, 13)), Err(Errno(libc::ETIMEDOUT)));
     close(fd);
 
     let fd = connected(15);
-    options::set(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &patience);
+    options::set(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &timeout);
     send(fd, b"lost", 0, None).unwrap();
     assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ETIMEDOUT)));
     assert_eq!(receive(fd, 1, 0), Ok(Vec::new()), "told once");
@@ -321,7 +321,7 @@ fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
     [fd, other, epfd].into_iter().for_each(close);
 }
 
-/// Ends a connection with an error, as when its address goes.
+/// Ends a connection with an error, as when its address is removed.
 fn sever(fd: c_int) {
     let Entry::Tcp(index) = TABLE.get(fd) else { panic!("a connection") };
     let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
@@ -343,7 +343,7 @@ fn a_port_whose_address_went_with_closed_connections_can_be_used_for_the_next() 
     let index = TABLE.get(fd).description().unwrap();
     let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
     close(fd);
-    // It is in TIME-WAIT, or on its way there, and nobody else is given its port while the claim
+    // It is in TIME-WAIT, or about to be, and no other connection gets its port while the claim
     // lasts.
     kernel::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
     let (fd, connected) = from(port);
@@ -414,13 +414,13 @@ fn a_peek_that_waits_for_all_sees_all() {
     close(fd);
 }
 
-/// What a call has told of an error, if it failed.
+/// The error of a call, if it failed.
 fn told(answer: isize) -> i32 {
     if answer < 0 { crate::base::errno::get() } else { 0 }
 }
 
-/// `recvfrom` as the kernel has it (`move_addr_to_user`): the name of length 0 is told if there is
-/// a place for it, and a place of negative length is none.
+/// `recvfrom` as in the kernel (`move_addr_to_user`): a name of length 0 is returned if there is
+/// room for it, and a negative room is an error.
 #[test]
 fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
     let fd = connected(7);
@@ -428,7 +428,7 @@ fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
     let (mut byte, mut name) = (0u8, [0u8; 16]);
     let mut take = |len: &mut libc::socklen_t, named: bool| {
         let address = if named { name.as_mut_ptr().cast() } else { core::ptr::null_mut() };
-        // SAFETY: places of our own, as long as said or said to be of a length that is refused.
+        // SAFETY: buffers of our own, as long as said or with a length that is refused.
         told(unsafe { crate::c::data::recvfrom(fd, (&raw mut byte).cast(), 1, 0, address, len) })
     };
     for (said, named, error, left) in
@@ -441,18 +441,18 @@ fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
     close(fd);
 }
 
-/// As in the kernel: the connection was taken before it turned out that its peer's name cannot be
-/// told, and nobody has it then.
+/// As in the kernel: the connection was accepted before its peer's name turned out not to be
+/// storable, and is lost then.
 #[test]
 fn a_connection_whose_peer_cannot_be_told_is_lost_and_its_descriptor_is_not() {
     let listener = socket(libc::SOCK_STREAM);
     ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
     let (port, dialler) = dialled(listener);
     let (mut name, mut len) = ([0u8; 16], u32::MAX);
-    // SAFETY: a place of our own, said to be of a length that is refused.
+    // SAFETY: a buffer of our own, with a length that is refused.
     let answer = unsafe { crate::c::socket::accept(listener, name.as_mut_ptr().cast(), &raw mut len) };
     assert_eq!(told(answer as isize), libc::EINVAL);
-    // What descriptors of the process mean.
+    // What the descriptors of the process refer to.
     let open = lane().with(|access| {
         let sockets: Vec<_> = (0..access.descriptions().used())
             .filter_map(|index| TcpId::try_from(access.descriptions().get(index).socket()).ok())
@@ -462,6 +462,6 @@ fn a_connection_whose_peer_cannot_be_told_is_lost_and_its_descriptor_is_not() {
             .filter_map(|id| access.stack.tcp_endpoints(id).ok())
             .any(|(local, _)| local.port == port))
     });
-    assert_eq!(open, Ok(false), "the connection is nobody's");
+    assert_eq!(open, Ok(false), "the connection has no owner");
     [dialler, listener].into_iter().for_each(close);
 }

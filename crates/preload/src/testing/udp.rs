@@ -33,7 +33,7 @@ fn the_kernel_is_behind_the_same_descriptor() {
     ops::bind(ours, &address(Address::ANY_V4, 0)).unwrap();
     let port = sys::socket_name(ours, false).unwrap().port;
     let other = socket(libc::SOCK_DGRAM);
-    // Loopback is the kernel's, both ways.
+    // The kernel handles loopback, both ways.
     send(other, b"local", 0, Some((Address::v4([127, 0, 0, 1]), port))).unwrap();
     assert_eq!(receive(ours, 100, 0), Ok(b"local".to_vec()));
     send(ours, b"far", 0, Some((THERE, 7))).unwrap();
@@ -57,7 +57,8 @@ fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
             Ok(())
         })
         .unwrap();
-    // Whatever routes this machine has: the kernel socket alone is shut, so that nothing leaves.
+    // Independent of this machine's routes: only the kernel socket is shut down, so that nothing
+    // leaves.
     // SAFETY: plain numbers.
     unsafe { libc::syscall(libc::SYS_shutdown, fd, libc::SHUT_WR) };
     let Err(Errno(error)) = send(fd, b"x", 0, Some((nowhere, 9))) else { panic!("the kernel socket is shut") };
@@ -65,11 +66,11 @@ fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
     close(fd);
 }
 
-/// No error of the sender's, as on Linux.
+/// The sender gets no error, as on Linux.
 #[test]
 fn a_neighbour_that_did_not_answer_is_looked_for_again_by_the_next_datagram() {
     use tickwire_stack::path::{PathInfo, PathState, Query};
-    // Not the others' peer.
+    // Not the peer of the other tests.
     let absent = Address::v4([10, 0, 0, 77]);
     let fd = socket(libc::SOCK_DGRAM);
     send(fd, b"bound now", 0, Some((absent, 9))).unwrap();
@@ -86,8 +87,8 @@ fn a_neighbour_that_did_not_answer_is_looked_for_again_by_the_next_datagram() {
     close(fd);
 }
 
-/// Level and kind of what comes beside a datagram from the peer, with its data, where these options
-/// are set.
+/// Level, kind and data of the control messages of a datagram from the peer, with these options
+/// set.
 fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, Vec<u8>)> {
     use crate::c::sys::Control;
     let fd = crate::socket::open::socket(domain, libc::SOCK_DGRAM, 0).unwrap();
@@ -217,13 +218,13 @@ fn a_duplicate_keeps_the_socket_open() {
     assert_eq!(crate::table::fd::TABLE.get(copy), crate::table::fd::Entry::Foreign);
 }
 
-/// RFC 1122 §4.1.3.3: an error ends a receive that waits, once; another socket's goes on.
+/// RFC 1122 §4.1.3.3: an error ends a waiting receive, once; that of another socket continues.
 #[test]
 fn an_error_ends_a_receive_that_waits() {
     let [fd, other] = [0; 2].map(|_| socket(libc::SOCK_DGRAM));
-    let patience = [0i64.to_ne_bytes(), 400_000i64.to_ne_bytes()].concat();
+    let timeout = [0i64.to_ne_bytes(), 400_000i64.to_ne_bytes()].concat();
     for fd in [fd, other] {
-        crate::socket::options::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &patience);
+        crate::socket::options::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout);
         ops::connect(fd, &address(THERE, 7)).unwrap();
         send(fd, b"mute", 0, None).unwrap();
     }
@@ -237,7 +238,8 @@ fn an_error_ends_a_receive_that_waits() {
     [fd, other].into_iter().for_each(close);
 }
 
-/// Connects a bound socket on the lane only: from this machine's addresses the peer is not reached.
+/// Connects a bound socket on the lane only: the peer is not reachable from this machine's
+/// addresses.
 fn connect_on_lane(fd: c_int) {
     lane().reach_from_own(&tickwire_stack::path::Query::to(THERE)).unwrap();
     lane()
@@ -251,7 +253,7 @@ fn connect_on_lane(fd: c_int) {
         .unwrap();
 }
 
-/// Whatever the kernel socket knows of a route: of that of the lane's datagrams it learns nothing.
+/// Independent of the kernel socket's route, which learns nothing of the lane's datagrams.
 #[test]
 fn the_largest_packet_is_told_of_a_connected_socket() {
     use crate::socket::options;
@@ -266,8 +268,7 @@ fn the_largest_packet_is_told_of_a_connected_socket() {
     close(fd);
 }
 
-/// A datagram goes nowhere if it is addressed in a way that the kernel refuses, not even to whom
-/// the socket is connected.
+/// A datagram whose name the kernel refuses is not sent, not even to the connected peer.
 #[test]
 fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
     let fd = socket(libc::SOCK_DGRAM);
@@ -304,7 +305,7 @@ fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
     close(fd);
 }
 
-/// To a socket of IPv4 no family is that of IPv4 (`udp_sendmsg`).
+/// For an IPv4 socket no family means IPv4 (`udp_sendmsg`).
 #[test]
 fn an_address_without_a_family_is_one_of_ipv4() {
     let theirs = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -36,8 +36,8 @@ fn poll_waits_for_ours_and_the_kernels_together() {
     [fd, bell].into_iter().for_each(close);
 }
 
-/// A thread about to sleep looks again soon, and so does the helper, if the ring had no room for a
-/// packet: not if the packet has gone when the lane was left.
+/// If the ring had no room for a packet, a thread about to sleep checks again soon, and so does the
+/// helper. They do not if the packet was sent when the lane was left.
 #[test]
 fn only_what_finds_no_room_is_to_be_looked_after_soon() {
     let send = |lane: &crate::lane::Lane, port: u16| {
@@ -74,7 +74,7 @@ fn a_thread_asleep_is_woken_by_what_another_thread_brings_in() {
     close(fd);
 }
 
-/// A thread that is woken for nothing looks again.
+/// A thread whose wakeup was spurious checks again.
 #[test]
 fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
     let (lane, _service) = another();
@@ -111,7 +111,7 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
     assert!(looks.into_inner() > 0 && lane.asleep() == 0);
 }
 
-/// Handlers are the whole process's: one test at a time has any.
+/// Handlers belong to the whole process: one test at a time has any.
 static SIGNALS: Mutex<()> = Mutex::new(());
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -140,7 +140,7 @@ fn a_signal_interrupts_a_call_or_restarts_it_as_its_handler_says() {
         // SAFETY: the thread lives: it waits for this one.
         unsafe { libc::pthread_kill(this as libc::pthread_t, libc::SIGUSR1) };
     };
-    // Again and again: on a busy machine the first may come before the call does.
+    // Repeatedly: on a busy machine the first signal may come before the call does.
     let interrupted = |call: &dyn Fn() -> Result<()>| {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn a_signal_interrupts_a_call_or_restarts_it_as_its_handler_says() {
 #[test]
 fn a_call_from_a_handler_that_interrupted_the_lane_does_not_wait() {
     let fd = socket(libc::SOCK_DGRAM);
-    let inside = crate::base::inside::enter().unwrap();
+    let inside = crate::base::reentrancy::enter().unwrap();
     assert_eq!(receive(fd, 10, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
     assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EINTR)));
     drop(inside);
@@ -210,8 +210,8 @@ fn only_signals_with_a_handler_interrupt_and_faults_are_never_held_back() {
         [libc::SIGSEGV, libc::SIGABRT, libc::SIGINT].map(|signal| libc::sigismember(&raw const now, signal))
     };
     assert_eq!(blocked, [0, 0, 1]);
-    // They go through to this thread, and are ignored here, before another test counts what its
-    // handler sees.
+    // They are delivered to this thread, and ignored here, before another test counts its handler's
+    // runs.
     for signal in [libc::SIGUSR2, libc::SIGURG] {
         // SAFETY: ignoring a signal is always allowed; waiting ones are dropped by it.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -230,7 +230,7 @@ extern "C-unwind" fn receive_for_ever(fd: *mut c_void) -> *mut c_void {
 
 /// As above, but may be cancelled at any instruction.
 extern "C-unwind" fn receive_for_ever_at_any_time(fd: *mut c_void) -> *mut c_void {
-    // SAFETY: nothing is asked back.
+    // SAFETY: no result is requested.
     unsafe { crate::c::cancel::pthread_setcanceltype(1, core::ptr::null_mut()) };
     receive_for_ever(fd)
 }
@@ -277,7 +277,7 @@ fn vectors_with_flags_wait_or_not_as_they_say() {
 fn a_socket_that_went_to_the_kernel_elsewhere_leaves_the_others_with_the_stack() {
     let (gone, fd) = (socket(libc::SOCK_DGRAM), connected(7));
     let crate::table::fd::Entry::Udp(index) = crate::table::fd::TABLE.get(gone) else { panic!("a socket of ours") };
-    // As another process does it.
+    // As another process does.
     let done = lane().with(|access| {
         let id = access.descriptions().get(index).socket().try_into()?;
         access.stack.udp_close(id)?;
@@ -315,7 +315,7 @@ fn a_dead_connection_does_not_hide_the_others_of_a_list() {
 static INSIDE_SEEN: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn looks_where_it_is(_: c_int) {
-    INSIDE_SEEN.fetch_add(if crate::base::inside::is_inside() { 1000 } else { 1 }, Ordering::Relaxed);
+    INSIDE_SEEN.fetch_add(if crate::base::reentrancy::is_inside() { 1000 } else { 1 }, Ordering::Relaxed);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
         assert_eq!(crate::c::signal::ran(), before + 2);
         libc::pthread_kill(here, libc::SIGVTALRM);
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3, "it is not blocked");
-        // While the registry is held, too.
+        // Also while the registry is held.
         let held = crate::wait::epoll::registry();
         lane().with(|_| Ok(libc::pthread_kill(here, libc::SIGVTALRM))).unwrap();
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3);
@@ -357,8 +357,8 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
     }
 }
 
-/// What the rings bring to a thread that counts as asleep rings the doorbell, and the thread would
-/// hear it itself.
+/// Packets for a thread that counts as asleep signal the doorbell, which would wake the thread
+/// itself.
 #[test]
 fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
     static SEEN: Mutex<Vec<&str>> = Mutex::new(Vec::new());

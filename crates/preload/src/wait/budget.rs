@@ -1,59 +1,60 @@
-//! For how long a thread polls before it sleeps.
+//! How long a thread polls before it sleeps.
 
 use crate::base::config::Spin;
 use crate::lane::{self, Access, Lane};
-use crate::wait::rivals;
+use crate::wait::preemption;
 use std::cell::Cell;
 use tickwire_stack::Expected;
 use tickwire_stack::time::{Instant, Span};
 
-/// Adaptive: for how long, if there was traffic lately.
+/// Adaptive: how long, if there was traffic lately.
 const ADAPTIVE: Span = Span::from_micros(100);
 /// Adaptive: what "lately" is.
 const LATELY: Span = Span::from_millis(5);
 
-/// Adaptive: a thread that polled so many times in vain polls again when it has slept for less than
-/// [`ADAPTIVE`], so that polling would have been of use, or when a message is expected.
+/// Adaptive: after this many fruitless polls a thread polls again only if it has slept for less
+/// than [`ADAPTIVE`], so that polling would have helped, or if a message is expected.
 const IN_VAIN: u8 = 4;
 
-/// How long before a message is expected a thread is to be awake.
+/// How long before an expected message a thread is to be awake.
 const LEAD: Span = Span::from_micros(20);
 
-/// A timer is taken to wake a thread so late at most. What is longer is another program's turn.
+/// Upper bound of a timer's lateness in the estimate. A longer delay is another program's time
+/// slice.
 const LATEST: Span = Span::from_millis(1);
 
-/// For which part of a stretch of time a thread polls for expected messages, at most: there may be
-/// many, and they may not come.
+/// The part of a stretch of time in which a thread polls for expected messages, at most: there may
+/// be many, and they may not arrive.
 const STRETCH: Span = Span::from_millis(100);
 const MOST_OF_STRETCH: Span = Span::from_millis(33);
 
 thread_local! {
     /// When the stretch began, and for how long the thread has polled in it.
     static POLLED: Cell<(Instant, Span)> = const { Cell::new((Instant::NEVER, Span::ZERO)) };
-    /// How many times the thread polled in vain since it was of use.
+    /// How many fruitless polls there were since the last useful one.
     static VAIN: Cell<u8> = const { Cell::new(0) };
-    /// How late the thread runs after a timer was to wake it: the timers of ordinary threads are up
-    /// to 50 us late by themselves, and a processor that sleeps takes its time to wake up. Four of
-    /// five times it is less.
+    /// How late the thread runs after a timer has expired: the timers of ordinary threads are up to
+    /// 50 us late by themselves, and an idle processor takes time to wake up. The estimate is an
+    /// upper bound in four of five cases.
     static LATENESS: Cell<Span> = const { Cell::new(Span::from_micros(100)) };
 }
 
-/// For how long the thread polls before it sleeps, from now on.
+/// How long the thread polls before it sleeps, from now on.
 pub(super) fn budget(lane: &Lane, now: Instant) -> Span {
     match lane.settings().spin {
         Spin::Never => Span::ZERO,
         Spin::Always => Span::from_nanos(u64::MAX),
-        _ if rivals::are_there(now) => Span::ZERO,
+        _ if preemption::are_there(now) => Span::ZERO,
         Spin::For(time) => time,
-        // A real-time thread cannot offer its processor to what it waits for, and gets it at once
-        // when it is woken.
+        // A real-time thread cannot yield its processor to the thread it waits for, and runs at
+        // once when it is woken.
         Spin::Adaptive if lane::priority(now) > 0 => Span::ZERO,
         Spin::Adaptive if now.since(lane.last_traffic()) < LATELY && VAIN.get() < IN_VAIN => ADAPTIVE,
         Spin::Adaptive => Span::ZERO,
     }
 }
 
-/// The thread has polled for its whole budget in vain.
+/// The thread has polled for its whole budget without a result.
 pub(super) fn was_spent_in_vain() {
     VAIN.set(VAIN.get().saturating_add(1));
 }
@@ -63,7 +64,7 @@ pub(super) fn was_of_use() {
     VAIN.set(0);
 }
 
-/// The thread has slept for that long until there was what it waited for.
+/// The thread has slept for `time` until what it waited for was there.
 pub(super) fn has_slept(time: Span) {
     if time < ADAPTIVE {
         was_of_use();
@@ -71,12 +72,12 @@ pub(super) fn has_slept(time: Span) {
 }
 
 /// When the first message is expected on the sockets of these descriptions, if the thread is to be
-/// awake for it. It is to poll from [`wake_up_at`] on.
+/// awake for it. It polls from [`wake_up_at`] on.
 pub(super) fn expected(lane: &Lane, access: &mut Access<'_>, on: &[u32]) -> Option<Expected> {
     let now = access.now;
     if lane.settings().spin != Spin::Adaptive
         || !access.stack.expects_any()
-        || rivals::are_there(now)
+        || preemption::are_there(now)
         || lane::priority(now) > 0
     {
         return None;
@@ -91,19 +92,19 @@ pub(super) fn expected(lane: &Lane, access: &mut Access<'_>, on: &[u32]) -> Opti
     access.stack.expected(mask, now)
 }
 
-/// The thread has polled for an expected message for so long.
+/// The thread has polled for an expected message for `time`.
 pub(super) fn has_polled(time: Span) {
     let (begin, polled) = POLLED.get();
     POLLED.set((begin, polled + time));
 }
 
-/// When the thread is to be awake for a message.
+/// When the thread has to be awake for a message.
 pub(super) fn wake_up_at(expected: Expected) -> Instant {
     let lead = LEAD + LATENESS.get();
     Instant::from_nanos(expected.from.as_nanos().saturating_sub(lead.as_nanos()))
 }
 
-/// The thread was to be awake at `wanted`, and is at `now`.
+/// The thread should have been awake at `wanted`, and is awake at `now`.
 pub(super) fn was_awake(wanted: Instant, now: Instant) {
     let late = now.since(wanted);
     if late > Span::ZERO {
@@ -111,7 +112,7 @@ pub(super) fn was_awake(wanted: Instant, now: Instant) {
     }
 }
 
-/// The estimate after one that was so `late`.
+/// The new estimate after a timer was `late`.
 fn later(estimate: Span, late: Span) -> Span {
     estimate + (late - estimate).over(4) - (estimate - late).over(64)
 }

@@ -3,57 +3,57 @@
 
 use crate::base::config::Spin;
 use crate::base::errno::{AGAIN, Errno, Result};
-use crate::base::inside::is_inside;
+use crate::base::reentrancy::is_inside;
 use crate::c::sys::{NO_FD, readable};
 use crate::c::{cancel, signal, sys};
 use crate::lane::{self, Access, Asleep, Lane};
 use crate::process::realtime;
 use crate::table::desc::{Description, flag};
-use crate::wait::{Same, budget, crowd, rivals, watch};
+use crate::wait::{Same, budget, crowd, preemption, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Expected, Stack};
 
-/// After this time of polling, signals are held back and looked for, so that a handler that runs is
-/// not overlooked. A signal before is as one that came just before the call.
+/// After this time of polling, signals are blocked and polled for, so that a handler that runs is
+/// not overlooked. An earlier signal counts as one that arrived just before the call.
 const UNWATCHED: Span = Span::from_micros(20);
-/// How often a polling thread looks for signals and at the kernel's descriptors.
+/// How often a polling thread checks for signals and the kernel's descriptors.
 pub(crate) const LOOK: Span = Span::from_micros(50);
 
-/// How often it looks at the kernel's descriptors if one of them ended a wait of this thread
-/// lately: another thread of the program wakes it by an eventfd, say, message after message. A look
-/// takes 0.2 us, and more if they are many.
+/// How often it checks the kernel's descriptors if one of them ended a wait of this thread lately.
+/// For example, another thread of the program wakes it by an eventfd, message after message. A
+/// check takes 0.2 us, and more for many descriptors.
 const PEEK: Span = Span::from_micros(2);
-/// How much more for each.
+/// The additional interval for each descriptor.
 const PEEK_EACH: Span = Span::from_nanos(200);
 /// What "lately" is for that.
 const SPOKE_LATELY: Span = Span::from_millis(20);
 
-/// How often a polling thread offers its processor to others, unless it is to poll for ever: what
-/// it waits for may come from a program that has to run there.
+/// How often a polling thread yields its processor, unless it is to poll for ever: the program that
+/// it waits for may have to run there.
 const OFFER: Span = Span::from_micros(10);
 
 /// How long to sleep while packets wait for the device.
 const CROWDED: Span = Span::from_micros(200);
 
-/// How long to sleep without hearing the doorbell.
+/// How long to sleep if the doorbell cannot wake the thread.
 const DEAF: Span = Span::from_millis(1);
 
-/// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection
-/// says on which nothing gets through.
+/// The call's time is over. Never an error number of the system: `ETIMEDOUT` is the error of a
+/// connection on which nothing gets through.
 pub(crate) const TIMED_OUT: Errno = Errno(-3);
 
 /// How a call wants to wait.
 pub(crate) struct Plan<'a> {
-    /// The descriptions of the sockets on which it waits; with none of them it looks again whatever
-    /// happens.
+    /// The descriptions of the sockets on which it waits; if empty, any event of the lane causes a
+    /// new attempt.
     pub(crate) on: &'a [u32],
-    /// It waits for what makes no socket ready, or while no other thread may enter: it watches the
-    /// rings and the timers itself.
+    /// It waits for an event that makes no socket ready, or while no other thread may enter: it
+    /// watches the rings and the timers itself.
     pub(crate) watches: bool,
-    /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also
+    /// The first [`OWN`] entries are the lane's; then the kernel descriptors whose readiness also
     /// ends a sleep.
     pub(crate) fds: &'a mut [pollfd],
     /// Until when; `None` without end.
@@ -72,11 +72,11 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// How many places of a list are the lane's: what wakes for the rings, these, and the thread's
-/// watch.
+/// How many entries of a list are the lane's: the TAP device and the receive ring (or the standby
+/// ring), and the thread's wakeup instance.
 pub(crate) const OWN: usize = 3;
 
-/// Holds signals back; lets them through again when dropped.
+/// Blocks signals; unblocks them when dropped.
 struct Held(sigset_t);
 
 impl Drop for Held {
@@ -88,15 +88,15 @@ impl Drop for Held {
 /// What an attempt knows of the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// What the attempt itself saw of them last.
+    /// Only what the attempt itself found at its last check.
     Unknown,
-    /// One of them ended the sleep: it is to be looked at.
+    /// One of them ended the sleep: check them.
     Speaks,
-    /// The sleep has just ended without them, or what they have ends the one that comes.
+    /// The sleep has just ended without them, or their readiness ends the coming sleep.
     Silent,
 }
 
-/// The places of a list with the lane's own and one other.
+/// A list with the lane's own entries and one other.
 pub(crate) fn and(other: pollfd) -> [pollfd; OWN + 1] {
     let mut places = [NO_FD; OWN + 1];
     places[OWN] = other;
@@ -104,7 +104,7 @@ pub(crate) fn and(other: pollfd) -> [pollfd; OWN + 1] {
 }
 
 impl Kernel {
-    /// Whether it is to be looked at now, after it was `looked` at last.
+    /// Whether they are to be checked now, after the last check at `looked`.
     pub(crate) fn wants_look(self, now: Instant, looked: Instant) -> bool {
         match self {
             Self::Unknown => now.since(looked) >= LOOK,
@@ -114,11 +114,11 @@ impl Kernel {
     }
 }
 
-/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it
-/// answers anything else.
+/// After a first attempt returned [`AGAIN`]: repeats `attempt` under the lane's lock until it
+/// returns anything else.
 ///
 /// # Errors
-/// What `attempt` answers; [`TIMED_OUT`]; `EINTR`.
+/// The error of `attempt`; [`TIMED_OUT`]; `EINTR`.
 pub(crate) fn wait<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
@@ -145,13 +145,13 @@ fn until_answered<T>(
     loop {
         cancel::check()?;
         if ran != signal::ran() {
-            // A handler has run that was put off, or came in between.
+            // A deferred handler has run, or one that came in between.
             if !(plan.restart && sys::handlers_restart()) {
                 return Err(Errno(libc::EINTR));
             }
             ran = signal::ran();
         }
-        // A thread that was woken for others' packets, or a timer of the stack's, leaves the
+        // A spuriously woken thread (for others' packets, or a timer of the stack) leaves the
         // processor to the thread whose packets they are.
         if !(again && lane.asleep() > 0) {
             let begin = sys::now();
@@ -182,7 +182,7 @@ fn until_answered<T>(
 /// non-blocking, for as long as the socket's own `timeout` allows. `fds` as in [`Plan`].
 ///
 /// # Errors
-/// What `attempt` answers; [`AGAIN`] also when the time is over; `EINTR`; those of [`Same::check`].
+/// The error of `attempt`; [`AGAIN`] also when the time is over; `EINTR`; those of [`Same::check`].
 pub(crate) fn transfer<T>(
     lane: &'static Lane,
     (fd, index): (c_int, u32),
@@ -208,7 +208,7 @@ pub(crate) fn transfer<T>(
     let attempt = |access: &mut Access<'_>, kernel| {
         match same {
             Some(same) => same.check(access)?,
-            // A signal handler could not look yet.
+            // A signal handler could not check yet.
             None => same = Some(Same::of(access, fd, index)?),
         }
         attempt(access, kernel)
@@ -242,14 +242,14 @@ fn spin<T>(
     let mut offered = begin;
     let offers = lane.settings().spin != Spin::Always;
     if offers && crowd::is_there(begin) {
-        // What it waits for may have to run here first.
+        // The program it waits for may have to run here first.
         std::thread::yield_now();
         offered = sys::now();
-        if rivals::offered(Span::ZERO, begin, offered) {
+        if preemption::offered(Span::ZERO, begin, offered) {
             return Err(AGAIN);
         }
     }
-    // When the clock was read last, if nothing has been done since that takes time.
+    // When the clock was last read, if nothing that takes time has been done since.
     let mut idle_since = None;
     loop {
         if lane.quiet() {
@@ -257,14 +257,14 @@ fn spin<T>(
             core::hint::spin_loop();
         }
         let now = sys::now();
-        // The processor was taken, not offered.
+        // The thread was preempted: it did not yield.
         if let Some(before) = idle_since.replace(now)
             && offers
-            && rivals::is_long(now.since(before))
+            && preemption::is_long(now.since(before))
         {
             let polled = before.since(offered);
             offered = now;
-            if rivals::offered(polled, before, now) {
+            if preemption::offered(polled, before, now) {
                 let_through(&mut held, plan)?;
                 return Err(AGAIN);
             }
@@ -310,7 +310,7 @@ fn spin<T>(
             std::thread::yield_now();
             let polled = from.since(offered);
             offered = sys::now();
-            if rivals::offered(polled, from, offered) {
+            if preemption::offered(polled, from, offered) {
                 let_through(&mut held, plan)?;
                 return Err(AGAIN);
             }
@@ -319,7 +319,7 @@ fn spin<T>(
             cancel::check()?;
             looked = now;
             if plan.mask.is_some() {
-                // With a mask of its own the call sees signals only through it.
+                // With its own mask the call receives signals only through that.
                 sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
             } else {
                 let_through(&mut held, plan)?;
@@ -331,7 +331,7 @@ fn spin<T>(
     }
 }
 
-/// How often a polling thread is to look at the kernel's descriptors alone.
+/// How often a polling thread is to check the kernel's descriptors alone.
 fn peek(plan: &Plan<'_>, now: Instant) -> Span {
     let descriptors = plan.fds.len().saturating_sub(OWN);
     let spoke = KERNEL_SPOKE.get();
@@ -341,17 +341,18 @@ fn peek(plan: &Plan<'_>, now: Instant) -> Span {
     PEEK + PEEK_EACH.times(descriptors as u64)
 }
 
-/// Whether something happened to the sockets of a polling thread, which another thread took in.
+/// Detects that something happened to the sockets of a polling thread, which another thread took
+/// in.
 struct Change {
-    /// [`Lane::change`] as it was when the thread looked last.
+    /// [`Lane::change`] at the thread's last check.
     seen: u32,
-    /// The bits of its sockets, once it has looked, and their number before.
+    /// The bits of its sockets, once it has checked them, and their number before.
     own: Option<(u64, u32)>,
 }
 
 impl Change {
     fn new(lane: &Lane) -> Self {
-        // As it was when the thread looked last, before it began to poll.
+        // The value at the thread's last check, before it began to poll.
         Self { seen: lane.change().1, own: None }
     }
 
@@ -369,14 +370,14 @@ impl Change {
         changed
     }
 
-    /// The thread looks at its sockets, with the lock. What it takes in itself is seen as a change
+    /// The thread checks its sockets, with the lock. What it takes in itself is seen as a change
     /// once more.
     fn about_to_look(&mut self, lane: &Lane, access: &mut Access<'_>, on: &[u32]) {
         let bits = self.own.map_or_else(|| access.change_bits(on), |(bits, _)| bits);
         self.own = Some((bits, lane.change_of(bits)));
     }
 
-    /// It found nothing.
+    /// The check found nothing.
     fn looked(&mut self, lane: &Lane) {
         if self.own.is_some_and(|(bits, number)| lane.change_of(bits) == number) {
             self.seen = lane.change().1;
@@ -384,8 +385,8 @@ impl Change {
     }
 }
 
-/// Lets the signals through that were held back, if any wait: the call ends with `EINTR` if a
-/// handler has run that does not let it go on.
+/// Unblocks the signals that were blocked, if any are pending: the call ends with `EINTR` if a
+/// handler has run that does not let it restart.
 fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
     let Some(signals) = held else { return Ok(()) };
     let waiting = sys::waiting_signals(&signals.0);
@@ -398,11 +399,11 @@ fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
     }
 }
 
-/// What has become of a thread's sleep.
+/// The result of a thread's attempt to sleep.
 enum Slept<T> {
-    /// It has slept until there was an answer, or something may have changed ([`AGAIN`]).
+    /// It has slept until there was a result, or something may have changed ([`AGAIN`]).
     Until(Result<T>),
-    /// It has not slept: a message is about to come.
+    /// It has not slept: a message is expected soon.
     Not(Expected),
 }
 
@@ -423,8 +424,8 @@ fn sleep<T>(
                 return Err(AGAIN);
             }
             access.stack.acknowledge_held(access.now);
-            // It may count as asleep already: from where a handler has jumped that we do not know
-            // of.
+            // It may still count as asleep, if a handler that the library does not know of jumped
+            // out of the sleep.
             awakes(lane, access.stack);
             let bell = (watch.map(|bell| bell.fd), watch.map_or(0, |bell| bell.address));
             let asleep = lane.falls_asleep(access, plan.on, bell, again);
@@ -447,7 +448,7 @@ fn sleep<T>(
     Slept::Until(until_woken(lane, plan, (asleep, watch), wake_up_at, attempt))
 }
 
-/// The thread counts as asleep. Sleeps until something may have changed, or it is to be awake for
+/// The thread counts as asleep. Sleeps until something may have changed, or it has to be awake for
 /// a message; then one attempt.
 #[inline(never)]
 fn until_woken<T>(
@@ -457,10 +458,10 @@ fn until_woken<T>(
     wake_up_at: Option<Instant>,
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
-    // Either a thread that stopped polling just now has seen this one, or this one sees that none
+    // Either a thread that has just stopped polling sees this one, or this one sees that no thread
     // polls.
     lane.settle_duty();
-    // Not before: what has been sent meanwhile may have set timers.
+    // Read only now: packets sent meanwhile may have set timers.
     let mut deadline = if plan.watches { lane.deadline() } else { lane.timer_of(asleep) };
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
         let [wakes, rings] = if plan.watches { lane.rings() } else { lane.watched(asleep) };
@@ -469,8 +470,8 @@ fn until_woken<T>(
     if let Some((_, asleep, true)) = ASLEEP.get() {
         lane.take_wake_frame(asleep);
     }
-    // Nothing tells when the device has room again, or of the bell whom there is no descriptor for:
-    // look soon.
+    // No event tells when the device has room again, and the doorbell cannot wake a thread without
+    // a descriptor for it: check again soon.
     let crowded = lane.crowded().then_some(CROWDED);
     if let Some(span) = crowded.or((watch.is_none() || !asleep.is_known()).then_some(DEAF)) {
         let soon = sys::now() + span;
@@ -485,12 +486,12 @@ fn until_woken<T>(
         slept = sys::ppoll(plan.fds, timeout, plan.mask);
     }
     if slept == Err(Errno(libc::EINVAL)) {
-        // With the lane's places they are more than the limit of descriptors. Without them, then,
-        // and without hearing of the lane.
+        // With the lane's entries the list exceeds the limit of descriptors. So it sleeps without
+        // them, and without wakeups from the lane.
         let places = plan.fds.get_mut(OWN..).unwrap_or_default();
         slept = sys::ppoll(places, Some(timeout.map_or(DEAF, |timeout| timeout.min(DEAF))), plan.mask);
     }
-    // Without an answer nothing is known of any.
+    // If the wait failed, the state of all descriptors is unknown.
     let showed = |fd: &pollfd| slept.is_err() || fd.revents != 0;
     if let Some(watch) = watch
         && plan.fds.get(OWN - 1).is_none_or(showed)
@@ -524,21 +525,21 @@ fn until_woken<T>(
 }
 
 thread_local! {
-    /// The lane on which the thread sleeps, as what, and whether it has armed the receive ring.
-    /// Changes inside the lane, where no handler runs.
+    /// The lane on which the thread sleeps, its state of sleep, and whether it has armed the
+    /// receive ring. Changed only inside the lane, where no handler runs.
     static ASLEEP: Cell<Option<(&'static Lane, Asleep, bool)>> = const { Cell::new(None) };
-    /// When a descriptor of the kernel's ended a wait of the thread last.
+    /// When a kernel descriptor last ended a wait of the thread.
     static KERNEL_SPOKE: Cell<Instant> = const { Cell::new(Instant::NEVER) };
-    /// The lane whose rings the thread polls for all, and its priority.
+    /// The lane whose rings the thread polls for all threads, and its priority.
     static POLLS: Cell<Option<(&'static Lane, u32)>> = const { Cell::new(None) };
 }
 
-/// The calling thread polls for all, until this is dropped.
+/// The calling thread polls for all threads, until this is dropped.
 struct Polling;
 
 impl Polling {
     fn begins(lane: &'static Lane, now: Instant) -> Self {
-        // One that a handler has jumped out of.
+        // Ends a poll that a handler has jumped out of.
         ends_polling();
         let priority = lane::priority(now);
         POLLS.set(Some((lane, priority)));
@@ -553,14 +554,14 @@ impl Drop for Polling {
     }
 }
 
-/// The calling thread polls no more, if it did. Says for which lane.
+/// The calling thread stops polling, if it did. Returns for which lane it polled.
 fn ends_polling() -> Option<&'static Lane> {
     let (lane, priority) = POLLS.take()?;
     lane.poll_ends(priority);
     Some(lane)
 }
 
-/// The calling thread counts as asleep no more, if it did. It is inside.
+/// The calling thread, which is inside, does not count as asleep any more, if it did.
 fn awakes(lane: &'static Lane, stack: &mut Stack<'static>) {
     let Some((on, asleep, armed)) = ASLEEP.take() else { return };
     if armed {
@@ -571,8 +572,8 @@ fn awakes(lane: &'static Lane, stack: &mut Stack<'static>) {
     }
 }
 
-/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the
-/// thread counts as asleep no more, nor as polling. Says on which lane it was asleep.
+/// A handler of the program is about to run in this thread. It may not return (`longjmp`), so the
+/// thread stops to count as asleep or polling. Returns on which lane it was asleep.
 pub(crate) fn disturb() -> Option<&'static Lane> {
     if let Some(lane) = ends_polling() {
         lane.settle_duty();

@@ -1,8 +1,9 @@
-//! Whether more threads of the machine want to run than it has processors.
+//! Whether more threads of the machine are runnable than it has processors.
 //!
-//! Then what a thread is about to wait for may have to run on its own processor first: it offers
-//! that before it polls, and not only after some microseconds of it. Where each has a processor,
-//! an offer would keep two that talk to each other on one.
+//! Then the program that a thread is about to wait for may have to run on the thread's own
+//! processor first. So the thread yields before it polls, and not only after some microseconds of
+//! polling. Where each thread has a processor, a yield would keep two that talk to each other on
+//! one.
 
 use crate::c::sys;
 use crate::table::protect;
@@ -10,22 +11,23 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::cell::Cell;
 use tickwire_stack::time::{Instant, Span};
 
-/// A look takes a microsecond or two: a call of the system.
+/// The interval between checks: one takes a microsecond or two, a system call.
 const BETWEEN: Span = Span::from_millis(5);
 
-/// Of the last looks, so many count.
+/// This many of the last checks count.
 const LOOKS: u32 = 8;
 
 thread_local! {
     static OWN: Cell<Crowd> = const { Cell::new(Crowd { next: Instant::from_nanos(0), seen: 0 }) };
 }
 
-/// What a thread has seen.
+/// The checks of one thread.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
-    /// When it looks again.
+    /// When it checks again.
     next: Instant,
-    /// The last looks, the latest in the lowest bit: whether there were more than processors.
+    /// The last checks, the latest in the lowest bit: whether there were more runnable threads than
+    /// processors.
     seen: u8,
 }
 
@@ -35,13 +37,13 @@ impl Crowd {
         self.seen = self.seen << 1 | u8::from(crowded);
     }
 
-    /// Half of the looks.
+    /// True in half of the checks or more.
     fn is_there(self) -> bool {
         self.seen.count_ones() >= LOOKS / 2
     }
 }
 
-/// Whether there is one, as the calling thread has seen lately.
+/// Whether the machine is overloaded, by the calling thread's recent checks.
 pub(super) fn is_there(now: Instant) -> bool {
     let mut own = OWN.get();
     if now >= own.next {
@@ -51,11 +53,11 @@ pub(super) fn is_there(now: Instant) -> bool {
     own.is_there()
 }
 
-/// The descriptor of the kernel's file; -1: it is not open. A wait may be that of a handler that
-/// has interrupted `malloc`, or of a thread that may be cancelled: it opens none, and takes no
-/// memory.
+/// The descriptor of the kernel's file; -1: it is not open. A check may run in a handler that has
+/// interrupted `malloc`, or in a thread that may be cancelled, so it opens no descriptor and
+/// allocates no memory.
 static FILE: AtomicI32 = AtomicI32::new(-1);
-/// How many processors the machine has: as that file, this knows of no limits to some of them.
+/// How many processors the machine has. Like that file, it ignores affinity limits.
 static PROCESSORS: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Before the first wait.
@@ -69,7 +71,7 @@ pub(crate) fn prepare() {
     }
 }
 
-/// How many threads of the machine run or want to (proc_loadavg(5)).
+/// How many threads of the machine are runnable (proc_loadavg(5)).
 fn look() -> Option<u32> {
     let mut text = [0; 64];
     let len = sys::read_from_begin(FILE.load(Relaxed), &mut text).ok()?;

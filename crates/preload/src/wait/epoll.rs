@@ -1,9 +1,9 @@
-//! What is registered in `epoll` instances: the kernel's instance watches kernel descriptors, a set
-//! in the stack watches accelerated sockets, and a wait (`epoll_wait`) merges both.
+//! Registrations in `epoll` instances: the kernel's instance watches kernel descriptors, a set in
+//! the stack watches accelerated sockets, and a wait (`epoll_wait`) merges both.
 //!
-//! An instance gets its set when the first socket of ours is added to it; until then it is the
-//! kernel's alone. All its descriptors get the set, and so do the instances that contain it;
-//! threads that are asleep in it by then are woken.
+//! An instance gets its set when the first socket of ours is added to it; until then it is only a
+//! kernel instance. All its descriptors get the set, and so do the instances that contain it.
+//! Threads that are asleep in it at that moment are woken.
 
 use crate::base::errno::{Errno, Result};
 use crate::base::locked::{Holding, Lock, Locked};
@@ -19,7 +19,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::cell::Cell;
 use std::collections::HashMap;
-use tickwire_stack::watch::{Interest, WatchError};
+use tickwire_stack::epoll_sets::{Interest, WatchError};
 use tickwire_stack::{SetId, SocketKind};
 
 /// A descriptor of ours in an instance.
@@ -28,25 +28,25 @@ pub(crate) struct Registration {
     epfd: c_int,
     events: u32,
     data: u64,
-    /// The stack's set has it (else the kernel's instance alone).
+    /// The stack's set contains it (else only the kernel's instance does).
     in_stack: bool,
-    /// The kernel's instance has it too, for what comes by the kernel.
+    /// The kernel's instance contains it too, for data that arrives through the kernel.
     in_kernel: bool,
 }
 
-/// Registrations by descriptor. The stack's items and the kernel's instances are what counts; this
-/// remembers what is needed to move a registration between them.
+/// Registrations by descriptor. The stack's items and the kernel's instances are authoritative;
+/// this map keeps what is needed to move a registration between them.
 type Map = HashMap<c_int, Vec<Registration>>;
 
 /// What this process has registered.
 static REGISTRY: Lock<Option<Map>> = Lock::new(None);
 
-/// What the calling thread has to do with the registry.
+/// Whether the calling thread holds the registry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     Free,
     Held,
-    /// Held, and the lane has ended meanwhile: to be dealt with when it is let go of.
+    /// Held, and the lane has ended meanwhile: handled when the registry is released.
     Ended,
 }
 
@@ -55,10 +55,10 @@ thread_local! {
 }
 
 /// The registry, locked. Any call into the lane while it is held may find that the lane has ended,
-/// which concerns the registry itself.
+/// which also affects the registry.
 pub(crate) struct Registry {
     lock: Option<Locked<'static, Option<Map>>>,
-    /// Until all has been dealt with that came meanwhile.
+    /// Kept until everything that happened meanwhile is handled.
     _holding: Holding,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn registry() -> Registry {
     Registry { lock: Some(lock), _holding: holding }
 }
 
-/// The error as `epoll_ctl` says it.
+/// The error as `epoll_ctl` returns it.
 pub(crate) fn errno(error: WatchError) -> Errno {
     Errno(match error {
         WatchError::Stale => libc::EBADF,
@@ -109,7 +109,7 @@ pub(crate) fn errno(error: WatchError) -> Errno {
     })
 }
 
-/// Whether a change of an instance needs us: the descriptor is ours, or an instance.
+/// Whether a change of an instance concerns this library: the descriptor is ours, or an instance.
 pub(crate) fn concerns(fd: c_int) -> bool {
     let entry = TABLE.get(fd);
     entry.description().is_some() || matches!(entry, Entry::Instance(_) | Entry::CLOSING)
@@ -144,8 +144,8 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
         Entry::Epoll(index) => return Ok(index),
         _ if epfd >= LIMIT as c_int => return Err(Errno(libc::ENOSPC)),
         Entry::Instance(_) => {}
-        // Perhaps an instance that we have not seen being made: one answers that it does not
-        // contain the doorbell.
+        // Perhaps an instance whose creation the library did not see: an instance answers that it
+        // does not contain the doorbell.
         _ => match sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, lane.descriptors().1, 0, 0) {
             Ok(()) | Err(Errno(libc::ENOENT)) => {}
             Err(error) => return Err(error),
@@ -158,7 +158,7 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
         let index = descriptions.take(flag::EPOLL, slot).ok_or(Errno(libc::ENOSPC))?;
         let mut description = descriptions.get(index);
         description.set_socket(set.into());
-        // What is in it already is not known: it counts as having kernel descriptors.
+        // Its present content is unknown: it counts as having kernel descriptors.
         *description.claim() = 1;
         Ok(index)
     })?;
@@ -186,8 +186,8 @@ const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
 const EXCLUSIVE_WITH: u32 =
     (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLWAKEUP | libc::EPOLLET) as u32;
 
-/// Puts a descriptor where it belongs at this moment: into the stack's set, the kernel's instance,
-/// or both.
+/// Registers a descriptor where it belongs at this moment: in the stack's set, the kernel's
+/// instance, or both.
 fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Registration, modify: bool) -> Result<()> {
     let Registration { epfd, events, data, .. } = *registration;
     let set_index = instance(lane, epfd)?;
@@ -208,15 +208,15 @@ fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Regist
         Ok((kernel, true))
     })?;
     registration.in_stack = in_stack;
-    // A placeholder must not be watched at all: it would show a hang-up, which cannot be masked.
+    // A placeholder must not be watched at all: it would report a hang-up, which cannot be masked.
     let shadow = if in_stack && kernel == 0 && !watches_kernel(entry) { None } else { Some(kernel | events & MODES) };
     match shadow {
         Some(wanted) => {
             let wanted = if in_stack { wanted } else { events };
             let op = if registration.in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
             let placed = sys::epoll_ctl(epfd, op, fd, wanted, if in_stack { shadow_of(index, fd) } else { data });
-            // The kernel knows of all instances which contains which, also of those without a set:
-            // a circle is refused.
+            // The kernel knows which instance contains which, also for instances without a set: it
+            // refuses a cycle.
             if let Err(error) = placed
                 && (!in_stack || matches!(entry, Entry::Epoll(_)))
             {
@@ -237,7 +237,7 @@ fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Regist
     Ok(())
 }
 
-/// Whether the kernel's side of a socket can ever have something while the stack has the socket.
+/// Whether the kernel socket can ever have an event while the stack has the socket.
 fn watches_kernel(entry: Entry) -> bool {
     matches!(entry, Entry::Udp(_) | Entry::Epoll(_))
 }
@@ -246,7 +246,7 @@ fn watches_kernel(entry: Entry) -> bool {
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
     let lane = lane::current();
     match control_now(epfd, op, fd, events, data) {
-        // It has ended under the call.
+        // The lane has ended during the call.
         Err(Errno(libc::ENETDOWN)) if lane.is_some_and(Lane::is_over) => {
             lane::await_ending();
             control_now(epfd, op, fd, events, data)
@@ -264,7 +264,7 @@ fn control_now(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Res
         return Err(Errno(libc::EINVAL));
     }
     let mut guard = registry();
-    // Under the registry, or another thread could close it before it is in there.
+    // Under the registry lock, or another thread could close it before it is registered.
     let entry = TABLE.open(fd)?;
     if entry.description().is_none() {
         drop(guard);
@@ -284,8 +284,8 @@ fn control_now(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Res
 }
 
 /// Whether `EPOLLEXCLUSIVE` is used as epoll_ctl(2) allows it: when a descriptor that is no
-/// instance is added, with few other events, and with no change later. `before`: for what it was
-/// registered.
+/// instance is added, with few other events, and without later changes. `before`: the events of the
+/// previous registration.
 fn is_exclusive_as_allowed(op: c_int, entry: Entry, events: u32, before: Option<u32>) -> bool {
     let exclusive = |events: u32| events & libc::EPOLLEXCLUSIVE as u32 != 0;
     match op {
@@ -297,8 +297,7 @@ fn is_exclusive_as_allowed(op: c_int, entry: Entry, events: u32, before: Option<
     }
 }
 
-/// Changes one of a descriptor's registrations: with which instance, for what, and what it is told
-/// by.
+/// Changes one of a descriptor's registrations: its instance, events and data.
 fn change(
     lane: &'static Lane,
     list: &mut Vec<Registration>,
@@ -319,7 +318,7 @@ fn change(
             list.push(registration);
             Ok(())
         }
-        // It was added before it was ours, or by another process: the kernel knows.
+        // It was added before it was ours, or by another process: only the kernel knows it.
         (_, None) => sys::epoll_ctl(epfd, op, fd, events, data),
         (libc::EPOLL_CTL_MOD, Some(at)) => {
             let registration = &mut list[at];
@@ -340,8 +339,8 @@ fn change(
     }
 }
 
-/// `epoll_ctl` for an instance without a set: the kernel's, but remembered for the day on which it
-/// gets one.
+/// `epoll_ctl` for an instance without a set: handled by the kernel, but recorded for the case that
+/// it gets a set.
 fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
     sys::epoll_ctl(epfd, op, fd, events, data)?;
     if op == libc::EPOLL_CTL_ADD {
@@ -366,7 +365,8 @@ fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<(
     Ok(())
 }
 
-/// An instance has got a set: those that contain it need one, too, and theirs contain it.
+/// An instance has got a set: the instances that contain it need one, too, and their sets contain
+/// it.
 fn rises(lane: &'static Lane, map: &mut Map, epfd: c_int) {
     let mut work = vec![epfd];
     while let Some(inner) = work.pop() {
@@ -392,8 +392,7 @@ fn remove(access: &mut Access<'_>, epfd: c_int, entry: Entry, fd: c_int) -> Resu
     access.stack.item_delete(set, socket, fd as u64).map_err(errno)
 }
 
-/// A kernel descriptor was added to an instance that has a set: waits must ask the kernel every
-/// time.
+/// A kernel descriptor was added to an instance that has a set: each wait must check the kernel.
 pub(crate) fn kernel_added(epfd: c_int) {
     if let (Entry::Epoll(index), Some(lane)) = (TABLE.get(epfd), lane::current()) {
         let _ = lane.with(|access| {
@@ -424,8 +423,8 @@ pub(crate) fn moved_to_stack(lane: &'static Lane, index: u32) {
     });
 }
 
-/// The socket is about to leave the stack for the kernel: what has been reported once
-/// (`EPOLLONESHOT`) stays quiet there until the program asks anew.
+/// The socket is about to leave the stack for the kernel: a one-shot registration that has fired
+/// (`EPOLLONESHOT`) stays disabled there until the program rearms it.
 pub(crate) fn about_to_leave(lane: &'static Lane, index: u32) {
     each_of(index, |fd, _, registration| {
         let once = registration.events & libc::EPOLLONESHOT as u32 != 0;
@@ -444,12 +443,12 @@ fn is_quiet(lane: &'static Lane, epfd: c_int, index: u32, fd: c_int) -> Result<b
     })
 }
 
-/// The stack of a lane has it no more; the kernel's instance watches all of it.
+/// The lane's stack does not have it any more; the kernel's instance watches it alone.
 pub(crate) fn moved_to_kernel(lane: &'static Lane, index: u32) {
     each_of(index, |fd, _, registration| {
-        // Else the number may be that of a socket of the next lane, or of one that has been made or
-        // connected since.
-        let ending = lane::ending::hold();
+        // Otherwise the index may be that of a socket of the next lane, or of one that has been
+        // made or connected since.
+        let ending = lane::teardown::hold();
         if ending.is_some() && !lane.is_over() && lane.with(|access| Ok(is_in_stack(access, index))) != Ok(true) {
             to_kernel(fd, registration);
         }
@@ -466,7 +465,7 @@ fn to_kernel(fd: c_int, registration: &mut Registration) {
     let Registration { epfd, events, data, in_kernel, .. } = *registration;
     let op = if in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
     let placed = match sys::epoll_ctl(epfd, op, fd, events, data) {
-        // It was in there as another socket, whose place it has taken.
+        // The instance contained another socket under this number, which this one has replaced.
         Err(Errno(libc::ENOENT)) => sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, events, data),
         done => done,
     };
@@ -475,7 +474,7 @@ fn to_kernel(fd: c_int, registration: &mut Registration) {
     kernel_added(epfd);
 }
 
-/// The lane has ended: everything is the kernel's.
+/// The lane has ended: all registrations move to the kernel.
 pub(crate) fn lane_ended() {
     if HOLD.get() != Hold::Free {
         return HOLD.set(Hold::Ended);
@@ -488,27 +487,27 @@ pub(crate) fn lane_ended() {
     map.clear();
 }
 
-/// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the
-/// registry may have been locked for ever, which is told. (The kernel's instances are the parent's,
-/// too.)
+/// Forgets everything, in a child that has no share in its parent's lane. The registry may have
+/// been locked when the child was forked, and then stays so: returns false. (The kernel's instances
+/// are shared with the parent.)
 pub(crate) fn abandon() -> bool {
     REGISTRY.try_lock().map(|mut registry| *registry = None).is_some()
 }
 
-/// A descriptor comes to mean something else by `change`, which says what it meant: this process
-/// forgets what it registered with that, and with it as an instance's last. All at once for who
-/// registers.
+/// `change` makes a descriptor refer to something else, and returns what it referred to before.
+/// This process forgets the registrations of that. If it was the last descriptor of an instance, it
+/// also forgets the registrations with the instance. This is atomic for threads that register.
 pub(crate) fn changing(fd: c_int, change: impl FnOnce() -> Option<Entry>) -> Option<Entry> {
     if HOLD.get() != Hold::Free || lane::is_stray() {
-        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too
-        // late harms nobody. What a stray child inherited is its parent's, and is forgotten with
+        // A signal handler that interrupted this thread here cannot wait for it; forgetting too
+        // late does no harm. What a stray child inherited is its parent's, and is forgotten with
         // its first socket.
         return change();
     }
     let mut guard = registry();
     let before = change()?;
     let Some(map) = guard.as_mut() else { return Some(before) };
-    // A signal handler that has interrupted the allocator may close it, so the list stays.
+    // A signal handler that has interrupted the allocator may close it, so the list is not freed.
     if let Some(list) = map.get_mut(&fd) {
         list.clear();
     }

@@ -1,8 +1,8 @@
-//! Waiting on an `epoll` instance: what the set in the stack has ready and what the kernel's
-//! instance has, as one list of events.
+//! Waiting on an `epoll` instance: the ready items of the stack's set and of the kernel's instance,
+//! as one list of events.
 
 use crate::base::errno::{DEMOTED, Errno, Result};
-use crate::base::few::Few;
+use crate::base::small_vec::SmallVec;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::table::desc::flag;
@@ -20,21 +20,21 @@ use tickwire_stack::{Ready, SetId};
 static ASLEEP: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 /// One more than the highest descriptor that any thread ever slept on.
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
-/// What the event carries that rouses sleeping threads.
+/// The data of the event that wakes sleeping threads.
 const MARK: u64 = u64::from_le_bytes(*b"tickwire");
 /// How long a thread may take to wake up. (One that never does has left its wait by a jump out of a
 /// signal handler.)
 const AWAKENING: Span = Span::from_secs(1);
-/// How often it is looked whether all have.
+/// The interval of checks whether all have woken.
 const LOOK_AGAIN: Span = Span::from_micros(20);
 
-/// Before the kernel's wait on an instance without a set. False if it has one by now; whoever gives
-/// it one later wakes the caller.
+/// Before the kernel's wait on an instance without a set. False if it has one by now; a thread that
+/// gives it one later wakes the caller.
 pub(crate) fn falls_asleep(epfd: c_int) -> bool {
     let Some(count) = ASLEEP.get(epfd as usize) else { return true };
     HIGHEST.fetch_max(epfd as u32 + 1, Relaxed);
     count.fetch_add(1, Relaxed);
-    // Either `rouse` sees the count, or we see the set.
+    // Either `rouse` sees the count, or this thread sees the set.
     fence(SeqCst);
     if has_set(epfd) {
         awakes(epfd);
@@ -56,8 +56,8 @@ pub(crate) fn forget_sleepers() {
 }
 
 /// Wakes the threads that sleep in the kernel's wait on an instance that has just got a set:
-/// nothing that comes by the lane would. A descriptor that is readable is put into the instance
-/// until all have left.
+/// packets of the lane would not wake them. A readable descriptor is added to the instance until
+/// all have left.
 pub(crate) fn rouse(all: &[c_int]) {
     fence(SeqCst);
     let asleep = || all.iter().any(|&fd| ASLEEP[fd as usize].load(Acquire) != 0);
@@ -77,12 +77,12 @@ pub(crate) fn rouse(all: &[c_int]) {
     all.iter().for_each(|&fd| ASLEEP[fd as usize].store(0, Relaxed));
 }
 
-/// The upper half of what the kernel's instance tells of a socket that the stack's set has, too. No
-/// pointer of a program begins like it.
+/// The upper half of the event data in the kernel's instance for a socket that the stack's set
+/// contains, too. No pointer of a program begins with it.
 const SHADOW: u64 = 0x7469_636b << 32;
 
-/// What the kernel's instance is given to tell, instead of the program's own data: which item of
-/// the set it is for.
+/// The event data for the kernel's instance, instead of the program's own: it names the item of the
+/// set.
 pub(crate) fn shadow_of(index: u32, fd: c_int) -> u64 {
     SHADOW | u64::from(index & 0xffff) << 16 | fd as u64 & 0xffff
 }
@@ -92,11 +92,11 @@ fn from_shadow(data: u64) -> Option<(u32, u64)> {
     (data & !0xffff_ffff == SHADOW).then_some(((data >> 16) as u32 & 0xffff, data & 0xffff))
 }
 
-/// Turns what the kernel told of our sockets into what the program is to hear: both sides of a
-/// socket are one item, which is told once where once was asked for. Says how many events are left;
-/// `strays` are the sockets that have become the kernel's without our knowing, whose events come
-/// again once they are the program's own in the kernel's instance.
-fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], strays: &mut Few<u32>) -> usize {
+/// Translates the kernel's events of our sockets into the program's events. Both sides of a socket
+/// are one item, which is reported once if it is one-shot. Returns how many events are left.
+/// `strays` are the sockets that have become kernel sockets without this process knowing it: their
+/// events come again once they are registered with the program's own data in the kernel's instance.
+fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], strays: &mut SmallVec<u32>) -> usize {
     let mut kept = 0;
     for at in 0..events.len() {
         let event = events[at];
@@ -121,7 +121,7 @@ fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], st
     kept
 }
 
-/// Takes events out that are not wanted. Says how many are left.
+/// Removes unwanted events. Returns how many are left.
 fn without(events: &mut [epoll_event], unwanted: impl Fn(u64) -> bool) -> usize {
     let mut kept = 0;
     for at in 0..events.len() {
@@ -134,19 +134,19 @@ fn without(events: &mut [epoll_event], unwanted: impl Fn(u64) -> bool) -> usize 
     kept
 }
 
-/// Takes what is not for the program out of the events of an instance that is the kernel's alone.
-/// Says how many are left.
+/// Removes the events that are not for the program from those of an instance without a set. Returns
+/// how many are left.
 pub(crate) fn for_program(events: &mut [epoll_event]) -> usize {
     without(events, |data| data == MARK || from_shadow(data).is_some())
 }
 
-/// What the kernel's instance has ready now.
+/// The ready events of the kernel's instance.
 fn take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
     let n = sys::epoll_take(epfd, events)?;
     Ok(without(&mut events[..n], |data| data == MARK))
 }
 
-/// What the program is told in one wait.
+/// The events that one wait returns to the program.
 struct Told<'a> {
     events: &'a mut [epoll_event],
     count: usize,
@@ -157,9 +157,9 @@ impl Told<'_> {
         self.events.len() - self.count
     }
 
-    /// Adds an event, or joins it with one of the first `others` that has the same data: a UDP
-    /// socket that is ready on both sides is one descriptor, so one event. Descriptors that share
-    /// their data cannot be told apart by the program either.
+    /// Adds an event, or merges it with one of the first `others` that has the same data: a UDP
+    /// socket that is ready on both sides is one descriptor, so one event. The program cannot
+    /// distinguish descriptors that share their data either.
     fn add(&mut self, event: epoll_event, others: usize) {
         if let Some(same) = self.events[..others].iter_mut().find(|told| told.u64 == event.u64) {
             same.events |= event.events;
@@ -169,24 +169,24 @@ impl Told<'_> {
         }
     }
 
-    /// Adds what the set has ready.
+    /// Adds the ready items of the set.
     fn add_ready(&mut self, access: &mut Access<'_>, set: SetId) -> Result<()> {
         let (room, others) = (self.room(), self.count);
         if room == 0 {
             return Ok(());
         }
-        let add = |event: tickwire_stack::watch::Event| {
+        let add = |event: tickwire_stack::epoll_sets::Event| {
             self.add(epoll_event { events: event.ready.0, u64: event.data }, others);
         };
         access.stack.set_wait(set, room, add).map(drop).map_err(errno)
     }
 
-    /// Adds what the kernel's instance has ready.
+    /// Adds the ready events of the kernel's instance.
     fn add_kernels(
         &mut self,
         access: &mut Access<'_>,
         (epfd, set): (c_int, SetId),
-        strays: &mut Few<u32>,
+        strays: &mut SmallVec<u32>,
     ) -> Result<()> {
         let others = self.count;
         let taken = take(epfd, &mut self.events[others..])?;
@@ -203,7 +203,7 @@ impl Told<'_> {
     }
 }
 
-/// `epoll_wait` and its kin on an instance with a set.
+/// `epoll_wait` and its variants on an instance with a set.
 pub(crate) fn wait(
     epfd: c_int,
     index: u32,
@@ -213,12 +213,12 @@ pub(crate) fn wait(
 ) -> Result<usize> {
     let Some(lane) = lane::current() else { return by_kernel(epfd, events, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
-    let mut strays = Few::new(0);
+    let mut strays = SmallVec::new(0);
     let mut own = None;
     loop {
         let known = strays.len();
         let answer = wait_for(lane, (epfd, index, &mut own), events, (until, mask), &mut strays);
-        // Also beside other events: an edge, or what is told once, would not come again.
+        // Also if there are other events: an edge, or a one-shot event, would not come again.
         for &stray in &strays[known..] {
             crate::socket::ops::catch_up(lane, stray);
         }
@@ -228,19 +228,19 @@ pub(crate) fn wait(
     }
 }
 
-/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the
-/// kernel's elsewhere; `strays` gets those that are not in it yet. `own` is the instance's set, as
-/// the first attempt has found it.
+/// As [`wait()`]. Returns [`DEMOTED`] if the only ready sockets have become kernel sockets in
+/// another process; `strays` gets those that it does not contain yet. `own` is the instance's set,
+/// as the first attempt found it.
 fn wait_for(
     lane: &'static Lane,
     (epfd, index, own): (c_int, u32, &mut Option<SetId>),
     events: &mut [epoll_event],
     (until, mask): (Option<Instant>, Option<&sigset_t>),
-    strays: &mut Few<u32>,
+    strays: &mut SmallVec<u32>,
 ) -> Result<usize> {
     let mut looked = Instant::NEVER;
     let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
-        // Another thread may close the instance, and its description be another's.
+        // Another thread may close the instance, and the description may be reused.
         let same = |&set: &SetId| own.map_or_else(|| TABLE.get(epfd) == Entry::Epoll(index), |own| own == set);
         let set = SetId::try_from(access.descriptions().get(index).socket()).ok().filter(same);
         let set = set.ok_or(Errno(libc::EBADF))?;
@@ -248,8 +248,8 @@ fn wait_for(
         let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
         let mut told = Told { events: &mut *events, count: 0 };
         let looks = strict || kernel.wants_look(access.now, looked);
-        // Kernel descriptors first, or a busy set would never let them through; but after they have
-        // left no room for the set, it is the set's turn.
+        // Kernel descriptors first, or a busy set would starve them; but after they have left no
+        // room for the set, the set goes first.
         let set_first = looks && access.descriptions().get(index).has(flag::SET_FIRST);
         if set_first {
             told.add_ready(access, set)?;

@@ -1,17 +1,17 @@
-//! Waiting, in one call on one socket and for many. It uses `base`, `table` and `lane`, and asks
-//! `socket` what a descriptor is.
+//! Waiting, in one call on one socket and for many. It uses `base`, `table` and `lane`, takes up
+//! the real-time priority of `process`, and asks `socket` what a descriptor is.
 //!
 //! | file | purpose |
 //! |---|---|
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
-//! | `budget` | for how long a thread polls before it sleeps, and when it is awake for a message |
-//! | `rivals` | whether others want the processor on which a thread polls |
-//! | `crowd` | whether more threads want to run than there are processors |
-//! | `watch` | the bell of a sleeping thread |
-//! | `same` | whether it still has the socket with which it began |
+//! | `budget` | how long a thread polls before it sleeps, and when it is awake for a message |
+//! | `preemption` | whether other threads compete for the processor on which a thread polls |
+//! | `crowd` | whether more threads are runnable than there are processors |
+//! | `watch` | what wakes a sleeping thread |
+//! | `same` | whether a call still has the socket with which it began |
 //! | `readiness` | what a descriptor of ours is ready for |
 //! | `poll` | `poll` and `select` |
-//! | `epoll`, `epoll_wait` | what is registered in `epoll` instances, and waiting on one |
+//! | `epoll`, `epoll_wait` | registrations in `epoll` instances, and waiting on one |
 
 mod budget;
 mod call;
@@ -19,8 +19,8 @@ pub(crate) mod crowd;
 pub(crate) mod epoll;
 pub(crate) mod epoll_wait;
 pub(crate) mod poll;
+mod preemption;
 pub(crate) mod readiness;
-mod rivals;
 mod same;
 mod watch;
 

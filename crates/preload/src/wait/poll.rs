@@ -1,7 +1,7 @@
 //! `poll` and `select` over descriptors of ours and of the kernel together.
 
 use crate::base::errno::{DEMOTED, Result};
-use crate::base::few::Few;
+use crate::base::small_vec::SmallVec;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::table::fd::{Entry, TABLE};
@@ -12,7 +12,7 @@ use libc::{pollfd, sigset_t};
 use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
 
-/// Whether any of these descriptors needs us.
+/// Whether any of these descriptors concerns this library.
 pub(crate) fn concerns(fds: &[pollfd]) -> bool {
     fds.iter().any(|fd| concerns_one(fd.fd))
 }
@@ -21,32 +21,31 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 pub(crate) fn concerns_one(fd: c_int) -> bool {
     match TABLE.get(fd) {
         Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_) => true,
-        // It may get its first socket of ours while the call waits, of which the kernel would not
-        // tell.
+        // It may get its first socket of ours while the call waits, which the kernel would not
+        // report.
         Entry::Instance(_) => lane::current().is_some(),
         Entry::Foreign | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted(_) => false,
     }
 }
 
-/// One place of the kernel's list: where it is in the program's.
+/// One entry of the kernel's list: its index in the program's.
 #[derive(Clone, Copy)]
 struct Asked {
     place: u32,
     entry: Entry,
 }
 
-/// `ppoll`; says how many descriptors have something to tell.
+/// `ppoll`; returns how many descriptors are ready.
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
     let Some(lane) = lane::current() else { return by_kernel(fds, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
-    let mut kernel = Few::new(NO_FD);
+    let mut kernel = SmallVec::new(NO_FD);
     (0..OWN).for_each(|_| kernel.push(NO_FD));
-    let mut asked = Few::new(Asked { place: 0, entry: Entry::Foreign });
-    // On what to sleep. An instance that gets its first socket of ours would be another thing to
-    // sleep on.
-    let (mut ours, mut may_come) = (Few::new(0), false);
+    let mut asked = SmallVec::new(Asked { place: 0, entry: Entry::Foreign });
+    // What to sleep on. An instance that gets its first socket of ours would be a further one.
+    let (mut ours, mut may_come) = (SmallVec::new(0), false);
     let mut foreign = false;
-    // How many sockets are the kernel's that a lane has, or had.
+    // How many sockets of a present or former lane are kernel sockets.
     let mut kernels = 0;
     let listed = lane.with(|access| {
         for (place, fd) in fds.iter().enumerate() {
@@ -62,7 +61,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
             description.into_iter().for_each(|index| ours.push(index));
             may_come |= matches!(entry, Entry::Instance(_));
             kernels += usize::from(matches!(entry, Entry::Kernel(_) | Entry::Unlisted(_)));
-            // The kernel's answer is not only to what is asked: a socket that was never connected
+            // The kernel reports more than the requested events: a socket that was never connected
             // has hung up.
             if fd.fd >= 0 && (events != 0 || readiness::is_kernels(access, entry)) {
                 foreign |= description.is_none();
@@ -77,7 +76,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         other => other?,
     }
     let mut looked = Instant::NEVER;
-    // The kernel's list is lent to the wait; attempts ask with a copy.
+    // The wait borrows the kernel's list; attempts use a copy.
     let mut copy = kernel.clone();
     let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
         let mut ready = stack_part(access, fds, kernels)?;
@@ -110,19 +109,19 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     };
     match answer {
         Err(TIMED_OUT) => Ok(0),
-        // A socket went to the kernel: what is ours is seen anew, and the others stay with the
+        // A socket went to the kernel: the table is read again, and the other sockets stay with the
         // stack.
         Err(DEMOTED) if catch_up(lane, fds) || kernels_among(fds) > kernels => {
             poll(fds, until.map(|until| until.since(sys::now())), mask)
         }
-        // The rest of the time is the kernel's.
+        // The rest of the time is spent in the kernel.
         Err(_) if lane.is_over() => without(fds, until.map(|until| until.since(sys::now())), mask),
         answer => answer,
     }
 }
 
-/// Takes the sockets out of the table that are the kernel's now, by another process's doing or
-/// another thread's. Says whether there were any.
+/// Removes the sockets from the table that another process or thread has turned into kernel
+/// sockets. Returns whether there were any.
 fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
     let mut any = false;
     for index in fds.iter().filter_map(|fd| TABLE.get(fd.fd).description()) {
@@ -131,13 +130,14 @@ fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
     any
 }
 
-/// How many of these the table has as sockets of the kernel's.
+/// How many of these are kernel sockets in the table.
 fn kernels_among(fds: &[pollfd]) -> usize {
     fds.iter().filter(|fd| matches!(TABLE.get(fd.fd), Entry::Kernel(_) | Entry::Unlisted(_))).count()
 }
 
-/// Fills in what the stack knows. [`DEMOTED`] if more of them are the kernel's by now than when the
-/// call began (`kernels`): a connection that was handed over the kernel has not been asked about.
+/// Fills in the stack's readiness. [`DEMOTED`] if more of them are kernel sockets now than when the
+/// call began (`kernels`): the kernel has not been asked about a connection that was handed over
+/// meanwhile.
 fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Result<usize> {
     let (mut ready, mut now_kernels) = (0, 0);
     for fd in fds {
@@ -162,8 +162,8 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Re
     Ok(ready)
 }
 
-/// A connection whose lane ended is readable, writable and broken; over, once it has told its
-/// error. What is being closed is no descriptor any more.
+/// A connection whose lane ended is readable, writable and has an error; it is hung up without an
+/// error once that has been returned. A descriptor that is being closed is invalid.
 fn dead(error: u32, events: u32) -> u32 {
     if Entry::Dead(error) == Entry::CLOSING {
         return libc::POLLNVAL as u32;
@@ -172,14 +172,14 @@ fn dead(error: u32, events: u32) -> u32 {
     readiness::answer(if error == 0 { over } else { over | Ready::ERR }, events)
 }
 
-/// The lane has ended under the call.
+/// The lane has ended during the call.
 #[cold]
 fn without(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
     crate::lane::await_ending();
     by_kernel(fds, timeout, mask)
 }
 
-/// Without a lane: the kernel, but for connections whose lane ended.
+/// Without a lane: the kernel's answer, except for connections whose lane ended.
 fn by_kernel(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
     let dead_error = |fd: &pollfd| match TABLE.get(fd.fd) {
         Entry::Dead(error) => Some(error),
@@ -188,7 +188,7 @@ fn by_kernel(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>)
     if !fds.iter().any(|fd| dead_error(fd).is_some()) {
         return sys::ppoll(fds, timeout, mask);
     }
-    let mut others = Few::new(NO_FD);
+    let mut others = SmallVec::new(NO_FD);
     fds.iter().for_each(|fd| others.push(if dead_error(fd).is_some() { NO_FD } else { *fd }));
     sys::ppoll(&mut others, Some(Span::ZERO), mask)?;
     for (fd, other) in fds.iter_mut().zip(&*others) {

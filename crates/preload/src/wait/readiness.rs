@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Ready, SocketKind};
 
-/// What to ask the kernel about a descriptor of ours, beside the stack.
+/// The events to ask the kernel for on a descriptor of ours, in addition to the stack.
 pub(crate) fn kernel_events(access: &mut Access<'_>, entry: Entry, events: u32) -> u32 {
     let Some(index) = entry.description() else { return events };
     let mut descriptions = access.descriptions();
@@ -19,7 +19,8 @@ pub(crate) fn kernel_events(access: &mut Access<'_>, entry: Entry, events: u32) 
         return events;
     }
     match description.socket().kind {
-        // What comes by the kernel; there is always room to write there, which must not count.
+        // Data that arrives through the kernel. A kernel socket is always writable, which must not
+        // count.
         SocketKind::Udp | SocketKind::Listener | SocketKind::Set => events & READING,
         // The kernel socket is only a placeholder, and would show a hang-up.
         SocketKind::Tcp => 0,
@@ -27,7 +28,7 @@ pub(crate) fn kernel_events(access: &mut Access<'_>, entry: Entry, events: u32) 
     }
 }
 
-/// Whether the kernel alone answers for a descriptor: it is none of ours, or the stack does not
+/// Whether only the kernel knows a descriptor's readiness: it is not ours, or the stack does not
 /// have the socket.
 pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
     let Some(index) = entry.description() else { return true };
@@ -36,10 +37,10 @@ pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
     description.has(flag::KERNEL) || description.socket().kind == SocketKind::None
 }
 
-/// The bits that ask for something to read; same numbers in poll and epoll.
+/// The bits that request readability; same numbers in poll and epoll.
 const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
 
-/// The bits that are normal forms of others (`POLLRDNORM`), as the stack knows them.
+/// The stack's bits for these events; `POLLRDNORM` and `POLLWRNORM` are equivalent to others.
 pub(crate) fn interest(events: u32) -> Ready {
     let mut ready = events & (Ready::IN | Ready::PRI | Ready::OUT | Ready::ERR | Ready::HUP | Ready::RDHUP).0;
     if events & libc::POLLRDNORM as u32 != 0 {
@@ -51,7 +52,8 @@ pub(crate) fn interest(events: u32) -> Ready {
     Ready(ready)
 }
 
-/// The answer for `events` when the stack's socket is `ready`: errors and hang-ups are always told.
+/// The reported events for `events` when the stack's socket is `ready`: errors and hang-ups are
+/// always reported.
 pub(crate) fn answer(ready: Ready, events: u32) -> u32 {
     let mut told = ready.0 & (events | (Ready::ERR | Ready::HUP).0);
     if ready.contains(Ready::IN) {
@@ -63,7 +65,7 @@ pub(crate) fn answer(ready: Ready, events: u32) -> u32 {
     told
 }
 
-/// What the stack says about a descriptor of ours; nothing for a socket that it does not have yet.
+/// The stack's readiness of a descriptor of ours; none for a socket that it does not have yet.
 pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
@@ -76,27 +78,26 @@ pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
     }
 }
 
-/// The kernel has something on a socket of ours: the next receive looks there at once.
+/// The kernel has data for a socket of ours: the next receive checks there at once.
 pub(crate) fn kernel_has_some(access: &mut Access<'_>, index: u32) {
     access.descriptions().get(index).set(flag::KERNEL_QUIET, false);
 }
 
-/// How long nothing found at a kernel socket is believed while the program polls.
+/// How long an empty kernel socket is assumed to stay empty while the program polls.
 const KERNEL_QUIET: Span = Span::from_micros(50);
 
-/// When the kernel last told this process anything that may have been for a socket of ours, in
-/// nanoseconds.
+/// When the kernel last reported anything to this process that may have been for a socket of ours,
+/// in nanoseconds.
 static KERNEL_SPOKE: AtomicU64 = AtomicU64::new(0);
 
-/// The kernel has told something (an event of an instance, a datagram to a neighbour) and it is not
-/// known which socket it is for: what was found earlier at any of them is not believed any more. An
-/// edge is told once only, so the next receive must look.
+/// The kernel has reported something (an event of an instance, a datagram to a neighbour) and it is
+/// not known for which socket: earlier checks of all of them become invalid. An edge is reported
+/// only once, so the next receive must check.
 pub(crate) fn kernel_spoke(now: Instant) {
     KERNEL_SPOKE.fetch_max(now.as_nanos(), Relaxed);
 }
 
-/// Whether nothing is known to be at a kernel socket, with flags `bits`, that was last looked at at
-/// `checked`.
+/// Whether a kernel socket with flags `bits`, last checked at `checked`, is assumed to be empty.
 pub(crate) fn kernel_is_quiet(kernel: Kernel, bits: u64, checked: u64, now: Instant) -> bool {
     let believed = match kernel {
         Kernel::Speaks => false,

@@ -1,4 +1,4 @@
-//! Whether a call that let go of the lane's lock still has the socket with which it began.
+//! Whether a call that released the lane's lock still has the socket with which it began.
 
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
@@ -7,9 +7,9 @@ use crate::socket::leaving;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 
-/// The socket that a call works on while it lets go of the lock, to wait or to ask the service:
-/// meanwhile another thread may give it to the kernel, or close it, and its description be
-/// another's. The inode of the kernel socket tells them apart.
+/// The socket that a call works on while it releases the lock, to wait or to ask the service.
+/// Meanwhile another thread may give it to the kernel, or close it, and its description may be
+/// reused. The inode of the kernel socket tells them apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Same {
     pub(crate) fd: c_int,
@@ -21,8 +21,8 @@ impl Same {
     /// The socket of this description, called `fd` in this process.
     ///
     /// # Errors
-    /// [`ANEW`] if the descriptor means something else by now; `EBADF` if it is closed, or about to
-    /// be. (While it is being closed the kernel socket is still there, which has no connection: a
+    /// [`ANEW`] if the descriptor refers to something else now; `EBADF` if it is closed, or about
+    /// to be. (While it is being closed the kernel socket still exists, without a connection: a
     /// call on that would raise SIGPIPE.)
     pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Result<Self> {
         match TABLE.get(fd) {
@@ -43,12 +43,12 @@ impl Same {
         if *access.descriptions().get(self.index).inode() == self.inode { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// What has become of a socket whose description is another's: [`DEMOTED`] if it is the
-    /// kernel's by now, `EBADF` if it was closed. (On Linux the call would go on with a socket that
-    /// nobody else has.)
+    /// What has become of a socket whose description was reused: [`DEMOTED`] if it is a kernel
+    /// socket now, `EBADF` if it was closed. (On Linux the call would continue on a socket that
+    /// only the call itself still references.)
     #[cold]
     pub(crate) fn gone(&self) -> Errno {
-        // What is being closed is nobody's already, but for the kernel.
+        // A descriptor that is being closed belongs to no one but the kernel.
         let closed = matches!(TABLE.get(self.fd), Entry::Foreign | Entry::CLOSING);
         let inode = sys::socket_inode(self.fd).unwrap_or(0);
         let kernels = !closed && (inode == self.inode || leaving::has_moved(self.inode, inode));
@@ -56,8 +56,8 @@ impl Same {
     }
 }
 
-/// Whether a descriptor that is nothing of ours is open, and no socket that the kernel is about to
-/// close for us: that one would be of the Internet.
+/// Whether a descriptor that is not ours is open, and is no socket that the kernel is about to
+/// close for us: that one would be of an Internet family.
 #[cold]
 fn is_file(fd: c_int) -> bool {
     match sys::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
@@ -74,8 +74,8 @@ mod tests {
     use crate::wait::{self, AGAIN, NO_FD, OWN};
     use tickwire_stack::time::Span;
 
-    /// What a call on `fd` says to which `happens` while it waits, and how often it looked at what
-    /// it thinks its own.
+    /// The result of a call on `fd` during whose wait `happens` runs, and how often it checked the
+    /// socket that it assumes to be its own.
     fn while_it_waits(fd: c_int, happens: impl Fn(&mut Access<'_>, u32)) -> (Result<()>, u32) {
         let index = TABLE.get(fd).description().unwrap();
         let mut looks = 0;
@@ -96,13 +96,13 @@ mod tests {
         (said, looks)
     }
 
-    /// Its description is another socket's.
+    /// Its description now belongs to another socket.
     fn is_anothers(access: &mut Access<'_>, index: u32) -> Result<()> {
         *access.descriptions().get(index).inode() ^= 1;
         Ok(())
     }
 
-    /// It would get what came for another.
+    /// Otherwise it would receive another socket's data.
     #[test]
     fn a_call_whose_socket_is_closed_does_not_go_on_with_the_next_in_its_place() {
         for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
@@ -125,8 +125,8 @@ mod tests {
         }
     }
 
-    /// A descriptor that another thread has closed, or made mean another socket, before a call
-    /// comes to look: whatever has its place is not looked at.
+    /// A descriptor that another thread has closed, or made refer to another socket, before the
+    /// call checks it: its replacement is not touched.
     #[test]
     fn a_call_that_comes_too_late_begins_anew_or_ends() {
         let [before, after] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
@@ -138,8 +138,8 @@ mod tests {
             assert_eq!(said, Err(told));
             TABLE.set(before, entry);
         }
-        // What has got its number is no socket of ours, as a Java program has it before it closes
-        // one. The number is never closed meanwhile.
+        // The new file under its number is no socket of ours, as when a Java program closes a
+        // socket. The number itself is never closed meanwhile.
         let bell = sys::eventfd().unwrap();
         // SAFETY: plain numbers.
         assert_eq!(unsafe { crate::c::descriptor::dup2(bell, before) }, before);

@@ -1,10 +1,10 @@
-//! The bell of a thread that sleeps: an epoll instance of its own that watches the lane's doorbell.
-//! So it hears both what is for all, in every process, and what is for it alone (`sys::ring_one`),
-//! by one descriptor. (The rings are not in it: whatever watches them, even while nobody sleeps,
-//! costs the kernel a wake-up for every packet.)
+//! The wakeup descriptor of a sleeping thread: its own epoll instance, which watches the lane's
+//! doorbell. So one descriptor delivers both wakeups for all threads, in every process, and those
+//! for this thread alone (`sys::ring_one`). (The rings are not in it: watching them, even while no
+//! thread sleeps, costs the kernel a wakeup for every packet.)
 //!
-//! Where other processes use the lane, the instance contains the thread's inbox, too
-//! (`sys::inbox`), by which they wake this thread alone.
+//! Where other processes use the lane, the instance also contains the thread's inbox
+//! (`sys::inbox`), through which they wake this thread alone.
 
 use crate::base::errno::Result;
 use crate::c::sys;
@@ -34,12 +34,12 @@ pub(super) struct Bell {
     /// The instance.
     pub(super) fd: c_int,
     inbox: c_int,
-    /// How other processes reach it, 0 for not at all.
+    /// The inbox address for other processes, 0 if there is none.
     pub(super) address: u64,
 }
 
 /// Closes the instance when the thread ends. (The instance itself is in a variable without
-/// destructor: at the end of the program it is needed after the destructors of the main thread have
+/// destructor: at the end of the program it is needed after the main thread's destructors have
 /// run.)
 struct Closer;
 
@@ -58,8 +58,8 @@ impl Watch {
     }
 }
 
-/// After there was no descriptor for one, how long the thread does not try again: a moment's
-/// possession of the program's last may be what another thread fails by.
+/// How long the thread does not try again after there was no free descriptor for an instance:
+/// taking the program's last descriptor, even for a moment, may make another thread fail.
 const PAUSE: Span = Span::from_millis(100);
 
 thread_local! {
@@ -68,9 +68,9 @@ thread_local! {
     static NOT_BEFORE: Cell<Instant> = const { Cell::new(Instant::from_nanos(0)) };
 }
 
-/// The calling thread's instance, which is made if it has none for this lane and process (a forked
-/// child shares its parent's, and would take the parent's edges). `None` if there is no descriptor
-/// for one: the program may be at its limit, which its waiting must not tell it.
+/// The calling thread's instance, created if it has none for this lane and process (a forked child
+/// shares its parent's, and would take the parent's edges). `None` if there is no descriptor for
+/// one: the program may be at its limit, and waiting must not fail for that.
 pub(super) fn own(lane: &'static Lane) -> Option<Bell> {
     let watch = WATCH.get();
     let process = lane::process();
@@ -92,7 +92,7 @@ pub(super) fn own(lane: &'static Lane) -> Option<Bell> {
     Some(with_inbox(watch, lane))
 }
 
-/// What the bell's events carry: the inbox has something.
+/// The event data of the inbox.
 const INBOX: u64 = 1;
 
 /// Gives the thread an inbox, if other processes use the lane.
@@ -119,14 +119,14 @@ fn open_inbox(bell: c_int, lane: &Lane) -> Result<Inbox> {
 fn make(lane: &Lane) -> Result<c_int> {
     let fd = protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
     let (_, doorbell) = lane.descriptors();
-    // What was rung before ends the first sleep at once: it may have been for this thread, which
-    // had no bell yet.
+    // A doorbell signal from before ends the first sleep at once: it may have been for this thread,
+    // which had no wakeup descriptor yet.
     sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)
         .inspect_err(|_| protect::release(fd))?;
     Ok(fd)
 }
 
-/// Takes off what a bell has heard, or the next sleep would end at once.
+/// Consumes the wakeups, or the next sleep would end at once.
 pub(super) fn hush(bell: Bell) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
     let heard = sys::epoll_take(bell.fd, &mut events).unwrap_or(0);

@@ -3,11 +3,11 @@
 
 use super::{Closed, Held, reason_of_conflict};
 use crate::connection::{Answer, ConnectionId};
-use crate::offload::Foreign;
-use crate::proof::local_name;
+use crate::port_proof::local_name;
 use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
+use crate::user_workers::Foreign;
 use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,12 +16,12 @@ use tickwire_link::control::{Claim, Part, Parts, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// So many sockets are closed in one turn of a user's thread: a small part of the patience with
-/// him.
+/// So many sockets are closed in one job of a user's thread: a small part of the time for which the
+/// service waits for a job.
 const CLOSED_AT_ONCE: usize = 64;
 
-/// A listener closes: the kernel's must not go on accepting behind the program's back. A port that
-/// the kernel chose it would let go of with that.
+/// A listener closes: the kernel's must not continue to accept without the program's knowledge. The
+/// shutdown releases a port that the kernel chose, so that it is bound again.
 fn close_kernels(socket: Arc<Foreign>, local: Endpoint) {
     let queue = socket.queue();
     queue.finish(move || {
@@ -44,7 +44,7 @@ impl Service {
     ) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
-        // Once only: what comes to the port afterwards is the next listener's.
+        // Once only: later connections to the port are the next listener's.
         let listens = |held: &&mut Held| held.closed.is_none() && held.has_tcp_port();
         let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane).filter(listens) else {
             return refused(Reason::BadRequest);
@@ -92,8 +92,8 @@ impl Service {
         }
         flows.iter().for_each(|flow| self.forget_given(flow));
         self.leave_out_kernels(lane, bound.local.port, &mut flows);
-        // What others that listen at the port have accepted is theirs, also what they accept while
-        // the flows are entered.
+        // What other listeners at the port have accepted is theirs, also what they accept while the
+        // flows are entered.
         let others = self.connections_of_others(lane, bound);
         flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));
         match self.registry.convert(lane, claim, &flows) {
@@ -114,10 +114,10 @@ impl Service {
         }
     }
 
-    /// The connections of a closed listener go on, but there is no room to divert each by itself:
-    /// the whole port stays the lane's until the last is over. No other socket may listen there
-    /// meanwhile, though a socket that does not listen lets others do so (`SO_REUSEADDR`): what
-    /// comes to them would be diverted.
+    /// The connections of a closed listener continue, but there is no room to divert each by
+    /// itself: the whole port stays the lane's until the last is over. No other socket may listen
+    /// there meanwhile: its packets would be diverted. But a socket that does not listen lets
+    /// others do so if it has `SO_REUSEADDR`, which is therefore cleared.
     fn keep_port(&mut self, claim: ClaimId) {
         let Some(socket) = self.claims.get(&claim).map(|held| Arc::clone(&held.socket)) else { return };
         let queue = socket.queue();
@@ -149,8 +149,8 @@ impl Service {
         answer
     }
 
-    /// A connection of a closed listener has ended. Says whether it was the last one, and the claim
-    /// is to go.
+    /// A connection of a closed listener has ended. Returns whether it was the last one, with which
+    /// the claim ends.
     fn connection_is_over(&mut self, lane: LaneId, claim: ClaimId, remote: Endpoint) -> bool {
         let Some(closed) = self.claims.get_mut(&claim).and_then(|held| held.closed.as_mut()) else { return false };
         if !closed.ends(remote) {
@@ -167,7 +167,7 @@ impl Service {
         over
     }
 
-    /// Takes claims of a lane out of everything.
+    /// Removes claims of a lane from the groups, the registry and the maps.
     pub(crate) fn remove_claims(&mut self, lane: LaneId, claims: Vec<ClaimId>) {
         for &claim in &claims {
             self.leave_groups(claim);
@@ -178,8 +178,8 @@ impl Service {
         self.forget_claims(claims);
     }
 
-    /// Closes the service's copies of claims' sockets, with which the program may go on on the
-    /// kernel. Several of a user at a time: each turn of his threads is waited for.
+    /// Closes the service's copies of claims' sockets, with which the program may continue on the
+    /// kernel. Several of a user at a time, since each job of the user's threads is waited for.
     pub(crate) fn forget_claims(&mut self, claims: Vec<ClaimId>) {
         let mut gone = claims.into_iter().filter_map(|claim| self.claims.remove(&claim)).peekable();
         while let Some(first) = gone.next() {
@@ -190,7 +190,7 @@ impl Service {
             {
                 some.push(next);
             }
-            // What is not closed yet counts: a user may make that last.
+            // What is not closed yet still counts: a user may make the closing last.
             let returns = self.usage.returns();
             queue.finish(move || {
                 for Held { socket, filtered, charged, .. } in some {

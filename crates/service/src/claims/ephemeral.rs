@@ -2,16 +2,16 @@
 //! opens connections without asking for each.
 //!
 //! The socket is the service's own and is bound without `SO_REUSEADDR`: the kernel gives the port
-//! to nobody else at this address, neither by `bind` nor for a connection of its own, and chooses
-//! none that has one. So, unlike a single flow, such a port belongs to its lane as a whole.
+//! to no other socket at this address, neither by `bind` nor for a connection, and chooses no port
+//! that has a connection. So, unlike a single flow, such a port belongs to its lane as a whole.
 
 use super::Held;
 use crate::connection::{Answer, ConnectionId};
-use crate::offload::Foreign;
-use crate::proof::local_name;
+use crate::port_proof::local_name;
 use crate::registry::{Bound, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
+use crate::user_workers::Foreign;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -30,7 +30,7 @@ impl Service {
         if !self.nics.any() {
             return refused(self.nics.why_none());
         }
-        // An address of one link is not the whole name of a place to bind to.
+        // A link-local address without its link is no complete address to bind to.
         if !self.nics.has_address(source) || source.is_link_local() {
             return refused(Reason::Address);
         }
@@ -68,7 +68,7 @@ impl Service {
     }
 }
 
-/// A TCP socket with an ephemeral port of this address to itself.
+/// A TCP socket with an exclusive ephemeral port at this address.
 fn bound_socket(source: Address) -> Option<OwnedFd> {
     let (family, name) = match source.to_v4() {
         Some(v4) => (AddressFamily::Inet, SocketAddr::from((v4, 0))),
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
     use nix::sys::socket::{setsockopt, sockopt};
 
-    /// On this the exclusive right to the port rests.
+    /// The exclusive right to the port rests on this.
     #[test]
-    fn nobody_else_can_have_a_port_that_is_bound() {
+    fn no_other_socket_can_have_a_port_that_is_bound() {
         let here = Address::v4([127, 0, 0, 1]);
         let ours = bound_socket(here).unwrap();
         let local = local_name(ours.as_fd()).unwrap();

@@ -20,7 +20,7 @@ impl Service {
         self.ask_kernel(local, remote).unwrap_or(true)
     }
 
-    /// The same; `None` if the kernel does not say.
+    /// The same; `None` if the kernel does not answer.
     fn ask_kernel(&mut self, local: Endpoint, remote: Endpoint) -> Option<bool> {
         let connections = self.kernel_connections.as_mut()?;
         for nic in self.nics.indices() {
@@ -36,8 +36,8 @@ impl Service {
         Some(false)
     }
 
-    /// The kernel's own connections on a port that may come by an accelerated interface. Those
-    /// inside of this host do not: divert never sees them.
+    /// The kernel's own connections on a port whose packets may arrive by an accelerated interface.
+    /// Those inside this host do not count: divert never sees them.
     pub(super) fn kernels_of_port(&mut self, port: u16) -> Result<Vec<Ends>, Reason> {
         let Some(connections) = &mut self.kernel_connections else { return Err(Reason::NoDiagnostics) };
         let mut ends = connections.of_port(port).map_err(|error| {
@@ -48,8 +48,8 @@ impl Service {
         Ok(ends)
     }
 
-    /// Takes out of a closing listener's flows what the kernel had accepted by now: that is its
-    /// own. Where the kernel does not say what that is, all may be that was not the lane's before.
+    /// Removes from a closing listener's flows those that the kernel had accepted by now: they are
+    /// its own. Where the kernel does not answer, only flows that were the lane's before are kept.
     pub(super) fn leave_out_kernels(&mut self, lane: LaneId, port: u16, flows: &mut Vec<FlowKey>) {
         if flows.len() <= ASKED_SINGLY {
             let mut answers = true;
@@ -71,7 +71,7 @@ impl Service {
         }
     }
 
-    /// What leaves the kernel's own connections on a claimed port to the kernel.
+    /// The changes that leave the kernel's own connections on a claimed port to the kernel.
     pub(super) fn leave_to_kernel(
         &mut self,
         lane: LaneId,
@@ -85,7 +85,7 @@ impl Service {
         Ok(self.except(lane, claim, &ends))
     }
 
-    /// What leaves these connections of the kernel's under a claim to the kernel.
+    /// The changes that leave these connections of the kernel's under a claim to the kernel.
     fn except(&mut self, lane: LaneId, claim: ClaimId, ends: &[Ends]) -> Vec<Change> {
         for &(local, remote) in ends {
             self.forget_given(&FlowKey { protocol: Protocol::Tcp, local, remote });
@@ -93,8 +93,8 @@ impl Service {
         self.registry.except(lane, claim, ends).unwrap_or_default()
     }
 
-    /// Leaves the kernel's own connections at an address to the kernel, before what comes to that
-    /// is diverted.
+    /// Leaves the kernel's own connections at an address to the kernel, before packets to that
+    /// address are diverted.
     pub(crate) fn leave_to_kernel_at(&mut self, address: Address) {
         let claims: Vec<(ClaimId, LaneId, u16)> = self
             .claims
@@ -121,15 +121,15 @@ impl Service {
         }
     }
 
-    /// Whether another lane that holds the port of a flow says that it has this connection: it may
-    /// have accepted it.
+    /// Whether another lane that holds the port of a flow reports this connection: it may have
+    /// accepted it.
     pub(super) fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
         let keys = [local.address, any_of(local.address)]
             .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, local.port) });
         self.others_at(lane, &keys).any(|other| other.has_connection(local, remote))
     }
 
-    /// The connections that other lanes which hold a port, of any address, say that they have.
+    /// The connections reported by the other lanes that hold a port, of any address.
     pub(super) fn connections_of_others(&self, lane: LaneId, bound: Bound) -> HashSet<Ends> {
         let addresses = self.nics.addresses().into_iter().chain([Address::ANY, Address::ANY_V4]);
         let keys: Vec<PortKey> = addresses
@@ -138,7 +138,7 @@ impl Service {
         self.others_at(lane, &keys).flat_map(Lane::connections_now).collect()
     }
 
-    /// The lanes but one that hold any of these.
+    /// The other lanes that hold any of these.
     fn others_at(&self, lane: LaneId, keys: &[PortKey]) -> impl Iterator<Item = &Lane> {
         let holders = keys.iter().flat_map(|&key| self.registry.holders(key)).map(|(holder, _)| holder);
         let others: BTreeSet<LaneId> = holders.filter(|&holder| holder != lane).collect();

@@ -20,8 +20,8 @@ impl Service {
         }
     }
 
-    /// Makes the lane a member of a group where the claim's socket is one. Says on which
-    /// accelerated interfaces that is.
+    /// Makes the lane a member of a group where the claim's socket is one. Returns the accelerated
+    /// interfaces on which that is.
     fn try_join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
         let (lane, port) = self.group_port(id, claim, group)?;
         let interfaces = self.joined_by_kernel(claim, group)?;
@@ -40,7 +40,7 @@ impl Service {
     fn joined_by_kernel(&self, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
         let socket = self.claims.get(&claim).map(|held| Arc::clone(&held.socket)).ok_or(Reason::BadRequest)?;
         let mut interfaces = self.nics.indices();
-        // The answer has no room for more; the kernel delivers what comes by those.
+        // The answer has no room for more; the kernel delivers what arrives by the others.
         interfaces.truncate(Interfaces::MAX);
         let found = socket.queue().ask(move || {
             let fd = socket.get()?;
@@ -50,7 +50,7 @@ impl Service {
         found.flatten().ok_or(Reason::ServiceError)
     }
 
-    /// Enters and takes out memberships of a claim in a group until they are those that are wanted.
+    /// Enters and removes memberships of a claim in a group until they are those that are wanted.
     fn members_become(
         &mut self,
         lane: LaneId,
@@ -123,7 +123,7 @@ impl Service {
         Ok((lane, held.bound.local.port))
     }
 
-    /// Keeps the kernel from delivering what the lane gets already (see [`crate::groups`]).
+    /// Keeps the kernel from delivering what the lane receives already (see [`crate::groups`]).
     fn filter_kernel_copies(&mut self, claim: ClaimId) -> Result<(), Reason> {
         let Some(held) = self.claims.get_mut(&claim) else { return Err(Reason::BadRequest) };
         let on_lane = |(key, _): &(GroupKey, Member)| {
@@ -149,7 +149,7 @@ impl Service {
         })
     }
 
-    /// Makes the filters anew after interfaces came or went.
+    /// Makes the filters anew after interfaces were added or removed.
     pub(crate) fn refresh_filters(&mut self) {
         let claims: Vec<ClaimId> = self.claims.keys().copied().collect();
         for claim in claims {

@@ -7,12 +7,12 @@ mod memberships;
 mod takeover;
 
 use crate::connection::{Answer, ConnectionId};
-use crate::offload::Foreign;
-use crate::pins;
-use crate::proof::{Flaw, Proof};
+use crate::connection_pinning;
+use crate::port_proof::{Flaw, PortProof};
 use crate::registry::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
+use crate::user_workers::Foreign;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,8 +27,8 @@ pub(crate) struct Held {
     pub(crate) user: u32,
     pub(crate) kind: ClaimKind,
     pub(crate) bound: Bound,
-    /// The address for which packets are diverted now: the bound one, or, while a UDP socket bound
-    /// to any is connected, one.
+    /// The address for which packets are diverted now: the bound one, or the local address of a
+    /// connected UDP socket that is bound to any.
     pub(crate) covered: Address,
     pub(crate) remote: Endpoint,
     /// The program's kernel socket, or the service's own for an ephemeral port: as long as it is
@@ -36,26 +36,26 @@ pub(crate) struct Held {
     pub(crate) socket: Arc<Foreign>,
     /// The interface to which its socket is bound, 0 if to none.
     pub(crate) interface: u32,
-    /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is
-    /// none of our business.
+    /// Whether the service's filter is on it (see [`crate::groups`]). A filter that the program has
+    /// attached itself is left alone.
     filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
     converting: Vec<Endpoint>,
-    /// It is a closed listener's, for the connections that are left.
+    /// Set once its listener has closed: the connections that are left.
     pub(crate) closed: Option<Closed>,
     /// Entries of the flow map that are booked on the user beyond the claim itself.
     charged: usize,
-    /// Connections of a shared port that stay with this lane (see [`crate::pins`]).
+    /// Connections of a shared port that stay with this lane (see [`crate::connection_pinning`]).
     pub(crate) pinned: Vec<FlowKey>,
 }
 
-/// What is left of a closed listener. Its claim goes with the last of it.
+/// What is left of a closed listener. Its claim ends with the last connection.
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
     /// How many connections there are with each remote end: one at each of the host's addresses.
     connections: HashMap<Endpoint, u32>,
-    /// The claim covers these connections only. There was no room for so many flows otherwise, and
-    /// it covers the port.
+    /// Whether the claim covers these connections only. If there was no room for so many flows, it
+    /// covers the port.
     by_flows: bool,
 }
 
@@ -84,7 +84,7 @@ impl Closed {
 }
 
 impl Held {
-    /// Whether everything that comes to a TCP port is its.
+    /// Whether all packets to a TCP port are its.
     pub(crate) fn has_tcp_port(&self) -> bool {
         self.kind == ClaimKind::Bound
             && self.bound.protocol == Protocol::Tcp
@@ -161,10 +161,11 @@ impl Service {
     }
 
     /// A flow from a port of any address begins at the address by which the host reaches the peer,
-    /// as `connect` has it on Linux. It stays unspecified, which is refused, if the socket has no
-    /// right to that family: somebody else may have the port there. And for a peer of one link, as
-    /// there are others, and the claim does not say which.
-    fn choose_source(&mut self, proof: &mut Proof, remote: Endpoint) {
+    /// as `connect` has it on Linux. The address stays unspecified, which is refused, if the socket
+    /// has no right to that family: another socket may have the port there. It also stays
+    /// unspecified for a link-local peer without an interface: several links may have such a peer,
+    /// and the claim names none.
+    fn choose_source(&mut self, proof: &mut PortProof, remote: Endpoint) {
         let Bound { local: Endpoint { address: local, .. }, dual, .. } = &mut proof.bound;
         let covered = *dual || local.family() == remote.address.family();
         let nowhere = remote.address.is_link_local() && proof.interface == 0;
@@ -180,34 +181,35 @@ impl Service {
         }
     }
 
-    /// Makes the maps agree with a new claim, and leaves to the kernel what is the kernel's.
+    /// Makes the maps agree with a new claim, and leaves the kernel's connections to the kernel.
     fn enter(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
         let Some((kind, bound, remote)) = self.claims.get(&claim).map(|h| (h.kind, h.bound, h.remote)) else {
             return Err(Reason::ServiceError);
         };
-        // What the kernel has accepted already stays with it, also what it accepts while the claim
-        // is entered. So does what other lanes have.
+        // Connections that the kernel has accepted stay with it, also those that it accepts while
+        // the claim is entered. So do connections of other lanes.
         let first = match kind {
             ClaimKind::Bound => self.leave_to_kernel(lane, claim, bound),
             ClaimKind::Flow if self.others_have(lane, bound.local, remote) => Err(Reason::PortTaken),
             ClaimKind::Flow | ClaimKind::Ephemeral => Ok(Vec::new()),
         };
         let mut all = first.inspect_err(|_| self.take_back(lane, claim, &changes))?;
-        let joined = pins::joined(&changes);
+        let joined = connection_pinning::joined(&changes);
         self.pin(&joined, Some(lane));
         all.extend(changes);
         self.apply_claim(lane, claim, all)?;
-        // Those that came about in the meantime, too.
+        // Connections that were opened in the meantime, too.
         self.pin(&joined, None);
-        // When another one has joined since, both have.
-        let until = Instant::now() + pins::SETTLE;
+        // A later join of the same port replaces this one: its lanes include both.
+        let until = Instant::now() + connection_pinning::SETTLE;
         self.joined.extend(joined.into_iter().map(|(key, lanes)| (key, (until, lanes))));
         match kind {
             ClaimKind::Bound => {
                 let more = self.leave_to_kernel(lane, claim, bound)?;
                 self.apply_claim(lane, claim, more)
             }
-            // Now that it is entered no new one can come into being: its answers would come here.
+            // Now that it is entered, none can be established any more: its answers would come
+            // here.
             ClaimKind::Flow if self.kernel_has(bound.local, remote) || self.others_have(lane, bound.local, remote) => {
                 Err(Reason::PortTaken)
             }
@@ -215,8 +217,8 @@ impl Service {
         }
     }
 
-    /// Books changes of a claim on its user and enters them into the maps; if there is no room for
-    /// all of them, the claim is gone.
+    /// Charges a claim's entries to its user and enters the changes into the maps. If there is no
+    /// room for all of them, the claim is removed.
     fn apply_claim(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
         let entered = self.charge(claim).and_then(|()| {
             self.programs.apply(changes.clone()).map_err(|error| {
@@ -227,15 +229,15 @@ impl Service {
         entered.inspect_err(|_| self.take_back(lane, claim, &changes))
     }
 
-    /// Takes a claim out again of which these changes have not been entered: they must not be taken
-    /// out.
+    /// Removes a claim whose `not_entered` changes are not in the maps: these must not be undone
+    /// there.
     fn take_back(&mut self, lane: LaneId, claim: ClaimId, not_entered: &[Change]) {
         let mut undo = self.registry.release(lane, claim).unwrap_or_default();
         undo.retain(|change| !not_entered.iter().any(|done| done.clone().inverse() == *change));
         self.programs.apply_best(undo);
     }
 
-    /// Books the entries that stand behind a claim, beyond the first, on its user.
+    /// Charges a claim's entries, beyond the first, to its user.
     pub(crate) fn charge(&mut self, claim: ClaimId) -> Result<(), Reason> {
         let Some(held) = self.claims.get(&claim) else { return Ok(()) };
         let entries = self.registry.entries_of(claim).saturating_sub(1);
@@ -246,7 +248,7 @@ impl Service {
         Ok(())
     }
 
-    /// The same where it is known that there is room, or that there are fewer.
+    /// The same where there is known to be room, or where there are fewer entries.
     fn charge_known(&mut self, claim: ClaimId) {
         let Some(held) = self.claims.get_mut(&claim) else { return };
         let entries = self.registry.entries_of(claim).saturating_sub(1);
@@ -255,8 +257,8 @@ impl Service {
         held.charged = entries;
     }
 
-    /// Whether what was proved is a reason to divert anything.
-    fn check(&self, proof: &Proof, kind: ClaimKind, remote: Endpoint) -> Result<(), Reason> {
+    /// Whether the proof justifies that anything is diverted.
+    fn check(&self, proof: &PortProof, kind: ClaimKind, remote: Endpoint) -> Result<(), Reason> {
         let Bound { protocol, local, .. } = proof.bound;
         if !self.nics.any() {
             return Err(self.nics.why_none());
@@ -272,14 +274,14 @@ impl Service {
         match kind {
             // The service binds such a port itself.
             ClaimKind::Ephemeral => Err(Reason::BadRequest),
-            // A TCP socket that is bound but does not listen has no right to what comes to the
-            // port: connections of others may.
+            // A TCP socket that is bound but does not listen has no right to the packets to its
+            // port: they may be for connections of other sockets.
             ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
             ClaimKind::Bound if local.address.is_loopback() => Err(Reason::BoundLoopback),
             ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
             ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
-            // A connection of the kernel's has its own way; and its socket's port may be shared
-            // with others'.
+            // A connection of the kernel's stays with the kernel; and its socket's port may be
+            // shared with other connections.
             ClaimKind::Flow if !proof.idle => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.port == 0 || remote.address.is_unspecified() => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.address.family() != local.address.family() => Err(Reason::BadRequest),
@@ -290,21 +292,21 @@ impl Service {
         }
     }
 
-    /// Whether a socket that is bound to an interface can have what comes to its port.
+    /// Whether a socket that is bound to an interface can have the packets to its port.
     fn check_device(&self, interface: u32, kind: ClaimKind, protocol: Protocol) -> Result<(), Reason> {
         match kind {
             _ if interface == 0 => Ok(()),
             _ if !self.nics.contains(interface) => Err(Reason::BoundDevice),
-            // The stack sees by which interface a connection's packets come. To others of another
-            // interface there may be another socket of the same port.
+            // The stack sees by which interface a connection's packets arrive. Packets to the port
+            // by another interface may be for another socket.
             ClaimKind::Flow if protocol == Protocol::Tcp => Ok(()),
             _ if self.nics.is_only(interface) => Ok(()),
             _ => Err(Reason::OneOfSeveral),
         }
     }
 
-    /// Ends the claims of sockets that are bound to an interface and cannot have their ports any
-    /// more, because the interfaces are others now.
+    /// Ends the claims of sockets that are bound to an interface and have lost the right to their
+    /// ports, because the interfaces have changed.
     pub(crate) fn lose_bound_to_devices(&mut self) {
         for reason in [Reason::OneOfSeveral, Reason::BoundDevice] {
             let lost = |(_, held): &(&ClaimId, &Held)| {
@@ -325,7 +327,7 @@ impl Service {
         }
     }
 
-    /// Diverts to a claim what comes to this address: its socket gets no more from the kernel.
+    /// Diverts packets to this address to a claim: its socket receives no more from the kernel.
     pub(crate) fn cover(&mut self, claim: ClaimId, address: Address) {
         let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { return };
         let reason = match self.registry.cover(lane, claim, address) {

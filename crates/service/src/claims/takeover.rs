@@ -1,16 +1,16 @@
-//! A lane's connection that the kernel is to go on with, because the program passes it to another
+//! A lane's connection that the kernel is to continue, because the program passes it to another
 //! process.
 //!
-//! What the program says of the connection makes a socket from which the kernel sends. So that must
-//! be no more than what the lane may send itself: from an address and port of its claim, to a host
-//! that is reached by an accelerated interface. The program gets the socket when repair mode is
-//! over: with it, it could put the socket anywhere.
+//! The kernel sends from a socket that is made of what the program says about the connection. So
+//! that must be no more than what the lane may send itself: from an address and port of its claim,
+//! to a host that is reached by an accelerated interface. The program gets the socket only after
+//! repair mode has ended: in repair mode it could give the socket any address.
 
 use crate::connection::{Answer, ConnectionId};
-use crate::offload::Foreign;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, Protocol};
 use crate::requests::{reason_of, refused};
 use crate::service::Service;
+use crate::user_workers::Foreign;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::unistd::{Uid, fchown};
 use std::fs::File;
@@ -74,7 +74,7 @@ impl Service {
         self.check_leaving(lane, claim, v6, state)?;
         let of_lane = self.lanes.get(&lane).ok_or(Reason::LaneGone)?;
         let (user, most) = (of_lane.user, of_lane.limits.frames as usize * FRAME_SIZE);
-        // The kernel gives the socket room for that, whatever its own limits are.
+        // The kernel gives the socket this much room, whatever its own limits are.
         if u64::from(state.unread) + u64::from(state.receive_window) > most as u64 {
             return Err(Reason::BadRequest);
         }
@@ -96,12 +96,12 @@ impl Service {
                 self.ends_failed.insert(user, Instant::now());
             })
             .map_err(failed("its end"))?;
-        // For the kernel's rules on shared ports, and for `ss`. Without the right to do so it
-        // is the service's.
+        // For the kernel's rules on shared ports, and for `ss`. Without the right to change its
+        // owner it stays the service's.
         let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
         let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
         self.let_go(lane, claim, flow)?;
-        // From here on it is the kernel's, whatever happens.
+        // From here on the connection is the kernel's, whatever happens.
         match repair.finish(&bytes.unsent) {
             Ok((socket, written)) => {
                 if let Err(error) = written {
@@ -117,7 +117,7 @@ impl Service {
         }
     }
 
-    /// Whether a connection is the lane's to give away.
+    /// Whether the lane may give a connection away.
     fn check_leaving(&mut self, lane: LaneId, claim: ClaimId, v6: bool, state: &Leaving) -> Result<(), Reason> {
         let &Leaving { local, remote, interface, tos, .. } = state;
         let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
@@ -132,11 +132,11 @@ impl Service {
         if bound.protocol != Protocol::Tcp || !its || !fits || !self.nics.has_address(local.address) {
             return Err(Reason::BadRequest);
         }
-        // What is acknowledged is the end of all that was sent.
+        // An acknowledged FIN is the end of all that was sent.
         if state.fin_acknowledged && (state.in_flight, state.unsent) != (0, 0) {
             return Err(Reason::BadRequest);
         }
-        // Of a link-local peer the end that is given once more would come by another interface.
+        // The peer's end is injected by the loopback, which is not a link-local peer's interface.
         if (state.fin_received || state.fin_acknowledged) && interface != 0 {
             return Err(Reason::BoundDevice);
         }
@@ -162,8 +162,8 @@ impl Service {
         }
     }
 
-    /// What comes to a connection of a lane is the kernel's from now on. Nothing has changed if
-    /// that is not possible.
+    /// Packets of a lane's connection go to the kernel from now on. On an error nothing has
+    /// changed.
     fn let_go(&mut self, lane: LaneId, claim: ClaimId, flow: FlowKey) -> Result<(), Reason> {
         let Some(held) = self.claims.get(&claim) else { return Err(Reason::BadRequest) };
         let whole = match held.kind {
@@ -176,8 +176,8 @@ impl Service {
             self.registry.unpin(lane, claim, &flow)
         };
         let its_own = changes.len();
-        // Others may listen at the port, or this claim does: to each of them it is a connection of
-        // the kernel's.
+        // Other claims may listen at the port, or this one does: to each of them it is a connection
+        // of the kernel's.
         let covers = |(&other, held): (&ClaimId, &super::Held)| {
             let listens = held.has_tcp_port() && held.bound.covers(flow.local) && !(whole && other == claim);
             listens.then_some((held.lane, other))
@@ -196,7 +196,7 @@ impl Service {
             } else {
                 listening.iter().for_each(|&(lane, other)| self.registry.take_exception_back(lane, other, &flow));
                 if its_own > 0 {
-                    // The maps have it still.
+                    // The maps still have it.
                     let _ = self.registry.pin(lane, claim, &[flow]);
                 }
             }
@@ -215,7 +215,8 @@ impl Service {
     }
 }
 
-/// Changes of one flow in one step: in between, packets would go to whoever listens at the port.
+/// Merges the changes of one flow into one step: in between, packets would go to the port's
+/// listener.
 fn merged(changes: Vec<Change>, flow: &FlowKey) -> Vec<Change> {
     let mut first = None;
     let mut last = None;
@@ -237,8 +238,8 @@ fn merged(changes: Vec<Change>, flow: &FlowKey) -> Vec<Change> {
     others
 }
 
-/// The bytes of a connection, from a memory file that the program has made. Any other file may let
-/// its reader wait.
+/// The bytes of a connection, from a sealed memfd of the program's. Reading any other file may
+/// block.
 fn read(file: BorrowedFd<'_>, state: &Leaving, most: usize) -> io::Result<Bytes> {
     let seals = fcntl(file, FcntlArg::F_GET_SEALS)?;
     if !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK) {

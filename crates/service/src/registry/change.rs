@@ -7,7 +7,7 @@ use super::{FlowKey, LaneId, PortKey, Share, Title};
 pub(crate) enum Change {
     /// The lanes of a port; before and after. Empty: no entry.
     Port { key: PortKey, before: Vec<LaneId>, after: Vec<LaneId> },
-    /// Whose a flow is; before and after.
+    /// The owner of a flow; before and after.
     Flow { key: FlowKey, before: Option<Title>, after: Option<Title> },
     /// What a lane may send from a port; before and after.
     Owned { lane: LaneId, key: PortKey, before: Option<Share>, after: Option<Share> },

@@ -1,22 +1,22 @@
-//! Flows: connections that are told apart from everything else that comes to their port.
+//! Flows: connections that are told apart from all other packets to their port.
 
 use super::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, PortKey, Registry, Share};
 use std::ops::Bound::{Excluded, Unbounded};
 use tickwire_stack::addr::Endpoint;
 
-/// Whose a flow is.
+/// The owner of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Title {
     /// The kernel has this connection: nothing of it is diverted.
     Kernel,
-    /// A lane's, which connects from here or says that it has accepted this connection. Whoever
-    /// listens at the port may get one between the same ends, from the other side: then the flow is
-    /// no more the lane's.
+    /// A lane's, which connects from here or reports that it has accepted this connection. A
+    /// listener at the port may get a connection between the same ends from the other side: then
+    /// the flow is no longer the lane's.
     Lane(LaneId),
 }
 
 impl Title {
-    /// The lane that gets what comes by the flow.
+    /// The lane that receives the flow's packets.
     pub(crate) fn lane(self) -> Option<LaneId> {
         match self {
             Self::Kernel => None,
@@ -29,14 +29,13 @@ impl Title {
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) title: Title,
-    /// By which claims, each as often as it holds it.
+    /// The claims that hold it, each as often as it does.
     pub(super) claims: Vec<ClaimId>,
-    /// When it was entered, or seen to live, for the last time: the registry's count of such
-    /// events.
+    /// When it was last entered or seen to live: the registry's count of such events.
     pub(super) seen: u64,
 }
 
-/// A flow as others may look at it.
+/// A flow as other modules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) key: FlowKey,
@@ -64,9 +63,9 @@ impl Registry {
         Ok((id, changes))
     }
 
-    /// Turns the claim of a closing listener into exact flows: new connections are no longer ours,
-    /// the live ones stay. A flow that another lane has, or the kernel, is left out. What the lane
-    /// may send shrinks to these flows: the port may be somebody else's next.
+    /// Turns the claim of a closing listener into exact flows: new connections are no longer
+    /// diverted, the live ones stay. A flow that another lane or the kernel has is left out. What
+    /// the lane may send shrinks to these flows: the port may have another owner next.
     pub(crate) fn convert(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Result<Vec<Change>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
@@ -139,7 +138,7 @@ impl Registry {
         self.flows.get(key).is_some_and(|flow| flow.title.lane() == Some(lane))
     }
 
-    /// Whether a flow is anybody's.
+    /// Whether a flow has an owner.
     pub(crate) fn knows_flow(&self, key: &FlowKey) -> bool {
         self.flows.contains_key(key)
     }
@@ -150,7 +149,8 @@ impl Registry {
         Some(Listed { key: *key, title: flow.title, seen: flow.seen })
     }
 
-    /// So many flows behind one, in order, and after which to go on; `None`: there are no more.
+    /// At most so many flows after one, in order, and after which to continue; `None`: there are no
+    /// more.
     pub(crate) fn some_flows(&self, after: Option<FlowKey>, number: usize) -> (Vec<Listed>, Option<FlowKey>) {
         let behind = self.flows.range((after.map_or(Unbounded, Excluded), Unbounded));
         let listed = behind.map(|(&key, flow)| Listed { key, title: flow.title, seen: flow.seen });
@@ -159,8 +159,8 @@ impl Registry {
         (some, last)
     }
 
-    /// Takes a flow out of all claims, unless it has been entered or seen since it was listed;
-    /// answers which these are.
+    /// Removes a flow from all claims, unless it has been entered or seen since it was listed;
+    /// returns these claims.
     pub(crate) fn forget_flow(&mut self, listed: &Listed) -> (Vec<ClaimId>, Vec<Change>) {
         let key = listed.key;
         let same = |flow: &&Flow| flow.title == listed.title && flow.seen == listed.seen;
@@ -202,7 +202,7 @@ impl Registry {
         flow.seen = self.seen;
     }
 
-    /// Notes that a claim holds a flow no more.
+    /// Notes that a claim no longer holds a flow.
     pub(super) fn leave_flow(&mut self, id: ClaimId, key: FlowKey, changes: &mut Vec<Change>) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         if let Some(at) = flow.claims.iter().position(|&claim| claim == id) {

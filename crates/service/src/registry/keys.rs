@@ -30,7 +30,7 @@ pub(crate) struct FlowKey {
 pub(crate) struct Bound {
     pub(crate) protocol: Protocol,
     pub(crate) local: Endpoint,
-    /// Bound to `::` without `IPV6_V6ONLY`: IPv4 comes here too.
+    /// Bound to `::` without `IPV6_V6ONLY`: IPv4 packets arrive here, too.
     pub(crate) dual: bool,
     /// `SO_REUSEPORT`: packets are spread over all that share.
     pub(crate) shares: bool,

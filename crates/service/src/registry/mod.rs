@@ -1,8 +1,7 @@
-//! Who owns which port and flow: the rules, without any system call.
+//! The ownership of ports and flows: the rules, without any system call.
 //!
-//! Every change of the registry is answered with the [`Change`]s that make the BPF maps agree with
-//! it; the caller applies them and, if the kernel refuses one, undoes them with
-//! [`Change::inverse`].
+//! Every change of the registry returns the [`Change`]s that make the BPF maps agree with it; the
+//! caller applies them and, if the kernel refuses one, undoes them with [`Change::inverse`].
 
 mod change;
 mod exceptions;
@@ -89,14 +88,14 @@ impl Registry {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
     }
 
-    /// The claim of a lane that comes after another, for who asks for them one by one: a lane may
-    /// have thousands.
+    /// The claim of a lane that comes after another, to visit them one by one: a lane may have
+    /// thousands.
     pub(crate) fn next_of_lane(&self, lane: LaneId, after: ClaimId) -> Option<ClaimId> {
         let mut later = self.claims.range((Excluded(after), Unbounded));
         later.find(|(_, claim)| claim.lane == lane).map(|(&id, _)| id)
     }
 
-    /// How many entries of the maps of ports and flows stand behind a claim.
+    /// How many entries a claim has in the maps of ports and flows.
     pub(crate) fn entries_of(&self, id: ClaimId) -> usize {
         self.claims.get(&id).map_or(0, |claim| claim.flows.len() + claim.exceptions.len() + claim.ports.len())
     }

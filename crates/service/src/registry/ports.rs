@@ -1,4 +1,4 @@
-//! Ports: who gets what comes to them, and who shares them.
+//! Ports: the lanes that receive their packets, and the lanes that share them.
 
 use super::keys::any_of;
 use super::{Bound, Change, ClaimId, Conflict, LaneId, PortKey, Protocol, Registry, Share};
@@ -15,7 +15,7 @@ pub(super) struct Holder {
 }
 
 impl Registry {
-    /// Claims everything that comes to a bound socket.
+    /// Claims all packets to a bound socket.
     pub(crate) fn claim_bound(&mut self, lane: LaneId, bound: Bound) -> Result<(ClaimId, Vec<Change>), Conflict> {
         bound.keys().try_for_each(|key| self.is_free(lane, bound, key))?;
         let id = self.new_claim(lane, bound);
@@ -30,7 +30,7 @@ impl Registry {
         Ok((id, changes))
     }
 
-    /// Whether a lane may have a port beside those that have it.
+    /// Whether a lane may have a port beside its holders.
     fn is_free(&self, lane: LaneId, bound: Bound, key: PortKey) -> Result<(), Conflict> {
         let holders = self.ports.get(&key).map_or(&[][..], Vec::as_slice);
         let together = |h: &Holder| {
@@ -46,9 +46,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Changes the address for which packets come to a claim of a port: to one of those of a socket
-    /// that is bound to any, and back. It may go on to send from all of them, as it may in the
-    /// kernel (`IP_PKTINFO`).
+    /// Changes the address for which packets go to a claim of a port: to one address of a socket
+    /// that is bound to any, and back. The lane may still send from all of them, as a program may
+    /// in the kernel (`IP_PKTINFO`).
     pub(crate) fn cover(&mut self, lane: LaneId, id: ClaimId, address: Address) -> Result<Vec<Change>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let keys: Vec<PortKey> = if address == bound.local.address {
@@ -100,8 +100,8 @@ impl Registry {
     }
 }
 
-/// The lanes that get the packets, each once: all that share the port, in the order in which they
-/// came, else (as in the kernel) the last that bound it.
+/// The lanes that receive the packets, each once: all that share the port, in the order in which
+/// they joined, else (as in the kernel) the last that bound it.
 fn lanes_of(holders: &[Holder]) -> Vec<LaneId> {
     if !holders.iter().all(|h| h.bound.shares) {
         return holders.last().map(|h| h.lane).into_iter().collect();

@@ -4,12 +4,12 @@ use super::keys::any_of;
 use super::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, Registry};
 use tickwire_stack::addr::Endpoint;
 
-/// How much of a port a lane owns: to whom it may send from there.
+/// How much of a port a lane owns: the remote ends to which it may send from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// To everybody: the port is its own.
+    /// To all: the port is its own.
     Whole,
-    /// To one remote end: the port may have other connections, of somebody else.
+    /// To one remote end: other programs may have other connections of the port.
     One(Endpoint),
     /// To those of its flows.
     Flows,

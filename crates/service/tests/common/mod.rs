@@ -26,7 +26,7 @@ use tickwire_stack::ids::{ListenerId, Ready, TcpId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::{Config, Limits, Memory, Stack, time};
 
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Host `b`, as a lane of host `a` addresses it.
 pub const PEER: Address = Address::v4([10, 77, 0, 2]);
@@ -39,7 +39,7 @@ pub struct World {
     service: Option<JoinHandle<Result<(), tickwire_service::Error>>>,
 }
 
-/// Says so and answers `true` if the test cannot run here.
+/// Reports it and returns `true` if the test cannot run here.
 pub fn skipped() -> bool {
     let skip = !tickwire_lab::is_root();
     if skip {
@@ -48,7 +48,7 @@ pub fn skipped() -> bool {
     skip
 }
 
-/// What gives claims back, all of each.
+/// The request that releases these claims completely.
 pub fn release(claims: &[Claim]) -> Request {
     let parts: Vec<Part> = claims.iter().map(|&claim| Part { claim, remote: Endpoint::default() }).collect();
     assert!(parts.len() <= Parts::MAX, "more than one request can name");
@@ -77,7 +77,7 @@ impl World {
         world
     }
 
-    /// Two hosts; a service on host `a` before whose start its thread does something.
+    /// Two hosts; a service on host `a`, whose thread calls `prepare` before it starts.
     pub fn prepared(prepare: fn()) -> Self {
         let pair = Pair::new().expect("the lab");
         let mut world = Self { socket: pair.a.socket(), pair, stop: EventFd::new().unwrap(), service: None };
@@ -116,7 +116,7 @@ impl World {
             prepare();
             tickwire_service::run(options)
         }));
-        let end = Instant::now() + PATIENCE * 2;
+        let end = Instant::now() + TIMEOUT * 2;
         while Channel::connect(&self.socket).is_err() {
             if self.service.as_ref().is_some_and(JoinHandle::is_finished) {
                 panic!("the service ended: {:?}", self.service.take().map(JoinHandle::join));
@@ -160,7 +160,7 @@ impl World {
         SocketAddr::new(self.pair.b_v4().parse().unwrap(), port)
     }
 
-    /// What a service says that is to accelerate an interface of this name, on host `b`.
+    /// The outcome of a service that is to accelerate an interface of this name, on host `b`.
     pub fn try_interface(&self, name: &str) -> Result<(), tickwire_service::Error> {
         let options = Options {
             interfaces: vec![name.into()],
@@ -177,7 +177,7 @@ impl World {
     }
 }
 
-/// A configuration by which only programs have lanes, unless it says otherwise.
+/// A configuration without lanes that are kept ready, unless it says otherwise.
 fn without_ready_lanes(config: &str) -> String {
     if config.contains("ready = ") {
         return config.to_owned();
@@ -197,9 +197,9 @@ impl Drop for World {
     }
 }
 
-/// Waits until `holds`, at most [`PATIENCE`].
+/// Waits until `holds`, at most [`TIMEOUT`].
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -221,7 +221,7 @@ pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
     })
 }
 
-/// A connection that host `b` has begun from this port (0: any) to a port of host `a`.
+/// A connection that host `b` begins from this port (0: any) to a port of host `a`.
 pub fn connecting(world: &World, from: u16, to: u16) -> TcpStream {
     use nix::sys::socket::{SockaddrStorage, connect, setsockopt, sockopt};
     let socket = tcp_socket(&world.pair.b, world.b(from));
@@ -246,7 +246,7 @@ pub fn accepted(world: &World, listener: &TcpListener, from: u16) -> (TcpStream,
     let (ours, _) = found.unwrap();
     for end in [&ours, &theirs] {
         end.set_nonblocking(false).unwrap();
-        end.set_read_timeout(Some(PATIENCE)).unwrap();
+        end.set_read_timeout(Some(TIMEOUT)).unwrap();
     }
     (ours, theirs)
 }
@@ -331,7 +331,7 @@ pub struct LaneOf {
     pub region: Region,
     pub port: Port,
     pub tap: OwnedFd,
-    /// How many frames of streams have gone.
+    /// How many frames of streams were sent.
     pub carried: Cell<usize>,
 }
 
@@ -373,7 +373,7 @@ impl Client {
         self.number += 1;
         self.channel.send(request, self.number, descriptors)?;
         loop {
-            let incoming = self.channel.receive(PATIENCE)?;
+            let incoming = self.channel.receive(TIMEOUT)?;
             if let Ok((_, push)) = incoming.decode::<Push>() {
                 self.pushes.push(push);
                 continue;
@@ -384,7 +384,7 @@ impl Client {
         }
     }
 
-    /// Waits until the service has let it in: before that it may pass nothing.
+    /// Waits until the service has accepted it: before that it may pass nothing.
     pub fn entered(mut self) -> Self {
         self.request(&Request::ListInterfaces { after: 0 }, &[]);
         self
@@ -395,7 +395,7 @@ impl Client {
         if !self.pushes.is_empty() {
             return self.pushes.remove(0);
         }
-        self.channel.receive(PATIENCE).expect("a push").decode::<Push>().expect("a push").1
+        self.channel.receive(TIMEOUT).expect("a push").decode::<Push>().expect("a push").1
     }
 
     /// Whether the service has closed the connection by now.
@@ -417,7 +417,7 @@ impl Client {
         }
     }
 
-    /// The device for trains of segments of the lane that it has.
+    /// The bulk device (for trains of segments) of its lane.
     pub fn bulk(&mut self) -> OwnedFd {
         match self.request(&Request::Bulk, &[]) {
             (Reply::Bulk, mut descriptors) => descriptors.take(0).unwrap(),
@@ -425,22 +425,22 @@ impl Client {
         }
     }
 
-    /// Asks for a lane and does not wait for the answer.
+    /// Requests a lane and does not wait for the answer.
     pub fn say_hello(&mut self) {
         let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
         self.number += 1;
         self.channel.send(&hello, self.number, &[]).unwrap();
     }
 
-    /// The number of the lane that it has asked for so.
+    /// The number of the lane that was requested so.
     pub fn given_lane(&self) -> u32 {
-        match self.channel.receive(PATIENCE).expect("an answer").decode::<Reply>().expect("a reply").1 {
+        match self.channel.receive(TIMEOUT).expect("an answer").decode::<Reply>().expect("a reply").1 {
             Reply::Lane { lane, .. } => lane,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Asks for a lane and makes no use of it.
+    /// Requests a lane and makes no use of it.
     pub fn try_hello(&mut self) -> Result<(), Reason> {
         let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
         match self.request(&hello, &[]).0 {
@@ -462,8 +462,8 @@ impl Client {
         self.claim(ClaimKind::Bound, Endpoint::default(), socket.as_fd())
     }
 
-    /// Says that the listener of a claim closed while it had connections to these; with `more`,
-    /// that it has not said all. Why the service does not take it.
+    /// Reports that the listener of a claim closed while it had connections to these; with `more`,
+    /// that further ones follow. Returns the reason if the service refuses.
     pub fn convert(&mut self, claim: Claim, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
         let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
         let mut rest = &remotes[..];
@@ -480,7 +480,7 @@ impl Client {
         }
     }
 
-    /// Learns that somebody else has what it claimed.
+    /// Learns that another program has what it claimed.
     pub fn loses_a_claim(&mut self) {
         match self.push() {
             Push::ClaimLost { reason, .. } => assert_eq!(reason, Reason::PortTaken),
@@ -488,16 +488,16 @@ impl Client {
         }
     }
 
-    /// Asks for the path to a destination, from the address that the host prefers for it, until it
+    /// Requests the path to a destination, from the address that the host prefers for it, until it
     /// is resolved.
     pub fn path(&mut self, destination: Address) -> PathInfo {
         let source = self.path_for(Query::to(destination)).source;
         self.path_for(Query::to(destination).from(source))
     }
 
-    /// Asks for a path until it is resolved.
+    /// Requests a path until it is resolved.
     pub fn path_for(&mut self, query: Query) -> PathInfo {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let request = Request::Resolve { query, choose: false };
             let Reply::Path { path, .. } = self.request(&request, &[]).0 else { panic!("a path") };
@@ -536,7 +536,7 @@ impl LaneOf {
         stack
     }
 
-    /// Takes what has come, and sends what there is to send.
+    /// Receives the waiting packets, and sends what there is to send.
     pub fn turn(&self, stack: &mut Stack<'_>) {
         if stack.stream_is_begun() {
             stack.stream_recover();
@@ -556,7 +556,7 @@ impl LaneOf {
         }
     }
 
-    /// Sends a frame as a program with its device in hand can. Says whether the device took it.
+    /// Sends a frame as a program with its device in hand can. Returns whether the device took it.
     pub fn send_raw(&self, frame: &[u8]) -> bool {
         nix::unistd::write(&self.tap, frame).is_ok()
     }
@@ -573,7 +573,7 @@ impl LaneOf {
 
     /// Turns the rings until `holds`.
     pub fn turn_until(&self, stack: &mut Stack<'_>, what: &str, mut holds: impl FnMut(&mut Stack<'_>) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !holds(stack) {
             assert!(Instant::now() < end, "{what}");
             self.turn(stack);

@@ -1,5 +1,5 @@
-//! What gets past the first checks: segments whose timestamps, blocks and marks could be the
-//! peer's, datagrams, and the program's own changes of its groups.
+//! Input that passes the first checks: segments with plausible timestamps, SACK blocks and ECN
+//! marks, datagrams, and the program's own changes of its group memberships.
 
 use super::packet::{ethernet, ip, stamp, with_class};
 use super::{Arena, PEER_PORT, PORT, UDP_PORT, offset};
@@ -11,12 +11,11 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
-/// The most that a TCP header's options can have (RFC 9293 §3.1).
+/// The most option bytes in a TCP header (RFC 9293 §3.1).
 const OPTIONS: usize = 40;
 
 impl Arena {
-    /// The latest timestamps of the peer and of the host under attack, as somebody on the cable
-    /// sees them.
+    /// The latest TSval of the peer and of the host under attack, as an on-path attacker sees them.
     fn stamps(&mut self) -> [u32; 2] {
         for host in 0..2 {
             self.stamps[host] = stamp(self.pair.last_sent(host)).unwrap_or(self.stamps[host]);
@@ -24,13 +23,14 @@ impl Arena {
         self.stamps
     }
 
-    /// The first number that is not acknowledged yet.
+    /// The oldest unacknowledged sequence number (SND.UNA).
     fn oldest(&mut self) -> u32 {
         let Some(server) = self.server else { return self.half_open.1 };
         self.pair.stack(1).socket_row(server.into()).map_or(0, |row| row.snd_una.get())
     }
 
-    /// A segment that may pass PAWS, with blocks among what is under way, and marks of routers.
+    /// A segment that may pass PAWS, with SACK blocks among the data in flight, and ECN marks of
+    /// routers.
     pub(super) fn near(&mut self, input: &mut Input<'_>) {
         let (expected, next) = self.numbers();
         let oldest = self.oldest();
@@ -40,7 +40,7 @@ impl Arena {
             (true, 0) => 1448,
             (true, _) => 1428,
         };
-        // Mostly an acknowledgement, and only now and then the end of the connection.
+        // Mostly none of SYN, FIN and RST, and never more than one of them.
         let flags = match input.u8() ^ ACK {
             bits if bits & 7 == 7 => bits & !(FIN | SYN),
             bits if matches!(bits & 7, 5 | 6) => bits & !RST,
@@ -94,8 +94,8 @@ impl Arena {
         Address(group)
     }
 
-    /// A datagram to the open port or beside it, to the host or to a group, with any length and
-    /// sum.
+    /// A datagram to the open port or the next one, to the host or to a group, with any length and
+    /// checksum.
     pub(super) fn datagram(&mut self, input: &mut Input<'_>) {
         let what = input.u8();
         let destination = if what & 1 == 0 { self.address(1) } else { self.group(what >> 1 & 1) };
@@ -112,15 +112,16 @@ impl Arena {
         self.inject(&ethernet(&with_class(packet, what >> 6)));
     }
 
-    /// The program wants a group, or a source, or no longer; or has another socket at the port.
+    /// The program changes a group or source filter, or opens or closes a second socket at the
+    /// port.
     pub(super) fn member(&mut self, input: &mut Input<'_>) {
         let (how, what) = (input.u8(), input.u8());
-        // The last is no group.
+        // The last one is not a group.
         let group = if what & 3 == 3 { self.address(0) } else { self.group(what & 1) };
         let source = (what & 4 != 0).then(|| self.address(usize::from(what >> 3 & 1)));
         let socket = self.second.filter(|_| what & 16 != 0).unwrap_or(self.udp);
         let mut stack = self.pair.stack(1);
-        // Any answer is right: what counts is what comes of it.
+        // Any result is valid; only its effects are checked.
         match how % 6 {
             0..=4 => {
                 let (exclude, interface) = (how % 6 < 3, u32::from(what >> 5 & 1));
@@ -144,13 +145,13 @@ impl Arena {
         let port = PEER_PORT + u16::from(how & 2);
         let remote = (how & 1 == 0).then(|| Endpoint::new(self.address(0), port));
         let now = self.pair.now();
-        // Any answer is right.
+        // Any result is valid.
         let _ = self.pair.stack(1).udp_connect(self.udp, now, remote, 0);
         self.pair.flush();
     }
 
-    /// The attacker cuts the cable: the way to the host, so that only he is heard, or the way back,
-    /// so that nobody else hears it; or mends it.
+    /// The attacker cuts or restores each direction of the cable. With the one to the host cut, the
+    /// host hears only the attacker; with the other cut, the peer receives nothing.
     pub(super) fn cut(&mut self, how: u8) {
         for from in 0..2 {
             self.pair.link_mut(from).loss = if how & (1 << from) == 0 { 0 } else { 1_000_000 };

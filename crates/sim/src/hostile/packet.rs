@@ -9,8 +9,8 @@ pub(super) fn ethernet(packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype.to_be_bytes(), packet].concat()
 }
 
-/// An IP packet; `id_fragment` holds IPv4's identification (upper half) and flags with offset
-/// (lower half).
+/// An IP packet; `id_fragment` holds IPv4's identification (upper half) and the flags and fragment
+/// offset (lower half).
 pub(super) fn ip(source: Address, destination: Address, protocol: u8, id_fragment: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let (Some(source), Some(destination)) = (source.to_v4(), destination.to_v4()) {
@@ -47,7 +47,7 @@ pub(super) fn with_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
     packet
 }
 
-/// The timestamp in a frame with a TCP segment, if it is one and has any (RFC 7323 §3.2).
+/// TSval of a frame that holds a TCP segment with a timestamps option (RFC 7323 §3.2).
 pub(super) fn stamp(frame: &[u8]) -> Option<u32> {
     let packet = frame.get(14..)?;
     let (protocol, header) = if packet.first()? >> 4 == 4 { (9, 20) } else { (6, 40) };

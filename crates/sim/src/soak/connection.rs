@@ -1,4 +1,4 @@
-//! One connection: its two ends, and what went through.
+//! One connection: its two ends, and the data it transferred.
 
 use crate::{Pair, Rng};
 use tickwire_stack::addr::Endpoint;
@@ -6,7 +6,7 @@ use tickwire_stack::tcp::{RecvFlags, Setting, Shutdown};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, TcpId};
 
-/// What one end is up to.
+/// The state of one end.
 #[derive(Debug, Default)]
 struct End {
     host: usize,
@@ -17,13 +17,13 @@ struct End {
     shut: bool,
     /// It has read to the end.
     ended: bool,
-    /// It was told of an error.
+    /// It received an error.
     failed: bool,
     /// It has been closed or aborted.
     gone: bool,
 }
 
-/// A connection between the two hosts: the end that began it, then the other.
+/// A connection between the two hosts: the client end, then the server end.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Endpoint,
@@ -31,13 +31,13 @@ pub(super) struct Connection {
     ends: [End; 2],
 }
 
-/// The byte at a place of a stream.
+/// The byte at an offset of a stream.
 fn byte(salt: u64, at: u64) -> u8 {
     ((at ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 impl Connection {
-    /// Begins one. `None` if there is no room for it, or no way.
+    /// Opens one. `None` if the stack has no room for it, or no path.
     pub(super) fn open(pair: &mut Pair, from: usize, family: usize, port: u16, to: u16) -> Option<Self> {
         let client = Endpoint::new(pair.host(from).addresses[family], port);
         let server = Endpoint::new(pair.host(1 - from).addresses[family], to);
@@ -49,7 +49,7 @@ impl Connection {
         Some(Self { client, salt: now.as_nanos(), ends })
     }
 
-    /// Whether `host` began it from there.
+    /// Whether `host` opened it from `client`, and it is not accepted yet.
     pub(super) fn is_from(&self, host: usize, client: Endpoint) -> bool {
         self.ends[0].host == host && self.client == client && self.ends[1].id.is_none()
     }
@@ -58,12 +58,12 @@ impl Connection {
         self.ends[1].id = Some(id);
     }
 
-    /// Nobody has anything to do with it any more.
+    /// Both ends are closed, or the client end is and the server end was never accepted.
     pub(super) fn is_over(&self) -> bool {
         self.ends[0].gone && (self.ends[1].gone || self.ends[1].id.is_none())
     }
 
-    /// Whether all has arrived that was written, as far as it had to.
+    /// Whether all written data has arrived, or the connection is broken and need not deliver it.
     pub(super) fn has_arrived(&self) -> bool {
         let broken = self.ends.iter().any(|end| end.gone || end.failed || end.id.is_none());
         let arrived = |from: usize| {
@@ -73,7 +73,7 @@ impl Connection {
         broken || arrived(0) && arrived(1)
     }
 
-    /// One end does one thing. Returns how many bytes it has read.
+    /// Performs one random action at one end. Returns the number of bytes read.
     pub(super) fn act(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) -> u64 {
         if self.ends[end].id.is_none() || self.ends[end].gone {
             return 0;
@@ -169,7 +169,7 @@ impl Connection {
         side.gone = true;
     }
 
-    /// Both ends read what there is.
+    /// Both ends read all available data.
     pub(super) fn drain(&mut self, pair: &mut Pair) -> u64 {
         let mut bytes = 0;
         for end in 0..2 {
@@ -179,7 +179,7 @@ impl Connection {
                     n => bytes += n,
                 }
             }
-            // A cork would hold back the last bytes for ever, as it should.
+            // A cork would rightly hold back the last partial segment for ever.
             if let (Some(id), false) = (self.ends[end].id, self.ends[end].gone) {
                 let (host, now) = (self.ends[end].host, pair.now());
                 pair.stack(host).tcp_set(id, now, Setting::Cork(false)).expect("a good handle");
@@ -203,7 +203,7 @@ impl End {
             Error::WouldBlock => {}
             Error::Pipe if self.shut => {}
             Error::Stale | Error::Invalid => panic!("{error} of a good handle"),
-            Error::NotConnected if !self.failed => panic!("not connected, and nobody said why"),
+            Error::NotConnected if !self.failed => panic!("not connected, without an earlier error"),
             _ => self.failed = true,
         }
     }

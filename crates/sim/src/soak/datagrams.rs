@@ -1,4 +1,4 @@
-//! Datagrams that tell by themselves whether they arrived whole.
+//! Self-checking datagrams: each contains the seed of its content.
 
 use crate::{Pair, Rng};
 use tickwire_stack::UdpId;
@@ -6,12 +6,12 @@ use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 
 const PORT: u16 = 90;
-/// The longest: many fragments even of the largest packets.
+/// The longest: many fragments even at the largest MTU.
 const LONGEST: u64 = 30_000;
-/// Bytes in front: a seed of what follows.
+/// Length of the seed at the front, from which the rest is generated.
 const SEED: usize = 8;
 
-/// One socket a host and family.
+/// One socket per host and family.
 pub(super) struct Datagrams {
     sockets: [[UdpId; 2]; 2],
     sent: u64,
@@ -27,10 +27,9 @@ fn filled(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether no receiver could have told what was received from what was sent: the cable has damaged
-/// several fragments of one datagram, a bit each, and in the sum that is its checksum (RFC 768)
-/// these cancel out. (What was put together of fragments of two datagrams differs in more than some
-/// bits.)
+/// Whether the receiver could not have detected the damage. The cable flipped one bit in each of
+/// several fragments of a datagram, and these cancel out in the one's complement checksum (RFC
+/// 768). (A datagram reassembled from fragments of two others differs in more than a few bits.)
 fn may_pass(received: &[u8], sent: &[u8]) -> bool {
     let sum = |bytes: &[u8]| {
         let words = bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |&low| low.into()));
@@ -53,7 +52,7 @@ impl Datagrams {
         Self { sockets, sent: 0 }
     }
 
-    /// One of any length goes out, if there is room for it.
+    /// Sends one of random length, if there is room for it.
     pub(super) fn send(&mut self, pair: &mut Pair, rng: &mut Rng) {
         let (host, family) = (rng.below(2) as usize, rng.below(2) as usize);
         let len = if rng.chance(500_000) { rng.below(1_400) } else { rng.below(LONGEST) };
@@ -64,7 +63,7 @@ impl Datagrams {
         self.sent += u64::from(sent.is_ok());
     }
 
-    /// Takes in all that has arrived; says how many.
+    /// Receives all datagrams that have arrived; returns how many.
     pub(super) fn receive(&mut self, pair: &mut Pair) -> u64 {
         let mut count = 0;
         for host in 0..2 {

@@ -1,60 +1,59 @@
-//! The endurance test: lives of two hosts, drawn from a seed, in any weather. At every step both
-//! stacks are looked through for what must always hold ([`tickwire_stack::Stack::audit`]), and the
-//! numbers of connections from step to step and from end to end (`laws`); whatever is read is what
-//! was written, in order; when the weather has cleared up all that was written arrives; and when
-//! all is closed nothing is left.
+//! The endurance test: lives of two hosts, drawn from a seed, under changing faults. Every step
+//! audits both stacks ([`tickwire_stack::Stack::audit`]) and checks sequence numbers over time and
+//! between both ends (`invariants`). Data is read as it was written, in order; once the faults end, all
+//! of it arrives. After everything is closed, nothing is left.
 //!
 //! | file | what it is about |
 //! |---|---|
-//! | `weather` | what the cable does, changed every now and then |
-//! | `connection` | one connection: its two ends, and what went through |
-//! | `datagrams` | sockets for datagrams that look after themselves |
+//! | `fault_injection` | the faults of the cable and the hosts, changed at random |
+//! | `connection` | one connection: its two ends, and the data it transferred |
+//! | `datagrams` | sockets for self-checking datagrams |
 //!
-//! A defect is a panic that names the seed: the same seed does the same again.
+//! A defect is a panic; the same seed reproduces it.
 
 mod connection;
 mod datagrams;
-mod weather;
+mod fault_injection;
 
 use crate::{Pair, PairConfig, Rng};
 use connection::Connection;
 use datagrams::Datagrams;
+use fault_injection::FaultInjection;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, InUse, Limits, ListenerId};
-use weather::Weather;
 
-/// Where both hosts listen.
+/// The port on which both hosts listen.
 const PORT: u16 = 80;
-/// Connections at one time.
+/// Most connections at a time.
 const MOST: usize = 24;
-/// How long everything that was written may take to arrive in good weather. Retransmissions back
-/// off meanwhile, to a minute.
+/// Time for all written data to arrive once the faults end. Retransmissions have backed off
+/// meanwhile, to a minute.
 const CLEARING: Span = Span::from_secs(600);
-/// After so long nothing is left of what was closed: TIME-WAIT, FIN-WAIT-2, orphans that nobody
-/// answers.
+/// Time after which no closed connection is left: TIME-WAIT, FIN-WAIT-2, and orphans without a
+/// responding peer.
 const FORGETTING: Span = Span::from_secs(600);
 
-/// What a life was made of.
+/// Totals of a life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Life {
     /// Packets that were put on the cable.
     pub packets: u64,
-    /// Of these: lost, by whatever cause.
+    /// Of these: lost, for any reason.
     pub lost: u64,
-    /// Connections that were begun.
+    /// Connections opened.
     pub connections: u64,
-    /// Bytes that were read from connections.
+    /// Bytes read from connections.
     pub bytes: u64,
-    /// Datagrams that were read.
+    /// Datagrams read.
     pub datagrams: u64,
-    /// Segments that were sent again.
+    /// Segments retransmitted.
     pub resent: u64,
 }
 
 impl Life {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -68,10 +67,10 @@ impl Life {
     }
 }
 
-/// Lives the life of this seed, of so many actions of its programs.
+/// Runs the life of this seed, with this many actions.
 ///
 /// # Panics
-/// If anything that must hold does not.
+/// If an invariant does not hold.
 #[must_use]
 pub fn life(seed: u64, actions: u32) -> Life {
     let mut hosts = Hosts::new(seed);
@@ -85,7 +84,7 @@ pub fn life(seed: u64, actions: u32) -> Life {
 struct Hosts {
     pair: Pair,
     rng: Rng,
-    weather: Weather,
+    weather: FaultInjection,
     listeners: [ListenerId; 2],
     connections: Vec<Connection>,
     datagrams: Datagrams,
@@ -101,13 +100,13 @@ impl Hosts {
         stack.tcp.algorithm = if rng.chance(250_000) { Algorithm::Reno } else { Algorithm::Cubic };
         stack.tcp.syn_queue = if rng.chance(250_000) { 0 } else { 256 };
         stack.tcp.window_shift = rng.below(9) as u8;
-        let weather = Weather::new(&mut rng);
+        let weather = FaultInjection::new(&mut rng);
         let limits = Limits {
             frames: 256 << rng.below(4),
             tcp: 64,
             listeners: 4,
             udp: 8,
-            // What is not used would only be looked through at every step.
+            // Unused entries would only slow down the audit of every step.
             paths: 64,
             watch_sets: 4,
             ..Limits::DEFAULT
@@ -124,7 +123,7 @@ impl Hosts {
         Self { pair, rng, weather, listeners, connections: Vec::new(), datagrams, port: 1024, life: Life::default() }
     }
 
-    /// One thing happens, and some time passes.
+    /// Performs one random action, then advances the time.
     fn act(&mut self) {
         let Self { pair, rng, .. } = self;
         match rng.below(1000) {
@@ -163,7 +162,7 @@ impl Hosts {
                 let made = self.connections.iter_mut().rev().find(|c| c.is_from(1 - host, remote));
                 match made {
                     Some(connection) => connection.accepted(id),
-                    // Who began it has given up since.
+                    // The client has given up since.
                     None => {
                         let now = self.pair.now();
                         self.pair.stack(host).tcp_abort(id, now).expect("a good handle");
@@ -173,7 +172,7 @@ impl Hosts {
         }
     }
 
-    /// One end of one connection does something.
+    /// One end of a random connection acts.
     fn use_one(&mut self) {
         if self.connections.is_empty() {
             return;
@@ -186,7 +185,7 @@ impl Hosts {
         }
     }
 
-    /// The weather becomes good: what was written arrives.
+    /// Ends all faults; all written data must arrive.
     fn clear_up(&mut self) {
         self.weather.clear(&mut self.pair);
         let limit = self.pair.now() + CLEARING;
@@ -201,12 +200,12 @@ impl Hosts {
             let now = self.pair.now();
             let late: Vec<_> = self.connections.iter().filter(|c| !c.has_arrived()).collect();
             assert!(now < limit, "what was written does not arrive: {late:?}");
-            // At least some time, or nothing could change.
+            // Advance the time, so that the state can change.
             self.pair.run_for(Span::from_millis(10));
         }
     }
 
-    /// Everything is closed, and then nothing is left.
+    /// Closes everything, and checks that nothing is left.
     fn end(mut self) -> Life {
         let now = self.pair.now();
         for connection in &mut self.connections {
@@ -237,7 +236,7 @@ impl Hosts {
 mod tests {
     use super::{Life, life};
 
-    /// A taste of `cargo xtask soak`.
+    /// A short version of `cargo xtask soak`.
     #[test]
     fn short_lives_leave_nothing_behind() {
         let lives = [0, 1, 2, 3, 4, 5, 6, 7].map(|seed| life(seed, 1_500));

@@ -1,4 +1,4 @@
-//! What several scenario tests share: sockets on a pair, and packets made by hand.
+//! Shared by several scenario tests: sockets on a pair, and hand-made packets.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
@@ -8,7 +8,7 @@ use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Error, UdpId};
 
-/// Property tests that are the same at every run.
+/// Property tests with the same cases at every run.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() }
 }
@@ -61,7 +61,7 @@ pub fn frame(packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &ethertype.to_be_bytes(), packet].concat()
 }
 
-/// An IP packet; `fragment` is the flags and offset field of IPv4.
+/// An IP packet; IPv4 with identification 7 and no fragmentation.
 pub fn ip(source: Address, destination: Address, protocol: u8, payload: &[u8]) -> Vec<u8> {
     match (source.to_v4(), destination.to_v4()) {
         (Some(source), Some(destination)) => ip_v4(source, destination, protocol, 7, 0, payload),
@@ -77,6 +77,7 @@ pub fn ip(source: Address, destination: Address, protocol: u8, payload: &[u8]) -
     }
 }
 
+/// An IPv4 packet; `fragment` is its flags and offset field.
 pub fn ip_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x45, 0];
     bytes.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the TCP scenarios share: two connected hosts, and moving bytes through them.
+//! Shared by the TCP scenarios: two connected hosts, and data transfer between them.
 #![allow(dead_code, reason = "each scenario uses its part")]
 
 pub(crate) mod peer;
@@ -63,8 +63,8 @@ pub(crate) fn recv(pair: &mut Pair, host: usize, id: TcpId, most: usize) -> Resu
     Ok(buffer)
 }
 
-/// Lets time pass until the stream has ended, for at most `limit`, and reads all of it meanwhile.
-/// Says whether it ended.
+/// Reads the stream to its end, for at most `limit`. Returns the data, and whether the stream
+/// ended.
 pub(crate) fn read_to_end(pair: &mut Pair, host: usize, id: TcpId, limit: Span) -> (Vec<u8>, bool) {
     let mut got = Vec::new();
     let ended = pair.run_until(limit, |pair| match recv(pair, host, id, 1 << 20) {
@@ -90,12 +90,12 @@ pub(crate) fn state(pair: &mut Pair, host: usize, id: TcpId) -> State {
     pair.stack(host).tcp_state(id).unwrap()
 }
 
-/// Bytes that tell a shift, a swap and a repetition apart.
+/// Bytes in which a shift, a swap and a repetition are detectable.
 pub(crate) fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ salt).collect()
 }
 
-/// One direction of a transfer: what is sent, how far that got, what came out.
+/// One direction of a transfer: the data, how much of it was sent, and the received bytes.
 pub(crate) struct Flow {
     pub(crate) from: (usize, TcpId),
     pub(crate) to: (usize, TcpId),
@@ -115,7 +115,7 @@ impl Flow {
         self.got.len() == self.data.len()
     }
 
-    /// Writes and reads what is possible now.
+    /// Writes and reads as much as possible now.
     pub(crate) fn pump(&mut self, pair: &mut Pair) {
         while self.sent < self.data.len() {
             let end = self.data.len().min(self.sent + self.chunk);
@@ -136,7 +136,7 @@ impl Flow {
     }
 }
 
-/// Runs transfers to their end and compares. Returns the time they took.
+/// Runs transfers to completion and compares the data. Returns the time they took.
 pub(crate) fn transfer(pair: &mut Pair, flows: &mut [Flow], limit: Span) -> Span {
     let start = pair.now();
     let done = pair.run_until(limit, |pair| {
@@ -151,7 +151,7 @@ pub(crate) fn transfer(pair: &mut Pair, flows: &mut [Flow], limit: Span) -> Span
     pair.now().since(start)
 }
 
-/// Closes both ends and lets TIME-WAIT pass; then nothing may be left: no slot, no frame.
+/// Closes both ends and waits for TIME-WAIT to end; then no slot and no frame may be in use.
 pub(crate) fn close_and_check(pair: &mut Pair, client: TcpId, server: TcpId, listener: ListenerId) {
     close(pair, 0, client);
     pair.run_for(Span::from_millis(100));

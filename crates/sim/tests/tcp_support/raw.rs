@@ -1,5 +1,5 @@
-//! A peer made by hand: segments are written byte by byte, and what the stack answers is read back.
-//! For everything that a well-behaved peer would never send.
+//! A hand-made peer: it builds segments byte by byte and parses the stack's answers. It can send
+//! what no well-behaved peer would.
 
 use std::collections::VecDeque;
 use tickwire_sim::{Pair, PairConfig};
@@ -84,7 +84,7 @@ impl Seg {
         self.seq.wrapping_add(self.data.len() as u32)
     }
 
-    /// The payload of an option, if it is there.
+    /// The payload of an option, if present.
     pub(crate) fn option(&self, kind: u8) -> Option<&[u8]> {
         let mut rest = &self.options[..];
         while let Some(&first) = rest.first() {
@@ -109,7 +109,7 @@ impl Seg {
         self.option(5).map_or(Vec::new(), |b| b.chunks(8).map(|b| (word(&b[..4]), word(&b[4..]))).collect())
     }
 
-    /// The timestamps: value and echo.
+    /// The timestamps: TSval and TSecr.
     pub(crate) fn times(&self) -> Option<(u32, u32)> {
         let word = |b: &[u8]| u32::from_be_bytes(b.try_into().unwrap());
         self.option(8).map(|b| (word(&b[..4]), word(&b[4..])))
@@ -182,7 +182,7 @@ pub(crate) struct Wire {
     pub(crate) own: Endpoint,
     /// The Ethernet address to which the last packet went.
     pub(crate) last_to: [u8; 6],
-    /// Whether routers were let fragment the last packet.
+    /// Whether the last packet had DF clear.
     pub(crate) last_may_fragment: bool,
     out: VecDeque<(Instant, Seg, u16)>,
     collected: u32,
@@ -215,14 +215,14 @@ impl Wire {
         self.put_bytes(&packet);
     }
 
-    /// The peer sends what the host's kernel merges from segments of `each` bytes.
+    /// The peer sends segments of `each` bytes that the host's kernel merges into one packet.
     pub(crate) fn put_merged(&mut self, seg: Seg, each: u16) {
         let packet = seg.packet(self.peer, self.own);
         assert!(self.pair.host_mut(1).receive_merged(self.now, &packet, each));
         self.collect();
     }
 
-    /// Any bytes come over the cable.
+    /// Delivers any bytes over the cable.
     pub(crate) fn put_bytes(&mut self, packet: &[u8]) {
         assert!(self.pair.host_mut(1).receive(self.now, packet));
         self.collect();
@@ -235,45 +235,45 @@ impl Wire {
             let (seg, port) = Seg::parse(&packet);
             self.out.push_back((self.now, seg, port));
         }
-        // Always would take longer than all that is looked at.
+        // An audit at every call would take longer than the tests themselves.
         self.collected += 1;
         if self.collected <= 32 || self.collected.is_multiple_of(128) {
             self.pair.stack(1).audit();
         }
-        // The cable is fast: what was sent just now has left the host.
+        // The cable is fast: these frames have left the host by now.
         assert!(self.pair.host_mut(1).transmit(self.now).is_empty());
     }
 
-    /// What the stack has sent since the last call.
+    /// The segments that the stack has sent since the last call.
     pub(crate) fn taken(&mut self) -> Vec<Seg> {
         self.collect();
         self.out.drain(..).map(|(_, seg, _)| seg).collect()
     }
 
-    /// What the stack has sent to one port of the peer; the rest is forgotten.
+    /// The segments that the stack has sent to one port of the peer; all others are discarded.
     pub(crate) fn taken_to(&mut self, port: u16) -> Vec<Seg> {
         self.taken_to_any(&[port])
     }
 
-    /// What the stack has sent to these ports; the rest is forgotten.
+    /// The segments that the stack has sent to these ports; all others are discarded.
     pub(crate) fn taken_to_any(&mut self, ports: &[u16]) -> Vec<Seg> {
         self.collect();
         self.out.drain(..).filter(|(_, _, to)| ports.contains(to)).map(|(_, seg, _)| seg).collect()
     }
 
-    /// What the stack has sent, and to which ports.
+    /// The segments that the stack has sent, with their destination ports.
     pub(crate) fn taken_with_ports(&mut self) -> Vec<(u16, Seg)> {
         self.collect();
         self.out.drain(..).map(|(_, seg, to)| (to, seg)).collect()
     }
 
-    /// What the stack has sent, and when.
+    /// The segments that the stack has sent, with their times.
     pub(crate) fn taken_at(&mut self) -> Vec<(Instant, Seg)> {
         self.collect();
         self.out.drain(..).map(|(at, seg, _)| (at, seg)).collect()
     }
 
-    /// The one segment that the stack has sent.
+    /// The only segment that the stack has sent.
     #[track_caller]
     pub(crate) fn one(&mut self) -> Seg {
         let mut all = self.taken();
@@ -287,7 +287,7 @@ impl Wire {
         assert!(all.is_empty(), "nothing expected: {all:?}");
     }
 
-    /// Lets time pass; timers fire when they are due.
+    /// Advances the time; timers fire when they are due.
     pub(crate) fn pass(&mut self, span: Span) {
         let end = self.now + span;
         self.collect();
@@ -327,8 +327,8 @@ impl Wire {
         self.stack().tcp_listen(&options, own, backlog).unwrap()
     }
 
-    /// The peer opens a connection with these SYN options; the stack accepts it. Returns the handle
-    /// and the numbers that the stack and the peer send next.
+    /// The peer opens a connection with this SYN, and the stack accepts it. Returns the handle and
+    /// the next sequence numbers of the stack and of the peer.
     pub(crate) fn accepted_with(&mut self, listener: ListenerId, syn: Seg) -> (TcpId, u32, u32) {
         let (theirs, times) = (syn.seq.wrapping_add(1), syn.times());
         self.put(syn);
@@ -346,7 +346,7 @@ impl Wire {
         (id, ours, theirs)
     }
 
-    /// As [`Wire::accepted_with`], with MSS 1000 and SACK, and a listener of its own.
+    /// Like [`Wire::accepted_with`], with MSS 1000 and SACK, and a listener of its own.
     pub(crate) fn accepted(&mut self) -> (TcpId, u32, u32) {
         let listener = self.listen(8);
         self.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]))

@@ -1,14 +1,14 @@
-//! The audit itself: a stack that is broken on purpose is found out. (That a sound one passes is
-//! shown by whatever simulation asks for it.)
+//! The audit itself: it detects a stack that is broken on purpose. (The simulations show that an
+//! intact one passes.)
 
 use crate::addr::{Address, Endpoint};
+use crate::epoll_sets::Interest;
 use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
 use crate::path::{GUESSED, PathInfo, PathState, Query};
 use crate::pool::Link;
 use crate::time::Instant;
 use crate::udp::{GroupFilter, UdpOptions};
-use crate::watch::Interest;
 use crate::{Config, InUse, Ready, Stack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,8 +17,8 @@ const OURS: Address = Address::v4([10, 0, 0, 1]);
 const PEER: Address = Address::v4([10, 0, 0, 2]);
 const GROUP: Address = Address::v4([239, 0, 0, 1]);
 
-/// A stack with some of everything: connection 0 in SYN-SENT, listener 0, socket for datagrams 0
-/// connected and 1 bound, 2 closed; and a set that watches them.
+/// A populated stack: connection 0 in SYN-SENT, listener 0, UDP sockets 0 (connected), 1 (bound)
+/// and 2 (closed), and an epoll set that watches them.
 fn populate(stack: &mut Stack<'_>) {
     stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, NOW);
     let way = PathInfo {
@@ -47,8 +47,7 @@ fn populate(stack: &mut Stack<'_>) {
     }
 }
 
-/// What the audit says of such a stack after something was done to it; nothing if it finds it
-/// sound.
+/// The panic message of the audit of such a stack after `harm`; `None` if it passes.
 pub(crate) fn audited(harm: impl FnOnce(&mut Stack<'_>)) -> Option<String> {
     let limits = Limits { frames: 64, tcp: 8, listeners: 4, udp: 8, paths: 16, watch_items: 16, ..Limits::DEFAULT };
     let mut memory = OwnedMemory::new(&limits);
@@ -60,7 +59,7 @@ pub(crate) fn audited(harm: impl FnOnce(&mut Stack<'_>)) -> Option<String> {
     Some(told.downcast_ref::<String>().map_or_else(|| "?".into(), Clone::clone))
 }
 
-/// Harm is found, and called so.
+/// The audit detects the harm, and names it.
 #[track_caller]
 pub(crate) fn tells(wanted: &str, harm: impl FnOnce(&mut Stack<'_>)) {
     let told = audited(harm);
@@ -73,7 +72,7 @@ fn what_is_sound_passes() {
 }
 
 #[test]
-fn a_slot_that_is_taken_and_nobodys_is_found() {
+fn a_slot_that_is_taken_without_an_owner_is_found() {
     tells("Tcp 1: taken, and open", |s| _ = s.mem.core.free_tcp.take(s.mem.tcp));
     tells("Listener 1: taken, and open", |s| _ = s.mem.core.free_listeners.take(s.mem.listeners));
     tells("Udp 2: taken, and open", |s| _ = s.mem.core.free_udp.take(s.mem.udp));
@@ -87,12 +86,12 @@ fn a_slot_that_is_taken_and_nobodys_is_found() {
 }
 
 #[test]
-fn a_slot_that_is_free_and_somebodys_is_found() {
+fn a_slot_that_is_free_and_still_owned_is_found() {
     tells("Tcp 0: taken, and open", |s| s.mem.core.free_tcp.give(s.mem.tcp, 0));
     tells("Listener 0: taken, and open", |s| s.mem.core.free_listeners.give(s.mem.listeners, 0));
     tells("Udp 1: taken, and open", |s| s.mem.core.free_udp.give(s.mem.udp, 1));
     tells("membership 0 of 1 is free", |s| s.mem.core.free_groups.give(s.mem.groups, 0));
-    tells("someone else's list", |s| s.mem.core.free_items.give(s.mem.items, 1));
+    tells("the list of another owner", |s| s.mem.core.free_items.give(s.mem.items, 1));
     tells("path 0 is found, and free", |s| s.mem.core.free_paths.give(s.mem.paths, 0));
 }
 
@@ -112,8 +111,8 @@ fn a_slot_that_is_free_twice_or_lost_from_the_free_list_is_found() {
 
 #[test]
 fn a_socket_that_packets_do_not_find_is_found() {
-    tells("who is found from", |s| s.demux_remove(SocketKind::Tcp, 0));
-    tells("who is found from", |s| s.demux_remove(SocketKind::Udp, 0));
+    tells("the socket that is found from", |s| s.demux_remove(SocketKind::Tcp, 0));
+    tells("the socket that is found from", |s| s.demux_remove(SocketKind::Udp, 0));
     tells("Listener 0 is not found", |s| s.demux_remove(SocketKind::Listener, 0));
     tells("Udp 1 is not found", |s| s.demux_remove(SocketKind::Udp, 1));
     tells("the path to", |s| s.mem.path_buckets.fill(Link::NONE));
@@ -138,9 +137,9 @@ fn a_socket_that_packets_find_though_it_is_closed_is_found() {
     });
 }
 
-/// A guess is evicted by the last of the half-open connections that need it, and by nothing else.
+/// A guess is evicted by the last half-open connection that needs it, and by nothing else.
 #[test]
-fn a_guess_that_nobody_needs_is_found() {
+fn a_guess_that_is_not_needed_is_found() {
     tells("guests of the path to", |s| {
         let path = s.path_enter(&Query::to(Address::v4([10, 0, 0, 3]))).unwrap();
         s.path_mark(path, GUESSED);

@@ -1,4 +1,4 @@
-//! What must hold of the tables by which packets find their socket: see [`Stack::audit`].
+//! Invariants of the lookup tables of sockets: see [`Stack::audit`].
 
 use super::protocol_of;
 use crate::Stack;
@@ -9,15 +9,15 @@ use crate::ids::SocketKind;
 /// How a socket is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By nobody: it is not open to packets yet, or not any more.
+    /// By no packet: it is not open to packets yet, or not any more.
     None,
-    /// By what comes from just one peer.
+    /// By packets of a single peer.
     Connected(Endpoint, Endpoint),
-    /// By what comes to a port.
+    /// By packets to a port.
     Bound(Endpoint),
 }
 
-/// How many sockets there are to be found in each table.
+/// How many sockets must be in each table.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     connected: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Found {
 }
 
 impl Stack<'_> {
-    /// Looks whether a socket is found in this way.
+    /// Checks that a socket is found in this way.
     pub(crate) fn audit_way(&self, kind: SocketKind, index: u32, way: Way, found: &mut Found) {
         let protocol = protocol_of(kind);
         match way {
@@ -33,7 +33,7 @@ impl Stack<'_> {
             Way::Connected(local, remote) => {
                 found.connected += 1;
                 let who = self.find_connected(protocol, local, remote);
-                assert_eq!(who, Some((kind, index)), "who is found from {local:?} to {remote:?}");
+                assert_eq!(who, Some((kind, index)), "the socket that is found from {local:?} to {remote:?}");
             }
             Way::Bound(local) => {
                 found.bound += 1;
@@ -44,7 +44,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Looks whether nothing is found but sockets that must be.
+    /// Checks that the tables contain no other sockets.
     pub(crate) fn audit_tables(&self, found: &Found) {
         let nodes = &self.mem.nodes;
         let all = |table: &[_], what| {

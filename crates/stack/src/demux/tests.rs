@@ -1,4 +1,4 @@
-//! The tables against a naive list of sockets.
+//! The tables compared with a naive list of sockets.
 
 use super::{TCP, UDP};
 use crate::addr::{Address, Endpoint};
@@ -18,7 +18,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         (1..3u8).prop_map(|n| Address::v4([10, 0, 0, n])),
         (1..3u8).prop_map(|n| Address([0xfd; 16].map(|_| n))),
     ];
-    // Ports that fall into one bucket (there are 16), too.
+    // Including ports that share one bucket (there are 16).
     (address, prop_oneof![Just(80), Just(81), Just(96)]).prop_map(|(address, port)| Endpoint { address, port })
 }
 
@@ -51,7 +51,7 @@ fn protocol(kind: SocketKind) -> u8 {
     if kind == SocketKind::Udp { UDP } else { TCP }
 }
 
-/// How exactly a bound socket names the address, by RFC 3493 §3.7 and common sense.
+/// How exactly a bound socket matches the address, by RFC 3493 §3.7.
 fn rank(socket: &Socket, wanted: Address) -> u8 {
     let v4 = wanted.to_v4().is_some();
     match socket.local.address {
@@ -113,7 +113,7 @@ proptest! {
             let bound = || ours().filter(|s| s.remote.is_none() && s.local.port == local.port);
             let best = bound().map(|s| rank(s, local.address)).max().unwrap_or(0);
             let fits = || bound().filter(|s| best > 0 && rank(s, local.address) == best);
-            // The last to be bound, or one of those over which flows are spread, if it is.
+            // The last one bound or, if flows are spread over it, any of those with spreading.
             let last = fits().next_back();
             let fitting: Vec<_> = fits()
                 .filter(|s| last.is_some_and(|last| if last.spread { s.spread } else { s.who == last.who }))

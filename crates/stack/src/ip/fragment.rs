@@ -1,5 +1,5 @@
-//! Sending datagrams larger than the MTU in fragments (RFC 791 §3.2, RFC 8200 §4.5). Only UDP comes
-//! here.
+//! Sending datagrams larger than the MTU in fragments (RFC 791 §3.2, RFC 8200 §4.5). Only UDP uses
+//! it.
 
 use super::IpSend;
 use super::output::{ETHERNET, IPV4, IPV6, write_ethertype, write_ipv4, write_ipv6};
@@ -28,11 +28,11 @@ pub(crate) fn piece(family: Family, mtu: usize) -> usize {
 
 impl Stack<'_> {
     /// Sends a chain of frames as the fragments of one datagram, each of `piece` bytes but the
-    /// last. Each frame's notes delimit its part, which starts at [`HEADROOM`]; no frame goes over
-    /// the end of a fragment. The frames free themselves when sent.
+    /// last. Each frame's notes delimit its part, which starts at [`HEADROOM`]; no frame crosses
+    /// the end of a fragment. The frames are freed when sent.
     ///
     /// # Errors
-    /// As for `ip_output`; what was not sent is freed.
+    /// As for `ip_output`; frames that were not sent are freed.
     pub(crate) fn ip_fragment(&mut self, now: Instant, send: &IpSend, first: FrameId, piece: usize) -> Result<()> {
         let sent = self.fragment_chain(now, send, first, piece);
         let counters = self.mem.counters;
@@ -99,8 +99,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Cuts the first fragment off a chain. Says in how many further frames it goes on, how long it
-    /// is, and what is left.
+    /// Cuts the first fragment off a chain. Returns the number of its further frames, its length,
+    /// and the rest of the chain.
     fn cut_fragment(&mut self, first: FrameId, piece: usize) -> (u16, u16, Option<FrameId>) {
         let (mut at, mut rest, mut total) = (first, 0, 0);
         loop {

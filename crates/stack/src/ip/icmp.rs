@@ -1,8 +1,8 @@
-//! ICMP and ICMPv6 errors about packets of ours (RFC 792, RFC 4443). Everything else in ICMP is the
-//! host's business: we answer nothing and originate nothing.
+//! ICMP and ICMPv6 errors about our packets (RFC 792, RFC 4443). The host handles all other ICMP:
+//! the stack answers nothing and originates nothing.
 //!
-//! Anyone can forge an error. Each must quote a packet that a live socket could have sent (RFC 5927
-//! §4): the protocols check that, TCP by the sequence number too.
+//! Any host can forge an error. Each must quote a packet that a live socket could have sent (RFC
+//! 5927 §4). The protocols check that, TCP by the sequence number, too.
 
 use super::output::{IPV4, IPV6};
 use super::packet::{IcmpError, IcmpKind, Packet};
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::path::Path;
 use crate::time::{Instant, Span};
 
-/// No IPv4 path is believed to have a smaller MTU: such a claim may be an attack on performance
-/// (RFC 791 says 68, RFC 1191 §3 names 296 as the smallest in use; Linux's floor is 552). If it is
-/// true, packets arrive only because routers are let fragment them from then on, as on Linux.
+/// No smaller MTU is believed of an IPv4 path: such a report may be an attack on performance (RFC
+/// 791 says 68, RFC 1191 §3 names 296 as the smallest in use; Linux's floor is 552). If it is true,
+/// packets arrive only because routers may fragment them from then on, as on Linux.
 const LEAST_MTU_V4: u32 = 552;
 /// No IPv6 path has a smaller MTU (RFC 8200 §5).
 const LEAST_MTU_V6: u32 = 1280;
-/// How long a learnt path MTU is believed (RFC 1191 §6.3, RFC 8201 §4).
+/// How long a learned path MTU is valid (RFC 1191 §6.3, RFC 8201 §4).
 const PMTU_TIME: Span = Span::from_secs(600);
 
 impl Stack<'_> {
@@ -29,7 +29,7 @@ impl Stack<'_> {
     pub(super) fn icmp_input(&mut self, now: Instant, packet: &Packet) {
         let counters = self.mem.counters;
         counters.icmp_in_msgs.inc();
-        // Errors are short: at most 1280 bytes (RFC 4443 §2.4). What needs several frames is none.
+        // Errors are short: at most 1280 bytes (RFC 4443 §2.4). A packet in several frames is none.
         if packet.total != u32::from(packet.len) {
             return counters.icmp_in_errors.inc();
         }
@@ -46,7 +46,7 @@ impl Stack<'_> {
             ICMP => kind_v4(head),
             _ => kind_v6(head),
         };
-        // Echo, neighbour discovery and the like reach us only by mistake.
+        // Echo, neighbour discovery and the like reach the stack only by mistake.
         let Some(kind) = kind else { return };
         match kind {
             IcmpKind::TooBig(_) => &counters.icmp_in_too_big,
@@ -59,7 +59,8 @@ impl Stack<'_> {
             _ => quote_v4(quoted),
         };
         let Some(quote) = quote else { return counters.icmp_in_errors.inc() };
-        // We were not its sender: the quoted source is not the address the error came to.
+        // The quoted source is not the address to which the error was sent: we did not send that
+        // packet.
         if quote.local.address != packet.destination {
             return counters.icmp_in_unmatched.inc();
         }
@@ -71,10 +72,9 @@ impl Stack<'_> {
         }
     }
 
-    /// Learns a smaller path MTU from an error that the protocol has found believable, for all
-    /// paths to the destination: what is quoted does not tell by which of them the packet went.
-    /// Says whether one got smaller, or too narrow for the packets that are believed to fit.
-    /// `proven`: what the error quotes could not be guessed.
+    /// Learns a smaller path MTU from a credible error, for all paths to the destination: the quote
+    /// does not show which of them the packet took. Returns whether a path MTU decreased, or became
+    /// too narrow for the least that is believed. `proven`: the quoted packet could not be guessed.
     pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32, proven: bool) -> bool {
         let mut learnt = false;
         self.each_path_to(destination, |path| learnt |= path.learn_mtu(now, mtu, proven));
@@ -90,8 +90,8 @@ impl Path {
         };
         let v4 = self.info.query.destination.to_v4().is_some();
         let floor = if v4 { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
-        // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are
-        // history).
+        // An old router reports none: use the floor at once (the plateaus of RFC 1191 §5 are
+        // obsolete).
         let narrow = v4 && mtu < floor;
         let mtu = mtu.max(floor).min(known);
         if mtu == known && (!narrow || was_narrow) {
@@ -107,15 +107,15 @@ impl Path {
     }
 }
 
-/// What the codes of "destination unreachable" say (RFC 792, RFC 1812 §5.2.7.1), as Linux tells it
-/// to programs (`icmp_err_convert`): the error, and whether it is a hard one. RFC 1122 §3.2.2.1
-/// names fewer; a program meets the same here as there.
+/// The codes of "destination unreachable" (RFC 792, RFC 1812 §5.2.7.1), as Linux reports them to
+/// programs (`icmp_err_convert`): the error, and whether it is hard. RFC 1122 §3.2.2.1 names fewer;
+/// programs get the same errors as on Linux.
 const UNREACHABLE_V4: [(Error, bool); 16] = [
     (Error::NetworkUnreachable, false),
     (Error::HostUnreachable, false),
     (Error::ProtocolUnreachable, true),
     (Error::Refused, true),
-    (Error::MessageTooLong, false), // says how much is not, and is `TooBig`
+    (Error::MessageTooLong, false), // handled as `TooBig`
     (Error::SourceRoute, false),
     (Error::NetworkUnreachable, true), // network unknown
     (Error::HostDown, true),           // host unknown
@@ -137,13 +137,13 @@ const UNREACHABLE_V6: [(Error, bool); 7] = [
     (Error::HostUnreachable, false),
     (Error::Refused, true),
     (Error::Prohibited, true), // our address failed a policy
-    (Error::Prohibited, true), // a route that rejects
+    (Error::Prohibited, true), // reject route
 ];
 
-/// The hop limit ran out on the way, or reassembly did not finish in time.
+/// The hop limit was exceeded in transit, or reassembly timed out.
 const EXPIRED: IcmpKind = IcmpKind::Undelivered { error: Error::HostUnreachable, hard: false };
-/// The header has a problem at the other end, an extension or a protocol that is not known there
-/// included (RFC 792, RFC 4443 §3.4).
+/// The peer rejected the header, including an unknown extension or protocol (RFC 792, RFC 4443
+/// §3.4).
 const MALFORMED: IcmpKind = IcmpKind::Undelivered { error: Error::Malformed, hard: true };
 
 fn kind_v4(head: &[u8; 8]) -> Option<IcmpKind> {
@@ -174,9 +174,10 @@ fn kind_v6(head: &[u8; 8]) -> Option<IcmpKind> {
     })
 }
 
-/// The error as far as the quoted packet tells; the rest is filled in by the caller.
+/// The error as far as the quoted packet determines it; the caller fills in the rest.
 fn quote(source: Address, destination: Address, protocol: u8, transport: &[u8]) -> Option<IcmpError> {
-    // At least eight bytes of it are quoted (RFC 792): ports, and TCP's sequence number.
+    // At least eight bytes of the transport header are quoted (RFC 792): ports, and TCP's sequence
+    // number.
     let &[a, b, c, d, s0, s1, s2, s3, ..] = transport else { return None };
     Some(IcmpError {
         kind: EXPIRED,

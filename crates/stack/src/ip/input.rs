@@ -1,4 +1,4 @@
-//! Receiving: from the kernel's ring to the protocol that a packet is for.
+//! Receiving: from the receive reserve to the protocol of a packet.
 
 use super::packet::Packet;
 use super::{ICMP, ICMPV6, v4, v6};
@@ -10,10 +10,10 @@ use crate::ip::output::ETHERNET;
 use crate::pool::Link;
 use crate::time::Instant;
 
-/// Most frames of one received packet: the longest that the kernel merges, with room to spare.
+/// Most frames of one received packet: the longest that the kernel merges, with a margin.
 const MOST_PIECES: u32 = 36;
 
-/// A part of a datagram, as its fragment header describes it.
+/// A fragment of a datagram, as its header describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment {
     /// Offset in the datagram in bytes.
@@ -24,7 +24,7 @@ pub(super) struct Fragment {
     pub(super) id: u32,
 }
 
-/// Why a packet goes no further. Each has its counter.
+/// Why a packet is dropped. Each reason has its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Drop {
     Header,
@@ -33,10 +33,10 @@ pub(super) enum Drop {
     Protocol,
 }
 
-/// An IP header that has been read: the packet behind it and, if it is one, which fragment.
+/// A parsed IP header: the packet behind it, and the fragment header if there is one.
 pub(super) type Parsed = core::result::Result<(Packet, Option<Fragment>), Drop>;
 
-/// What the parsers need to know besides the bytes.
+/// What the parsers need besides the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) frame: FrameId,
@@ -49,10 +49,9 @@ pub(super) struct Arrival {
 }
 
 impl Stack<'_> {
-    /// Takes a frame that was set aside for receiving and has been filled from its start: a packet
-    /// (from its Ethernet header on) of `len` bytes, or a piece of one. It arrived at `at`; `known`
-    /// are the bits of [`flag`] about its checksum; `more` says that the packet goes on in the next
-    /// frame given.
+    /// Processes a frame of the receive reserve, to whose start a packet (from its Ethernet header
+    /// on) of `len` bytes, or a piece of one, has been copied. `at`: its arrival time; `known`: the
+    /// bits of [`flag`] about its checksum; `more`: the packet continues in the next frame.
     pub(super) fn ingress(&mut self, now: Instant, at: Instant, frame: FrameId, len: u16, known: u16, more: bool) {
         debug_assert!(usize::from(len) <= FRAME_SIZE);
         let meta = &mut self.mem.frames.meta[frame as usize];
@@ -65,7 +64,7 @@ impl Stack<'_> {
         self.packet(now, frame, u32::from(len));
     }
 
-    /// One frame of a packet that needs several.
+    /// One frame of a packet that spans several.
     fn piece(&mut self, now: Instant, frame: FrameId, more: bool) {
         let core = &mut *self.mem.core;
         core.partial_len += 1;
@@ -98,7 +97,7 @@ impl Stack<'_> {
         self.packet(now, first, available);
     }
 
-    /// Gives up a packet of which the rest will not come.
+    /// Drops a packet of which the rest will not arrive.
     pub(super) fn drop_partial(&mut self) {
         let core = &mut *self.mem.core;
         (core.partial_len, core.partial_bad, core.partial_tail) = (0, 0, Link::NONE);
@@ -122,14 +121,14 @@ impl Stack<'_> {
 
     #[inline(never)]
     fn fragment(&mut self, now: Instant, packet: &Packet, fragment: Fragment) {
-        // What was said of a fragment is not said of the datagram.
+        // The checksum state of a fragment is not that of the datagram.
         self.mem.frames.meta[packet.frame as usize].flags &= !(flag::CHECKED | flag::MAYBE_PARTIAL);
         if let Some(whole) = self.reassemble(now, packet, fragment) {
             self.deliver(now, &whole);
         }
     }
 
-    /// What the headers of a packet say. `None` if it is not to be taken, which has been counted.
+    /// Parses the headers of a packet. `None` if it is to be dropped, which has been counted.
     #[inline(never)]
     fn parsed(&mut self, frame: FrameId, available: u32) -> Option<(Packet, Option<Fragment>)> {
         let meta = &mut self.mem.frames.meta[frame as usize];
@@ -171,9 +170,9 @@ impl Stack<'_> {
                 return None;
             }
         };
-        // A packet to one host must not have been sent to all (RFC 1122 §3.3.6); it would get
-        // around switches' filters. Nobody is a group (RFC 1122 §3.2.1.3 says so of addresses; an
-        // answer would go to all), or sends to us from our own address.
+        // A packet to a unicast address must not have been sent to a link-layer group (RFC 1122
+        // §3.3.6); that would bypass the filters of switches. The source must not be a group (RFC
+        // 1122 §3.2.1.3 for IP addresses; an answer would go to the group), nor our own address.
         let group = packet.destination_mac.0[0] & 1 != 0 && !packet.destination.is_multicast();
         if group || packet.source_mac.0[0] & 1 != 0 || packet.source == packet.destination {
             self.mem.counters.ip_in_addr_errors.inc();
@@ -182,12 +181,12 @@ impl Stack<'_> {
         Some((packet, fragment))
     }
 
-    /// Cuts the frames to the transport message: headers off the front, link-layer padding off the
-    /// end. False if it is not whole, and was given up.
+    /// Cuts the frames to the transport message: removes headers at the front and link-layer
+    /// padding at the end. False if the message is incomplete and was dropped.
     fn trim(&mut self, packet: &mut Packet) -> bool {
         let meta = &mut self.mem.frames.meta[packet.frame as usize];
         if meta.flags & flag::MORE == 0 {
-            // The parser has checked that all of it is there.
+            // The parser has checked that the message is complete.
             (meta.offset, meta.len) = (packet.offset, packet.total as u16);
             packet.len = packet.total as u16;
             return true;
@@ -221,7 +220,7 @@ impl Stack<'_> {
     }
 }
 
-/// Whether a packet may come from such an address: one that an answer could go to.
+/// Whether an address is a valid source: one that an answer can be sent to.
 pub(super) fn is_source(address: Address) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !address.is_limited_broadcast() && !address.is_loopback()
 }

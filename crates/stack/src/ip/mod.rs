@@ -1,5 +1,5 @@
-//! IPv4 and IPv6: what comes in is checked and handed to its protocol, what goes out gets its
-//! headers.
+//! IPv4 and IPv6: validates received packets and passes them to their protocol, and adds headers to
+//! sent ones.
 
 pub(crate) mod fragment;
 mod icmp;

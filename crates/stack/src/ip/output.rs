@@ -1,4 +1,5 @@
-//! Sending: Ethernet and IP headers in front of a transport message that lies in its frame already.
+//! Sending: writes Ethernet and IP headers in front of a transport message that is already in its
+//! frame.
 
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
@@ -17,16 +18,15 @@ pub(crate) const IPV4: usize = 20;
 /// Bytes of an IPv6 header.
 pub(crate) const IPV6: usize = 40;
 
-/// How a packet is to be sent.
+/// Parameters of a packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct IpSend {
-    /// The path, from `path_lookup` or `path_infer`. It is looked up or asked for again if it no
-    /// longer answers the query.
+    /// The path, from `path_lookup` or `path_infer`. If it no longer answers the query, the path is
+    /// looked up or requested again.
     pub path: u32,
-    /// What the path is looked up by. Its destination is the packet's, of the same family as
-    /// `source`.
+    /// The key of the path. Its destination is the packet's, of the same family as `source`.
     pub query: Query,
-    /// A path that was only guessed will do: the packet answers one that anybody may have forged.
+    /// An inferred path may be used: the packet answers one that any host may have forged.
     pub on_guess: bool,
     /// Our address.
     pub source: Address,
@@ -38,28 +38,28 @@ pub struct IpSend {
     pub tos: u8,
     /// IPv4: forbid routers to fragment it.
     pub dont_fragment: bool,
-    /// In which queue it leaves.
+    /// The transmit queue.
     pub class: Class,
 }
 
-/// A transport message on its way out: in one frame, or in several that follow each other by
-/// `next`, delimited by their notes.
+/// A transport message to be sent: in one frame, or in several that are chained by `next` and
+/// delimited by their notes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     /// The first frame.
     pub(crate) frame: FrameId,
     /// Where the message starts in it.
     pub(crate) offset: u16,
-    /// How much of it lies there.
+    /// How many of its bytes are in this frame.
     pub(crate) len: u16,
-    /// In how many further frames it goes on.
+    /// The number of further frames.
     pub(crate) rest: u16,
-    /// How long it is altogether.
+    /// The length of the whole message.
     pub(crate) total: u16,
 }
 
 impl Message {
-    /// A message that lies in one frame.
+    /// A message in a single frame.
     pub(crate) const fn one(frame: FrameId, offset: u16, len: u16) -> Self {
         Self { frame, offset, len, rest: 0, total: len }
     }
@@ -67,16 +67,16 @@ impl Message {
 
 impl Stack<'_> {
     /// Sends a message as one packet: writes the headers before it and puts the packet into the
-    /// transmit queue, or lets it wait until the neighbour is known.
+    /// transmit queue, or lets it wait until the neighbour is resolved.
     ///
-    /// The frames stay the caller's, unless they carry [`flag::FREE_ON_COMPLETE`]: then they are
-    /// freed when sent, and also if this fails. A frame that is still queued or in the kernel must
-    /// not be sent again.
+    /// The caller keeps the frames, unless they carry [`flag::FREE_ON_COMPLETE`]: then they are
+    /// freed when sent, and also on an error. A frame that is still queued or being sent must not
+    /// be sent again.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked;
-    /// [`Error::NoPath`] if the host has no way; [`Error::NoBuffers`] if the frame is under way
-    /// already; [`Error::Invalid`] for mixed address families or impossible bounds.
+    /// [`Error::NeedPath`] if the path has been evicted and must be requested from the host;
+    /// [`Error::NoPath`] if the host has no path; [`Error::NoBuffers`] if the frame is already
+    /// queued or being sent; [`Error::Invalid`] for mixed address families or impossible bounds.
     pub(crate) fn ip_output(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
         self.mem.counters.ip_out_requests.inc();
         let sent = self.output_inner(now, send, message);
@@ -115,9 +115,9 @@ impl Stack<'_> {
         self.path_send(path, packet)
     }
 
-    /// Sends a packet back to where `to` came from, as [`Stack::ip_output`] does, but without a
-    /// path: neither cache nor host hear of an address that anybody may have forged. The message's
-    /// one frame must carry [`flag::FREE_ON_COMPLETE`].
+    /// Answers the packet `to` as [`Stack::ip_output`] does, but without a path: neither cache nor
+    /// host are troubled with an address that any host may have forged. The message's one frame
+    /// must carry [`flag::FREE_ON_COMPLETE`].
     pub(crate) fn ip_answer(&mut self, to: &Packet, send: &IpSend, message: Message) {
         self.mem.counters.ip_out_requests.inc();
         let Ok(packet) = self.write_ip(send, message) else {
@@ -157,9 +157,9 @@ impl Stack<'_> {
         Ok(Queued { frame, offset: start as u16, len, rest, class: send.class, behind: 0 })
     }
 
-    /// The next IPv4 or fragment identification: a counter, from a place of its own for each two
-    /// ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent to him cannot plant a
-    /// fragment of what is sent to somebody else.
+    /// The next IPv4 or fragment identification: a counter with a secret start for each pair of
+    /// addresses (RFC 7739 §5.3). A host that sees the identifications of its own packets cannot
+    /// inject fragments into those of others.
     pub(crate) fn next_ip_id(&mut self, send: &IpSend) -> u32 {
         let [local, remote] = [send.source, send.query.destination].map(|address| Endpoint::new(address, 0));
         let place = (self.flow_hash(0, local, remote) >> 32) as u32;
@@ -194,7 +194,7 @@ pub(crate) fn write_ipv4(bytes: &mut [u8], send: &IpSend, total: u16, id: u16, f
     put(header, 10, &sum.to_be_bytes());
 }
 
-/// Writes an IPv6 header (RFC 8200 §3); `len` is what follows it.
+/// Writes an IPv6 header (RFC 8200 §3); `len` is the length of its payload.
 pub(crate) fn write_ipv6(bytes: &mut [u8], send: &IpSend, next: u8, len: u16) {
     let header = &mut bytes[..IPV6];
     put(header, 0, &(0x6000_0000 | u32::from(send.tos) << 20).to_be_bytes());

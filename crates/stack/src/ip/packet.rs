@@ -1,4 +1,4 @@
-//! A received packet, headers checked, on its way to its protocol.
+//! A received packet whose headers have been checked, on the way to its protocol.
 
 use crate::addr::{Address, Endpoint, Mac};
 use crate::checksum::Sum;
@@ -6,16 +6,16 @@ use crate::demux::{TCP, UDP};
 use crate::error::Error;
 use crate::frame::{FrameId, Frames, flag};
 
-/// A received packet whose IP header has been checked. Whoever gets it owns its frames.
+/// A received packet whose IP header has been checked. Its receiver owns the frames.
 ///
-/// A packet may lie in several frames (reassembled, or larger than a frame): they are chained by
-/// `next`, all but the last carry [`flag::MORE`], and the notes `offset` and `len` of each delimit
+/// A packet may span several frames (reassembled, or larger than a frame). They are chained by
+/// `next`, and all but the last carry [`flag::MORE`]. The notes `offset` and `len` of each delimit
 /// its part of the transport message (header included in the first).
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Who sent it.
+    /// The source address.
     pub source: Address,
-    /// To which of our addresses, or to which group.
+    /// One of our addresses, or a group.
     pub destination: Address,
     /// IP protocol number of the transport message.
     pub protocol: u8,
@@ -29,16 +29,16 @@ pub struct Packet {
     pub offset: u16,
     /// How many of its bytes are in the first frame.
     pub len: u16,
-    /// How many there are in all frames.
+    /// Its length in all frames.
     pub total: u32,
-    /// The Ethernet address it came from.
+    /// The source Ethernet address.
     pub source_mac: Mac,
-    /// The Ethernet address it was sent to.
+    /// The destination Ethernet address.
     pub destination_mac: Mac,
 }
 
 impl Packet {
-    /// The transport message as far as it lies in the first frame.
+    /// The part of the transport message that is in the first frame.
     #[must_use]
     pub fn bytes<'f>(&self, frames: &'f Frames<'_>) -> &'f [u8] {
         &frames.bytes(self.frame)[usize::from(self.offset)..][..usize::from(self.len)]
@@ -73,8 +73,8 @@ impl Packet {
         if u32::from(self.len) == self.total {
             return sum.is_good();
         }
-        // Pieces of odd length leave the next piece at an odd place: its bytes count swapped (RFC
-        // 1071 §2 (B)).
+        // After a piece of odd length the next one starts at an odd offset: its bytes count swapped
+        // (RFC 1071 §2 (B)).
         let (mut sum, mut odd) = (sum, self.len & 1 == 1);
         let mut at = self.frame;
         while frames.meta[at as usize].flags & flag::MORE != 0
@@ -89,26 +89,25 @@ impl Packet {
     }
 }
 
-/// What an ICMP error says.
+/// The content of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpKind {
     /// The packet is larger than the next hop's MTU, given here in bytes (0: an old router that
-    /// does not say).
+    /// does not report it).
     TooBig(u32),
-    /// It did not arrive.
+    /// The packet was not delivered.
     Undelivered {
-        /// What a program is told.
+        /// The error for the program.
         error: Error,
-        /// Nothing but a change of somebody's mind will let the next one arrive (RFC 1122 §3.2.2.1:
-        /// hard).
+        /// A hard error (RFC 1122 §3.2.2.1): it will not go away by itself.
         hard: bool,
     },
 }
 
-/// An ICMP error about a packet that we are said to have sent.
+/// An ICMP error about a packet that we supposedly sent.
 #[derive(Clone, Copy, Debug)]
 pub struct IcmpError {
-    /// What it says.
+    /// Its content.
     pub kind: IcmpKind,
     /// Source address and port of the quoted packet: ours.
     pub local: Endpoint,
@@ -116,9 +115,9 @@ pub struct IcmpError {
     pub remote: Endpoint,
     /// Protocol of the quoted packet.
     pub protocol: u8,
-    /// TCP: sequence number of the quoted segment, which must lie in flight to be believed (RFC
-    /// 5927 §4.1).
+    /// TCP: sequence number of the quoted segment, which must be in flight for the error to be
+    /// credible (RFC 5927 §4.1).
     pub seq: u32,
-    /// Who sent the error.
+    /// The sender of the error.
     pub from: Address,
 }

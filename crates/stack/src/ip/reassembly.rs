@@ -1,9 +1,9 @@
 //! Reassembly of fragmented datagrams (RFC 791 §3.2, RFC 8200 §4.5), in any order, in bounded
 //! memory and time.
 //!
-//! The fragments' frames are kept as they came, chained by offset; a datagram is complete when they
-//! reach from zero to a last one without a gap. Overlaps end the reassembly for both families (RFC
-//! 5722; no honest sender makes any); exact duplicates are ignored.
+//! The fragments' frames are kept unchanged, chained by offset. A datagram is complete when they
+//! cover it from zero to the last fragment without a gap. Overlaps end the reassembly for both
+//! families (RFC 5722; no legitimate sender makes any); exact duplicates are ignored.
 
 use super::input::Fragment;
 use super::packet::Packet;
@@ -16,14 +16,14 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use zerocopy::FromZeros;
 
-/// How long a datagram may take (RFC 1122 §3.3.2 asks for 60 to 120 s, RFC 8200 §4.5 for 60; Linux
-/// takes 30 for IPv4, which spares memory on a fast network).
+/// Reassembly timeout (RFC 1122 §3.3.2 asks for 60 to 120 s, RFC 8200 §4.5 for 60; Linux uses 30
+/// for IPv4, which saves memory on a fast network).
 const TIME_V4: Span = Span::from_secs(30);
 const TIME_V6: Span = Span::from_secs(60);
-/// Largest datagram: what 16 bits of length can say.
+/// Largest datagram: limited by the 16 bits of its length.
 const MOST: u32 = 65_535;
 /// Most fragments of one datagram: 65,535 bytes in pieces of 512 (routers with the least MTU make
-/// pieces of 528 and more). Smaller ones only serve to fill our memory.
+/// pieces of 528 and more). Smaller fragments only serve to exhaust memory.
 const MOST_FRAGMENTS: u32 = 128;
 
 /// A datagram under reassembly.
@@ -32,23 +32,23 @@ const MOST_FRAGMENTS: u32 = 128;
 pub(crate) struct Reassembly {
     /// Chain of the hash bucket, or of the free list.
     link: Link,
-    /// The order of age.
+    /// Neighbours in the list ordered by age.
     older: Link,
     newer: Link,
     source: Address,
     destination: Address,
     id: u32,
     protocol: u8,
-    /// All that still comes of it is dropped: it had an overlap.
+    /// All further fragments of it are dropped: it had an overlap.
     spoilt: u8,
-    /// Traffic class of the fragment in front.
+    /// Traffic class of the first fragment.
     class: u8,
-    /// Which codepoints of explicit congestion notification its fragments have, a bit for each.
+    /// The ECN codepoints of its fragments, a bit for each.
     marks: u8,
     /// Frames, in order of offset.
     head: Link,
     tail: Link,
-    /// How many frames, and how many bytes they carry.
+    /// The number of frames, and of the bytes in them.
     count: u32,
     bytes: u32,
     /// Length of the datagram, known from the last fragment; 0 until then.
@@ -62,25 +62,26 @@ impl Slot for Reassembly {
     }
 }
 
-/// What adding a fragment came to.
+/// The result of adding a fragment.
 enum Added {
     Incomplete,
     Complete,
-    /// Known already: the frames are to be given back.
+    /// Already there: the frames are to be freed.
     Duplicate,
-    /// Contradicts what is there.
+    /// Contradicts earlier fragments.
     Overlap,
-    /// Could not be part of any datagram, or there are too many.
+    /// Cannot be part of any datagram, or there are too many.
     Refused,
 }
 
 impl Stack<'_> {
-    /// Adds a fragment; gives the datagram when it is whole. The frames are ours.
+    /// Adds a fragment; returns the datagram when it is complete. Takes ownership of the frames.
     pub(super) fn reassemble(&mut self, now: Instant, packet: &Packet, fragment: Fragment) -> Option<Packet> {
         let counters = self.mem.counters;
         counters.ip_reasm_reqds.inc();
         let end = fragment.offset + packet.total;
-        // All but the last carry a multiple of eight bytes; empty ones fill memory without end.
+        // All but the last carry a multiple of eight bytes; empty ones would occupy frames without
+        // limit.
         if packet.total == 0 || end > MOST || (fragment.more && packet.total & 7 != 0) {
             counters.ip_reasm_fails.inc();
             self.mem.frames.give_chain(packet.frame);
@@ -93,7 +94,7 @@ impl Stack<'_> {
         };
         let quota = self.mem.frames.meta.len() as u32 / 8;
         let frames = self.mem.frames.chain_frames(packet.frame);
-        // Who came first must not keep out who comes later: the oldest give way.
+        // Early datagrams must not keep out later ones: the oldest are evicted.
         while self.mem.core.reassembly_frames + frames > quota
             && let Some(oldest) = self.mem.core.reassembly_head.get().filter(|&oldest| oldest != index)
         {
@@ -122,8 +123,8 @@ impl Stack<'_> {
                 counters.ip_reasm_overlaps.inc();
                 self.mem.frames.give_chain(packet.frame);
                 self.reassembly_empty(index);
-                // The slot stays until its time is up, so that what still comes of the datagram
-                // cannot begin it anew.
+                // The slot stays until its timeout, so that further fragments of the datagram
+                // cannot start it anew.
                 self.mem.reassemblies[index as usize].spoilt = 1;
             }
             Added::Refused => {
@@ -153,8 +154,8 @@ impl Stack<'_> {
         Some(Packet { frame: first, offset: meta.offset, len: meta.len, total, tos, ..*last })
     }
 
-    /// The reassembly to which a fragment belongs, made if there is none. When all are in use the
-    /// oldest gives way.
+    /// The reassembly to which a fragment belongs; created if there is none. When all are in use,
+    /// the oldest is evicted.
     fn reassembly_of(&mut self, now: Instant, packet: &Packet, id: u32) -> Option<u32> {
         let bucket = self.reassembly_bucket(packet, id);
         let mut at = self.mem.reassembly_buckets[bucket];
@@ -207,7 +208,7 @@ impl Stack<'_> {
         hasher.finish() as usize & (self.mem.reassembly_buckets.len() - 1)
     }
 
-    /// Gives back the frames of a reassembly.
+    /// Frees the frames of a reassembly.
     fn reassembly_empty(&mut self, index: u32) {
         let datagram = &mut self.mem.reassemblies[index as usize];
         self.mem.core.reassembly_frames -= core::mem::take(&mut datagram.count);
@@ -217,7 +218,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Ends a reassembly: frames, bucket, order of age, slot.
+    /// Frees a reassembly: its frames, its places in the bucket and in the list by age, its slot.
     fn reassembly_free(&mut self, index: u32) {
         self.reassembly_empty(index);
         let Reassembly { link, older, newer, source, destination, id, protocol, .. } =
@@ -247,14 +248,14 @@ impl Stack<'_> {
         self.mem.core.free_reassemblies.give(self.mem.reassemblies, index);
     }
 
-    /// When the oldest reassembly is given up at the latest.
+    /// The timeout of the oldest reassembly.
     pub(crate) fn reassembly_deadline(&self) -> Option<Instant> {
         let oldest = self.mem.core.reassembly_head.get()?;
         Some(self.mem.reassemblies[oldest as usize].expires)
     }
 
-    /// Gives up reassemblies whose time is up. (One of IPv6 in front may hold back later ones of
-    /// IPv4 by half a minute.)
+    /// Drops reassemblies whose timeout has expired. (An IPv6 one in front may delay later IPv4
+    /// ones by half a minute.)
     pub(crate) fn reassembly_on_time(&mut self, now: Instant) {
         while let Some(oldest) = self.mem.core.reassembly_head.get() {
             let datagram = &self.mem.reassemblies[oldest as usize];
@@ -271,7 +272,7 @@ impl Stack<'_> {
 }
 
 impl Reassembly {
-    /// Takes note of the traffic class of a fragment at `offset`.
+    /// Records the traffic class of a fragment at `offset`.
     fn note_class(&mut self, class: u8, offset: u32) {
         self.marks |= 1 << (class & 3);
         if offset == 0 {
@@ -279,9 +280,9 @@ impl Reassembly {
         }
     }
 
-    /// The traffic class of the datagram (RFC 3168 §5.3): a mark on one fragment is a mark on all
-    /// of it. `None` if some could be marked and some could not: no honest sender makes such, and a
-    /// mark could get lost.
+    /// The traffic class of the datagram (RFC 3168 §5.3): a mark on one fragment marks the
+    /// datagram. `None` if the fragments mix ECN-capable and not-capable codepoints: no legitimate
+    /// sender does that, and a mark could get lost.
     fn class(&self) -> Option<u8> {
         const NOT_CAPABLE: u8 = 1;
         const MARKED: u8 = 1 << 3;
@@ -292,22 +293,22 @@ impl Reassembly {
         }
     }
 
-    /// Links a fragment's frames in at their place. While under reassembly, `total` of a frame is
-    /// its offset in the datagram.
+    /// Links a fragment's frames in at their position. During reassembly, `total` of a frame is its
+    /// offset in the datagram.
     fn add(&mut self, frames: &mut Frames<'_>, packet: &Packet, fragment: Fragment, count: u32) -> Added {
         let (start, end) = (fragment.offset, fragment.offset + packet.total);
         if !fragment.more {
             if self.total != 0 && self.total != end {
                 return Added::Overlap;
             }
-            // Something lies beyond what is said to be the end.
+            // Data lies beyond the reported end.
             if self.tail.get().is_some_and(|tail| end_of(frames, tail) > end) {
                 return Added::Overlap;
             }
         } else if self.total != 0 && end > self.total {
             return Added::Overlap;
         }
-        // Most fragments come in order: look from the end.
+        // Most fragments arrive in order: search from the end.
         let before = match self.tail.get() {
             Some(tail) if end_of(frames, tail) <= start => Some(tail),
             Some(_) => match self.place(frames, start, end) {
@@ -337,11 +338,11 @@ impl Reassembly {
         if !fragment.more {
             self.total = end;
         }
-        // Nothing overlaps, so as many bytes as the datagram has are all of them.
+        // Nothing overlaps, so the datagram is complete when the number of bytes equals its length.
         if self.total != 0 && self.bytes == self.total { Added::Complete } else { Added::Incomplete }
     }
 
-    /// The frame behind which bytes `start..end` belong; an error if they are known or overlap.
+    /// The frame after which bytes `start..end` belong; an error if they are duplicate or overlap.
     fn place(&self, frames: &Frames<'_>, start: u32, end: u32) -> Result<Option<FrameId>, Added> {
         let (mut before, mut at) = (None, self.head.get());
         while let Some(frame) = at {
@@ -359,8 +360,8 @@ impl Reassembly {
     }
 }
 
-/// Whether the frames from `frame` on, one after the other, are just the bytes `start..end`: a
-/// fragment larger than a frame lies in several.
+/// Whether the consecutive frames from `frame` on are exactly the bytes `start..end`: a fragment
+/// larger than a frame occupies several.
 fn run_is(frames: &Frames<'_>, frame: FrameId, start: u32, end: u32) -> bool {
     let (mut at, mut next) = (Some(frame), start);
     while let Some(frame) = at
@@ -378,7 +379,7 @@ fn end_of(frames: &Frames<'_>, frame: FrameId) -> u32 {
     meta.total + u32::from(meta.len)
 }
 
-/// Notes the offset in the datagram in each frame of a fragment; gives the last one.
+/// Sets the offset in the datagram in each frame of a fragment; returns the last frame.
 fn note_offsets(frames: &mut Frames<'_>, first: FrameId, start: u32) -> FrameId {
     let (mut at, mut offset) = (first, start);
     loop {

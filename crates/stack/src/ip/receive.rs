@@ -1,9 +1,9 @@
-//! Receiving a packet that lies outside of the stack's memory: copied into frames that are set
-//! aside for that, then taken like any other.
+//! Receiving a packet from outside of the stack's memory: it is copied into frames of the receive
+//! reserve, then processed like any other.
 //!
-//! A packet that the kernel or the network card has merged from several (GRO, LRO) is one TCP
-//! segment here, as long as it is, which costs one look-up, one acknowledgement and one wakeup.
-//! Merged UDP datagrams are taken apart again, because each is a message of its own.
+//! A packet that the kernel or the network card has merged from several (GRO, LRO) is processed as
+//! one TCP segment of any length. That costs one look-up, one acknowledgement and one wakeup.
+//! Merged UDP datagrams are split again, because each is a message of its own.
 
 use crate::Stack;
 use crate::demux::UDP;
@@ -18,10 +18,10 @@ const UDP_HEADER: usize = 8;
 /// The longest headers of a merged UDP datagram: it has neither IP options nor extension headers.
 const MERGED_HEADERS: usize = ETHERNET + IPV6 + UDP_HEADER;
 
-/// What is known of the transport checksum of a received packet.
+/// The state of the transport checksum of a received packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nothing: it is to be verified.
+    /// Unknown: it must be verified.
     #[default]
     Unknown,
     /// Verified by the network card or the kernel, or the packet never crossed a wire.
@@ -31,18 +31,18 @@ pub enum Checksum {
     MaybePartial,
 }
 
-/// A received packet, as its carrier describes it.
+/// A received packet's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes from the Ethernet header on.
     pub len: u32,
-    /// Payload bytes of each packet of which this one was merged; 0: it is one packet.
+    /// Payload bytes of each packet from which this one was merged; 0: it is a single packet.
     pub segment: u16,
-    /// What is known of its checksum.
+    /// The state of its checksum.
     pub checksum: Checksum,
     /// When it arrived.
     pub at: Instant,
-    /// By which interface, as the host numbers them; 0 if that is not known.
+    /// The incoming interface, by the host's number; 0 if unknown.
     pub interface: u32,
 }
 
@@ -57,8 +57,8 @@ impl Checksum {
 }
 
 impl Stack<'_> {
-    /// Takes a packet. `read` copies bytes of it, from an offset on, into a slice; it may be called
-    /// several times for one offset.
+    /// Processes a packet. `read` copies bytes of it, from an offset on, into a slice; it may be
+    /// called several times for one offset.
     ///
     /// Without a free frame the packet is dropped and counted.
     pub fn receive(&mut self, now: Instant, packet: Received, mut read: impl FnMut(usize, &mut [u8])) {
@@ -74,14 +74,14 @@ impl Stack<'_> {
         self.receive_one(now, &packet, len, read);
     }
 
-    /// Takes a packet that lies in a slice, arrives now, and of whose checksum nothing is known.
+    /// Processes a packet in a slice that arrives now, and whose checksum is unknown.
     pub fn receive_bytes(&mut self, now: Instant, packet: &[u8]) {
         let received =
             Received { len: packet.len() as u32, segment: 0, checksum: Checksum::Unknown, at: now, interface: 0 };
         self.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
     }
 
-    /// Takes merged UDP datagrams apart: all have the same headers but for lengths, identification
+    /// Splits merged UDP datagrams: all have the same headers except for lengths, identification
     /// and checksum.
     fn receive_merged_udp(
         &mut self,
@@ -109,7 +109,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Copies a packet into frames and takes it.
+    /// Copies a packet into frames and processes it.
     fn receive_one(&mut self, now: Instant, packet: &Received, len: usize, mut read: impl FnMut(usize, &mut [u8])) {
         let mut from = 0;
         self.mem.core.merged_of = u32::from(packet.segment);
@@ -126,7 +126,7 @@ impl Stack<'_> {
         }
     }
 
-    /// One of the frames that are set aside for receiving, the one that was used last.
+    /// A frame of the receive reserve, the one used last.
     fn frame_to_receive(&mut self) -> Option<FrameId> {
         let Some(id) = self.mem.core.fill_top.get() else { return self.refill() };
         let meta = &mut self.mem.frames.meta[id as usize];
@@ -134,14 +134,14 @@ impl Stack<'_> {
         Some(id)
     }
 
-    /// Frames that are set aside for receiving.
+    /// The number of frames in the receive reserve.
     #[must_use]
     pub fn filled(&self) -> usize {
         self.mem.core.filled as usize
     }
 
-    /// Sets frames aside for receiving, as many as there should be now: what comes while memory is
-    /// short finds them still.
+    /// Fills the receive reserve up to its present size: these frames remain for received packets
+    /// when memory gets short.
     pub fn fill(&mut self) {
         while let Some(id) = self.refill() {
             self.mem.frames.meta[id as usize].next = self.mem.core.fill_top;
@@ -150,8 +150,8 @@ impl Stack<'_> {
     }
 }
 
-/// Where the payload of a merged packet begins, if it is one of UDP datagrams without IP options or
-/// extension headers.
+/// Where the payload of a merged packet begins, if it consists of UDP datagrams without IP options
+/// or extension headers.
 fn merged_udp(headers: &[u8]) -> Option<usize> {
     let (protocol, payload) = match headers.get(12..15)? {
         [0x08, 0x00, 0x45] => (headers.get(ETHERNET + 9)?, ETHERNET + IPV4 + UDP_HEADER),
@@ -161,8 +161,8 @@ fn merged_udp(headers: &[u8]) -> Option<usize> {
     (*protocol == UDP && headers.len() >= payload).then_some(payload)
 }
 
-/// Makes the headers of a merged packet those of its datagram number `number`, whose payload has so
-/// many bytes.
+/// Turns the headers of a merged packet into those of its datagram `number`, whose payload has
+/// `payload` bytes.
 fn set_lengths(headers: &mut [u8], payload: usize, number: usize) {
     let datagram = ((UDP_HEADER + payload) as u16).to_be_bytes();
     let udp = headers.len() - UDP_HEADER;

@@ -1,4 +1,4 @@
-//! Reading an IPv4 header (RFC 791 §3.1, RFC 1122 §3.2.1).
+//! Parsing an IPv4 header (RFC 791 §3.1, RFC 1122 §3.2.1).
 
 use super::input::{Arrival, Drop, Fragment, Parsed, is_source};
 use super::output::IPV4;
@@ -7,12 +7,12 @@ use crate::addr::Address;
 use crate::checksum::Sum;
 use smoltcp::wire::Ipv4Packet;
 
-/// Reads the header in front of `bytes`, which reach to the end of the packet's first frame.
+/// Parses the header in front of `bytes`, which reach to the end of the packet's first frame.
 pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if bytes.len() < IPV4 {
         return Err(Drop::Truncated);
     }
-    // The view's own check wants all of the packet in one piece, which a jumbo frame is not; ours
+    // The view's own check requires the packet in one piece, which a jumbo frame is not; our checks
     // follow.
     let view = Ipv4Packet::new_unchecked(bytes);
     let header = usize::from(view.header_len());
@@ -26,8 +26,8 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if !Sum::ZERO.bytes(&bytes[..header]).is_good() {
         return Err(Drop::Header);
     }
-    // Who names the way that his packets take may pretend to be anybody, and have the answers (RFC
-    // 7126 §4.3, §4.4).
+    // With a source route a sender can pose as any host and still get the answers (RFC 7126 §4.3,
+    // §4.4).
     if header > IPV4 && has_source_route(&bytes[IPV4..header]) {
         return Err(Drop::Header);
     }
@@ -53,12 +53,12 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
         source_mac: arrival.source_mac,
         destination_mac: arrival.destination_mac,
     };
-    // ICMPv6 over IPv4 is nothing (and would be checked with the wrong sum).
+    // ICMPv6 over IPv4 is invalid (and would be checked with the wrong sum).
     if packet.protocol == super::ICMPV6 { Err(Drop::Protocol) } else { Ok((packet, fragment)) }
 }
 
-/// Whether one of the options is a source route, loose (131) or strict (137), or the options make
-/// no sense.
+/// Whether one of the options is a source route, loose (131) or strict (137), or the options are
+/// malformed.
 fn has_source_route(mut options: &[u8]) -> bool {
     loop {
         match *options {

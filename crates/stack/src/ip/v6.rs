@@ -1,4 +1,4 @@
-//! Reading an IPv6 header and the extension headers behind it (RFC 8200).
+//! Parsing an IPv6 header and its extension headers (RFC 8200).
 
 use super::input::{Arrival, Drop, Fragment, Parsed, is_source};
 use super::output::IPV6;
@@ -15,8 +15,8 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// Reads the headers in front of `bytes`, which reach to the end of the packet's first frame. All
-/// headers must lie there.
+/// Parses the headers in front of `bytes`, which reach to the end of the packet's first frame. All
+/// headers must be in that frame.
 pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if bytes.len() < IPV6 {
         return Err(Drop::Truncated);
@@ -35,7 +35,7 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if mapped || !is_source(source) || destination.is_unspecified() || destination.is_loopback() {
         return Err(Drop::Address);
     }
-    // No further than the packet goes, or the first frame.
+    // Bounded by the packet's length and the first frame.
     let bytes = &bytes[..bytes.len().min(end as usize)];
     let Chain { protocol, offset, fragment } = walk(bytes, view.next_header().into())?;
     let packet = Packet {
@@ -51,7 +51,7 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
         source_mac: arrival.source_mac,
         destination_mac: arrival.destination_mac,
     };
-    // ICMP (version 4) over IPv6 is nothing.
+    // ICMP (version 4) over IPv6 is invalid.
     if protocol == super::ICMP { Err(Drop::Protocol) } else { Ok((packet, fragment)) }
 }
 
@@ -74,8 +74,8 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, Drop> {
                 let len = (usize::from(units) + 1) * 8;
                 let header = rest.get(..len).ok_or(Drop::Truncated)?;
                 match next {
-                    // We are no router: segments left mean that somebody wants us to be one (§4.4,
-                    // RFC 5095).
+                    // We are no router: segments left would make us forward the packet (§4.4, RFC
+                    // 5095).
                     ROUTING if header[3] != 0 => return Err(Drop::Header),
                     ROUTING => {}
                     _ => options(&header[2..])?,
@@ -88,7 +88,7 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, Drop> {
                 let id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
                 let fragment = Fragment { offset: u32::from(field & !7), more: field & 1 != 0, id };
                 (next, at) = (header[0], at + 8);
-                // A lone fragment is a whole datagram and stands for itself (RFC 6946).
+                // A lone fragment is a whole datagram (atomic fragment, RFC 6946).
                 if fragment.offset != 0 || fragment.more {
                     return Ok(Chain { protocol: next, offset: at, fragment: Some(fragment) });
                 }
@@ -99,8 +99,8 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, Drop> {
     Err(Drop::Header)
 }
 
-/// Checks options of a hop-by-hop or destination header (§4.2): those we do not know may demand
-/// that the packet is dropped.
+/// Checks the options of a hop-by-hop or destination header (§4.2): an unknown one may demand that
+/// the packet is dropped.
 fn options(mut bytes: &[u8]) -> Result<(), Drop> {
     while let Some((&kind, rest)) = bytes.split_first() {
         if kind == 0 {

@@ -1,4 +1,4 @@
-//! What must hold of the cache of paths: see [`Stack::audit`].
+//! Invariants of the path cache: see [`Stack::audit`].
 
 use crate::Stack;
 use crate::audit::{chains, walk};
@@ -17,7 +17,7 @@ impl Stack<'_> {
             waiting += walk(path.waiting_head, path.waiting as usize, |slot| self.mem.waiting[slot as usize].link);
             if path.inferred == GUESSED {
                 guesses += 1;
-                // A guess goes with the last of its guests; without any it would stay for ever.
+                // A guess is evicted with its last guest; without any it would stay forever.
                 let most = half_open_by(self.mem.tcp, &query);
                 assert!((1..=most).contains(&path.guests.into()), "guests of the path to {query:?}: {}", path.guests);
             }

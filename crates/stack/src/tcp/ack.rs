@@ -1,15 +1,17 @@
-//! When to acknowledge (RFC 9293 §3.8.6.3, RFC 5681 §4.2): at once at the start of a connection,
-//! for every second full segment and whenever something is out of order; otherwise a little later,
-//! in the hope of an answer to ride on. Where that hope fails the next are acknowledged at once: a
-//! timer for each message of a stream in one direction wakes its program twice for it.
+//! When to acknowledge (RFC 9293 §3.8.6.3, RFC 5681 §4.2). At once at the start of a connection,
+//! for every second full segment, and whenever something is out of order. Otherwise the
+//! acknowledgement is delayed so that an answer can carry it. If no answer follows, the next ones
+//! are acknowledged at once: a timer for each message of a one-way stream wakes its program twice
+//! for it.
 //!
-//! Segments that came together are acknowledged together: the kernel sees them as one large segment
-//! (GRO) and does the same, and each acknowledgement costs both hosts a packet. Whoever polls while
-//! packets come one by one answers them one by one.
+//! Segments that arrive together are acknowledged together. The kernel sees them as one large
+//! segment (GRO) and does the same, and each acknowledgement costs both hosts a packet. A caller
+//! that polls while packets arrive one by one answers them one by one.
 //!
-//! An acknowledgement of a whole small message waits for a moment more, if the caller wants it so
+//! An acknowledgement of a whole small message waits a moment longer, if the caller requests it
 //! ([`Config::hold_acks`]): until the program has the message and waits for the next one. Sending
-//! takes several microseconds, for which the message would wait; and an answer may carry it.
+//! takes several microseconds, which would delay the message; and an answer may carry the
+//! acknowledgement.
 
 use super::config::Config;
 use super::options::Options;
@@ -18,28 +20,28 @@ use crate::Stack;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// How much may wait for the end of a batch: what the kernel's largest segment holds.
+/// Bytes that may wait for the end of a batch: what the kernel's largest segment holds.
 const MOST_TOGETHER: u32 = 64 << 10;
 
-/// How much may be in a message whose acknowledgement waits for the program: a peer that has more
-/// to send is not kept waiting, with the initial congestion window of RFC 6928.
+/// Bytes of a message whose acknowledgement waits for the program: a peer that has more to send is
+/// not delayed, with the initial congestion window of RFC 6928.
 const MOST_HELD: u32 = 12 << 10;
 
-/// How many connections may.
+/// Number of connections whose acknowledgement may wait.
 const MOST_WAITING: usize = 8;
 
 /// The connections whose acknowledgements wait for the end of a batch of received packets.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Batch {
-    /// Whether there is one.
+    /// Whether a batch is open.
     open: u32,
     waiting: u32,
     sockets: [u32; MOST_WAITING],
 }
 
 impl Batch {
-    /// One more waits, for which there is room.
+    /// Adds one more, if there is room.
     fn add(&mut self, socket: u32) {
         if let Some(place) = self.sockets.get_mut(self.waiting as usize) {
             *place = socket;
@@ -48,13 +50,13 @@ impl Batch {
     }
 }
 
-/// How many acknowledgements are sent at once at the start and after a gap, so that the peer's
-/// window opens quickly.
+/// How many acknowledgements are sent without delay at the start and after a gap, so that the
+/// peer's window opens quickly.
 pub(super) const QUICK: u8 = 16;
 
 impl Socket {
-    /// Data arrived in order, with a segment of `len` bytes, merged from some of `merged_of` bytes
-    /// if that is not 0, `pushed` if it had PSH: acknowledge now or later.
+    /// In-order data has arrived in a segment of `len` bytes: acknowledge now or later.
+    /// `merged_of`: the size of the segments it was merged from, or 0. `pushed`: it has PSH.
     pub(super) fn data_arrived(
         &mut self,
         config: &Config,
@@ -63,7 +65,7 @@ impl Socket {
         pushed: bool,
         filled_gap: bool,
     ) {
-        // What was sent again proves nothing, nor what had waited behind it.
+        // A retransmission proves nothing, nor does data that had waited behind it.
         let behind = !filled_gap && self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
         let rtt = self.rtt.known().then_some(self.rtt.srtt);
         self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
@@ -78,7 +80,7 @@ impl Socket {
         } else if unacknowledged >= full || merged {
             self.ack_soon = true;
         } else if self.quick_acks > 0 || self.settings.route_quickack {
-            // It is acknowledgements that are counted, not segments.
+            // Acknowledgements are counted, not segments.
             self.quick_acks = self.quick_acks.saturating_sub(u8::from(!self.ack_soon));
             self.ack_soon = true;
         } else {
@@ -86,26 +88,26 @@ impl Socket {
         }
     }
 
-    /// Whether program or route want acknowledgements at once.
+    /// Whether the program or the route requests immediate acknowledgements.
     pub(super) const fn is_quick(&self) -> bool {
         self.settings.quickack || self.settings.route_quickack
     }
 
-    /// Something came that has to be answered at once: out of order, a duplicate, outside of the
-    /// window.
+    /// A segment arrived that must be acknowledged at once: out of order, duplicate, or outside of
+    /// the window.
     pub(super) fn disorder(&mut self) {
         self.ack_now = true;
         self.left_out.narrowed();
         self.quick_acks = self.quick_acks.max(QUICK);
     }
 
-    /// The delay is over, and no answer came.
+    /// The delay is over, and no answer has been sent.
     pub(super) fn was_one_way(&mut self) {
         self.quick_acks = self.quick_acks.max(QUICK);
     }
 
-    /// Whether a segment of ours with these options tells the peer what is out of order here. One
-    /// without data always does, by its number if not by blocks.
+    /// Whether a segment of ours with these options informs the peer of out-of-order data. One
+    /// without data always does, by its acknowledgement number if not by SACK blocks.
     fn tells_of_disorder(&self, data: bool, options: &Options) -> bool {
         !data || options.block_count > 0 || !(self.recv.has_gap() || self.sack && self.recv.has_duplicate())
     }
@@ -113,7 +115,7 @@ impl Socket {
     /// A segment with an acknowledgement of all but the last `left_out` bytes and with these
     /// options is being sent; `data`: it carries data.
     pub(super) fn acknowledged(&mut self, now: Instant, data: bool, left_out: u16, options: &Options, config: &Config) {
-        // An answer soon after a question: the exchange is interactive, and later answers can carry
+        // An answer soon after a request: the exchange is interactive, and later answers can carry
         // the acknowledgement.
         if data && now.since(self.heard) < config.delay() && !self.is_quick() {
             self.quick_acks = 0;
@@ -125,9 +127,9 @@ impl Socket {
         if left_out > 0 {
             self.delay_acknowledgement(now, config.delay());
         }
-        // A full segment has no room for blocks, and one with data is no duplicate acknowledgement
-        // (RFC 5681 §2): a bare one must follow, or the peer would hear of no gap while we have
-        // much to send.
+        // A full segment has no room for SACK blocks, and one with data is no duplicate
+        // acknowledgement (RFC 5681 §2). A bare one must follow, or the peer would not learn of a
+        // gap while we have much to send.
         if self.tells_of_disorder(data, options) {
             self.ack_now = false;
             self.recv.duplicate = Default::default();
@@ -138,20 +140,20 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// Packets that came together are about to be taken in.
+    /// A batch of packets is about to be processed.
     pub(crate) fn tcp_batch_begin(&mut self) {
         self.mem.core.tcp.batch.open = 1;
     }
 
-    /// All of them are: acknowledges what waited for that, and for nothing more.
+    /// The batch is complete: sends the acknowledgements that waited only for that.
     pub(crate) fn tcp_batch_end(&mut self, now: Instant) {
         self.mem.core.tcp.batch.open = 0;
         let hold = self.mem.core.tcp.config.hold_acks;
         self.acknowledge_waiting(now, hold);
     }
 
-    /// The program waits, or has sent what it wanted to: acknowledges what was held back for that
-    /// ([`Config::hold_acks`]).
+    /// The program waits, or has sent what it wanted to: sends the acknowledgements held back for
+    /// that ([`Config::hold_acks`]).
     pub fn acknowledge_held(&mut self, now: Instant) {
         self.acknowledge_waiting(now, false);
     }
@@ -165,7 +167,7 @@ impl Stack<'_> {
         batch.waiting > 0 && batch.sockets.iter().take(batch.waiting as usize).any(held)
     }
 
-    /// Acknowledges what has to be acknowledged: now, or with what comes right behind it.
+    /// Sends the pending acknowledgement of a connection now, or enters it into the batch.
     pub(super) fn acknowledge(&mut self, index: usize, now: Instant) {
         let s = &self.mem.tcp[index];
         let tcp = &self.mem.core.tcp;
@@ -183,12 +185,12 @@ impl Stack<'_> {
         self.mem.core.tcp.batch.add(index as u32);
     }
 
-    /// Acknowledges what waits; with `hold` only what cannot wait for the program.
+    /// Sends the waiting acknowledgements; with `hold` only those that cannot wait for the program.
     fn acknowledge_waiting(&mut self, now: Instant, hold: bool) {
         let batch = &mut self.mem.core.tcp.batch;
         let (sockets, waiting) = (batch.sockets, core::mem::take(&mut batch.waiting));
         for &number in sockets.iter().take(waiting as usize) {
-            // It may have gone with data, or the connection may have ended meanwhile.
+            // It may have been sent with data, or the connection may have ended meanwhile.
             let index = number as usize;
             let Some(s) =
                 self.mem.tcp.get_mut(index).filter(|s| s.ack_soon && s.state.is_synchronized() && !s.suspended)
@@ -196,7 +198,7 @@ impl Stack<'_> {
                 continue;
             };
             if hold && s.recv.ack_may_wait {
-                // The program may not come back soon.
+                // The program may not call again soon.
                 s.delay_acknowledgement(now, self.mem.core.tcp.config.delay());
                 self.mem.core.tcp.batch.add(number);
             } else {
@@ -206,7 +208,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Acknowledges what has come, and may leave out what must be followed by more.
+    /// Acknowledges received data, and may leave out a segment that more data must follow.
     fn acknowledge_received(&mut self, index: usize, now: Instant) {
         let delay = self.mem.core.tcp.config.delay();
         let left_out = self.mem.tcp[index].leave_out(now, delay);

@@ -1,5 +1,5 @@
-//! What a program does with a connection: open, write, read. Nothing here waits;
-//! [`Error::WouldBlock`] says when a blocking call would.
+//! The calls of a program: open, write, read. None of them blocks; [`Error::WouldBlock`] is
+//! returned where a blocking call would wait.
 
 use super::closing::over;
 use super::output::Hold;
@@ -30,13 +30,13 @@ pub struct RecvFlags {
 }
 
 impl Stack<'_> {
-    /// Begins to open a connection from `local` (address and port, which the caller owns) to
-    /// `remote`. It is open when it becomes writable; when it fails, it shows an error.
+    /// Starts to open a connection from `local` (address and port, which the caller owns) to
+    /// `remote`. It becomes writable when it is open, and reports an error when it fails.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path is to be asked of the host first; [`Error::NoPath`];
+    /// [`Error::NeedPath`] if the path must be requested from the host first; [`Error::NoPath`];
     /// [`Error::AddressInUse`] if there is such a connection; [`Error::NoBuffers`];
-    /// [`Error::Invalid`] for ends that no connection can have.
+    /// [`Error::Invalid`] for endpoints that no connection can have.
     pub fn tcp_connect(
         &mut self,
         options: &TcpOptions,
@@ -57,14 +57,14 @@ impl Stack<'_> {
         TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
     }
 
-    /// Queues data to be sent and sends what may be sent now. `more`: the program will write more
-    /// at once (`MSG_MORE`), so an incomplete segment waits. Returns how many bytes were taken, at
+    /// Queues data and sends as much as may be sent now. `more`: the program will write more at
+    /// once (`MSG_MORE`), so an incomplete segment waits. Returns how many bytes were taken, at
     /// least one.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not
-    /// open yet; [`Error::Pipe`] if the sending side is shut; what ended the connection;
-    /// [`Error::Fault`] if the first of `source` could not be read; [`Error::Stale`].
+    /// open yet; [`Error::Pipe`] if the sending side is shut; the error that ended the connection;
+    /// [`Error::Fault`] if the first byte of `source` could not be read; [`Error::Stale`].
     pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
         let mut taken = 0;
@@ -75,7 +75,7 @@ impl Stack<'_> {
             };
             let hold = if more && source.remaining() == 0 { Hold::More } else { Hold::AsSet };
             self.tcp_output(index, now, hold);
-            // What has gone out may have made room below the mark of unsent bytes.
+            // Transmission may have made room below the low-water mark of unsent bytes.
             let s = &self.mem.tcp[index];
             let room = s.settings.notsent_lowat != 0 && s.error == Pending::None && s.send_space() > 0 && !s.starved;
             if !room || source.remaining() == 0 || source.failed() {
@@ -123,13 +123,15 @@ impl Stack<'_> {
         let (mss, larger) = (usize::from(s.mss), s.queue_size(now));
         let wanted = source.remaining();
         let mut append = |size: usize, limit: usize| {
-            s.send.append(&mut self.mem.frames, super::run::part(size), limit, reserve, |into| source.read(into))
+            s.send.append(&mut self.mem.frames, super::multi_frame_segment::part(size), limit, reserve, |into| {
+                source.read(into)
+            })
         };
-        // What is to try a larger packet is queued in one piece.
+        // Data for a larger probe packet is queued in one piece.
         let first = if larger > mss { append(larger, larger.min(space.min(wanted))) } else { 0 };
         let taken = first + append(mss, space.min(wanted) - first);
-        // Also when all was taken: whoever is told that there is little room now waits to be told
-        // of more.
+        // Also when all was taken: a caller that is now told that there is little room waits for a
+        // notification.
         s.wants_room |= taken < wanted || !s.writable();
         if taken < wanted.min(space) && !source.failed() {
             self.relieve(index, now);
@@ -140,8 +142,8 @@ impl Stack<'_> {
                 return Err(Error::Fault);
             }
             if space > 0 {
-                // There is no frame: not writable until an acknowledgement, or a timer if none is
-                // to come, frees some.
+                // No frame is free: not writable until an acknowledgement frees some, or a timer if
+                // none is outstanding.
                 s.starved = true;
                 self.mem.counters.frames_exhausted.inc();
                 self.schedule(index, now, false);
@@ -152,15 +154,15 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    /// Reads what has arrived in order. `Ok(0)` is the end of the stream (or a sink without room).
+    /// Reads in-order data. `Ok(0)` is the end of the stream (or a sink without room).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if nothing is there; what ended the connection, once;
-    /// [`Error::NotConnected`]; [`Error::Fault`] if the first of it could not be written to `sink`,
-    /// where it stays; [`Error::Stale`].
+    /// [`Error::WouldBlock`] if no data is there; the error that ended the connection, once;
+    /// [`Error::NotConnected`]; [`Error::Fault`] if the first byte could not be written to `sink`
+    /// (the data stays queued); [`Error::Stale`].
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
         let index = self.check(id.into())?;
-        // What is under way must find room in the fill ring even if nobody looks at it for a while.
+        // The receive buffer must not grow beyond what the receive reserve holds at its largest.
         let most_buffer = self.mem.core.tcp.config.receive_buffer_max.min(self.mem.core.fill.most * 1024);
         let s = &mut self.mem.tcp[index];
         if sink.room() == 0 {
@@ -199,8 +201,8 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    /// When the segment came from which the last call of [`Stack::tcp_recv`] that took anything, of
-    /// any connection, took its last byte.
+    /// The arrival time of the segment whose data ended the last successful [`Stack::tcp_recv`] of
+    /// any connection.
     #[must_use]
     pub fn tcp_taken_came(&self) -> Instant {
         self.mem.core.tcp.taken_came
@@ -208,8 +210,8 @@ impl Stack<'_> {
 
     fn nothing_to_read(&mut self, index: usize) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
-        // The peer's stream is complete, whatever became of the connection afterwards: the error is
-        // for who writes (as in Linux).
+        // The peer's stream is complete, whatever happened to the connection afterwards: the error
+        // is for writers (as on Linux).
         if s.fin_received {
             return Ok(0);
         }
@@ -235,8 +237,8 @@ impl Stack<'_> {
         Ok(core::mem::take(&mut self.mem.tcp[index].error).error())
     }
 
-    /// Puts back an error that was taken, for the next call, unless another has come. What no
-    /// connection can have pending is forgotten.
+    /// Puts a taken error back for the next call, unless another one is pending. An error that no
+    /// connection can have pending is dropped.
     ///
     /// # Errors
     /// [`Error::Stale`].

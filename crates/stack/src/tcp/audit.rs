@@ -1,4 +1,4 @@
-//! What must hold of connections and listeners: see [`Stack::audit`].
+//! Invariants of connections and listeners: see [`Stack::audit`].
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use crate::path::Query;
 use crate::pool::Link;
 
 impl Socket {
-    /// Whether something must happen if the peer never says another word.
+    /// Whether a timer must be armed in case the peer stays silent.
     fn waits(&self) -> bool {
         match self.state {
             _ if self.suspended => false,
@@ -30,8 +30,8 @@ impl Socket {
         }
     }
 
-    /// Whether somebody will give its slot back: the program, who holds its handle or is to accept
-    /// it, or else a timer.
+    /// Whether its slot will be freed: by the program, which holds its handle or is to accept it,
+    /// or else by a timer.
     fn will_end(&self) -> bool {
         let timed = !self.at.retransmit.is_never() || !self.at.keep.is_never();
         match self.state {
@@ -84,7 +84,7 @@ impl Stack<'_> {
             assert!(!s.waits() || !s.at.retransmit.is_never(), "{index}: nothing will ever happen in {:?}", s.state);
             let ends = s.state != State::TimeWait || !s.at.keep.is_never();
             assert!(ends, "{index}: TIME-WAIT without end");
-            assert!(s.will_end(), "{index}: nobody will ever give it back, in {:?}", s.state);
+            assert!(s.will_end(), "{index}: its slot is never freed, in {:?}", s.state);
             self.audit_way(SocketKind::Tcp, index as u32, s.way(), found);
             queued += usize::from(s.queued);
             established += u64::from(matches!(s.state, State::Established | State::CloseWait));
@@ -106,11 +106,11 @@ impl Stack<'_> {
         });
         assert_eq!(before, shared.time_wait_tail, "the end of the list of TIME-WAIT");
         let orphans = self.mem.tcp.iter().filter(|s| s.state == State::TimeWait && s.orphan).count();
-        assert_eq!(listed, orphans, "who is in TIME-WAIT without a handle is on its list");
+        assert_eq!(listed, orphans, "connections in TIME-WAIT without a handle are on its list");
         listed
     }
 
-    /// Says how many connections are to be accepted.
+    /// Returns how many connections are to be accepted.
     fn audit_listeners(&self, found: &mut Found) -> usize {
         let taken = self.mem.core.free_listeners.taken("listeners", self.mem.listeners, |listener| listener.link);
         self.audit_handles(SocketKind::Listener, self.mem.listeners.len(), &taken);

@@ -1,17 +1,17 @@
-//! Paths that drop large packets without a word (RFC 8899 §4.3, RFC 4821 §7.7): a switch that takes
-//! no jumbo frames, a tunnel whose router may not say what fits.
+//! Path MTU black holes: paths that drop large packets silently (RFC 8899 §4.3, RFC 4821 §7.7).
+//! Examples are a switch that takes no jumbo frames, and a tunnel whose router may not send ICMP.
 //!
-//! What is sent again in vain goes out in smaller pieces after a few timeouts. That alone changes
-//! nothing: over a path that is down small packets do not arrive either. Only if a small one is the
-//! first to arrive do segments stay small, and then a full one is sent next, to learn whether it
-//! was an outage after all: if it arrives all is as before. Else it is sent again in small pieces,
-//! and the next try comes two seconds later, and later still each time.
+//! A segment that is retransmitted in vain is cut into smaller pieces after a few timeouts. That
+//! alone changes nothing: a path that is down drops small packets, too. Segments stay small only if
+//! a small one is the first to arrive. Then a full one is sent next, to find out whether it was an
+//! outage after all: if it arrives, the full size is restored. Otherwise it is retransmitted in
+//! small pieces. The next probe follows two seconds later, and the interval doubles each time.
 //!
-//! Such a probe is program data, and its loss counts as one: RFC 8899 §3 would have the window
-//! spared, but probes are rare.
+//! Such a probe is program data, and its loss counts as congestion. RFC 8899 §3 would spare the
+//! window, but probes are rare.
 
+use super::multi_frame_segment::MultiFrameSegment;
 use super::recovery::Phase;
-use super::run::Run;
 use super::seq::Seq;
 use super::socket::Socket;
 use crate::Stack;
@@ -21,19 +21,19 @@ use crate::pool::Link;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// Packets that get through where larger ones do not, and after how many timeouts that is tried:
-/// what Ethernet carries, what IPv6 needs (RFC 8200 §5), what every host takes (RFC 9293 §3.7.1).
+/// Packet sizes to fall back to, and after how many timeouts: what Ethernet carries, what IPv6
+/// needs (RFC 8200 §5), what every host accepts (RFC 9293 §3.7.1).
 const STEPS: [(u32, u8); 3] = [(1500, 3), (LEAST_V6, 4), (576, 6)];
 
 const LEAST_V6: u32 = 1280;
 
-/// How long after a probe that was lost the next one is sent; each time twice as long.
+/// Interval before the next probe after a lost one; it doubles each time.
 const AGAIN: Span = Span::from_secs(2);
 
-/// The longest (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
+/// The longest interval (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const AGAIN_MOST: Span = Span::from_secs(600);
 
-/// What is being tried.
+/// What is being probed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 enum Trying {
@@ -46,20 +46,19 @@ enum Trying {
     Large,
 }
 
-/// What is known of the packets that a path carries beyond what it is said to carry.
+/// What is known of the packet sizes that a path carries, beyond its reported MTU.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct BlackHole {
-    /// Where the segment that tries something begins and ends, and its first frame, if that may
-    /// tell.
+    /// Sequence range of the segment that probes a size, and its first frame, if that is decisive.
     from: Seq,
     end: Seq,
     frame: Link,
-    /// Before this no larger packet is tried.
+    /// No larger packet is probed before this.
     next: Instant,
-    /// The largest packet that is sent, in bytes; 0: what the path is said to carry.
+    /// The largest packet that is sent, in bytes; 0: the path's MTU.
     limit: u16,
-    /// The packet that is tried, in bytes.
+    /// The packet size that is probed, in bytes.
     size: u16,
     /// The larger packet that was last lost; 0: none.
     failed: u16,
@@ -69,7 +68,7 @@ pub(super) struct BlackHole {
 }
 
 impl Socket {
-    /// The largest packet, of a path that is said to carry `mtu` bytes.
+    /// The largest packet to send over a path whose reported MTU is `mtu` bytes.
     pub(super) fn packet_limit(&self, mtu: u32) -> u32 {
         match self.hole.limit {
             0 => mtu,
@@ -77,12 +76,12 @@ impl Socket {
         }
     }
 
-    /// The path is another, or somebody has said what it carries.
+    /// The path has changed, or its MTU has been reported.
     pub(super) fn forget_black_hole(&mut self) {
         self.hole = BlackHole::default();
     }
 
-    /// The smaller packet to be tried after so many timeouts.
+    /// The smaller packet size to probe after the present number of timeouts.
     fn smaller(&self) -> Option<u32> {
         if self.recovery.phase != Phase::Loss {
             return None;
@@ -93,7 +92,7 @@ impl Socket {
         STEPS.iter().rfind(fits).map(|&(mtu, _)| mtu)
     }
 
-    /// The larger packet to be tried, if one is.
+    /// The larger packet size to probe, if one is due.
     fn larger(&self, now: Instant) -> Option<u32> {
         let BlackHole { limit, failed, trying, next, .. } = self.hole;
         if limit == 0 || trying != Trying::Nothing || self.attempts > 0 || now < next {
@@ -103,9 +102,9 @@ impl Socket {
         [self.mtu, 1500, LEAST_V6].into_iter().find(untried).or(Some(self.mtu))
     }
 
-    /// How many bytes of payload the segment that begins with the frame `id` and is sent now may
-    /// have: one that tries something may have fewer, or more, than others. `head`: it is the first
-    /// of all, and lost.
+    /// Payload bytes allowed for the segment that begins with the frame `id` and is sent now. One
+    /// that probes a size may have fewer or more than others. `head`: it is the first in the queue,
+    /// and lost.
     pub(super) fn segment_size(&self, frames: &Frames<'_>, now: Instant, id: FrameId, head: bool) -> usize {
         let mss = usize::from(self.mss);
         if head && let Some(mtu) = self.smaller() {
@@ -113,9 +112,8 @@ impl Socket {
         }
         let Some(mtu) = self.larger(now) else { return mss };
         let size = usize::from(self.fitting_mss(mtu));
-        // What whole frames add up to may be a little less; much less is only the rest of
-        // something.
-        let enough = Run::from(frames, id, size).total as usize >= size - size / 16;
+        // Whole frames may add up to a little less; much less is only the rest of the queue.
+        let enough = MultiFrameSegment::from(frames, id, size).total as usize >= size - size / 16;
         if enough { size } else { mss }
     }
 
@@ -124,8 +122,8 @@ impl Socket {
         self.larger(now).map_or(self.mss, |mtu| self.fitting_mss(mtu)).into()
     }
 
-    /// A segment that begins at `seq` is being sent; `again`: not for the first time.
-    pub(super) fn note_size(&mut self, now: Instant, seq: Seq, run: &Run, again: bool) {
+    /// A segment that begins at `seq` is being sent; `again`: it is a retransmission.
+    pub(super) fn note_size(&mut self, now: Instant, seq: Seq, run: &MultiFrameSegment, again: bool) {
         let end = seq + run.length;
         if again && self.hole.trying == Trying::Large && seq.lt(self.hole.end) && end.gt(self.hole.from) {
             let hole = &mut self.hole;
@@ -143,22 +141,23 @@ impl Socket {
         }
     }
 
-    /// The first segment, which begins at `seq`, is to be cut because what it was gets through
-    /// nowhere.
+    /// The first segment, which begins at `seq`, is to be cut because its present size does not get
+    /// through.
     pub(super) fn try_smaller(&mut self, seq: Seq) {
         if let Some(mtu) = self.smaller() {
             self.hole = BlackHole { trying: Trying::Small, size: mtu as u16, from: seq, ..self.hole };
         }
     }
 
-    /// Whether what was tried has arrived. Then other packets are to be sent from now on.
+    /// Whether the probed size has arrived. Then the packet size changes from now on.
     fn size_is_proven(&mut self, frames: &Frames<'_>) -> bool {
         let hole = &mut self.hole;
         if hole.trying == Trying::Nothing {
             return false;
         }
         let acknowledged = self.send.una.gt(hole.from);
-        // What lies before a larger one may have been lost for another reason, and take its time.
+        // Data before a larger probe may have been lost for another reason, and its repair takes
+        // time.
         let sacked = || hole.frame.get().is_some_and(|id| frames.meta[id as usize].flags & flag::SACKED != 0);
         match hole.trying {
             Trying::Small if acknowledged => {
@@ -177,7 +176,7 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// What was tried may have arrived.
+    /// Adopts the probed packet size if the probe has arrived.
     pub(super) fn learn_packet_size(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
         if s.size_is_proven(&self.mem.frames) {

@@ -1,5 +1,5 @@
-//! Closing: FIN in both directions, TIME-WAIT, resets, and what is left of a connection that is
-//! over (RFC 9293 §3.6, §3.10.4; RFC 1337; RFC 6191; RFC 2525 §2.17).
+//! Connection teardown: FIN in both directions, TIME-WAIT, resets, and what remains of a closed
+//! connection (RFC 9293 §3.6, §3.10.4; RFC 1337; RFC 6191; RFC 2525 §2.17).
 
 use super::api::Shutdown;
 use super::header::{Segment, bit};
@@ -15,7 +15,7 @@ use crate::pool::Link;
 use crate::time::Instant;
 
 impl Stack<'_> {
-    /// Moves a connection to another state and keeps the count of established ones.
+    /// Changes the state of a connection and maintains the count of established ones.
     pub(super) fn set_state(&mut self, index: usize, state: State) {
         let counts = |state: State| matches!(state, State::Established | State::CloseWait);
         let old = core::mem::replace(&mut self.mem.tcp[index].state, state);
@@ -28,8 +28,8 @@ impl Stack<'_> {
         }
     }
 
-    /// FIN of the peer, now or seen earlier, once everything before it is there (RFC 9293
-    /// §3.10.7.4, eighth check).
+    /// The peer's FIN, in this segment or an earlier one, once all data before it has arrived (RFC
+    /// 9293 §3.10.7.4, eighth check).
     pub(super) fn fin_input(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::FIN) && !s.fin_received {
@@ -74,9 +74,8 @@ impl Stack<'_> {
         }
     }
 
-    /// In FIN-WAIT-2, and nobody waits for the peer's data any more: its FIN must come within a
-    /// limit, or is not waited for at all. As on Linux the limit leaves time for what is lost on
-    /// the way.
+    /// In FIN-WAIT-2 after the program has closed its handle: the peer's FIN must arrive within a
+    /// limit, or is not waited for at all. As on Linux the limit leaves time for retransmissions.
     fn wait_for_fin(&mut self, index: usize, now: Instant) {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
@@ -141,7 +140,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Gives up the oldest TIME-WAIT that nobody holds a handle to. False if there is none.
+    /// Evicts the oldest TIME-WAIT connection without a handle. False if there is none.
     pub(super) fn evict_time_wait(&mut self) -> bool {
         let Some(oldest) = self.mem.core.tcp.time_wait_head.get() else { return false };
         self.finish(oldest as usize);
@@ -149,15 +148,15 @@ impl Stack<'_> {
     }
 
     /// A segment in TIME-WAIT. If it is a SYN that may open a new connection in place of this one,
-    /// which is then gone, returns up to where this one had sent.
+    /// frees this one and returns its SND.NXT.
     #[inline(never)]
     pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> Option<Seq> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::RST) {
-            // RFC 1337: TIME-WAIT must not be assassinated. But a peer that knows nothing of the
-            // connection any more and opens another from the same port says so, when it is asked,
-            // by a RST with just the number that we expect, as it would to any old connection (RFC
-            // 9293 §3.5.1); its next SYN is welcome.
+            // RFC 1337: a RST must not end TIME-WAIT. But a peer may have lost the connection and
+            // open another from the same port. It answers our acknowledgement with a RST at exactly
+            // RCV.NXT, as it would for any old connection (RFC 9293 §3.5.1). Its next SYN is
+            // welcome.
             if s.refused_syn && segment.seq == s.recv.next {
                 self.finish(index);
             }
@@ -173,9 +172,9 @@ impl Stack<'_> {
                 _ => segment.seq.gt(s.recv.next),
             };
             let (local, remote, sent) = (s.local, s.remote, s.send.nxt);
-            // Where nobody listens it opens nothing, and TIME-WAIT stays (RFC 1337): anybody can
-            // forge such a SYN, and what is asked of the peer then is answered by a RST if he has
-            // forgotten all, as he may.
+            // Without a listener the SYN opens nothing, and TIME-WAIT stays (RFC 1337): any host
+            // can forge such a SYN. The real peer answers our acknowledgement with a RST if it has
+            // lost the connection, which it may.
             let listens = self.find_listener(local, remote).is_some();
             if newer && listens {
                 self.finish(index);
@@ -184,18 +183,18 @@ impl Stack<'_> {
             self.mem.tcp[index].refused_syn |= listens;
         }
         let s = &mut self.mem.tcp[index];
-        // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement
+        // Only a retransmission of the peer's own FIN shows that our last acknowledgement was lost
         // (RFC 9293 §3.10.7.4).
         if segment.has(bit::FIN) && segment.seq + segment.len + 1 == s.recv.next {
             self.restart_time_wait(index, now);
             self.send_ack(index, now);
         } else if (segment.length() > 0 || segment.seq != s.recv.next) && s.may_challenge(now) {
-            self.send_ack(index, now); // two that disagree must not go on answering each other
+            self.send_ack(index, now); // rate-limited: two peers that disagree must not loop
         }
         None
     }
 
-    /// Ends a connection without a word to anyone but the program. Unread data stays for it.
+    /// Ends a connection and notifies only the program. Unread data stays readable.
     pub(super) fn finish(&mut self, index: usize) {
         if self.mem.tcp[index].state == State::TimeWait && self.mem.tcp[index].orphan {
             self.unlist_time_wait(index);
@@ -216,7 +215,7 @@ impl Stack<'_> {
         s.recv.prune(&mut self.mem.frames);
         if nobody {
             if awaited {
-                // Another thread may sleep until the connection is open, and finds its handle
+                // Another thread may sleep until the connection is open; it will find its handle
                 // stale.
                 let id = self.id_of(SocketKind::Tcp, index as u32);
                 self.notify(id, Ready::HUP);
@@ -235,7 +234,7 @@ impl Stack<'_> {
         self.finish(index);
     }
 
-    /// Gives the slot of a connection back that is over and that nobody holds.
+    /// Frees the slot of a closed connection without a handle.
     fn recycle(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
         s.recv.clear(&mut self.mem.frames);
@@ -243,7 +242,7 @@ impl Stack<'_> {
         self.release(SocketKind::Tcp, index as u32);
     }
 
-    /// Resets a connection whose handle is gone, or never was.
+    /// Resets a connection whose handle is gone, or that never had one.
     pub(super) fn drop_connection(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         s.orphan = s.state != State::TimeWait;
@@ -258,20 +257,20 @@ impl Stack<'_> {
         }
     }
 
-    /// Shuts one or both directions. The program reads on until the peer shuts its own. In
+    /// Shuts one or both directions. The program can read on until the peer sends FIN. In
     /// SYN-RECEIVED the FIN waits until the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, of which on Linux a socket
-    /// knows nothing any more.
+    /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, when a Linux socket is no
+    /// longer attached to the connection.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         use State::{Closed, Free, SynSent, TimeWait};
         if matches!(s.state, Closed | TimeWait | SynSent | Free) {
             if s.abandoned {
-                // As on Linux what is not connected is shut all the same, for who reads and who
-                // polls.
+                // As on Linux the directions of an unconnected socket are shut all the same, for
+                // readers and pollers.
                 s.read_shut |= how != Shutdown::Write;
                 s.write_shut |= how != Shutdown::Read;
                 self.notify(id.into(), self.tcp_readiness(index as u32));
@@ -290,7 +289,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Queues FIN behind what the program has written.
+    /// Queues FIN behind the data that the program has written.
     pub(super) fn shut_sending(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let next = match s.state {
@@ -307,9 +306,9 @@ impl Stack<'_> {
         self.tcp_output(index, now, Hold::AsSet);
     }
 
-    /// Closes the program's handle. What was sent still arrives, unless there is unread data or the
-    /// connection lingers for no time: then it is reset. In SYN-RECEIVED the FIN waits until the
-    /// connection is open (RFC 9293 §3.10.4).
+    /// Closes the program's handle. Queued data is still delivered, unless there is unread data or
+    /// the linger time is zero: then the connection is reset. In SYN-RECEIVED the FIN waits until
+    /// the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -347,7 +346,7 @@ impl Stack<'_> {
         self.shut_sending(index, now);
         match self.mem.tcp[index].state {
             State::FinWait2 => self.wait_for_fin(index, now),
-            // Another thread may sleep until the connection is open, and finds its handle stale.
+            // Another thread may sleep until the connection is open; it will find its handle stale.
             State::SynReceived => self.notify(self.id_of(SocketKind::Tcp, index as u32), Ready::HUP),
             _ => {}
         }
@@ -367,8 +366,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Resets the connection for a reason outside it (its address has gone): the program keeps its
-    /// handle, which shows an error and a hang-up, and is told [`Error::Aborted`] by its next call,
+    /// Resets the connection for an external reason (its address was removed). The program keeps
+    /// its handle, which reports an error and a hang-up. Its next call returns [`Error::Aborted`],
     /// as on Linux after `SOCK_DESTROY`.
     ///
     /// # Errors
@@ -386,9 +385,9 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Ends an attempt to open a connection at the program's wish, which keeps its handle: of what
-    /// is neither connected nor shut, as on Linux after `shutdown` in SYN-SENT (`tcp_disconnect`).
-    /// Its next call is told [`Error::Reset`].
+    /// Aborts a connection attempt for the program, which keeps its handle. The socket is then
+    /// neither connected nor shut, as on Linux after `shutdown` in SYN-SENT (`tcp_disconnect`). The
+    /// next call returns [`Error::Reset`].
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] in another state.
@@ -402,9 +401,9 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Forgets a connection that the program has closed, without a word to the peer: its port is no
-    /// more the program's (its address has gone), and the next connection may be given it. Nothing
-    /// happens if there is no such connection, or the program still has it.
+    /// Drops a connection that the program has closed, without notifying the peer. The program no
+    /// longer owns its port (its address was removed), and the next connection may get it. Does
+    /// nothing if there is no such connection, or the program still holds it.
     pub fn tcp_forget(&mut self, local: Endpoint, remote: Endpoint) {
         if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote)
             && self.mem.tcp[index as usize].orphan
@@ -413,7 +412,7 @@ impl Stack<'_> {
         }
     }
 
-    /// What a connection is ready for, as `poll` on Linux tells it.
+    /// The readiness of a connection, as Linux's `poll` reports it.
     pub(crate) fn tcp_readiness(&self, index: u32) -> Ready {
         let s = &self.mem.tcp[index as usize];
         let mut ready = Ready::NONE;
@@ -449,12 +448,13 @@ impl Stack<'_> {
         ready
     }
 
-    /// What a listener is ready for.
+    /// The readiness of a listener.
     pub(crate) fn listener_readiness(&self, index: u32) -> Ready {
         self.mem.listeners[index as usize].readiness()
     }
 
-    /// Tells the program that it may write again if it was told that it may not, and may.
+    /// Notifies the program that it may write again, if it was refused before and there is room
+    /// now.
     pub(super) fn tell_of_room(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
         if s.wants_room && s.writable() {
@@ -463,14 +463,14 @@ impl Stack<'_> {
         }
     }
 
-    /// Tells the program that it may write again.
+    /// Notifies the program that it may write again.
     pub(super) fn notify_writable(&mut self, index: usize) {
         let id = self.id_of(SocketKind::Tcp, index as u32);
         self.notify(id, Ready::OUT);
     }
 }
 
-/// The error that a call on a connection that is over reports.
+/// The error that a call on a closed connection reports.
 pub(super) fn over(error: Pending) -> Error {
     error.error().unwrap_or(Error::NotConnected)
 }

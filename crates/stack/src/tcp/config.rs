@@ -1,4 +1,4 @@
-//! Defaults of all connections, and what there is one of.
+//! Defaults of all connections, and the state that all connections share.
 
 use super::congestion::Algorithm;
 use super::ecn::Ecn;
@@ -10,7 +10,7 @@ use zerocopy::FromZeros;
 /// RFC 9293 §3.8.6.3.
 const LONGEST_ACK_DELAY: Span = Span::from_millis(500);
 
-/// Defaults of TCP. The figures fit a LAN; all times can be changed by whoever starts the stack.
+/// Defaults of TCP. The values fit a LAN; the caller can change all times when it starts the stack.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub struct Config {
@@ -21,7 +21,7 @@ pub struct Config {
     /// Largest retransmission timeout.
     pub max_rto: Span,
     /// Longest delay of an acknowledgement (RFC 9293 §3.8.6.3 allows 500 ms). The delay in use is
-    /// shorter: below `min_rto`, so that a peer of our kind does not time out over it.
+    /// shorter: below `min_rto`, so that a peer that runs this stack does not time out.
     pub ack_delay: Span,
     /// Send buffer at the start, in bytes.
     pub send_buffer: u32,
@@ -42,17 +42,17 @@ pub struct Config {
     pub keep_idle: Span,
     /// Time between keepalive probes.
     pub keep_interval: Span,
-    /// How many keepalive probes go unanswered before the connection ends.
+    /// Number of unanswered keepalive probes after which the connection ends.
     pub keep_count: u8,
-    /// How often SYN is sent again. With 6, as on Linux, a connection attempt ends after 127 s; RFC
-    /// 9293 §3.8.3 wants three minutes, which programs do not expect.
+    /// Retransmissions of SYN. With 6, as on Linux, a connection attempt ends after 127 s. RFC 9293
+    /// §3.8.3 requires three minutes, which programs do not expect.
     pub syn_retries: u8,
-    /// How often SYN-ACK is sent again.
+    /// Retransmissions of SYN-ACK.
     pub synack_retries: u8,
-    /// How often data is sent again (RFC 9293 §3.8.3 R2).
+    /// Retransmissions of data (RFC 9293 §3.8.3 R2).
     pub retries: u8,
-    /// How often data, FIN or a window probe of a connection that the program has closed is sent
-    /// again. From the smallest timeout, thirteen doublings take 82 seconds.
+    /// Retransmissions of data, FIN or a window probe after the program has closed the connection.
+    /// From the smallest timeout, thirteen doublings take 82 seconds.
     pub orphan_retries: u8,
     /// Time to live of packets.
     pub ttl: u8,
@@ -102,7 +102,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The bounds of the retransmission timeout on a route, which may say what the least is.
+    /// The bounds of the retransmission timeout on a route, which may set its own minimum.
     pub(super) const fn bounds(&self, rto_min_ms: u16) -> Bounds {
         let min = match rto_min_ms {
             0 => self.min_rto,
@@ -117,23 +117,23 @@ impl Config {
     }
 }
 
-/// What TCP has one of.
+/// The state that all connections share.
 #[derive(FromZeros)]
 #[repr(C)]
 pub(crate) struct Shared {
     pub(super) config: Config,
-    /// Connections in TIME-WAIT, the oldest first: it is given up when a slot is needed.
+    /// Connections in TIME-WAIT, the oldest first: it is evicted when a slot is needed.
     pub(super) time_wait_head: Link,
     pub(super) time_wait_tail: Link,
-    /// When connections that keep frames in vain may be looked for again.
+    /// When to look again for connections whose frames make no progress.
     pub(super) relieve_at: Instant,
-    /// When one that keeps much behind a gap may be looked for again.
+    /// When to look again for a connection that holds much data behind a gap.
     pub(super) prune_at: Instant,
     /// When a SYN cookie was last sent; never = none yet.
     pub(super) cookie_sent: Instant,
-    /// When the segment came of which a program took something last.
+    /// Arrival time of the last segment from which a program has read.
     pub(super) taken_came: Instant,
-    /// Whose acknowledgements wait.
+    /// The connections whose acknowledgements wait.
     pub(super) batch: super::ack::Batch,
 }
 

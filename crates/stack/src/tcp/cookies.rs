@@ -1,6 +1,5 @@
-//! SYN cookies (RFC 4987 §3.6): when the SYN queue is full, all that must be remembered of a SYN
-//! goes into our initial sequence number and into our timestamp, and comes back with the peer's
-//! acknowledgement.
+//! SYN cookies (RFC 4987 §3.6): when the SYN queue is full, the state of a SYN is encoded in our
+//! initial sequence number and in our timestamp. The peer's acknowledgement returns both.
 
 use super::options::Options;
 use super::seq::Seq;
@@ -8,17 +7,17 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::time::{Instant, Span};
 
-/// How long a cookie is good: between one and two of these.
+/// The lifetime of a cookie: between one and two of these.
 const PERIOD: Span = Span::from_secs(64);
 
-/// The segment sizes that three bits can tell.
+/// The segment sizes that three bits can encode.
 const SIZES: [u16; 8] = [216, 536, 1160, 1220, 1360, 1440, 1460, 8960];
 
 /// Low bits of our timestamp that carry the options: window shift (4, 15 = none), SACK (1), ECN
 /// (1).
 const OPTION_BITS: u32 = 6;
 
-/// What a cookie remembers.
+/// The state that a cookie encodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remembered {
     pub(super) mss: u16,
@@ -33,19 +32,19 @@ fn period(now: Instant) -> u64 {
 
 impl Stack<'_> {
     fn cookie_at(&self, local: Endpoint, remote: Endpoint, irs: Seq, period: u64, size: usize) -> Seq {
-        // Five bits of time, three of segment size, and 24 that nobody else can make.
+        // Five bits of time, three of segment size, and 24 of a keyed hash that cannot be forged.
         let hash = self.tcp_hash(local, remote, u64::from(irs.0) << 32 | (period & 0xffff) << 8 | 0x80 | size as u64);
         Seq((period as u32 & 31) << 27 | (size as u32) << 24 | (hash as u32 & 0x00ff_ffff))
     }
 
-    /// The initial sequence number that stands for a SYN.
+    /// The initial sequence number that encodes a SYN.
     pub(super) fn make_cookie(&self, now: Instant, local: Endpoint, remote: Endpoint, irs: Seq, mss: u16) -> Seq {
         let size = SIZES.iter().rposition(|&s| s <= mss).unwrap_or(0);
         self.cookie_at(local, remote, irs, period(now), size)
     }
 
-    /// What the acknowledged sequence number remembers, if it is one of our cookies and not too
-    /// old. `echo` is our own timestamp as the peer echoes it.
+    /// Decodes the acknowledged sequence number, if it is one of our cookies and not too old.
+    /// `echo` is our own timestamp as the peer echoes it.
     pub(super) fn check_cookie(
         &self,
         now: Instant,
@@ -70,9 +69,9 @@ impl Stack<'_> {
     }
 }
 
-/// Our timestamp with the peer's options in its low bits: not later than the clock, which must not
-/// seem to go back after it (RFC 7323 §5.4): the peer would drop what we send until the clock has
-/// caught up (§5.3).
+/// Our timestamp with the peer's options in its low bits. It must not be later than the clock,
+/// because our timestamps must not go back after it (RFC 7323 §5.4). The peer would drop our
+/// segments until the clock has caught up (§5.3).
 pub(super) fn timestamp_with(clock: u32, options: &Options, ecn: bool) -> u32 {
     let shift = u32::from(options.window_scale.unwrap_or(15));
     let agreed = u32::from(ecn) << 5 | u32::from(options.sack_permitted) << 4 | shift;

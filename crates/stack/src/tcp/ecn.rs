@@ -1,6 +1,6 @@
 //! Explicit congestion notification (RFC 3168): a router that would soon have to drop packets marks
-//! them instead, the receiver echoes the mark, and the sender slows down as after a loss, with
-//! nothing to send again.
+//! them instead. The receiver echoes the mark, and the sender slows down as after a loss, with
+//! nothing to retransmit.
 
 use super::header::{Segment, bit};
 use super::seq::Seq;
@@ -8,20 +8,20 @@ use super::socket::Socket;
 use crate::table::Counters;
 use zerocopy::FromZeros;
 
-/// The bits of the traffic class that are not the program's (RFC 3168 §5).
+/// The ECN field: the bits of the traffic class that the program cannot set (RFC 3168 §5).
 pub(super) const FIELD: u8 = 0b11;
 /// ECT(0): routers may mark this packet.
 pub(super) const ECT0: u8 = 0b10;
-/// CE: a router did.
+/// CE: a router has marked it.
 pub(super) const CE: u8 = 0b11;
 
-/// Whether connections agree on it; numbered as Linux numbers `net.ipv4.tcp_ecn`.
+/// Whether connections negotiate ECN; numbered as in Linux's `net.ipv4.tcp_ecn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub enum Ecn {
     /// Never.
     Off = 0,
-    /// If the peer takes part: ours ask for it, and who asks for it gets it.
+    /// If the peer agrees: our SYNs ask for it, and peers that ask for it get it.
     Ask = 1,
     /// If the peer asks for it.
     #[default]
@@ -29,8 +29,8 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// The choice that `net.ipv4.tcp_ecn` stands for; what Linux may mean by other numbers in the
-    /// future is left alone.
+    /// The choice for a value of `net.ipv4.tcp_ecn`; `None` for numbers to which Linux may give a
+    /// meaning in the future.
     #[must_use]
     pub const fn from_linux(number: u8) -> Option<Self> {
         match number {
@@ -42,7 +42,7 @@ impl Ecn {
     }
 }
 
-/// What a connection knows of it.
+/// The ECN state of a connection.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Marks {
@@ -50,26 +50,26 @@ pub(super) struct Marks {
     asked: bool,
     /// Both sides take part.
     pub(super) agreed: bool,
-    /// A mark came to which the peer has not said to have reacted: acknowledgements carry ECE
-    /// (§6.1.3).
+    /// A mark arrived to which the peer has not signalled a reaction yet: acknowledgements carry
+    /// ECE (§6.1.3).
     echo: bool,
-    /// The window has been reduced, and the peer is to hear of it by CWR on the next new data
-    /// (§6.1.2).
+    /// The window has been reduced, and CWR on the next new data is to inform the peer (§6.1.2).
     tell: bool,
-    /// Congestion has been reacted to, by whatever sign of it; one window suffers once (§6.1.2).
+    /// The window was reduced because of congestion, whatever its sign; at most once per window
+    /// (§6.1.2).
     reacted: bool,
     /// That window ends here.
     until: Seq,
 }
 
-/// Whether a SYN asks for it (§6.1.1): both bits, and no mark that only data may carry.
+/// Whether a SYN asks for ECN (§6.1.1): both bits, and no codepoint that only data may carry.
 pub(super) fn asks(syn: &Segment) -> bool {
     syn.has(bit::ECE | bit::CWR) && syn.codepoint == 0
 }
 
 impl Marks {
-    /// The bits of our SYN. One that was lost may have been so for asking, and asks no more
-    /// (§6.1.1.1).
+    /// The bits of our SYN. A lost SYN may have been dropped because it asked for ECN, so its
+    /// retransmission does not ask (§6.1.1.1).
     pub(super) fn ask(&mut self, used: Ecn, again: bool) -> u8 {
         if used != Ecn::Ask || again {
             return 0;
@@ -83,8 +83,8 @@ impl Marks {
         if self.agreed { bit::ECE } else { 0 }
     }
 
-    /// The peer's SYN or SYN-ACK has come. `passive`: it was the first, and we have asked for
-    /// nothing.
+    /// The peer's SYN or SYN-ACK has arrived. `passive`: it was the first SYN, and ours has not
+    /// been sent.
     pub(super) fn syn(&mut self, used: Ecn, segment: &Segment, passive: bool) {
         self.agreed = match (segment.has(bit::ACK), passive) {
             (true, _) => self.asked && segment.has(bit::ECE) && !segment.has(bit::CWR),
@@ -98,9 +98,9 @@ impl Marks {
         if self.echo { bit::ECE } else { 0 }
     }
 
-    /// New data leaves: the codepoint of its packet, and the bits of its header. What is sent again
-    /// has neither, so that a forged or old packet cannot carry a mark (§6.1.5), nor has what
-    /// carries no data (§6.1.4).
+    /// New data is sent: the codepoint of its packet, and the bits of its header. Retransmissions
+    /// carry neither, so that a forged or old packet cannot carry a mark (§6.1.5); segments without
+    /// data do not either (§6.1.4).
     pub(super) fn new_data(&mut self) -> (u8, u8) {
         match (self.agreed, core::mem::take(&mut self.tell)) {
             (false, _) => (0, 0),
@@ -109,18 +109,18 @@ impl Marks {
         }
     }
 
-    /// The window was reduced, for whatever reason, while all before `nxt` was under way.
+    /// The window was reduced, for whatever reason, while all data before `nxt` was in flight.
     pub(super) fn reduced(&mut self, nxt: Seq) {
         (self.tell, self.reacted, self.until) = (true, true, nxt);
     }
 
-    /// The reduction is taken back.
+    /// The reduction was undone.
     pub(super) fn restored(&mut self) {
         (self.tell, self.reacted) = (false, false);
     }
 
-    /// Whether what is acknowledged now was under way when the window was last reduced. The segment
-    /// that said so by CWR is the first beyond that, so the peer may go on echoing until then.
+    /// Whether the acknowledged data was in flight when the window was last reduced. The segment
+    /// with our CWR is the first beyond that, so the peer may continue to echo until then.
     fn has_reacted(&mut self, una: Seq) -> bool {
         self.reacted &= una.le(self.until);
         self.reacted
@@ -128,7 +128,7 @@ impl Marks {
 }
 
 impl Socket {
-    /// An acceptable segment has come: what it says to a receiver of data.
+    /// An acceptable segment has arrived: processes its marks as the receiver of data.
     pub(super) fn marks_input(&mut self, counters: &Counters, segment: &Segment) {
         let marks = &mut self.marks;
         if !marks.agreed {
@@ -136,7 +136,7 @@ impl Socket {
         }
         if segment.has(bit::CWR) && segment.length() > 0 {
             marks.echo = false;
-            // Whoever has reduced its window may wait for little more than this acknowledgement.
+            // The peer's window may now be a single segment: acknowledge at once.
             self.ack_now = true;
             self.left_out.narrowed();
         }
@@ -148,12 +148,12 @@ impl Socket {
         }
     }
 
-    /// Whether an acknowledgement says that packets were marked, and the window has not been
-    /// reduced since they were sent.
+    /// Whether an acknowledgement echoes a mark, and the window has not been reduced since the
+    /// marked packets were sent.
     pub(super) fn is_marked(&mut self, segment: &Segment) -> bool {
         let una = self.send.una;
         let echoed = self.marks.agreed && segment.has(bit::ECE) && !segment.has(bit::SYN);
-        // Looked at in any case: numbers of long ago would seem to lie ahead.
+        // Evaluated in any case: sequence numbers of long ago would seem to lie ahead.
         !self.marks.has_reacted(una) && echoed
     }
 }
@@ -184,7 +184,7 @@ mod tests {
         for (used, answer, agreed) in [
             (Ecn::Ask, bit::ECE, true),
             (Ecn::Ask, 0, false),
-            (Ecn::Ask, BOTH, false), // the peer sends back what it does not understand (§6.1.1)
+            (Ecn::Ask, BOTH, false), // the peer reflects bits that it does not support (§6.1.1)
             (Ecn::Accept, bit::ECE, false),
         ] {
             let mut marks = Marks::default();
@@ -194,7 +194,7 @@ mod tests {
         }
         let mut marks = Marks::default();
         marks.syn(Ecn::Accept, &Segment { codepoint: ECT0, ..syn(BOTH) }, true);
-        assert!(!marks.agreed, "somebody on the path writes the field");
+        assert!(!marks.agreed, "a node on the path rewrites the field");
     }
 
     #[test]

@@ -11,36 +11,36 @@ use crate::ids::SocketKind;
 use crate::pool::Link;
 use crate::time::{Instant, Span};
 
-/// After this long without a segment the peer's timestamp says nothing (RFC 7323 §5.5).
+/// After this long without a segment the peer's timestamp is not valid any more (RFC 7323 §5.5).
 const TIMESTAMP_VALID: Span = Span::from_secs(24 * 24 * 3600);
 
 /// Empty segments outside of the window are answered no sooner than this after the last one (per
-/// connection), and each time the wait doubles: two peers that disagree must not keep a loop of
+/// connection). The wait doubles each time: two peers that disagree must not keep a loop of
 /// acknowledgements going (RFC 5961 §7). Linux waits half a second from the start; window probes on
-/// a LAN come sooner than that, but back off likewise.
+/// a LAN arrive sooner than that, but back off likewise.
 const OUT_OF_WINDOW_LEAST: Span = Span::from_millis(1);
 
-/// The longest wait: Linux's.
+/// The longest wait, as on Linux.
 const OUT_OF_WINDOW_MOST: Span = Span::from_millis(500);
 
-/// After so many times the wait without an answer it is the shortest again.
+/// After this many waits without an answer the wait returns to the shortest.
 const OUT_OF_WINDOW_QUIET: u64 = 4;
 
-/// A connection is challenged at most once in this time, as on Linux.
+/// A challenge ACK is sent at most once in this time per connection, as on Linux.
 const CHALLENGE_INTERVAL: Span = Span::from_millis(500);
 
 impl Socket {
-    /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than what has been seen.
+    /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than TS.Recent.
     fn is_old_duplicate(&self, now: Instant, segment: &Segment) -> bool {
         self.timestamps && segment.options.timestamps.is_some_and(|times| self.is_older(now, times.value))
     }
 
-    /// Whether a timestamp is older than the last one that was taken, if that still says something.
+    /// Whether a timestamp is older than TS.Recent, if that is still valid.
     fn is_older(&self, now: Instant, value: u32) -> bool {
         (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < TIMESTAMP_VALID
     }
 
-    /// Whether an answer that anybody can provoke may be sent again.
+    /// Rate limit for an answer that any host can provoke by a forged segment.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let may = self.challenged_at.is_never() || now.since(self.challenged_at) >= CHALLENGE_INTERVAL;
         if may {
@@ -76,25 +76,25 @@ impl Socket {
         }
     }
 
-    /// RFC 5961 §5.2: what acknowledges data that was never sent, or is older than any window, is
-    /// not from the peer.
+    /// RFC 5961 §5.2: a segment that acknowledges data that was never sent, or is older than any
+    /// window, is not from the peer.
     fn may_acknowledge(&self, segment: &Segment) -> bool {
         let oldest = self.send.una - self.max_window.max(1);
         segment.ack.le(self.send.nxt) && segment.ack.ge(oldest)
     }
 
-    /// RFC 9293 §3.10.7.4, first check, with the right edge that was really offered.
+    /// RFC 9293 §3.10.7.4, first check, with the right edge that was actually offered.
     pub(super) fn is_acceptable(&self, segment: &Segment) -> bool {
         let (next, edge) = (self.recv.next, self.edge);
         let (seq, end) = (segment.seq, segment.end());
         match (segment.length() > 0, edge.gt(next)) {
-            // As on Linux: it takes no room, and a peer with nothing more to send may not wait for
+            // As on Linux: FIN takes no room, and a peer with nothing more to send may not wait for
             // any.
             _ if segment.is_bare_fin() && self.state.may_receive() => next.le(seq) && seq.le(edge),
             (false, false) => seq == next,
-            // A peer that has filled the window acknowledges from its right edge, and while there
-            // is a gap that edge is not RCV.NXT. In SYN-RECEIVED and for RST the window ends where
-            // the RFC ends it.
+            // A peer that has filled the window acknowledges from its right edge, which is not
+            // RCV.NXT while there is a gap. In SYN-RECEIVED and for RST the window ends where the
+            // RFC ends it.
             (false, true) if seq == edge => self.state.is_synchronized() && !segment.has(bit::RST),
             (false, true) => next.le(seq) && seq.lt(edge),
             (true, false) => false,
@@ -105,10 +105,10 @@ impl Socket {
     /// Takes the peer's window (RFC 9293 §3.10.7.4, SND.WL1 and SND.WL2). Returns whether it
     /// changed.
     ///
-    /// As on Linux what acknowledges more than the segment that set the window was sent later, also
-    /// if it carries data from before (RFC 9293 looks at SEG.SEQ first): that is sent again. Were
-    /// its acknowledgement taken without its window, SND.UNA would carry the old one beyond what
-    /// the peer has ever offered.
+    /// RFC 9293 compares SEG.SEQ first. As on Linux a segment that acknowledges more than the one
+    /// that set the window counts as later, even if it carries older data: such data is a
+    /// retransmission. If its acknowledgement were taken without its window, SND.UNA would carry
+    /// the old window beyond what the peer has ever offered.
     pub(super) fn take_window(&mut self, segment: &Segment) -> bool {
         let (seq, ack) = (self.window_seq, self.window_ack);
         let newer = ack.lt(segment.ack) || ack == segment.ack && seq.le(segment.seq);
@@ -157,8 +157,8 @@ impl Stack<'_> {
         self.fin_input(index, now, segment);
     }
 
-    /// PAWS and the sequence check. What fails is answered with an acknowledgement, unless it is a
-    /// RST.
+    /// PAWS and the sequence check. A segment that fails is answered with an acknowledgement,
+    /// unless it is a RST.
     pub(super) fn sequence_is_good(&mut self, index: usize, now: Instant, segment: &Segment) -> bool {
         let s = &mut self.mem.tcp[index];
         let old = s.is_old_duplicate(now, segment) && !segment.has(bit::RST);
@@ -176,16 +176,17 @@ impl Stack<'_> {
             if segment.length() > 0 && !segment.has(bit::SYN) && segment.end().le(s.recv.next) {
                 self.mem.counters.tcp_dup_data.inc();
                 s.recv.duplicate = super::options::SackBlock { start: segment.seq, end: segment.end() };
-                // As on Linux the last of what was acknowledged counts as in the window here (RFC
-                // 7323 §5.3, R2), or a sender whose acknowledgement was lost would take its timeout
-                // for a round trip. Nothing before: who guesses must meet one number.
+                // As on Linux the last acknowledged segment counts as in the window here (RFC 7323
+                // §5.3, R2). Otherwise a sender whose acknowledgement was lost would take its
+                // timeout for a round trip. Earlier segments do not count, so that a blind attacker
+                // must hit one sequence number.
                 if segment.has(bit::ACK) && segment.end().ge(s.acked) && s.may_acknowledge(segment) {
                     s.take_timestamp(now, segment);
                 }
             }
-            // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4:
-            // "special allowance"). Not in SYN-RECEIVED: what acknowledges our SYN opens the
-            // connection, and must be acceptable to do so.
+            // Acknowledgements must be taken even if the window is full (RFC 9293 §3.10.7.4:
+            // "special allowance"). Not in SYN-RECEIVED: a segment that acknowledges our SYN opens
+            // the connection, and must be acceptable for that.
             if s.state.is_synchronized()
                 && segment.has(bit::ACK)
                 && segment.ack.gt(s.send.una)
@@ -202,15 +203,15 @@ impl Stack<'_> {
         if segment.has(bit::SYN) && s.state != State::SynReceived {
             self.challenge(index, now);
         } else if segment.length() > 0 || s.may_answer_outside(now) {
-            // Neither data nor FIN answers anything, so there is no loop, and a peer that repeats
-            // them waits for ours.
+            // Neither data nor FIN is an answer, so there is no loop, and a peer that repeats them
+            // waits for our acknowledgement.
             s.disorder();
         }
         false
     }
 
-    /// RFC 5961 §3.2 and §4.2: only a RST at exactly RCV.NXT resets; any other, and any SYN, is
-    /// answered by an acknowledgement that makes a real peer prove itself.
+    /// RFC 5961 §3.2 and §4.2: only a RST at exactly RCV.NXT resets. Any other, and any SYN, is
+    /// answered by a challenge ACK that the real peer can respond to.
     fn reset_or_challenge(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &self.mem.tcp[index];
         if segment.has(bit::SYN) && !segment.has(bit::RST) || segment.seq != s.recv.next {
@@ -225,9 +226,9 @@ impl Stack<'_> {
         self.fail(index, now, why);
     }
 
-    /// Sends a challenge acknowledgement, if this connection has not just sent one (RFC 5961 §7).
-    /// The limit is each connection's own: one that all share tells an attacker what others'
-    /// connections have used of it (CVE-2016-5696).
+    /// Sends a challenge ACK, unless this connection has just sent one (RFC 5961 §7). The limit is
+    /// per connection: a shared limit tells an attacker how much of it other connections have used
+    /// (CVE-2016-5696).
     pub(super) fn challenge(&mut self, index: usize, now: Instant) {
         if !self.mem.tcp[index].may_challenge(now) {
             self.mem.counters.tcp_challenge_limited.inc();
@@ -237,29 +238,29 @@ impl Stack<'_> {
         self.send_ack(index, now);
     }
 
-    /// The acknowledgement in a segment: frees what was received, finds what was lost, moves the
+    /// The acknowledgement in a segment: frees acknowledged data, detects losses, moves the
     /// windows.
     pub(super) fn acknowledgement(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         let frames = &mut self.mem.frames;
         let counters = self.mem.counters;
-        // As it was when what is acknowledged now was sent: the sample of a late acknowledgement
-        // would excuse it.
+        // As it was when the acknowledged data was sent: the sample of a late acknowledgement would
+        // raise the timeout that it is compared with.
         let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds(s.rto_min_ms));
         let una = s.send.una;
         if segment.ack.lt(una) {
-            // An old acknowledgement, overtaken by a newer one: its window counts from where we no
-            // longer are (RFC 9293 §3.10.7.4, fifth check).
+            // An old acknowledgement, overtaken by a newer one: its window counts from an outdated
+            // left edge (RFC 9293 §3.10.7.4, fifth check).
             return;
         }
         let window_changed = s.take_window(segment);
         // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as
-        // long as somebody here cares.
+        // long as the program holds the connection.
         s.attempts = if !s.orphan && (s.window == 0 || s.send.outstanding() == 0) { 0 } else { s.attempts };
         let blocks = segment.options.blocks();
         if s.send.outstanding() == 0 && blocks.is_empty() {
             if segment.length() == 0 && !window_changed && s.recovery.probing {
-                s.probe_was_needless(now); // it arrived beside what it repeated (RFC 8985 §7.4.2)
+                s.probe_was_needless(now); // both the probe and the original arrived (RFC 8985 §7.4.2)
             }
             if window_changed && s.window > 0 {
                 s.rtt.recovered();
@@ -303,10 +304,10 @@ impl Stack<'_> {
         }
     }
 
-    /// SND.UNA moved: our FIN may have been acknowledged, and the program may have room again.
+    /// SND.UNA moved: our FIN may have been acknowledged, and the send buffer may have room again.
     fn after_acknowledgement(&mut self, index: usize, now: Instant) {
         // One connection never takes more than an eighth of all frames, about what `pressure` would
-        // give it.
+        // grant it.
         let most = self.mem.core.tcp.config.send_buffer_max.min(self.mem.frames.meta.len() as u32 / 8 * 1024);
         let s = &mut self.mem.tcp[index];
         if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
@@ -331,8 +332,8 @@ impl Stack<'_> {
         }
         let is_shut = s.read_shut && matches!(s.state, State::FinWait1 | State::FinWait2);
         if s.orphan || is_shut {
-            // It will never be read: the peer must know (RFC 2525 §2.17). What was read before may
-            // come again together with the FIN, which is no data.
+            // It will never be read: the peer must learn of that (RFC 2525 §2.17). Data that was
+            // read before may be retransmitted together with the FIN, which is no data.
             if (segment.seq + segment.len).gt(s.recv.next) {
                 let told = if s.orphan { Pending::None } else { Pending::Reset };
                 self.mem.counters.tcp_abort_on_data.inc();
@@ -354,7 +355,7 @@ impl Stack<'_> {
             at = if meta.flags & flag::MORE != 0 { meta.next } else { Link::NONE };
             let start = seq;
             (meta.flags, meta.seq) = (0, start.0);
-            // What lies beyond the window is not taken.
+            // Data beyond the window is not taken.
             meta.len = u32::from(meta.len).min(s.edge.since(seq)) as u16;
             seq += u32::from(meta.len);
             if meta.len == 0 {
@@ -363,7 +364,7 @@ impl Stack<'_> {
             }
             let over = s.is_over_share(frames, filled_ring);
             if over || start.gt(s.recv.next) && s.keeps_enough_waiting(frames) {
-                // The peer sends it again. What waits out of order goes first: it may have to wait
+                // The peer retransmits it. Out-of-order data is dropped first: it may have to wait
                 // for long.
                 if over {
                     s.recv.prune(frames);

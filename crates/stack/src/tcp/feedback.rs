@@ -1,5 +1,5 @@
-//! What an acknowledgement tells: which segments have arrived, by number or by SACK block, and how
-//! long they took.
+//! The feedback in an acknowledgement: which segments have arrived, by number or by SACK block, and
+//! their round-trip time.
 
 use super::header::Segment;
 use super::options::{MAX_SACK_BLOCKS, SackBlock};
@@ -9,23 +9,23 @@ use super::socket::Socket;
 use crate::frame::Frames;
 use crate::time::{Instant, Span};
 
-/// An echoed timestamp gives a round trip only if that is shorter than this: the clock ticks too
-/// coarsely to be fooled by.
+/// An echoed timestamp gives a round trip only if that is shorter than this: with its coarse tick,
+/// a longer one is implausible.
 const LONGEST_ECHO: Span = Span::from_secs(60);
 
-/// The round-trip sample of one acknowledgement: the segment that was sent last among those that
-/// were sent once (Karn). None if the number also acknowledges one that was sent again.
+/// The round-trip sample of one acknowledgement: of the segments that were sent once (Karn) the one
+/// sent last. None if the number also acknowledges a retransmission.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     sent: Instant,
-    /// The peer had got before what was sent again, and echoes the timestamp of then: its answer to
-    /// that was lost.
+    /// The peer had received the data before its retransmission, and echoes the timestamp of that
+    /// time: its first acknowledgement was lost.
     stale: bool,
 }
 
 impl Socket {
-    /// Takes the acknowledgement number and the SACK blocks of a segment: frees and marks what has
-    /// arrived, and lets RACK learn from it. The number lies between SND.UNA and SND.NXT.
+    /// Processes the acknowledgement number and the SACK blocks of a segment: frees and marks
+    /// delivered segments, and updates RACK. The number is between SND.UNA and SND.NXT.
     pub(super) fn take_feedback(&mut self, frames: &mut Frames<'_>, now: Instant, segment: &Segment) -> (News, Sample) {
         let una = self.send.una;
         let mut news = News { acked: segment.ack - una, ..News::default() };
@@ -39,7 +39,7 @@ impl Socket {
             let stamp = ((at.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
             echo.is_some_and(|echo| (echo.wrapping_sub(stamp) as i32) < 0)
         };
-        // Says whether the segment was overtaken.
+        // Returns whether the segment was overtaken.
         let mut learn = |sample: &mut Sample, segment: &Delivered| {
             if !segment.retransmitted {
                 sample.sent = sample.sent.max(segment.at);
@@ -58,8 +58,8 @@ impl Socket {
                     news.overtaken(&segment);
                 }
             });
-            // The acknowledgement was caused by the retransmission, and may have waited for it:
-            // what was sent once is measured across the gap (RFC 6298 §3).
+            // The acknowledgement was triggered by the retransmission, and may have waited for it:
+            // segments sent once would be measured across the gap (RFC 6298 §3).
             if !news.resent_at.is_never() {
                 sample = Sample::default();
             }
@@ -72,12 +72,12 @@ impl Socket {
         let duplicate = first.start.lt(segment.ack) || inside;
         if duplicate {
             blocks = rest;
-            // RFC 7323 §5.3: the timestamp of what lies before the window is not taken (R2 comes
-            // before R3), so the round trip that it tells began with the first transmission.
+            // RFC 7323 §5.3: the timestamp of a segment before the window is not taken (R2 precedes
+            // R3), so the echoed round trip began with the first transmission.
             sample.stale = first.start.ge(una) && !news.resent_at.is_never() && earlier(news.resent_at);
         }
-        // In the order of their numbers. The newest comes first (RFC 2018 §4), and after it RACK
-        // would take what lies before it for reordered (RFC 8985 §6.2, step 3).
+        // In the order of their sequence numbers. The newest block comes first (RFC 2018 §4), and
+        // RACK would take earlier segments behind it for reordered (RFC 8985 §6.2, step 3).
         let mut ordered = [SackBlock::default(); MAX_SACK_BLOCKS];
         let ordered = &mut ordered[..blocks.len()];
         ordered.copy_from_slice(blocks);
@@ -103,15 +103,15 @@ impl Socket {
             && acked
             && !sample.stale
         {
-            // A retransmission was acknowledged: the echo tells which transmission it was (RFC 7323
+            // A retransmission was acknowledged: the echo identifies the transmission (RFC 7323
             // §4.1).
             self.take_echo(now, times.echo, LONGEST_ECHO);
         }
     }
 
-    /// Takes the round trip that an echoed timestamp tells, in milliseconds, if it is shorter than
-    /// `limit`. The clock ticks once in one: where what is known is no further from it, it says no
-    /// more than that nothing is to be waited for longer.
+    /// Takes the round trip of an echoed timestamp, in milliseconds, if it is shorter than `limit`.
+    /// The clock ticks once a millisecond. If the estimate differs by less than a tick, the echo
+    /// adds nothing to it, but proves that the backoff is over.
     pub(super) fn take_echo(&mut self, now: Instant, echo: u32, limit: Span) {
         let ms = self.timestamp(now).wrapping_sub(echo);
         let rtt = Span::from_millis(u64::from(ms.max(1)));

@@ -1,11 +1,11 @@
-//! Whether a timeout was needless (F-RTO, RFC 5682): a path or a peer that became slow at one blow,
-//! and no loss.
+//! F-RTO (RFC 5682): detects spurious timeouts, when a path or a peer became slow at once and
+//! nothing was lost.
 //!
-//! For peers that have neither timestamps to tell it (Eifel) nor duplicates to report (DSACK); they
-//! tell it sooner than a report for the others, too. After the timeout the first segment is sent
-//! again, and nothing else. When it is acknowledged two new segments are sent instead of what is
-//! deemed lost. What is acknowledged next tells: something that was sent once, and before the
-//! timeout, was not lost. As on Linux a timeout that follows in vain changes nothing of that.
+//! It is meant for peers without timestamps (Eifel) and duplicate reports (DSACK); for others it
+//! also decides sooner than a DSACK. After the timeout only the first segment is retransmitted.
+//! When it is acknowledged, two new segments are sent instead of those deemed lost. The next
+//! acknowledgement decides: if it covers a segment that was sent once, before the timeout, that
+//! segment was not lost. As on Linux a further timeout does not change that.
 
 use super::recovery::{News, Phase};
 use super::send::IN_FLIGHT;
@@ -16,24 +16,24 @@ use crate::table::Counters;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// How far the question has got.
+/// The state of the detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub(super) enum Frto {
-    /// There is none: what is deemed lost is sent again.
+    /// Not active: segments deemed lost are retransmitted.
     #[default]
     Lost = 0,
-    /// Step 2: the first segment was sent again.
+    /// Step 2: the first segment was retransmitted.
     Waiting = 1,
     /// Step 2b: it is acknowledged, new segments are to be sent.
     Ask = 2,
-    /// Step 3: they were.
+    /// Step 3: they were sent.
     Asked = 3,
 }
 
 impl Socket {
-    /// The retransmission timer has expired; the phase is still what it was before. Step 1: what is
-    /// being recovered is lost already.
+    /// The retransmission timer has expired; the phase is still the previous one. Step 1: not
+    /// during recovery, whose segments are lost already.
     pub(super) fn timeout_in_question(&self, first: bool) -> Frto {
         match self.recovery.phase {
             Phase::Open | Phase::Reduction => Frto::Waiting,
@@ -42,18 +42,18 @@ impl Socket {
         }
     }
 
-    /// What an acknowledgement says about the timeout.
+    /// Evaluates an acknowledgement after the timeout.
     pub(super) fn judge_timeout(&mut self, frames: &mut Frames<'_>, counters: &Counters, now: Instant, news: &News) {
         if self.recovery.phase != Phase::Loss {
             return;
         }
-        // What comes together with the acknowledgement that led to the question cannot be the
-        // answer.
+        // An acknowledgement that arrives together with the one that triggered the new segments
+        // cannot answer them.
         let answers = self.sent != now && (news.acked > 0 || news.delivered > 0 || news.duplicate);
         self.recovery.frto = match self.recovery.frto {
             Frto::Waiting if news.acked > 0 && self.send.una.lt(self.recovery.point) => Frto::Ask,
-            // Without SACK the peer has something behind the first segment, and this may be all
-            // that it ever says of it.
+            // Without SACK the peer has received something behind the first segment, and may never
+            // say more about it.
             Frto::Waiting if news.acked > 0 || news.duplicate && !self.sack => Frto::Lost,
             Frto::Asked if news.first_sending && !news.after_timeout && news.resent_at.is_never() => {
                 self.undo_reduction(frames, counters);
@@ -70,7 +70,7 @@ impl Socket {
 
 impl Stack<'_> {
     /// Step 2b: sends up to two new segments, whatever else holds them back. If there are none,
-    /// what is deemed lost is sent again.
+    /// segments deemed lost are retransmitted.
     pub(super) fn ask_about_timeout(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.recovery.frto != Frto::Ask {
@@ -88,7 +88,7 @@ impl Stack<'_> {
             self.send_segment(index, now, &run);
             let s = &mut self.mem.tcp[index];
             s.recovery.frto = Frto::Asked;
-            s.cc.cwnd = s.in_flight(); // and nothing else until there is an answer
+            s.cc.cwnd = s.in_flight(); // nothing else is sent until there is an answer
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), simultaneous open
-//! included.
+//! Connection setup: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), including
+//! simultaneous open.
 
 use super::config::Config;
 use super::congestion::Congestion;
@@ -22,7 +22,7 @@ use crate::time::Instant;
 use zerocopy::FromZeros;
 
 impl Socket {
-    /// Takes the options of the peer's SYN. What we did not offer cannot be agreed on.
+    /// Takes the options of the peer's SYN. Options that we did not offer cannot be agreed on.
     fn take_syn(&mut self, now: Instant, config: &Config, segment: &Segment, route: &Metrics) {
         let (options, shift) = (&segment.options, config.window_shift);
         self.marks.syn(config.ecn, segment, self.passive);
@@ -42,7 +42,7 @@ impl Socket {
         (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
     }
 
-    /// Takes over what both sides' SYNs offer; `shift` is ours.
+    /// Takes over the options that both SYNs offer; `shift` is ours.
     pub(super) fn agree(&mut self, shift: u8, window_scale: Option<u8>, sack: bool, timestamps: bool) {
         self.scaling = window_scale.is_some();
         self.send_shift = window_scale.unwrap_or(0);
@@ -51,17 +51,17 @@ impl Socket {
         self.timestamps = timestamps;
     }
 
-    /// The segment size that fits a path of `mtu` bytes, the peer, and what the program has set.
+    /// The segment size that fits a path of `mtu` bytes, the peer's MSS, and the program's limit.
     pub(super) fn fitting_mss(&self, mtu: u32) -> u16 {
         let options = if self.timestamps { super::options::TIMESTAMPS_LEN as u32 } else { 0 };
         let path = mtu.saturating_sub(self.header_len());
         let user = if self.settings.max_segment == 0 { u32::MAX } else { u32::from(self.settings.max_segment) };
         let largest = path.min(u32::from(self.peer_mss)).min(user).saturating_sub(options);
-        super::run::whole_parts(largest.max(32) as usize) as u16
+        super::multi_frame_segment::whole_parts(largest.max(32) as usize) as u16
     }
 }
 
-/// The segment size that is asked of the peer: what the route says, else what fits into a packet.
+/// The MSS that we announce to the peer: the route's advmss, or what fits into a packet.
 pub(super) fn asked_segment(mtu: u32, header_len: u32, route: &Metrics) -> u16 {
     match route.advmss {
         0 => mtu.saturating_sub(header_len).min(u32::from(u16::MAX)) as u16,
@@ -70,8 +70,8 @@ pub(super) fn asked_segment(mtu: u32, header_len: u32, route: &Metrics) -> u16 {
 }
 
 impl Stack<'_> {
-    /// A socket in the pool, all of it new, entered in the demultiplexer. Gives up the oldest
-    /// TIME-WAIT if there is no free slot.
+    /// Allocates a new connection and enters it into the demultiplexer. Evicts the oldest TIME-WAIT
+    /// connection if there is no free slot.
     pub(super) fn new_connection(
         &mut self,
         now: Instant,
@@ -96,15 +96,14 @@ impl Stack<'_> {
         s.send = SendQueue::new(iss);
         (s.heard, s.sent) = (now, now);
         s.peer_mss = u16::MAX;
-        // What the offered options take is not known yet; the peer subtracts them by itself (RFC
-        // 6691).
+        // The length of the options is not known yet; the peer subtracts it by itself (RFC 6691).
         s.receive_mss = asked_segment(mtu, s.header_len(), &metrics);
         if settings.max_segment != 0 {
             s.receive_mss = s.receive_mss.min(settings.max_segment);
         }
         s.offered_mss = s.receive_mss;
-        // Nothing may be sent or counted before `establish` knows better, but what divides by them
-        // never meets a zero.
+        // Nothing may be sent or counted before `establish` sets the real size, but divisions by
+        // these values never meet a zero.
         s.mss = MIN_MSS;
         s.cc = Congestion::new(settings.algorithm, u32::from(MIN_MSS));
         s.state = State::Closed;
@@ -119,7 +118,7 @@ impl Stack<'_> {
         Ok(index)
     }
 
-    /// What the route of a path sets.
+    /// The metrics of a path's route.
     pub(super) fn path_metrics(&self, path: u32) -> Metrics {
         self.mem.paths.get(path as usize).map_or_else(Metrics::default, |path| path.info.metrics)
     }
@@ -129,7 +128,7 @@ impl Stack<'_> {
         self.mem.paths.get(path as usize).map_or(self.mem.core.default_mtu, |p| p.mtu(now)).max(super::pmtu::LEAST_MTU)
     }
 
-    /// Sends SYN or SYN-ACK, for the first time or because of its timer, and sets the timer.
+    /// Sends SYN or SYN-ACK, for the first time or on timeout, and sets the timer.
     pub(super) fn send_syn(&mut self, index: usize, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
         let s = &mut self.mem.tcp[index];
@@ -139,9 +138,10 @@ impl Stack<'_> {
         self.update_row(index);
     }
 
-    /// The peer has sent its SYN again, or forgotten what kept it from answering: so do we with
-    /// ours, but not as often as it likes, and its timer goes on: whoever repeats a SYN for ever
-    /// must not keep a half-open connection, or have all of them answered to somebody else.
+    /// Repeats our SYN or SYN-ACK: the peer has repeated its SYN, or has now discarded an old
+    /// connection that kept it from answering. This is rate-limited, and the timer is not reset. A
+    /// peer that repeats a SYN forever must not keep a half-open connection, or reflect one answer
+    /// for each SYN to a third party.
     fn repeat_syn(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.may_challenge(now) {
@@ -179,7 +179,7 @@ impl Stack<'_> {
         });
     }
 
-    /// Nobody has answered SYN or SYN-ACK in time.
+    /// SYN or SYN-ACK has not been answered in time.
     pub(super) fn handshake_timeout(&mut self, index: usize, now: Instant) {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
@@ -209,9 +209,9 @@ impl Stack<'_> {
         if acknowledges && (segment.ack.le(s.iss) || segment.ack.gt(s.send.nxt)) {
             if !segment.has(bit::RST) {
                 self.reset_acknowledgement(index, now, segment.ack);
-                // The peer had an old connection between these ends, most likely in TIME-WAIT, and
-                // has none now: our SYN is welcome. As on Linux it does not wait for its timer,
-                // which nobody has set back: a second of waiting for every port that is used again.
+                // The peer had an old connection between these endpoints, most likely in TIME-WAIT.
+                // It is gone now, and our SYN is welcome. As on Linux it is repeated at once: its
+                // timer, which is not reset, would delay each reuse of a port by a second.
                 if self.mem.tcp[index].retransmits == 0 {
                     self.repeat_syn(index, now);
                 }
@@ -236,7 +236,7 @@ impl Stack<'_> {
         if acknowledges {
             self.establish(index, now, segment);
             self.mem.tcp[index].ack_now = true;
-            // Data or FIN on a SYN-ACK come again if they are not taken; take them now.
+            // Data or FIN on a SYN-ACK would be retransmitted if ignored; take them now.
             let rest = Segment { seq: segment.seq + 1, bits: segment.bits & !bit::SYN, ..*segment };
             self.payload_input(index, now, &rest, payload);
             self.fin_input(index, now, &rest);
@@ -255,11 +255,11 @@ impl Stack<'_> {
         let mut segment = *segment;
         if segment.has(bit::SYN) && !segment.has(bit::RST) && segment.seq == s.irs {
             if !segment.has(bit::ACK) {
-                self.repeat_syn(index, now); // the peer has not got our SYN-ACK
+                self.repeat_syn(index, now); // our SYN-ACK was lost
                 return;
             }
-            // The other half of a simultaneous open: the SYN is known, the acknowledgement is what
-            // counts.
+            // The other half of a simultaneous open: the SYN is known, only the acknowledgement is
+            // new.
             segment.bits &= !(bit::SYN | bit::ECE | bit::CWR);
             segment.seq += 1;
         }
@@ -292,7 +292,7 @@ impl Stack<'_> {
             return;
         }
         if s.passive && !(self.has_accept_room(index) && self.confirm_path(index, now)) {
-            return; // as on Linux: the peer believes it is connected; its data, or our SYN-ACK again, tries once more
+            return; // as on Linux: the peer regards it as open; its data, or our repeated SYN-ACK, retries
         }
         self.establish(index, now, &segment);
         let s = &mut self.mem.tcp[index];
@@ -300,13 +300,13 @@ impl Stack<'_> {
         s.max_window = s.max_window.max(s.window);
         (s.window_seq, s.window_ack) = (segment.seq, segment.ack);
         if s.write_shut {
-            self.shut_sending(index, now); // by the program, while it was opened
+            self.shut_sending(index, now); // the program has shut it during the handshake
         }
         self.established_input(index, now, &segment, payload);
     }
 
-    /// Answers an acknowledgement of what was never sent; the connection itself stays (RFC 9293
-    /// §3.10.7.3, §3.10.7.4).
+    /// Answers an acknowledgement of data that was never sent with RST; the connection itself stays
+    /// (RFC 9293 §3.10.7.3, §3.10.7.4).
     fn reset_acknowledgement(&mut self, index: usize, now: Instant, ack: Seq) {
         self.mem.counters.tcp_out_rsts.inc();
         self.send_bare(index, now, |header| {
@@ -315,8 +315,8 @@ impl Stack<'_> {
         });
     }
 
-    /// The host is asked for the way to a peer that has shown that it is there; a packet's word was
-    /// enough until now. False if that cannot be done at present.
+    /// Requests the path to a peer that has proven its address from the host; until now it was
+    /// inferred from a packet. False if that is not possible at present.
     fn confirm_path(&mut self, index: usize, now: Instant) -> bool {
         let query = self.mem.tcp[index].query();
         match self.path_again(&query, now) {
@@ -338,8 +338,8 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
         s.rtt.recovered();
-        // Which of several was acknowledged is not known (RFC 6298 §3). An echoed timestamp tells
-        // how long ago at most, but the peer may have waited meanwhile.
+        // It is not known which of several SYNs was acknowledged (RFC 6298 §3). An echoed timestamp
+        // gives an upper bound of the round trip, but the peer may have delayed its answer.
         if s.retransmits == 0 && s.sent != now {
             s.rtt.sample(now, now.since(s.sent));
         } else if s.retransmits > 0
@@ -377,7 +377,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Makes a connection out of the SYN that a listener got.
+    /// Makes a connection out of a SYN that a listener received.
     pub(super) fn answer_syn(&mut self, index: usize, listener: usize, now: Instant, segment: &Segment) {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];

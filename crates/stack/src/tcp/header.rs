@@ -1,4 +1,4 @@
-//! TCP headers: a received one becomes a [`Segment`], a sent one is written in front of its
+//! TCP headers: a received one is parsed into a [`Segment`], a sent one is written in front of its
 //! payload.
 
 use super::options::Options;
@@ -34,13 +34,13 @@ pub(super) struct Segment {
     pub(super) options: Options,
     /// Bytes of payload.
     pub(super) len: u32,
-    /// What the packet's IP header says of congestion (RFC 3168 §5).
+    /// The ECN field of the packet's IP header (RFC 3168 §5).
     pub(super) codepoint: u8,
 }
 
 impl Segment {
-    /// Reads the header at the front of `bytes`, of a message of `total` bytes. Says how long the
-    /// header is. `None` if it is broken.
+    /// Parses the header at the front of `bytes`, of a message of `total` bytes. Returns the length
+    /// of the header, too. `None` if it is malformed.
     pub(super) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
         let packet = TcpPacket::new_checked(bytes).ok()?;
         let header = usize::from(packet.header_len());
@@ -71,7 +71,7 @@ impl Segment {
         self.len + u32::from(self.has(bit::SYN)) + u32::from(self.has(bit::FIN))
     }
 
-    /// Whether it ends the stream and carries nothing else.
+    /// Whether it carries a FIN and nothing else.
     pub(super) fn is_bare_fin(&self) -> bool {
         self.len == 0 && self.bits & (bit::FIN | bit::SYN | bit::RST) == bit::FIN
     }

@@ -1,5 +1,5 @@
-//! What can be known of a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`, names)
-//! and for the public row.
+//! Information about a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`, names) and
+//! for the public row.
 
 use super::congestion::Algorithm;
 use super::recovery::Phase;
@@ -11,15 +11,16 @@ use crate::ids::{ListenerId, SocketKind, TcpId};
 use crate::path::Query;
 use crate::time::{Instant, Span};
 
-/// The figures of a connection, enough for most of Linux's `struct tcp_info`
+/// The statistics of a connection, enough for most of Linux's `struct tcp_info`
 /// ([`TcpInfo::to_linux`]).
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
     /// The state.
     pub state: State,
-    /// Linux's congestion state: 0 open, 2 reduction for explicit notification, 3 recovery, 4 loss.
+    /// Linux's congestion state: 0 open, 2 CWR (explicit congestion notification), 3 recovery, 4
+    /// loss.
     pub congestion_state: u8,
-    /// Retransmissions of what is outstanding, in a row.
+    /// Consecutive retransmissions of outstanding data.
     pub retransmits: u8,
     /// Unanswered window or keepalive probes.
     pub probes: u8,
@@ -45,15 +46,15 @@ pub struct TcpInfo {
     pub outstanding: u32,
     /// Of these: selectively acknowledged.
     pub sacked: u32,
-    /// Of these: deemed lost, whether or not they are under way again.
+    /// Of these: deemed lost, whether or not they are in flight again.
     pub lost: u32,
-    /// Of these: sent again, and neither deemed lost since nor selectively acknowledged.
+    /// Of these: retransmitted, and neither deemed lost since nor selectively acknowledged.
     pub resent: u32,
     /// Bytes queued and not sent.
     pub unsent: u32,
-    /// Bytes received and not read: what a read would find.
+    /// Bytes received and not read: what a read would return.
     pub unread: u32,
-    /// The same as `FIONREAD` tells it: up to an urgent byte that is ahead.
+    /// The value of `FIONREAD`: up to an urgent byte that is ahead.
     pub unread_to_mark: u32,
     /// Smoothed round-trip time.
     pub srtt: Span,
@@ -73,49 +74,49 @@ pub struct TcpInfo {
     pub receive_buffer: u32,
     /// Largest packet of the path.
     pub path_mtu: u32,
-    /// Segments sent again since the start.
+    /// Segments retransmitted since the start.
     pub total_retransmits: u32,
-    /// Segments sent and received since the start, acknowledgements included; this and what follows
-    /// begins anew where it overflows.
+    /// Segments sent and received since the start, including acknowledgements. This and the
+    /// following counters wrap around.
     pub segments_out: u32,
-    /// See there.
+    /// See `segments_out`.
     pub segments_in: u32,
     /// Of these: with payload.
     pub data_segments_out: u32,
-    /// See there.
+    /// See `data_segments_out`.
     pub data_segments_in: u32,
-    /// Payload sent since the start, what was sent again included.
+    /// Payload sent since the start, including retransmissions.
     pub bytes_sent: u64,
-    /// Of this: sent again.
+    /// Of this: retransmitted.
     pub bytes_resent: u64,
     /// Payload acknowledged.
     pub bytes_acked: u64,
     /// Payload received in order.
     pub bytes_received: u64,
-    /// Segments that the peer has got, the SYN included.
+    /// Segments delivered to the peer, including the SYN.
     pub delivered: u32,
-    /// Of these: acknowledged together with a mark of congestion.
+    /// Of these: acknowledged together with a congestion mark.
     pub delivered_marked: u32,
     /// Segments that the peer reported as duplicates.
     pub duplicates: u32,
-    /// By how many segments others were overtaken at most, not below 3.
+    /// The reordering degree: by how many segments one was overtaken at most, at least 3.
     pub reordering: u32,
-    /// How often that was seen.
+    /// How often reordering was seen.
     pub overtaken: u32,
-    /// Segments received before one that precedes them.
+    /// Segments received before an earlier one.
     pub early: u32,
-    /// For how long there was something to send or to be acknowledged.
+    /// For how long there was data to send or to be acknowledged.
     pub busy: Span,
-    /// Since data was last sent.
+    /// Time since data was last sent.
     pub since_sent: Span,
-    /// Since anything was last received.
+    /// Time since anything was last received.
     pub since_received: Span,
     /// Congestion control.
     pub algorithm: Algorithm,
 }
 
 impl Socket {
-    /// Numbers under way that are no payload: our SYN, or our FIN.
+    /// Sequence numbers in flight that are no payload: our SYN, or our FIN.
     fn control_under_way(&self) -> u32 {
         let opening = matches!(self.state, State::SynSent | State::SynReceived);
         u32::from(self.send.outstanding() > 0 && (opening || self.fin_queued && self.send.unsent() == 0))
@@ -123,7 +124,7 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// The figures of a connection.
+    /// The statistics of a connection.
     ///
     /// # Errors
     /// [`crate::Error::Stale`].
@@ -134,7 +135,7 @@ impl Stack<'_> {
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         let outstanding = s.send.outstanding().saturating_sub(s.control_under_way());
         let acked = row.tx_bytes.get().saturating_sub(s.tally.bytes_resent).saturating_sub(outstanding.into());
-        // Of what is over nothing goes on.
+        // A closed connection is not busy any more.
         let until = if s.state == State::Closed { s.sent.max(s.heard) } else { now };
         Ok(TcpInfo {
             state: s.state,
@@ -193,7 +194,7 @@ impl Stack<'_> {
         })
     }
 
-    /// What the path of a connection is looked up by.
+    /// The key of a connection's path.
     ///
     /// # Errors
     /// [`crate::Error::Stale`].
@@ -202,7 +203,7 @@ impl Stack<'_> {
         Ok(self.mem.tcp[index].query())
     }
 
-    /// Both ends of a connection: ours, then the peer's.
+    /// Both endpoints of a connection: ours, then the peer's.
     ///
     /// # Errors
     /// [`crate::Error::Stale`].
@@ -212,8 +213,8 @@ impl Stack<'_> {
         Ok((s.local, s.remote))
     }
 
-    /// The interface by which a connection is to go, as the host numbers it: that which the program
-    /// has named, or on which a link-local peer is; 0 if the host may choose.
+    /// The outgoing interface of a connection, by the host's number; 0 if the host may choose. It
+    /// is set if the program has bound it, or for a link-local peer.
     ///
     /// # Errors
     /// [`crate::Error::Stale`].
@@ -221,7 +222,7 @@ impl Stack<'_> {
         Ok(self.mem.tcp[self.check(id.into())?].settings.interface)
     }
 
-    /// Where a listener listens.
+    /// The endpoint of a listener.
     ///
     /// # Errors
     /// [`crate::Error::Stale`].
@@ -230,7 +231,7 @@ impl Stack<'_> {
         Ok(self.mem.listeners[index].local)
     }
 
-    /// Writes what others may see of a connection into its row.
+    /// Writes the public information about a connection into its row.
     pub(super) fn update_row(&mut self, index: usize) {
         let s = &self.mem.tcp[index];
         if s.state == State::Free {

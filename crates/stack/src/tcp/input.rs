@@ -1,9 +1,9 @@
-//! What comes in: checked, looked up, and given to its connection, its listener, or nobody.
+//! Received segments: validation, lookup, and delivery to a connection or a listener, or a RST.
 
 use super::ecn;
 use super::header::{Segment, bit};
+use super::multi_frame_segment::MultiFrameSegment;
 use super::output::Hold;
-use super::run::Run;
 use super::seq::Seq;
 use super::socket::State;
 use crate::Stack;
@@ -17,20 +17,20 @@ use crate::pool::Link;
 use crate::queue::Class;
 use crate::time::Instant;
 
-/// The payload of a segment: a chain of frames whose notes delimit it. Whoever holds it frees it.
+/// The payload of a segment: a chain of frames whose notes delimit it. Its holder frees it.
 #[derive(Debug)]
 pub(super) struct Payload {
     pub(super) first: Link,
 }
 
-/// A segment for no connection that there is: where it came from and whom it is for.
+/// A segment that belongs to no connection, and its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stray<'p> {
     pub(super) packet: &'p Packet,
     pub(super) segment: &'p Segment,
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
-    /// It ended a connection in TIME-WAIT between the same ends, which had sent up to here.
+    /// It ended a connection in TIME-WAIT between the same endpoints; this is its SND.NXT.
     pub(super) predecessor: Option<Seq>,
 }
 
@@ -89,15 +89,16 @@ impl Stack<'_> {
         }
     }
 
-    /// Whether a segment came by another interface than that to which the connection is bound: as
-    /// on Linux it is not for it. Nor is it answered, because by that interface nothing is sent.
+    /// Whether a segment arrived by another interface than the one to which the connection is
+    /// bound. As on Linux it is not delivered. It is not answered either, because nothing is sent
+    /// by that interface.
     fn is_of_another_link(&self, index: usize) -> bool {
         let (own, came_by) = (self.mem.tcp[index].settings.interface, self.mem.core.came_by);
         own != 0 && came_by != 0 && own != came_by
     }
 
-    /// A segment for a connection. If it is a SYN that ended the TIME-WAIT it met and now opens
-    /// another, returns up to where that had sent.
+    /// Processes a segment for a connection. If it is a SYN that ended TIME-WAIT and opens a new
+    /// connection, returns the SND.NXT of the old one.
     fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> Option<Seq> {
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_packets.inc();
@@ -137,11 +138,11 @@ impl Stack<'_> {
         self.reply(now, stray, Segment { seq, ack, bits, ..Segment::default() });
     }
 
-    /// Sends a segment that belongs to no connection back to where a stray one came from.
+    /// Sends a segment that belongs to no connection back to the sender of a stray one.
     pub(super) fn reply(&mut self, now: Instant, stray: &Stray<'_>, header: Segment) {
         let &Stray { packet, local, remote, .. } = stray;
         let header = Segment { source_port: local.port, destination_port: remote.port, ..header };
-        // A link-local peer is reached by the link on which it is.
+        // A link-local peer is reached by its own link.
         let link = if packet.source.is_link_local() { self.mem.core.came_by } else { 0 };
         let query = Query::to(packet.source).from(local.address).by(link);
         let known = self.path_find(&query);
@@ -157,11 +158,11 @@ impl Stack<'_> {
             dont_fragment: true,
             class: Class::Prompt,
         };
-        let message = self.write_segment(&send, &header, &Run::bare(id));
+        let message = self.write_segment(&send, &header, &MultiFrameSegment::bare(id));
         if known.is_none() {
             return self.ip_answer(packet, &send, message);
         }
-        // What the host knows of the sender holds, whatever the packet says of itself.
+        // What the host knows of the sender takes precedence over what the packet claims.
         let _ = self.ip_output(now, &send, message);
     }
 

@@ -1,6 +1,6 @@
-//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 §7.1): a keyed hash of both
-//! ends, so that a stranger cannot guess them, plus a clock, so that a connection does not meet
-//! segments of its predecessor.
+//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 §7.1). A keyed hash of both
+//! endpoints keeps third parties from guessing them. A clock keeps segments of an old connection
+//! out of its successor.
 
 use crate::Stack;
 use crate::addr::Endpoint;
@@ -11,13 +11,12 @@ use siphasher::sip::SipHasher24;
 use super::send::SendQueue;
 use super::seq::Seq;
 
-/// How far the numbers of two connections between the same ends lie apart, as on Linux: more than a
-/// window that is not scaled.
+/// Distance between the sequence numbers of successive connections between the same endpoints, as
+/// on Linux: more than an unscaled window.
 const APART: u32 = 65_537;
 
 impl Stack<'_> {
-    /// A keyed hash of both ends and `extra`, independent of the one that the connection table
-    /// uses.
+    /// A keyed hash of both endpoints and `extra`, independent of the hash of the connection table.
     pub(super) fn tcp_hash(&self, local: Endpoint, remote: Endpoint, extra: u64) -> u64 {
         let secret = self.mem.core.secret;
         let mut hasher = SipHasher24::new_with_keys(secret[2], secret[3]);
@@ -36,9 +35,9 @@ impl Stack<'_> {
         (Seq((hash as u32).wrapping_add(clock)), (hash >> 32) as u32)
     }
 
-    /// A connection is opened in place of one in TIME-WAIT that had sent up to `sent`: its numbers
-    /// begin beyond those (RFC 9293 §3.10.7.4), which left the clock behind if there were more than
-    /// 250,000 a second.
+    /// A connection replaces one in TIME-WAIT whose SND.NXT was `sent`: its sequence numbers begin
+    /// beyond that (RFC 9293 §3.10.7.4). They are ahead of the clock if the old connection sent
+    /// more than 250,000 bytes a second.
     pub(super) fn begin_beyond(&mut self, index: usize, sent: Seq) {
         let least = sent + APART;
         let s = &mut self.mem.tcp[index];
@@ -65,7 +64,7 @@ mod tests {
         Endpoint::new(Address::v4([10, 0, 0, last]), port)
     }
 
-    /// The number, and the offset of timestamps.
+    /// The initial sequence number, and the timestamp offset.
     fn initial(key: [u64; 4], now: Instant, local: Endpoint, remote: Endpoint) -> (u32, u32) {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 1, udp: 1, ..Limits::DEFAULT });
         let mut stack = memory.stack();
@@ -87,7 +86,7 @@ mod tests {
         assert_eq!(at(round).0, first, "it goes round once in 4.77 hours");
     }
 
-    /// RFC 6528 §3: whoever knows the numbers of some connections knows nothing of the others'.
+    /// RFC 6528 §3: the numbers of some connections reveal nothing about those of others.
     #[test]
     fn between_other_ends_numbers_lie_anywhere() {
         let of = |local, remote| initial(KEY, BEGIN, local, remote).0;
@@ -109,7 +108,7 @@ mod tests {
         assert_eq!(BTreeSet::from(all).len(), all.len(), "each end counts, address and port: {all:?}");
     }
 
-    /// RFC 6528 §3: without the key nobody can compute them. RFC 7323 §7.1: nor the timestamps.
+    /// RFC 6528 §3: they cannot be computed without the key. RFC 7323 §7.1: nor can the timestamps.
     #[test]
     fn numbers_and_timestamps_depend_on_the_key() {
         let with = |key| initial(key, BEGIN, end(1, 80), end(2, 4000));

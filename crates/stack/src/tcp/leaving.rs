@@ -1,10 +1,10 @@
 //! Handing a live connection over to another stack of the same host (the kernel's, by
 //! `TCP_REPAIR`).
 //!
-//! A connection that leaves stands still first: it sends nothing, takes nothing in, and its timers
-//! do not run. The peer sends again what is dropped meanwhile, because it was never acknowledged.
-//! Then its numbers and bytes are read out, and it is forgotten without a word to the peer. If the
-//! other stack does not take it, it goes on here as if some packets had been lost.
+//! The connection is suspended first: it sends nothing, accepts nothing, and its timers do not run.
+//! The peer retransmits segments dropped meanwhile, because they are not acknowledged. Then its
+//! sequence numbers and bytes are read out, and it is freed without notifying the peer. If the
+//! other stack does not accept it, it resumes here as if some packets had been lost.
 
 use super::output::Hold;
 use super::seq::Seq;
@@ -17,8 +17,9 @@ use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::time::Instant;
 
-/// All that another stack has to know of a connection, but its bytes
-/// ([`Stack::tcp_leaving_bytes`]). The numbers are those of data: neither side's FIN counts.
+/// Everything that another stack must know of a connection except its bytes
+/// ([`Stack::tcp_leaving_bytes`]). The sequence numbers are those of data: neither side's FIN
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// This end.
@@ -31,13 +32,13 @@ pub struct Leaving {
     pub tos: u8,
     /// SND.UNA: the number of the first byte of the send queue.
     pub send_una: u32,
-    /// Bytes in the send queue that were sent.
+    /// Bytes in the send queue that are in flight.
     pub in_flight: u32,
-    /// Bytes in the send queue behind these.
+    /// Bytes in the send queue behind those.
     pub unsent: u32,
-    /// RCV.NXT. Unread bytes end here.
+    /// RCV.NXT. The unread bytes end here.
     pub receive_next: u32,
-    /// Bytes in order that the program has not read.
+    /// In-order bytes that the program has not read.
     pub unread: u32,
     /// SND.WND, the largest it ever was, and SND.WL1.
     pub send_window: u32,
@@ -47,19 +48,19 @@ pub struct Leaving {
     pub window_seq: u32,
     /// Bytes from RCV.NXT to the right edge of the window that was offered.
     pub receive_window: u32,
-    /// What the peer's SYN said.
+    /// The MSS of the peer's SYN.
     pub peer_mss: u16,
-    /// The shifts of the windows that are received and sent, if both sides scale them.
+    /// The shifts of the windows received and sent, if both sides scale them.
     pub shifts: Option<(u8, u8)>,
-    /// The peer takes SACK blocks.
+    /// The peer supports SACK.
     pub sack: bool,
-    /// The timestamp that is sent now, if both sides use them.
+    /// The timestamp that would be sent now, if both sides use them.
     pub timestamp: Option<u32>,
-    /// The peer's timestamp that is echoed.
+    /// The peer's timestamp to echo.
     pub echo: u32,
-    /// The peer has shut its side, and that has come.
+    /// The peer's FIN has been received.
     pub fin_received: bool,
-    /// The program has shut its side, and the peer has acknowledged that.
+    /// Our FIN has been sent and acknowledged.
     pub fin_acknowledged: bool,
 }
 
@@ -73,8 +74,7 @@ impl Socket {
         self.fin_queued && self.send.una == self.send.end
     }
 
-    /// Whether there is something that another stack can be given: what is open, or has ended in
-    /// order.
+    /// Whether another stack can take the connection: it is open, or has been closed in order.
     fn may_leave(&self) -> bool {
         let ended = self.state == State::Closed && self.fin_received && self.fin_acknowledged();
         let passable = self.state.is_synchronized() || ended;
@@ -123,20 +123,20 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// A connection that the program has closed and that is not over: what is left to send can be
-    /// handed over, too. `None` if there is none between these ends.
+    /// A connection that the program has closed and that still exists: its remaining data can be
+    /// handed over, too. `None` if there is none between these endpoints.
     pub fn tcp_closed(&self, local: Endpoint, remote: Endpoint) -> Option<TcpId> {
         let (_, index) = self.find_connected(TCP, local, remote).filter(|(kind, _)| *kind == SocketKind::Tcp)?;
         let is_closed = self.mem.tcp[index as usize].orphan;
         is_closed.then(|| self.id_of(SocketKind::Tcp, index).try_into().ok()).flatten()
     }
 
-    /// A connection stands still from now on, until [`Stack::tcp_resume`], [`Stack::tcp_leave`] or
-    /// until it is closed. Calls that read and write would block meanwhile.
+    /// Suspends a connection until [`Stack::tcp_resume`], [`Stack::tcp_leave`] or until it is
+    /// closed. Calls that read and write would block meanwhile.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, was reset, stands still already, or
-    /// has urgent data or an error to tell, which no other stack can be given.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, was reset, is suspended already, or
+    /// has urgent data or a pending error, which cannot be handed over.
     pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
@@ -148,11 +148,11 @@ impl Stack<'_> {
         Ok(self.mem.tcp[index].leaving(now))
     }
 
-    /// Hands out the unread bytes of a connection that stands still, then those of its send queue.
-    /// What came out of order is not among them: it was never acknowledged.
+    /// Passes the unread bytes of a suspended connection to `take`, then those of its send queue.
+    /// Out-of-order data is not among them: it was never acknowledged.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it does not stand still.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not suspended.
     pub fn tcp_leaving_bytes(&mut self, id: TcpId, mut take: impl FnMut(&[u8])) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
@@ -168,17 +168,17 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// A connection that stood still goes on: what was dropped meanwhile counts as lost.
+    /// Resumes a suspended connection: segments dropped meanwhile count as lost.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it did not stand still.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not suspended.
     pub fn tcp_resume(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if !core::mem::take(&mut s.suspended) {
             return Err(Error::Invalid);
         }
-        // It tells the peer where this end is, whatever was dropped.
+        // Informs the peer of RCV.NXT, whatever was dropped.
         s.ack_now = s.state.is_synchronized();
         self.tcp_output(index, now, Hold::AsSet);
         self.update_row(index);
@@ -186,11 +186,11 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Another stack has the connection: it is forgotten without a word to the peer, and its handle
-    /// is stale. Says which sides the program has shut by now: reading, writing.
+    /// Another stack has taken the connection: it is freed without notifying the peer, and its
+    /// handle is stale. Returns which sides the program has shut by now: reading, writing.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it does not stand still.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not suspended.
     pub fn tcp_leave(&mut self, id: TcpId) -> Result<(bool, bool)> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
@@ -199,7 +199,7 @@ impl Stack<'_> {
         }
         let shut = (s.read_shut, s.write_shut);
         s.orphan = true;
-        // Threads that wait for it go on with the other stack.
+        // Threads that wait for it continue with the other stack.
         self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP);
         self.orphan(SocketKind::Tcp, index as u32);
         self.finish(index);

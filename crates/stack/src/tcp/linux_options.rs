@@ -1,6 +1,6 @@
-//! Linux's socket options that are settings of a connection: one table for everything that stands
-//! in for the kernel's sockets. Numbers as in `linux/tcp.h`, `linux/in.h`, `linux/in6.h` and
-//! `asm-generic/socket.h`, which hold on x86 and Arm.
+//! Linux's socket options that are settings of a connection: one table for all replacements of
+//! kernel sockets. Numbers as in `linux/tcp.h`, `linux/in.h`, `linux/in6.h` and
+//! `asm-generic/socket.h`, which are valid on x86 and Arm.
 
 use super::settings::{Setting, TcpOptions};
 use crate::time::Span;
@@ -36,15 +36,15 @@ const IPV6_MTU_DISCOVER: i32 = 23;
 const IPV6_V6ONLY: i32 = 26;
 const IPV6_TCLASS: i32 = 67;
 
-/// `IP_PMTUDISC_WANT`, `_DO` and `_PROBE`: packets are not to be fragmented.
+/// `IP_PMTUDISC_WANT`, `_DO` and `_PROBE`: packets must not be fragmented.
 const WHOLE: core::ops::RangeInclusive<i32> = 1..=3;
-/// The time to live if the program sets none, or takes back what it has set.
+/// The time to live if the program sets none, or resets it.
 const HOPS: u8 = 64;
 
 impl Setting {
-    /// What an option is whose value is a number; `None` for options that a connection does not
-    /// have, and for those with other values (`SO_LINGER`, `TCP_CONGESTION`). Whether the number is
-    /// in range [`TcpOptions::set`] says.
+    /// The setting for an option with a numeric value. `None` for options that a connection does
+    /// not have, and for those with other values (`SO_LINGER`, `TCP_CONGESTION`).
+    /// [`TcpOptions::set`] checks the range.
     #[must_use]
     pub fn of_linux(level: i32, name: i32, number: i32) -> Option<Self> {
         let on = number != 0;
@@ -78,8 +78,8 @@ impl Setting {
 }
 
 impl TcpOptions {
-    /// What an option is, as a number; `None` for those that are no settings, and for `TCP_LINGER2`
-    /// where none is set.
+    /// The value of an option, as a number; `None` for those that are no settings, and for
+    /// `TCP_LINGER2` if it is not set.
     #[must_use]
     pub fn to_linux(&self, level: i32, name: i32) -> Option<i32> {
         let most = |n: u64| n.min(i32::MAX as u64) as i32;
@@ -87,7 +87,7 @@ impl TcpOptions {
         Some(match (level, name) {
             (SOL_SOCKET, SO_KEEPALIVE) => self.keepalive.into(),
             (SOL_SOCKET, SO_OOBINLINE) => self.oob_inline.into(),
-            // Twice what was set: Linux counts what a buffer takes beside its bytes, too.
+            // Twice what was set: Linux also counts the overhead of a buffer.
             (SOL_SOCKET, SO_SNDBUF) => most(u64::from(self.send_buffer) * 2),
             (SOL_SOCKET, SO_RCVBUF) => most(u64::from(self.receive_buffer) * 2),
             (IPPROTO_TCP, TCP_NODELAY) => self.nodelay.into(),

@@ -20,7 +20,7 @@ use crate::pool::{Link, Slot};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// A cookie that comes back later than this after the last one was sent is not looked at.
+/// Cookies are checked only for so long after the last one was sent.
 const COOKIE_LIFE: Span = Span::from_secs(128);
 
 /// A listening socket.
@@ -34,20 +34,20 @@ pub struct Listener {
     pub(super) accept_head: Link,
     pub(super) accept_tail: Link,
     pub(super) accept_len: u32,
-    /// How many may wait to be accepted.
+    /// Most connections that may wait to be accepted.
     backlog: u32,
     /// Connections in SYN-RECEIVED.
     pub(super) half_open: u32,
-    /// What it answers: `OPEN`, `SETTLING` or `LEAVING`.
+    /// Its phase: `OPEN`, `SETTLING` or `LEAVING`.
     phase: u32,
-    /// When it has settled; never, as long as that is not known.
+    /// When `SETTLING` ends; never, as long as that is not known.
     settles: Instant,
 }
 
-/// The phase of a listener that answers all that comes.
+/// The phase of a listener that answers everything.
 const OPEN: u32 = 0;
-/// Another stack of the host has listened before, and may be in the midst of a handshake: what is
-/// not known is not answered.
+/// Another stack of the host has listened before, and may have handshakes in progress: unknown
+/// acknowledgements are not answered.
 const SETTLING: u32 = 1;
 /// Another stack of the host is about to listen instead: nothing is answered.
 const LEAVING: u32 = 2;
@@ -64,7 +64,7 @@ impl Listener {
         self.accept_len > self.backlog
     }
 
-    /// Whether an acknowledgement of what it has not begun may be another stack's.
+    /// Whether an acknowledgement of an unknown handshake may belong to another stack.
     fn is_settling(&self, now: Instant) -> bool {
         self.phase == SETTLING && (self.settles.is_never() || now < self.settles)
     }
@@ -99,9 +99,9 @@ impl Stack<'_> {
         ListenerId::try_from(id)
     }
 
-    /// Another stack of the host has listened before, and what it has begun comes here until the
-    /// host has put that right, which it has at `settles` ([`Instant::NEVER`]: not before this is
-    /// called again). Until then acknowledgements of what is not known are not answered.
+    /// Another stack of the host has listened before. Segments of its handshakes arrive here until
+    /// the host has redirected them, which it has at `settles` ([`Instant::NEVER`]: not before this
+    /// is called again). Until then unknown acknowledgements are not answered.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -124,8 +124,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Takes the connection that has waited longest. It may have ended meanwhile; reading from it
-    /// tells.
+    /// Takes the oldest connection of the accept queue. It may have ended meanwhile; reading from
+    /// it reports that.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] if none waits; [`Error::Stale`].
@@ -146,8 +146,8 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Another stack of the host is about to listen instead: until this listener is closed, what
-    /// comes for it is not answered, so that a peer sends its SYN again and is not refused.
+    /// Another stack of the host is about to listen instead. Until this listener is closed, its
+    /// segments are not answered, so that peers retransmit their SYN and are not refused.
     /// Connections that were not accepted are reset.
     ///
     /// # Errors
@@ -192,13 +192,12 @@ impl Stack<'_> {
         Some(index)
     }
 
-    /// Whether the accept queue takes another connection.
+    /// Whether the accept queue has room for another connection.
     pub(super) fn has_accept_room(&self, index: usize) -> bool {
         self.mem.tcp[index].listener.get().is_none_or(|at| self.listener_has_room(at as usize))
     }
 
-    /// Whether a listener's accept queue takes another connection. Counts one that is lost if it
-    /// does not.
+    /// Whether a listener's accept queue has room for another connection. Counts a drop if not.
     fn listener_has_room(&self, at: usize) -> bool {
         let full = self.mem.listeners[at].is_full();
         if full {
@@ -208,7 +207,7 @@ impl Stack<'_> {
         !full
     }
 
-    /// A connection has left SYN-RECEIVED, for better or worse.
+    /// A connection has left SYN-RECEIVED, whatever its next state.
     pub(super) fn leave_half_open(&mut self, index: usize) {
         if let Some(at) = self.mem.tcp[index].listener.get() {
             let listener = &mut self.mem.listeners[at as usize];
@@ -218,7 +217,7 @@ impl Stack<'_> {
         self.path_leave(path, &query);
     }
 
-    /// Puts an established connection at the end of its listener's accept queue.
+    /// Appends an established connection to its listener's accept queue.
     pub(super) fn enqueue_accepted(&mut self, index: usize) {
         self.leave_half_open(index);
         let Some(at) = self.mem.tcp[index].listener.get() else { return };
@@ -260,7 +259,7 @@ impl Stack<'_> {
         let listener = &self.mem.listeners[at];
         let most = self.mem.core.tcp.config.syn_queue.min(listener.backlog.max(8));
         let settings = self.settings_for(at, remote.address);
-        // A flood must not take the slots that the program's own connections need.
+        // A SYN flood must not take the slots that the program's own connections need.
         let scarce =
             self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
         let query = settings.query(local, remote);
@@ -278,7 +277,7 @@ impl Stack<'_> {
                 made
             }
             Err(Error::NoBuffers) => None,
-            // The host says that the sender is not out there.
+            // The host reports that the sender is not reachable by the lane.
             Err(_) => {
                 self.mem.counters.tcp_listen_drops.inc();
                 return;
@@ -296,8 +295,8 @@ impl Stack<'_> {
         }
     }
 
-    /// What a connection with a peer begins with. A link-local peer is reached by the link on which
-    /// it is.
+    /// The initial settings of a connection with a peer. A link-local peer is reached by its own
+    /// link.
     fn settings_for(&self, at: usize, peer: Address) -> Settings {
         let settings = self.mem.listeners[at].settings;
         if settings.interface != 0 || !peer.is_link_local() {
@@ -318,7 +317,7 @@ impl Stack<'_> {
         let metrics = known.map_or_else(Metrics::default, |path| self.path_metrics(path));
         let offered = &segment.options;
         let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
-        // Only what the echoed timestamp will remember may be agreed on.
+        // Only options that the echoed timestamp encodes may be agreed on.
         let ecn = offered.timestamps.is_some() && self.mem.core.tcp.config.ecn != Ecn::Off && asks(segment);
         let timestamps = offered
             .timestamps
@@ -343,8 +342,7 @@ impl Stack<'_> {
         self.reply(now, stray, header);
     }
 
-    /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does
-    /// not.
+    /// Creates a connection from an acknowledgement with a valid cookie. False if it has none.
     fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
         let &Stray { segment, local, remote, .. } = stray;
         let sent = self.mem.core.tcp.cookie_sent;
@@ -359,10 +357,10 @@ impl Stack<'_> {
         };
         self.mem.counters.tcp_syncookies_recv.inc();
         if !self.listener_has_room(at) {
-            return true; // dropped without a word: the peer tries again
+            return true; // dropped silently: the peer tries again
         }
         let settings = self.settings_for(at, remote.address);
-        // Data on the connection needs more than a guess.
+        // A connection with data needs more than a guessed path.
         let query = settings.query(local, remote);
         let Ok(path) = self.path_again(&query, now) else { return true };
         let Ok(index) = self.new_connection(now, local, remote, path, &settings) else {
@@ -389,7 +387,7 @@ impl Stack<'_> {
         s.recv = super::receive::ReceiveQueue::new(segment.seq);
         s.acked = segment.seq;
         s.edge = segment.seq + settings.receive_buffer.min(0xffff);
-        self.mem.listeners[at].half_open += 1; // taken back by `establish`
+        self.mem.listeners[at].half_open += 1; // `establish` subtracts it again
         self.establish(index, now, segment);
         let s = &mut self.mem.tcp[index];
         s.window = u32::from(segment.window) << s.send_shift;
@@ -404,7 +402,7 @@ impl Stack<'_> {
     }
 }
 
-/// Whether a listener has half-open connections of its own already.
+/// Whether a listener already has half-open connections.
 fn listener_is_busy(listener: &Listener) -> bool {
     listener.half_open > 0
 }

@@ -4,24 +4,25 @@
 //! |---|---|
 //! | `seq`, `options`, `header` | the wire format |
 //! | `socket`, `config` | what a connection consists of, and defaults |
-//! | `send`, `scoreboard`, `run` | the send queue, the marks of SACK on it, and what goes out as one segment |
-//! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `frto`, `ecn` | when to send again, and how much |
-//! | `receive`, `window`, `ack`, `left_out` | the receive queue, the window offered, when to acknowledge, and what is left out so that a loss behind it is found early |
+//! | `send`, `scoreboard`, `multi_frame_segment` | the send queue, its SACK marks, and what is sent as one segment |
+//! | `feedback`, `rtt`, `peer_ack_delay`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `frto`, `ecn` | loss recovery and congestion control: when to retransmit, and how much to send |
+//! | `receive`, `window`, `ack`, `ack_thinning` | the receive queue, the receive window, delayed acknowledgements, and ACK thinning so that a loss behind it is found early |
 //! | `output` | what is sent now |
-//! | `input`, `handshake`, `established`, `closing` | what a received segment does |
-//! | `timers` | what time does |
-//! | `pressure` | who may queue how much when frames are few |
+//! | `input`, `handshake`, `established`, `closing` | processing of received segments |
+//! | `timers` | processing of timeouts |
+//! | `pressure` | limits of what each connection may queue when frames are few |
 //! | `listener`, `cookies`, `isn` | passive opens |
-//! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
+//! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets silently, urgent data |
 //! | `api`, `settings` | what a program calls |
 //! | `leaving` | handing a live connection over to another stack of the host |
-//! | `info`, `tally`, `linux_info`, `linux_options` | what a program is told of its connection |
-//! | `audit`, `numbers` | what tests and simulations look at |
+//! | `info`, `stats`, `linux_info`, `linux_options` | information for the program about its connection |
+//! | `audit`, `seq_snapshot` | inspection by tests and simulations |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on
 //! one part of a connection.
 
 mod ack;
+mod ack_thinning;
 mod api;
 #[cfg(any(test, feature = "owned"))]
 mod audit;
@@ -36,19 +37,17 @@ mod feedback;
 mod frto;
 mod handshake;
 mod header;
-mod held_back;
 mod info;
 mod input;
 mod isn;
 mod leaving;
-mod left_out;
 mod linux_info;
 mod linux_options;
 mod listener;
-#[cfg(any(test, feature = "owned"))]
-mod numbers;
+mod multi_frame_segment;
 mod options;
 mod output;
+mod peer_ack_delay;
 mod pmtu;
 mod pressure;
 mod prr;
@@ -56,14 +55,15 @@ mod rack;
 mod receive;
 mod recovery;
 mod rtt;
-mod run;
 mod scoreboard;
 mod send;
 mod seq;
+#[cfg(any(test, feature = "owned"))]
+mod seq_snapshot;
 mod settings;
 mod socket;
 mod spurious;
-mod tally;
+mod stats;
 mod timers;
 mod urgent;
 mod window;
@@ -80,8 +80,8 @@ pub use leaving::Leaving;
 pub use linux_info::LINUX_INFO_LEN;
 pub use listener::Listener;
 #[cfg(any(test, feature = "owned"))]
-pub use numbers::Numbers;
-#[cfg(any(test, feature = "owned"))]
 pub use seq::Seq;
+#[cfg(any(test, feature = "owned"))]
+pub use seq_snapshot::SeqSnapshot;
 pub use settings::{Setting, TcpOptions};
 pub use socket::{Socket, State};

@@ -1,19 +1,19 @@
-//! TCP options (RFC 9293 §3.2, RFC 7323, RFC 2018): parsed from hostile bytes into a value, and
+//! TCP options (RFC 9293 §3.2, RFC 7323, RFC 2018): parsed from untrusted bytes into a value, and
 //! written from one.
 
 use super::seq::Seq;
 use zerocopy::FromZeros;
 
-/// How many SACK blocks fit into one segment that carries no other option (RFC 2018 §3).
+/// How many SACK blocks fit into a segment without other options (RFC 2018 §3).
 pub(super) const MAX_SACK_BLOCKS: usize = 4;
 
-/// Bytes of the options that a segment can carry at most.
+/// Most bytes of options in a segment.
 pub(super) const MAX_OPTIONS: usize = 40;
 
-/// Bytes that the timestamps option takes in each segment, with its padding (RFC 7323 appendix A).
+/// Bytes of the timestamps option in each segment, with its padding (RFC 7323 appendix A).
 pub(super) const TIMESTAMPS_LEN: usize = 12;
 
-/// The largest shift of the window that is allowed (RFC 7323 §2.3).
+/// The largest window shift allowed (RFC 7323 §2.3).
 pub(super) const MAX_WINDOW_SHIFT: u8 = 14;
 
 mod kind {
@@ -41,7 +41,7 @@ pub(super) struct SackBlock {
 pub(super) struct Timestamps {
     /// The sender's clock.
     pub(super) value: u32,
-    /// What the sender echoes of our clock; means nothing without ACK.
+    /// The echo of our clock; meaningless without ACK.
     pub(super) echo: u32,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Timestamps {
 pub(super) struct Options {
     /// Maximum segment size, only on SYN; 0 if absent.
     pub(super) mss: u16,
-    /// Shift of the window, only on SYN; held at [`MAX_WINDOW_SHIFT`].
+    /// Shift of the window, only on SYN; limited to [`MAX_WINDOW_SHIFT`].
     pub(super) window_scale: Option<u8>,
     /// SACK permitted, only on SYN.
     pub(super) sack_permitted: bool,
@@ -65,12 +65,12 @@ fn be32(bytes: &[u8]) -> u32 {
 }
 
 impl Options {
-    /// Parses the option bytes of a header. Unknown options are skipped; a malformed length ends
-    /// the parse, and what came before it counts, as in the stacks in use.
+    /// Parses the option bytes of a header. Unknown options are skipped. A malformed length ends
+    /// the parse; options before it count, as in other stacks.
     #[must_use]
     pub(super) fn parse(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
-        // The form that nearly every data segment has (RFC 7323 appendix A).
+        // The format of nearly every data segment (RFC 7323 appendix A).
         if bytes.len() == TIMESTAMPS_LEN && bytes[..4] == [kind::NOP, kind::NOP, kind::TIMESTAMPS, 10] {
             options.timestamps = Some(Timestamps { value: be32(&bytes[4..]), echo: be32(&bytes[8..]) });
             return options;
@@ -112,7 +112,7 @@ impl Options {
         }
     }
 
-    /// Adds a SACK block; one more than [`MAX_SACK_BLOCKS`] is left out.
+    /// Adds a SACK block; more than [`MAX_SACK_BLOCKS`] are ignored.
     pub(super) fn add_block(&mut self, block: SackBlock) {
         if let Some(slot) = self.blocks.get_mut(usize::from(self.block_count)) {
             *slot = block;
@@ -120,7 +120,7 @@ impl Options {
         }
     }
 
-    /// The SACK blocks, as they came. Nothing is promised about their order or sense.
+    /// The SACK blocks as received, in any order and not validated.
     #[must_use]
     pub(super) fn blocks(&self) -> &[SackBlock] {
         &self.blocks[..usize::from(self.block_count)]
@@ -159,8 +159,8 @@ impl Options {
             put(&self.mss.to_be_bytes());
         }
         if let Some(times) = self.timestamps {
-            // SACK-permitted takes the place of the padding, as SYN has no byte to spare with
-            // further options.
+            // SACK-permitted replaces the padding, as a SYN has no byte to spare for further
+            // options.
             put(if self.sack_permitted { &[kind::SACK_PERMITTED, 2] } else { &[kind::NOP, kind::NOP] });
             put(&[kind::TIMESTAMPS, 10]);
             put(&times.value.to_be_bytes());

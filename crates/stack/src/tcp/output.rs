@@ -1,11 +1,11 @@
-//! What is sent now: lost segments first, then new ones, as far as the congestion window, the
-//! peer's window and Nagle allow; then a bare acknowledgement if one is due.
+//! Transmission: lost segments first, then new ones, as far as the congestion window, the peer's
+//! window and Nagle's algorithm allow; then a bare acknowledgement if one is due.
 
 use super::frto::Frto;
 use super::header::{HEADER_LEN, Segment, bit};
+use super::multi_frame_segment::MultiFrameSegment;
 use super::options::{MAX_OPTIONS, Options, Timestamps};
 use super::recovery::Phase;
-use super::run::Run;
 use super::send::{IN_FLIGHT, length};
 use super::seq::Seq;
 use super::socket::{Socket, State};
@@ -21,33 +21,34 @@ use crate::pool::Link;
 use crate::queue::Class;
 use crate::time::Instant;
 
-/// What holds back an incomplete segment.
+/// What may hold back an incomplete segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Nagle's algorithm and the cork, as the program set them.
     AsSet,
-    /// The program says that more follows at once (`MSG_MORE`).
+    /// The program will write more at once (`MSG_MORE`).
     More,
-    /// Neither of them: the program wants out what is queued.
+    /// Neither of them: the program requests that the queue is flushed.
     Flush,
-    /// Nothing: a timer says that it has waited long enough.
+    /// Nothing: it has waited long enough for the timer.
     Nothing,
 }
 
-/// From how many bytes under way on a connection is a stream, until all of them are acknowledged.
+/// With more bytes in flight than this a connection is a stream, until all of them are
+/// acknowledged.
 const STREAM: u32 = 16 * 1024;
 
-/// So many segments at a time leave one by one. For 20 KB that did, a peer took in each by itself,
-/// in the time of the write: 140 us instead of the 70 of a train.
+/// Up to this many segments at a time are sent one by one. With 20 KB sent that way a peer
+/// processed each segment separately, during the write: 140 us instead of 70 us as a train.
 const MOST_PROMPT: u32 = 2;
 
 impl Socket {
-    /// Notes in which queue a segment of so many numbers leaves. What follows while that is under
-    /// way does not overtake it: from the prompt queue a connection goes to that of the streams,
-    /// which is behind, and not back before nothing of it can be in there. (A new segment lies
-    /// before SND.NXT already.)
+    /// Chooses the queue for a segment that takes `length` sequence numbers. Later segments must
+    /// not overtake it. So a connection moves from the prompt queue to the stream queue, which is
+    /// behind, and does not move back before none of its segments can be in there. (SND.NXT already
+    /// includes a new segment.)
     ///
-    /// What goes out at once, as several segments, is a stream from its first one on: it leaves as
+    /// Several segments that are sent at once form a stream from the first one on: they leave as
     /// one train.
     fn classify(&mut self, length: u32) {
         let under_way = self.send.nxt.since(self.send.una);
@@ -59,19 +60,19 @@ impl Socket {
         }
     }
 
-    /// How much more of what is queued both windows let out now.
+    /// How many more queued bytes both windows allow to be sent now.
     fn burst(&self) -> u32 {
         let queued = self.send.end.since(self.send.nxt);
         let room = self.window.min(self.cc.cwnd).saturating_sub(self.send.nxt.since(self.send.una));
         queued.min(room)
     }
 
-    /// What its path is looked up by.
+    /// The key of its path.
     pub(super) fn query(&self) -> Query {
         self.settings.query(self.local, self.remote)
     }
 
-    /// Where a packet of this connection goes.
+    /// The IP parameters of this connection's packets.
     pub(super) fn ip_send(&self) -> IpSend {
         IpSend {
             path: self.path,
@@ -86,7 +87,7 @@ impl Socket {
         }
     }
 
-    /// The header of a segment from SND.NXT without payload, with an acknowledgement of all but the
+    /// The header of a segment at SND.NXT without payload, with an acknowledgement of all but the
     /// last `left_out` bytes, and the options that every segment carries.
     pub(super) fn header(&mut self, frames: &Frames<'_>, now: Instant, left_out: u16) -> Segment {
         let timestamps = self.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
@@ -116,8 +117,8 @@ impl Socket {
         self.recv.blocks(frames, most, |block| options.add_block(block));
     }
 
-    /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most`
-    /// bytes, and in no case more than the peer has `room` for.
+    /// The lost segment that begins with the frame `id`, as it is retransmitted now: up to `most`
+    /// bytes, and never more than the peer has `room` for.
     pub(super) fn cut_lost(
         &mut self,
         frames: &mut Frames<'_>,
@@ -125,27 +126,27 @@ impl Socket {
         id: FrameId,
         most: usize,
         room: usize,
-    ) -> Option<Run> {
+    ) -> Option<MultiFrameSegment> {
         let (mss, head) = (usize::from(self.mss), self.send.head.get() == Some(id));
         let size = self.segment_size(frames, now, id, head);
-        if size < mss && Run::from(frames, id, mss).total as usize > size {
+        if size < mss && MultiFrameSegment::from(frames, id, mss).total as usize > size {
             self.try_smaller(Seq(frames.meta[id as usize].seq));
         }
-        // What is to try a larger packet goes out whole, a little beyond the congestion window if
-        // need be: small ones would fill it for ever.
+        // A larger probe packet is sent whole, a little beyond the congestion window if need be:
+        // small segments would fill that forever.
         let most = if size > mss && size <= room { size } else { most.min(mss) };
         self.send.cut_run(frames, id, size.min(most))
     }
 
-    /// After something was sent: notes whether the congestion window has room for more.
+    /// After transmission: records whether the congestion window was the limit.
     fn note_limit(&mut self) {
         if self.in_flight() + u32::from(self.mss) > self.cc.cwnd {
             self.recovery.limited_to = self.send.nxt;
         }
     }
 
-    /// The segment to be sent next, if any may be sent now.
-    fn choose(&mut self, frames: &mut Frames<'_>, now: Instant, hold: Hold) -> Option<Run> {
+    /// The next segment to send, if any may be sent now.
+    fn choose(&mut self, frames: &mut Frames<'_>, now: Instant, hold: Hold) -> Option<MultiFrameSegment> {
         if !self.state.may_transmit() {
             return None;
         }
@@ -153,7 +154,7 @@ impl Socket {
         let edge = self.send.una + self.window;
         if let Some(id) = self.send.first_lost(frames) {
             if self.recovery.frto == Frto::Waiting && self.in_flight() > 0 {
-                return None; // only the first, until it is known whether the others are lost
+                return None; // F-RTO: only the first, until it is known whether the others are lost
             }
             let id = self.send.released(frames, id, now)?;
             let meta = &frames.meta[id as usize];
@@ -165,7 +166,7 @@ impl Socket {
             if !fits || !is_first && bytes > room {
                 return None;
             }
-            // One frame goes in any case; those behind it as far as both windows reach.
+            // One frame is sent in any case; those behind it as far as both windows reach.
             let more = window.min(room).max(bytes);
             return self.cut_lost(frames, now, id, more, room);
         }
@@ -175,7 +176,7 @@ impl Socket {
             return None;
         }
         let mut most = self.segment_size(frames, now, id, false);
-        let run = Run::from(frames, id, most);
+        let run = MultiFrameSegment::from(frames, id, most);
         let len = run.total as usize;
         let room = edge.since(self.send.nxt) as usize;
         if len > room {
@@ -189,7 +190,7 @@ impl Socket {
             return None; // a bare FIN waits for the window as data does
         }
         let bytes = run.length.min(most as u32);
-        // The congestion window limits data (RFC 5681 §2): a bare FIN goes, as with other stacks.
+        // The congestion window limits data (RFC 5681 §2): a bare FIN is sent, as by other stacks.
         // It ends the peer's wait a round trip sooner.
         if len > 0 && self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
             return None;
@@ -205,7 +206,7 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// Sends what may be sent, acknowledges what must be acknowledged, and sets the timers.
+    /// Sends what may be sent, acknowledges what is due, and sets the timers.
     pub(super) fn tcp_output(&mut self, index: usize, now: Instant, hold: Hold) {
         if self.mem.tcp[index].suspended {
             return;
@@ -233,7 +234,7 @@ impl Stack<'_> {
         }
     }
 
-    /// FIN waits for a frame if there was none when the program shut its side.
+    /// FIN waits for a frame if none was free when the program shut its side.
     fn append_pending_fin(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.write_shut && !s.fin_queued && s.state.may_transmit() {
@@ -244,9 +245,9 @@ impl Stack<'_> {
         }
     }
 
-    /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any
-    /// more. The timeout meant there is at least a second; ours is far shorter, and a pause of
-    /// milliseconds changes nothing on a LAN.
+    /// RFC 5681 §4.1: a window that was not used for longer than a timeout is outdated. That
+    /// timeout is at least a second. Ours is far shorter, and a pause of milliseconds does not
+    /// matter on a LAN.
     fn restart_after_idle(&mut self, index: usize, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
         let first = self.route_of(index).initcwnd;
@@ -261,8 +262,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Sends a segment: the first unsent one, a lost one, or a probe.
-    pub(super) fn send_segment(&mut self, index: usize, now: Instant, run: &Run) {
+    /// Sends a segment: the first unsent one, a retransmission, or a probe.
+    pub(super) fn send_segment(&mut self, index: usize, now: Instant, run: &MultiFrameSegment) {
         let frames = &mut self.mem.frames;
         let s = &mut self.mem.tcp[index];
         let mut header = s.header(frames, now, 0);
@@ -276,7 +277,7 @@ impl Stack<'_> {
             header.bits |= bit::PSH;
         }
         s.urgent_pointer(&mut header);
-        // Options beyond the timestamps only where the segment leaves room for them.
+        // Options other than timestamps only where the segment leaves room for them.
         let spare = (usize::from(s.mss) + header.options.emitted_len()).saturating_sub(run.total as usize);
         s.add_blocks(frames, &mut header.options, spare);
         s.note_size(now, header.seq, run, !is_new);
@@ -310,7 +311,7 @@ impl Stack<'_> {
         if matches!(s.recovery.phase, Phase::Recovery | Phase::Reduction) {
             s.prr.sent(run.length);
             if !is_new && s.send.head.get() == Some(run.first) {
-                s.begin_timeout(now); // it takes a round trip from here on, of which little may be left
+                s.begin_timeout(now); // its acknowledgement takes a round trip, and little of the timeout may be left
             }
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
@@ -321,7 +322,7 @@ impl Stack<'_> {
         self.emit(index, now, &header, run);
     }
 
-    /// Sends a segment without payload: `adjust` makes of a plain acknowledgement what is wanted.
+    /// Sends a segment without payload: `adjust` modifies a plain acknowledgement.
     pub(super) fn send_bare(&mut self, index: usize, now: Instant, adjust: impl FnOnce(&mut Segment)) {
         self.send_bare_of(index, now, 0, adjust);
     }
@@ -337,15 +338,15 @@ impl Stack<'_> {
             s.add_blocks(frames, &mut header.options, MAX_OPTIONS);
             s.acknowledged(now, false, left_out, &header.options, &self.mem.core.tcp.config);
         }
-        self.emit(index, now, &header, &Run::bare(id));
+        self.emit(index, now, &header, &MultiFrameSegment::bare(id));
     }
 
-    /// Acknowledges what has been received.
+    /// Acknowledges all received data.
     pub(super) fn send_ack(&mut self, index: usize, now: Instant) {
         self.send_ack_of(index, now, 0);
     }
 
-    /// Acknowledges what has been received but the last `left_out` bytes of it.
+    /// Acknowledges all received data but the last `left_out` bytes.
     pub(super) fn send_ack_of(&mut self, index: usize, now: Instant, left_out: u16) {
         if self.mem.tcp[index].suspended {
             return;
@@ -362,8 +363,8 @@ impl Stack<'_> {
         });
     }
 
-    /// Writes the header in front of the payload and hands the packet down.
-    fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &Run) {
+    /// Writes the header in front of the payload and passes the packet to IP.
+    fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &MultiFrameSegment) {
         self.mem.tcp[index].classify(run.length);
         let mut send = self.mem.tcp[index].ip_send();
         send.tos |= header.codepoint;
@@ -373,17 +374,17 @@ impl Stack<'_> {
         self.emit_to(now, &send, header, run);
     }
 
-    /// Writes `header` before the payload, with its checksum, and hands the packet down.
-    pub(super) fn emit_to(&mut self, now: Instant, send: &IpSend, header: &Segment, run: &Run) {
+    /// Writes `header` with its checksum in front of the payload, and passes the packet to IP.
+    pub(super) fn emit_to(&mut self, now: Instant, send: &IpSend, header: &Segment, run: &MultiFrameSegment) {
         let message = self.write_segment(send, header, run);
-        // A packet that cannot go out is a lost packet: the timers repair it, and path errors come
-        // by ICMP or time.
+        // A packet that cannot be sent counts as lost: the timers repair it, and path errors are
+        // reported by ICMP or timeout.
         let _ = self.ip_output(now, send, message);
     }
 
-    /// Writes the header and the checksum; says where the segment lies.
-    pub(super) fn write_segment(&mut self, send: &IpSend, header: &Segment, run: &Run) -> Message {
-        let &Run { first, rest, offset, len, .. } = run;
+    /// Writes the header and the checksum; returns the message.
+    pub(super) fn write_segment(&mut self, send: &IpSend, header: &Segment, run: &MultiFrameSegment) -> Message {
+        let &MultiFrameSegment { first, rest, offset, len, .. } = run;
         let header_len = header.header_len();
         debug_assert!((HEADER_LEN..=60).contains(&header_len) && header_len <= usize::from(offset));
         let start = usize::from(offset) - header_len;

@@ -12,16 +12,16 @@ use crate::path::{Metrics, Path, PathState};
 use crate::path_cache::RESOLVE_TIME;
 use crate::time::{Instant, Span};
 
-/// No packet needs to be shorter (RFC 791).
+/// Every link carries packets of this size (RFC 791).
 pub(super) const LEAST_MTU: u32 = 68;
 
-/// The host's word on a peer that connected before it came takes no longer than this from then on.
+/// The host resolves the path of a peer that connected over an inferred one within this time.
 const UNPROVEN: Span = RESOLVE_TIME.times(2);
 
 impl Socket {
-    /// Whether this peer connected a moment ago, the host has never found it since, and it has
-    /// never acknowledged any data: all that is known is that somebody on the link answered our
-    /// SYN-ACK, which went back to where the SYN came from.
+    /// Whether this peer connected a moment ago, its neighbour has not been resolved since, and it
+    /// has never acknowledged any data. All that is known is that some node on the link answered
+    /// our SYN-ACK, which was sent back to the source of the SYN.
     fn is_unproven(&self, found: Instant, now: Instant) -> bool {
         let since = self.stranger_since;
         let lately = !since.is_never() && now.since(since) <= UNPROVEN;
@@ -31,20 +31,20 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// The path of a connection, unless it was evicted: then its place in the cache may be a
-    /// stranger's.
+    /// The path of a connection, unless it was evicted: then its slot in the cache may hold another
+    /// path.
     pub(super) fn path_of(&self, index: usize) -> Option<&Path> {
         let s = &self.mem.tcp[index];
         self.mem.paths.get(s.path as usize).filter(|path| path.info.query == s.query())
     }
 
-    /// What the route of a connection sets.
+    /// The metrics of a connection's route.
     pub(super) fn route_of(&self, index: usize) -> Metrics {
         self.path_of(index).map_or_else(Metrics::default, |path| path.info.metrics)
     }
 
-    /// The connection whose segment an ICMP error quotes, if it really has that segment under way:
-    /// only then may the error be believed (RFC 5927 §4.1).
+    /// The connection whose segment an ICMP error quotes, if that segment is in flight: only then
+    /// is the error credible (RFC 5927 §4.1).
     fn find_quoted(&self, error: &IcmpError) -> Option<usize> {
         let (kind, index) = self.find_connected(TCP, error.local, error.remote)?;
         let s = &self.mem.tcp[index as usize];
@@ -53,7 +53,7 @@ impl Stack<'_> {
         (live && seq.ge(s.send.una) && seq.lt(s.send.nxt)).then_some(index as usize)
     }
 
-    /// An ICMP error about a segment that is said to be ours.
+    /// An ICMP error that claims to concern one of our segments.
     pub(crate) fn tcp_icmp(&mut self, now: Instant, error: &IcmpError) {
         let Some(index) = self.find_quoted(error) else { return self.mem.counters.icmp_in_unmatched.inc() };
         let s = &mut self.mem.tcp[index];
@@ -68,8 +68,8 @@ impl Stack<'_> {
             }
             IcmpKind::Undelivered { error, .. } => Pending::of(error),
         };
-        // A connection that works is not given up over what may be a passing, or forged, report:
-        // RFC 9293 §3.9.2.2 for soft errors, RFC 5927 §5.2 for hard ones.
+        // An established connection is not aborted because of a report that may be transient or
+        // forged: RFC 9293 §3.9.2.2 for soft errors, RFC 5927 §5.2 for hard ones.
         if opening {
             self.mem.counters.tcp_attempt_fails.inc();
             self.fail(index, now, why);
@@ -78,8 +78,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Adapts the segment size to the path. What is under way and too long now is sent again in
-    /// pieces; that is not a sign of congestion (RFC 1191 §6.4).
+    /// Adapts the segment size to the path. Segments in flight that are too long now are
+    /// retransmitted in pieces; that is not a sign of congestion (RFC 1191 §6.4).
     pub(super) fn refresh_mss(&mut self, index: usize, now: Instant) {
         let Some(mtu) = self.path_of(index).map(|path| path.mtu(now).max(LEAST_MTU)) else { return };
         let s = &mut self.mem.tcp[index];
@@ -92,7 +92,7 @@ impl Stack<'_> {
         self.set_packet_size(index, mtu);
     }
 
-    /// The same for a path that is said to carry `mtu` bytes.
+    /// The same for a path whose MTU is `mtu` bytes.
     pub(super) fn set_packet_size(&mut self, index: usize, mtu: u32) {
         let s = &mut self.mem.tcp[index];
         s.mtu = mtu;
@@ -107,7 +107,7 @@ impl Stack<'_> {
         }
         self.mem.counters.tcp_mtu_reductions.inc();
         let frames = &mut self.mem.frames;
-        // Of segments in several frames nobody remembers how long they were.
+        // The length of segments in several frames is not recorded.
         let any = usize::from(before) > MAX_PAYLOAD;
         let mut at = s.send.head;
         while let Some(id) = at.get() {
@@ -122,19 +122,19 @@ impl Stack<'_> {
         }
     }
 
-    /// Notices that the path's MTU is another than when this connection looked last, or that the
-    /// path lies elsewhere in the cache.
+    /// Detects that the path's MTU has changed since this connection's last check, or that the path
+    /// has moved to another slot of the cache.
     pub(super) fn follow_path(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let mtu = match self.mem.paths.get(s.path as usize) {
             Some(path) if path.info.query == s.query() => {
                 if path.inferred != 0 || !matches!(path.info.state, PathState::Ready | PathState::Resolving) {
-                    return; // the host has not said how large packets may be: what was known before holds
+                    return; // the host has not reported an MTU: the known one stays
                 }
                 let route = &path.info.metrics;
                 s.follow_route(route);
-                // The peer may have opened the connection before the host had said so. After a lost
-                // SYN the window is one segment.
+                // The peer may have opened the connection before the host had reported the route.
+                // After a lost SYN the window is one segment.
                 let begins = s.send.nxt == s.iss + 1 && s.cc.cwnd > s.mss.into();
                 if route.initcwnd != 0 && s.state.is_synchronized() && begins {
                     s.cc.begin_with(route.initcwnd, s.mss.into());
@@ -142,7 +142,7 @@ impl Stack<'_> {
                 path.mtu(now)
             }
             _ => {
-                // Evicted. If nobody else has had it entered since, sending will ask for it.
+                // Evicted. If it has not been entered again since, sending will request it.
                 let query = s.query();
                 if let Some(path) = self.path_find(&query) {
                     self.mem.tcp[index].path = path;
@@ -155,8 +155,8 @@ impl Stack<'_> {
         }
     }
 
-    /// The host's word on a path has changed. Connections that are being opened over one that leads
-    /// nowhere fail; a new MTU or next hop is noticed by each connection when it sends next.
+    /// The host has reported a change of a path. Connections that are being opened over an
+    /// unreachable one fail; each connection notices a new MTU or next hop when it sends next.
     pub(crate) fn tcp_path_changed(&mut self, now: Instant, path: u32) {
         let Some((info, found)) = self.mem.paths.get(path as usize).map(|p| (p.info, p.found)) else {
             return;
@@ -175,8 +175,8 @@ impl Stack<'_> {
                     self.mem.counters.tcp_attempt_fails.inc();
                     self.fail(index, now, Pending::HostUnreachable);
                 }
-                // Nobody has that name: it was made up. Otherwise it would stay for ever, if the
-                // program has nothing to say.
+                // The neighbour does not exist: the address was forged. Otherwise the connection
+                // would stay forever if the program sends nothing.
                 _ if s.is_unproven(found, now) => self.fail(index, now, Pending::HostUnreachable),
                 _ => s.soft_error = Pending::HostUnreachable,
             }

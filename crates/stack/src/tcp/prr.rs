@@ -1,6 +1,6 @@
-//! Proportional rate reduction (RFC 6937, RFC 9937): while loss is being repaired, sends in
-//! proportion to what arrives, so that the window reaches the slow start threshold without a pause
-//! and without a burst.
+//! Proportional rate reduction (RFC 6937, RFC 9937): sends in proportion to delivered data during
+//! loss recovery. So the window reaches the slow start threshold without a pause and without a
+//! burst.
 
 use zerocopy::FromZeros;
 
@@ -10,25 +10,25 @@ use zerocopy::FromZeros;
 pub struct Prr {
     delivered: u32,
     out: u32,
-    /// RecoverFS: what was under way when recovery began.
+    /// RecoverFS: bytes in flight when recovery began.
     at_start: u32,
 }
 
 impl Prr {
-    /// A recovery that begins with `flight` bytes sent that had not arrived, as far as was known
-    /// before the acknowledgement that begins it.
+    /// A recovery that begins with `flight` bytes sent and not delivered, as far as known before
+    /// the acknowledgement that begins it.
     pub(super) fn begin(flight: u32) -> Self {
         Self { delivered: 0, out: 0, at_start: flight.max(1) }
     }
 
-    /// Notes what was sent.
+    /// Counts bytes sent.
     pub(super) fn sent(&mut self, bytes: u32) {
         self.out = self.out.saturating_add(bytes);
     }
 
     /// The window after an acknowledgement that delivered `delivered` bytes. `safe`: SND.UNA moved,
-    /// and nothing more was found lost, so the bound of slow start may hold (PRR-SSRB): what was
-    /// sent again arrives. Otherwise no more is sent than arrives (PRR-CRB).
+    /// and no more loss was found. Then retransmissions arrive, and the bound of slow start applies
+    /// (PRR-SSRB). Otherwise no more is sent than is delivered (PRR-CRB).
     pub(super) fn window(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32, safe: bool) -> u32 {
         self.delivered = self.delivered.saturating_add(delivered);
         let allowance = if pipe > ssthresh {
@@ -38,7 +38,7 @@ impl Prr {
             let bound = self.delivered.saturating_sub(self.out).max(delivered) + if safe { mss } else { 0 };
             (ssthresh - pipe).min(bound)
         };
-        // The first retransmission always goes out (§3: "fast retransmit").
+        // The first retransmission is always sent (§3: "fast retransmit").
         let allowance = if self.out == 0 { allowance.max(mss) } else { allowance };
         pipe.saturating_add(allowance)
     }

@@ -1,4 +1,4 @@
-//! RACK (RFC 8985 §6): a segment is lost if one that was sent sufficiently later has arrived.
+//! RACK (RFC 8985 §6): a segment is lost if one sent sufficiently later has arrived.
 
 use super::rtt::Rtt;
 use super::send::{Delivered, SendQueue, end};
@@ -14,7 +14,7 @@ const PERSIST: u8 = 16;
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct Rack {
-    /// When the most recently sent segment that has arrived was sent; never = none yet.
+    /// Send time of the most recently sent segment that has arrived; never = none yet.
     sent: Instant,
     /// The sequence number after it.
     end: Seq,
@@ -22,7 +22,7 @@ pub struct Rack {
     rtt: Span,
     /// The highest sequence number that has arrived (RACK.fack).
     highest: Seq,
-    /// Whether segments were ever seen to arrive in another order than they were sent.
+    /// Whether segments were ever seen to arrive in another order than sent.
     reordering: bool,
     /// The reordering window is this many quarters of the smallest round trip, plus one.
     widened: u8,
@@ -43,11 +43,11 @@ impl Rack {
         Self { highest: first, ..Self::default() }
     }
 
-    /// Learns from a segment that has arrived (steps 2 and 3). Says whether one behind it has
+    /// Processes a segment that has arrived (steps 2 and 3). Returns whether a later one has
     /// overtaken it.
     pub(super) fn delivered(&mut self, now: Instant, segment: &Delivered, min_rtt: Span) -> bool {
         let rtt = now.since(segment.at);
-        // An acknowledgement this quick is of the first transmission, not of the retransmission.
+        // An acknowledgement this early is for the first transmission, not for the retransmission.
         if segment.retransmitted && rtt < min_rtt {
             return false;
         }
@@ -68,8 +68,8 @@ impl Rack {
         self.highest
     }
 
-    /// A duplicate was reported (RFC 2883): what was deemed lost had only been reordered. At most
-    /// once a round trip.
+    /// A duplicate was reported (RFC 2883): a segment deemed lost had only been reordered. Counts
+    /// at most once a round trip.
     pub(super) fn spurious(&mut self, una: Seq, nxt: Seq) {
         if !self.in_round || una.ge(self.round) {
             (self.in_round, self.round) = (true, nxt);
@@ -94,14 +94,14 @@ impl Rack {
         rtt.min.over(4).times(u64::from(self.widened) + 1).min(rtt.srtt)
     }
 
-    /// How long after it was sent a segment may still arrive when the retransmission timer has
+    /// How long after its transmission a segment may still arrive when the retransmission timer has
     /// expired (§6.3).
     pub(super) fn allowed(&self, rtt: &Rtt, sacked: u32, mss: u32) -> Span {
         self.rtt + self.window(rtt, true, sacked, mss)
     }
 
-    /// Marks what is lost (step 5). Returns how long to wait until the next segment would be, if
-    /// any might.
+    /// Marks lost segments (step 5). Returns after what time the next segment would be lost, if any
+    /// may be.
     pub(super) fn detect(
         &self,
         now: Instant,

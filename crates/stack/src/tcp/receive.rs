@@ -1,10 +1,10 @@
-//! The receive queue: frames as they came, in order for the program and out of order until the gap
+//! The receive queue: received frames, in order for the program, and out of order until the gap
 //! before them closes.
 //!
 //! Out-of-order frames are kept as ranges of adjoining bytes. A range is a ring of frames: its last
-//! frame links to its first by `next`, and is what the list of ranges (by `prev`) consists of, so
-//! that appending to a range, the usual case behind a loss, and joining two ranges cost the same
-//! however long they are.
+//! frame links to its first by `next`, and represents the range in the list of ranges (linked by
+//! `prev`). So the costs of appending to a range, the usual case behind a loss, and of joining two
+//! ranges do not depend on their lengths.
 
 #[cfg(any(test, feature = "owned"))]
 mod audit;
@@ -23,20 +23,20 @@ use zerocopy::FromZeros;
 pub(super) const MAX_RANGES: u16 = 128;
 
 /// Segments up to this length are copied behind the last unread byte if its frame has room: a flood
-/// of small segments must not hold a whole frame each.
+/// of small segments must not occupy a whole frame each.
 const COMPACT_BELOW: usize = 256;
 
-/// What became of a segment.
+/// The result of inserting a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
-    /// It continued the stream; `filled` says whether queued ranges followed behind it.
+    /// It continued the stream; `filled`: queued ranges followed it.
     InOrder {
         /// Whether it closed a gap.
         filled: bool,
     },
-    /// It waits for what is missing before it.
+    /// It waits for missing data before it.
     OutOfOrder,
-    /// All of it was there already.
+    /// All of it had been received already.
     Duplicate,
     /// There was no room for another range.
     Dropped,
@@ -61,10 +61,10 @@ pub struct ReceiveQueue {
     /// Frames out of order.
     pub(super) waiting_frames: u32,
     range_count: u16,
-    /// What came last ends a small message, whose acknowledgement may wait until the program has
+    /// The last segment ends a small message, whose acknowledgement may wait until the program has
     /// it.
     pub(super) ack_may_wait: bool,
-    /// Where the segment that came last out of order lies, for the first SACK block (RFC 2018 §4).
+    /// The position of the last out-of-order segment, for the first SACK block (RFC 2018 §4).
     recent: Seq,
     /// A duplicate to be reported (RFC 2883), if `start` and `end` differ.
     pub(super) duplicate: SackBlock,
@@ -81,13 +81,13 @@ impl ReceiveQueue {
         self.frames + self.waiting_frames
     }
 
-    /// Whether anything waits out of order.
+    /// Whether any data waits out of order.
     pub(super) fn has_gap(&self) -> bool {
         !self.ranges.is_none()
     }
 
-    /// Bytes came that were there already: what is to be reported of the segment grows by them if
-    /// they adjoin it (as Linux's `tcp_dsack_extend`).
+    /// Duplicate bytes were received: extends the duplicate to be reported by them if they adjoin
+    /// (as Linux's `tcp_dsack_extend`).
     fn report(&mut self, start: Seq, end: Seq) {
         let known = &mut self.duplicate;
         if known.start == known.end {
@@ -102,8 +102,8 @@ impl ReceiveQueue {
         self.duplicate.start != self.duplicate.end
     }
 
-    /// Takes the frame of a segment whose payload its notes delimit (`offset`, `len`, `seq`), and
-    /// which lies within the window.
+    /// Inserts the frame of a segment within the window; the frame's notes delimit the payload
+    /// (`offset`, `len`, `seq`).
     pub(super) fn insert(&mut self, frames: &mut Frames<'_>, id: FrameId) -> Placed {
         let meta = &frames.meta[id as usize];
         let (start, end) = (Seq(meta.seq), Seq(meta.seq) + u32::from(meta.len));
@@ -125,7 +125,7 @@ impl ReceiveQueue {
         Placed::InOrder { filled }
     }
 
-    /// Puts a frame that starts at `next` behind the others.
+    /// Appends a frame that starts at `next`.
     fn append(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         let len = frames.meta[id as usize].len;
         self.next += u32::from(len);
@@ -154,7 +154,7 @@ impl ReceiveQueue {
         }
         let from = id as usize * FRAME_SIZE + from;
         frames.bytes.copy_within(from..from + usize::from(len), tail as usize * FRAME_SIZE + at);
-        // The later arrival counts for both, as on Linux.
+        // The later arrival time counts for both, as on Linux.
         let came = frames.meta[id as usize].at;
         let last = &mut frames.meta[tail as usize];
         (last.len, last.at) = (last.len + len, came);
@@ -173,7 +173,7 @@ impl ReceiveQueue {
     }
 }
 
-/// Cuts what lies before `to` off the front of a segment.
+/// Cuts the data before `to` off the front of a segment.
 fn trim_front(frames: &mut Frames<'_>, id: FrameId, to: Seq) {
     let meta = &mut frames.meta[id as usize];
     let cut = to.since(Seq(meta.seq)).min(u32::from(meta.len));

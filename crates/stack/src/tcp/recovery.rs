@@ -1,5 +1,5 @@
-//! Loss recovery (RFC 6675 §5, RFC 6582, RFC 8985): from acknowledgements to what is sent again and
-//! to the window.
+//! Loss recovery (RFC 6675 §5, RFC 6582, RFC 8985): acknowledgements determine retransmissions and
+//! the window.
 
 use super::congestion::Acked;
 use super::frto::Frto;
@@ -13,24 +13,24 @@ use crate::table::Counters;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// What is being done about loss.
+/// The phase of loss recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub(super) enum Phase {
     /// Nothing is known to be lost.
     #[default]
     Open = 0,
-    /// Fast recovery: PRR leads the window.
+    /// Fast recovery: PRR controls the window.
     Recovery = 1,
     /// After a retransmission timeout: slow start.
     Loss = 2,
-    /// The peer has echoed a router's mark (RFC 3168 §6.1.2): PRR leads the window, and nothing is
-    /// lost.
+    /// The peer has echoed a router's mark (RFC 3168 §6.1.2): PRR controls the window, and nothing
+    /// is lost.
     Reduction = 3,
 }
 
 impl Phase {
-    /// Whether loss is being repaired.
+    /// Whether losses are being repaired.
     pub(super) const fn repairs(self) -> bool {
         matches!(self, Self::Recovery | Self::Loss)
     }
@@ -41,63 +41,62 @@ impl Phase {
 #[repr(C)]
 pub(super) struct Recovery {
     pub(super) phase: Phase,
-    /// Duplicate acknowledgements in a row.
+    /// Consecutive duplicate acknowledgements.
     pub(super) duplicates: u8,
     /// Recovery ends when this is acknowledged (RecoveryPoint).
     pub(super) point: Seq,
-    /// Without SACK: bytes that duplicate acknowledgements stand for (RFC 6582's inflation).
+    /// Without SACK: bytes represented by duplicate acknowledgements (RFC 6582's inflation).
     pub(super) arrived_unnamed: u32,
     /// A round trip ends when this is acknowledged.
     pub(super) round: Seq,
-    /// The most that was under way in this round.
+    /// The most bytes in flight in this round.
     pub(super) most_in_flight: u32,
-    /// What lies before this was sent while the congestion window was the limit.
+    /// Data before this was sent while the congestion window was the limit.
     pub(super) limited_to: Seq,
-    /// A tail loss probe is under way up to here (RFC 8985 §7.4).
+    /// A tail loss probe is in flight up to here (RFC 8985 §7.4).
     pub(super) probe_end: Seq,
     pub(super) probing: bool,
     pub(super) probe_was_retransmission: bool,
-    /// Whether the timeout may have been needless.
+    /// State of the detection of spurious timeouts.
     pub(super) frto: Frto,
-    /// What to return to if the recovery proves needless.
+    /// The state to restore if the recovery proves spurious.
     pub(super) undo: Undo,
 }
 
-/// What one acknowledgement brought.
+/// The results of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
-    /// Bytes that SND.UNA advanced by.
+    /// Bytes by which SND.UNA advanced.
     pub(super) acked: u32,
     /// Bytes delivered, by ACK or SACK, for the first time.
     pub(super) delivered: u32,
     /// Segments delivered likewise.
     pub(super) segments: u32,
-    /// Where the first of them begins that was sent once and overtaken by one behind it.
+    /// The start of the first of them that was sent once and overtaken by a later one.
     pub(super) overtaken: Option<Seq>,
     /// It is a duplicate acknowledgement (RFC 5681 §2).
     pub(super) duplicate: bool,
-    /// When the segments that SND.UNA passed and that had been sent more than once were last sent;
-    /// never = none of them.
+    /// The latest send time of retransmitted segments that SND.UNA passed; never = there were none.
     pub(super) resent_at: Instant,
-    /// It echoes a mark, and this window has not been reduced.
+    /// It echoes a mark, and this window has not been reduced yet.
     pub(super) marked: bool,
-    /// Some of what was delivered had been sent once, and before the point at which recovery ends.
+    /// Some of the delivered data had been sent once, and before the point at which recovery ends.
     pub(super) first_sending: bool,
-    /// Some of it lies behind that point.
+    /// Some of the delivered data lies behind that point.
     pub(super) after_timeout: bool,
-    /// SACK blocks of what was never sent, or is acknowledged.
+    /// SACK blocks of data that was never sent, or is already acknowledged.
     pub(super) senseless: u64,
 }
 
 impl News {
-    /// It was overtaken by one behind it. Numbers come in their order, first those acknowledged,
-    /// then those of the blocks.
+    /// The segment was overtaken by a later one. Segments are passed in the order of their sequence
+    /// numbers, first acknowledged ones, then those of the blocks.
     #[cold]
     pub(super) fn overtaken(&mut self, segment: &Delivered) {
         self.overtaken.get_or_insert(segment.end - segment.bytes);
     }
 
-    /// A segment was delivered; recovery, if there is one, ends at `point`.
+    /// A segment was delivered; recovery, if active, ends at `point`.
     pub(super) fn delivered(&mut self, segment: &Delivered, point: Seq) {
         self.delivered += segment.bytes;
         self.segments += u32::from(segment.begins);
@@ -107,8 +106,8 @@ impl News {
 }
 
 impl Socket {
-    /// Finds what is lost after an acknowledgement and moves the window. Returns after what time
-    /// more may be found lost.
+    /// Detects losses after an acknowledgement and updates the window. Returns after what time more
+    /// losses may be detected.
     pub(super) fn recover(
         &mut self,
         frames: &mut Frames<'_>,
@@ -142,12 +141,12 @@ impl Socket {
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
                 let limited = self.was_limited(news);
-                // The acknowledgement that ends slow start's repair counts as well, or one segment
-                // would follow alone, which a peer may leave unanswered for long.
+                // The acknowledgement that ends slow start's repair counts as well. Otherwise a
+                // single segment would follow, which a peer may not acknowledge for long.
                 let after_timeout = was == Phase::Loss || self.recovery.phase == Phase::Loss;
                 if news.acked > 0 && (was == Phase::Open || after_timeout) {
-                    // After a timeout a number that jumps over what SACK had shown before would
-                    // open the whole window at once (RFC 5681 §3.1: what is newly acknowledged).
+                    // After a timeout a number that jumps over data already reported by SACK would
+                    // open the whole window at once (RFC 5681 §3.1: newly acknowledged data).
                     let bytes = if after_timeout { news.delivered } else { news.acked };
                     let acked = Acked { now, bytes, mss, limited, new_round };
                     self.cc.on_ack(&acked, &self.rtt);
@@ -165,8 +164,8 @@ impl Socket {
         wait
     }
 
-    /// Whether the congestion window was the limit when what is acknowledged now was sent (RFC 5681
-    /// §3.1, RFC 9438 §4.2: only then may it grow). In slow start it is enough if half of it was
+    /// Whether the congestion window was the limit when the acknowledged data was sent (RFC 5681
+    /// §3.1, RFC 9438 §4.2: only then may it grow). In slow start it is enough that half of it was
     /// used in this round.
     fn was_limited(&mut self, news: &News) -> bool {
         let limited = self.recovery.limited_to.gt(self.send.una - news.acked);
@@ -177,8 +176,8 @@ impl Socket {
         limited || self.cc.in_slow_start() && self.cc.cwnd < 2 * most
     }
 
-    /// Begins fast recovery, on an acknowledgement that `delivered` so many bytes. A window that
-    /// was reduced for a router's mark is not reduced again for the loss (RFC 3168 §6.1.2).
+    /// Starts fast recovery, on an acknowledgement that delivered `delivered` bytes. A window that
+    /// was reduced because of a router's mark is not reduced again for the loss (RFC 3168 §6.1.2).
     pub(super) fn enter_recovery(&mut self, now: Instant, delivered: u32) {
         if self.recovery.phase == Phase::Reduction {
             (self.recovery.phase, self.recovery.point) = (Phase::Recovery, self.send.nxt);
@@ -190,11 +189,11 @@ impl Socket {
         self.held_back.lost();
     }
 
-    /// Lowers the slow start threshold; PRR leads the window there.
+    /// Lowers the slow start threshold; PRR leads the window to it.
     fn begin_reduction(&mut self, now: Instant, phase: Phase, delivered: u32) {
         self.cc.on_loss(now, u32::from(self.mss));
         self.marks.reduced(self.send.nxt);
-        // RFC 9937 §6.1: what had arrived before will not arrive in this recovery.
+        // RFC 9937 §6.1: data that had arrived before is not delivered in this recovery.
         let arrived = self.send.board.sacked.saturating_add(self.recovery.arrived_unnamed);
         self.prr = Prr::begin(self.send.outstanding().saturating_sub(arrived).saturating_add(delivered));
         self.recovery.phase = phase;
@@ -211,14 +210,14 @@ impl Socket {
         self.rack.recovered();
     }
 
-    /// Without SACK: the third duplicate acknowledgement says that the first segment is lost (RFC
-    /// 5681 §3.2), and so does each partial acknowledgement in recovery (RFC 6582 §3.2). Returns
-    /// how much has arrived.
+    /// Without SACK: the third duplicate acknowledgement indicates that the first segment is lost
+    /// (RFC 5681 §3.2), and so does each partial acknowledgement in recovery (RFC 6582 §3.2).
+    /// Returns how many bytes have arrived.
     fn count_duplicates(&mut self, frames: &mut Frames<'_>, news: &News) -> u32 {
         let (mss, mut delivered) = (u32::from(self.mss), news.delivered);
         let recovering = self.recovery.phase == Phase::Recovery;
-        // After a timeout nothing is known of what duplicates stand for: all of it is deemed lost,
-        // and none of it counts as under way.
+        // After a timeout it is unknown what duplicates represent: everything is deemed lost, and
+        // nothing counts as in flight.
         if news.duplicate && self.recovery.phase != Phase::Loss {
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
             let before = self.recovery.arrived_unnamed;
@@ -226,7 +225,7 @@ impl Socket {
             delivered = self.recovery.arrived_unnamed.saturating_sub(before);
         } else if news.acked > 0 {
             self.recovery.duplicates = 0;
-            // One segment filled the gap; duplicates stood for the others.
+            // One segment filled the gap; duplicates represented the others.
             let counted = self.recovery.arrived_unnamed.min(news.acked.saturating_sub(mss));
             delivered = delivered.saturating_sub(counted);
             let left = if recovering { self.recovery.arrived_unnamed - counted } else { 0 };
@@ -244,7 +243,7 @@ impl Socket {
         delivered
     }
 
-    /// What the probe repeated, if anything, was not lost, only late.
+    /// What the probe repeated, if anything, was late, not lost.
     pub(super) fn probe_was_needless(&mut self, now: Instant) {
         self.recovery.probing = false;
         if self.recovery.probe_was_retransmission {
@@ -252,8 +251,8 @@ impl Socket {
         }
     }
 
-    /// RFC 8985 §7.4.2: if the probe repaired a loss, the window must react to that loss. It did
-    /// not if the peer reports that it got the segment twice.
+    /// RFC 8985 §7.4.2: if the probe repaired a loss, the window must react to that loss. There was
+    /// none if the peer reports the segment as a duplicate.
     fn check_probe(&mut self, counters: &Counters, now: Instant, news: &News) {
         let end = self.recovery.probe_end;
         if !self.recovery.probing || self.send.una.lt(end) {

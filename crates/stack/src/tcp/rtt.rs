@@ -4,11 +4,10 @@
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// How long a minimum round trip counts before a newer one takes its place.
+/// How long a minimum round trip is valid before a newer one replaces it.
 const MIN_WINDOW: Span = Span::from_secs(10);
 
-/// How often the timeout may double before it stays where it is; the caller's maximum holds as
-/// well.
+/// Most doublings of the timeout; the caller's maximum applies as well.
 const MAX_BACKOFF: u8 = 15;
 
 /// Bounds of the timeout.
@@ -17,10 +16,9 @@ const MAX_BACKOFF: u8 = 15;
 pub struct Bounds {
     /// Timeout before the first sample (RFC 6298 §2.1: one second).
     pub initial: Span,
-    /// How much longer than a round trip everything may take at least: a peer holds its
-    /// acknowledgement back, or does not run for a scheduler's tick. RFC 6298 §2.4 says that no
-    /// timeout is below one second, for clocks and networks that are coarse; both ends of a LAN are
-    /// not.
+    /// The least allowance beyond a round trip: a peer delays its acknowledgement, or does not run
+    /// for a scheduler tick. RFC 6298 §2.4 demands a timeout of at least one second, for coarse
+    /// clocks and networks; both ends of a LAN are not coarse.
     pub min: Span,
     /// Largest timeout (RFC 6298 §2.5: at least 60 s).
     pub max: Span,
@@ -41,7 +39,7 @@ pub struct Rtt {
     next_min: Span,
     window_ends: Instant,
     backoff: u8,
-    /// The timer expired over a SYN.
+    /// The timer expired for a SYN.
     careful: bool,
 }
 
@@ -65,8 +63,8 @@ impl Rtt {
         self.track_min(now, rtt);
     }
 
-    /// Two half-overlapping windows: the minimum is never older than two windows, and never jumps
-    /// up for lack of samples.
+    /// Two half-overlapping windows: the minimum is never older than two windows, and does not jump
+    /// up for want of samples.
     fn track_min(&mut self, now: Instant, rtt: Span) {
         if now >= self.window_ends {
             self.min = if self.next_min.is_zero() { rtt } else { self.next_min };
@@ -83,51 +81,51 @@ impl Rtt {
         !self.srtt.is_zero()
     }
 
-    /// The timeout without back-off (RFC 6298 §2.2-2.5). As on Linux the floor is that of the
-    /// deviation, not of the sum: a peer that takes a break does so on top of the round trip.
+    /// The timeout without backoff (RFC 6298 §2.2-2.5). As on Linux the floor applies to the
+    /// deviation, not to the sum: a pause of the peer adds to the round trip.
     #[must_use]
     pub fn base(&self, bounds: &Bounds) -> Span {
         let rto = match (self.known(), self.careful) {
             (true, _) => self.srtt + self.rttvar.times(4).max(bounds.min),
             (false, false) => bounds.initial,
-            // RFC 6298 §5.7: three seconds for one, until there is a sample.
+            // RFC 6298 §5.7: three seconds instead of one, until there is a sample.
             (false, true) => bounds.initial.times(3),
         };
         rto.max(bounds.min).min(bounds.max)
     }
 
-    /// The timeout as it stands.
+    /// The present timeout, with backoff.
     #[must_use]
     pub fn rto(&self, bounds: &Bounds) -> Span {
         self.base(bounds).times(1 << self.backoff).min(bounds.max)
     }
 
-    /// After what time a tail loss probe is due (RFC 8985 §7.2), if the timeout is not due before.
-    /// There the time by which the peer may hold its acknowledgement back is added only for a
-    /// single segment; but it is as long for the last of any odd number. See `held_back`.
+    /// The time after which a tail loss probe is due (RFC 8985 §7.2), if the timeout is not due
+    /// before. The RFC adds the peer's acknowledgement delay only for a single segment, but the
+    /// delay is the same for the last of any odd number. See `peer_ack_delay`.
     pub(super) fn probe(&self, bounds: &Bounds) -> Span {
         self.srtt.times(2) + bounds.min
     }
 
-    /// After what time without an acknowledgement something is sent again: the earlier of probe and
-    /// timeout.
+    /// The time without an acknowledgement after which something is retransmitted: the earlier of
+    /// probe and timeout.
     pub(super) fn resend_after(&self, bounds: &Bounds) -> Span {
         self.probe(bounds).min(self.rto(bounds))
     }
 
-    /// Doubles the timeout (RFC 6298 §5.5). It stays doubled until there is a sample, so until
-    /// something that was sent once is acknowledged (Karn, RFC 1122 §4.2.3.1): where each
-    /// acknowledgement takes longer than the timeout, there would never be one.
+    /// Doubles the timeout (RFC 6298 §5.5). It stays doubled until there is a sample, that is until
+    /// a segment that was sent once is acknowledged (Karn, RFC 1122 §4.2.3.1). Otherwise there
+    /// would never be a sample where each acknowledgement takes longer than the timeout.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// Takes the doubling back: it is known to have been needless, or that what it was for is over.
+    /// Ends the backoff: it proved spurious, or its cause is over.
     pub fn recovered(&mut self) {
         self.backoff = 0;
     }
 
-    /// The connection opens; `expired`: the timer expired over its SYN, so a round trip may be
+    /// The connection opens; `expired`: the timer expired for its SYN, so a round trip may be
     /// longer than the initial timeout.
     pub(super) fn careful(&mut self, expired: bool) {
         self.careful = expired;

@@ -1,9 +1,9 @@
-//! The SACK scoreboard (RFC 2018, RFC 6675): marks on the frames of the send queue, with hints so
-//! that an acknowledgement costs what is new in it and not what is under way.
+//! The SACK scoreboard (RFC 2018, RFC 6675): marks on the frames of the send queue. Hints keep the
+//! cost of an acknowledgement proportional to the new information in it, not to the data in flight.
 //!
-//! Whatever a peer sends, one acknowledgement costs no more than what is new in it, [`MOST_STEPS`],
-//! and for each block a search that skips over all but a small part of the queue. What is left of
-//! longer runs waits for the next acknowledgement that names them.
+//! Whatever a peer sends, the cost of an acknowledgement is bounded by the segments that it newly
+//! covers, [`MOST_STEPS`], and a search per block that visits a small part of the queue. The rest
+//! of longer runs waits for the next acknowledgement that covers them.
 
 use super::options::{MAX_SACK_BLOCKS, SackBlock};
 use super::send::{Delivered, SendQueue, end, length};
@@ -13,11 +13,10 @@ use crate::pool::Link;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// Most marked segments that the blocks of one acknowledgement walk over.
+/// Most already marked segments that the blocks of one acknowledgement may visit.
 const MOST_STEPS: u32 = 256;
 
-/// A run of segments that are all marked, and the frame of the last of them: where a walk may
-/// begin.
+/// A run of segments that are all marked, and the frame of its last one: where a walk may begin.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 struct Known {
@@ -25,24 +24,24 @@ struct Known {
     last: Link,
 }
 
-/// What the peer said it has, and what is deemed lost.
+/// Which segments the peer has received, and which are deemed lost.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct Scoreboard {
     /// Bytes selectively acknowledged.
     pub(super) sacked: u32,
-    /// Bytes deemed lost and not sent again since.
+    /// Bytes deemed lost and not retransmitted since.
     pub(super) lost: u32,
-    /// Bytes deemed lost that are under way again.
+    /// Bytes deemed lost that are in flight again.
     pub(super) resent: u32,
-    /// Bytes under way that were sent more than once: these, and what a probe repeated or what was
-    /// only late after all.
+    /// Bytes in flight that were sent more than once: these, and those that a probe repeated or
+    /// that were only late.
     pub(super) again: u32,
-    /// No lost segment lies before this one; none = search from the front.
+    /// No lost segment precedes this one; none = search from the front.
     lost_hint: Link,
     /// The runs of the last acknowledgement.
     known: [Known; MAX_SACK_BLOCKS],
-    /// Segments that were looked at in vain since the last acknowledgement with blocks began.
+    /// Segments visited in vain since the last acknowledgement with blocks began.
     steps: u32,
 }
 
@@ -56,7 +55,7 @@ impl Scoreboard {
 }
 
 impl Scoreboard {
-    /// A segment that was sent more than once is not under way any more.
+    /// A segment that was sent more than once is no longer in flight.
     #[cold]
     pub(super) fn not_again(&mut self, meta: &mut FrameMeta) {
         self.again -= length(meta);
@@ -68,17 +67,17 @@ impl Scoreboard {
 }
 
 impl SendQueue {
-    /// Marks what the blocks cover, telling `visit` of each segment that is new. Blocks that make
-    /// no sense (outside of what is outstanding) are passed over. Returns how many there were.
+    /// Marks the segments that the blocks cover, and passes each newly marked one to `visit`.
+    /// Invalid blocks (outside of the outstanding data) are ignored. Returns their number.
     pub(super) fn sack(
         &mut self,
         frames: &mut Frames<'_>,
         blocks: &[SackBlock],
         mut visit: impl FnMut(Delivered),
     ) -> u64 {
-        // Runs are known while segments are marked: the marks that they stand for lie in the queue,
-        // so no more than a window ago. Without any they are from long ago, and their numbers may
-        // have come around meanwhile.
+        // Runs are known only while segments are marked: those marks are in the queue, so the runs
+        // are no older than a window. Without marks they are outdated, and the sequence numbers may
+        // have wrapped since.
         let known = if self.board.sacked == 0 { Default::default() } else { self.board.known };
         let mut seen = [Known::default(); MAX_SACK_BLOCKS];
         let mut senseless = 0;
@@ -116,8 +115,8 @@ impl SendQueue {
         senseless
     }
 
-    /// The segment that holds `seq`, which was sent, or an earlier one; searched from `from`, which
-    /// lies before it.
+    /// The segment that contains `seq`, which was sent, or an earlier one; the search starts at
+    /// `from`, which precedes it.
     fn seek(&mut self, frames: &Frames<'_>, from: Link, seq: Seq) -> Link {
         let mut at = from;
         while let Some(id) = at.get() {
@@ -132,7 +131,7 @@ impl SendQueue {
         at
     }
 
-    /// Marks the segments that lie wholly in `block`, walking from `from`. Returns the last of
+    /// Marks the segments that lie completely in `block`, starting from `from`. Returns the last of
     /// them.
     fn mark_run(
         &mut self,
@@ -168,8 +167,8 @@ impl SendQueue {
                 } else {
                     self.board.steps += 1;
                     *left -= 1;
-                    // Into a run that the last acknowledgement named: what is marked is known up to
-                    // its end.
+                    // Inside of a run of the last acknowledgement: everything up to its end is
+                    // marked.
                     let inside = |k: &&Known| k.run.start.le(start) && k.run.end.gt(stop) && k.run.end.le(block.end);
                     if before & flag::SACKED == 0
                         && let Some(k) = known.iter().find(|k| !k.last.is_none() && inside(k))
@@ -185,7 +184,7 @@ impl SendQueue {
         last
     }
 
-    /// Deems a segment that is under way lost.
+    /// Deems a segment in flight lost.
     pub(super) fn mark_lost(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         self.unlink(frames, id);
         let meta = &mut frames.meta[id as usize];
@@ -198,8 +197,8 @@ impl SendQueue {
         }
     }
 
-    /// The retransmission timer expired: deems lost the first segment, and what was sent `allowed`
-    /// ago or earlier (RFC 8985 §6.3).
+    /// The retransmission timer expired: deems lost the first segment, and those sent `allowed` ago
+    /// or earlier (RFC 8985 §6.3).
     pub(super) fn mark_late_lost(&mut self, frames: &mut Frames<'_>, now: Instant, allowed: Span, mss: u32) {
         while let Some(id) = self.oldest.get() {
             if now.since(frames.meta[id as usize].at) < allowed {
@@ -210,9 +209,9 @@ impl SendQueue {
         self.mark_first_lost(frames, mss);
     }
 
-    /// Takes the marks of loss back, also of what was sent again since: the segments were only
-    /// late. Nearly always the order of sending is that of the numbers, so one walk over both lists
-    /// puts them in their places.
+    /// Undoes the marks of loss, also of segments retransmitted since: they were only late. The
+    /// order of transmission is nearly always that of the sequence numbers, so one walk over both
+    /// lists restores their positions.
     pub(super) fn unmark_lost(&mut self, frames: &mut Frames<'_>) {
         let (mut at, mut before) = (self.head, Link::NONE);
         while let Some(id) = at.get() {
@@ -280,14 +279,13 @@ impl SendQueue {
         None
     }
 
-    /// Whether the first segment is marked as received though it is not acknowledged: the peer
-    /// threw it away (reneged).
+    /// Whether the first segment is marked as received but is not acknowledged: the peer discarded
+    /// it (reneged).
     pub(super) fn reneged(&self, frames: &Frames<'_>) -> bool {
         self.head.get().is_some_and(|id| frames.meta[id as usize].flags & flag::SACKED != 0)
     }
 
-    /// Takes all marks of reception back (RFC 2018 §8, after a timeout); the segments count as
-    /// lost.
+    /// Undoes all SACK marks (RFC 2018 §8, after a timeout); the segments count as lost.
     pub(super) fn forget_sacks(&mut self, frames: &mut Frames<'_>) {
         let mut at = self.head;
         while let Some(id) = at.get() {
@@ -316,8 +314,8 @@ mod tests {
 
     const SEGMENTS: u32 = 3000;
     const LEN: u32 = 100;
-    /// What a search may look at: frames that it skips to, and those between the last of them and
-    /// its aim.
+    /// Most visits of a search: the frames that it skips to, and those between the last of them and
+    /// its target.
     const SEARCH: u32 = SEGMENTS / STRIDE + 2 * STRIDE + 4;
 
     fn under_way(frames: &mut Frames<'_>) -> SendQueue {
@@ -339,8 +337,8 @@ mod tests {
     proptest! {
         #![proptest_config(crate::testing::proptest_config(64))]
 
-        /// Whatever blocks a peer sends, in whatever order, with and without what is acknowledged,
-        /// lost and sent again in between.
+        /// Whatever blocks a peer sends, in any order, with acknowledgements, losses and
+        /// retransmissions in between.
         #[test]
         fn an_acknowledgement_costs_no_more_than_what_is_new_and_a_search_for_each_block(
             acks in prop::collection::vec(
@@ -379,8 +377,8 @@ mod tests {
         }
     }
 
-    /// The peer has every other segment and tells so from the end to the front, which no memory of
-    /// earlier blocks helps against.
+    /// The peer has every other segment and reports them from the end to the front: knowledge of
+    /// earlier blocks does not help.
     #[test]
     fn blocks_from_the_end_to_the_front_are_found_by_skipping() {
         let mut memory = OwnedMemory::new(&Limits { frames: 4096, tcp: 4, ..Limits::DEFAULT });
@@ -395,8 +393,7 @@ mod tests {
         assert_eq!(queue.board.sacked, SEGMENTS / 2 * LEN);
     }
 
-    /// A run that is longer than one acknowledgement may walk over is taken up where the last one
-    /// stopped.
+    /// A run that is too long for one acknowledgement is continued where the last one stopped.
     #[test]
     fn what_is_left_of_a_long_run_is_done_by_later_acknowledgements() {
         let mut memory = OwnedMemory::new(&Limits { frames: 4096, tcp: 4, ..Limits::DEFAULT });
@@ -413,15 +410,15 @@ mod tests {
             acknowledgements += 1;
             assert!(acknowledgements <= 2000 / (MOST_STEPS - 1) + 2);
         }
-        // What a run that is named again covers is stepped over at once.
+        // The part of a run that an earlier acknowledgement covered is skipped at once.
         let more = block(&queue, 8, 2103);
         queue.sack(frames, &[more], |_| {});
         assert_eq!(queue.board.sacked, 2104 * LEN);
         assert!(queue.board.steps <= SEARCH + 2, "{} steps", queue.board.steps);
     }
 
-    /// One loss after the other, each sent again before the next one is found: the first is not
-    /// searched for from the front.
+    /// Each loss is retransmitted before the next one is found: the search for it does not start at
+    /// the front.
     #[test]
     fn the_lost_segment_is_at_hand() {
         let mut memory = OwnedMemory::new(&Limits { frames: 4096, tcp: 4, ..Limits::DEFAULT });

@@ -1,22 +1,21 @@
-//! The send queue: one frame per segment (or part of a segment that is longer than a frame),
-//! payload at [`HEADROOM`](crate::frame::HEADROOM), from the oldest unacknowledged byte to the
-//! newest byte that the program wrote.
+//! The send queue, from the oldest unacknowledged byte to the newest byte that the program wrote.
+//! It has one frame per segment (or part of a segment that is longer than a frame), with the
+//! payload at [`HEADROOM`](crate::frame::HEADROOM).
 //!
-//! Two orders run through the frames. `next` links them by sequence number. `newer` and `older`
-//! link the ones that are under way (sent, neither acknowledged nor deemed lost) by the time of
-//! sending, which is the order in which RACK (RFC 8985) looks at them; the sum of their lengths is
-//! the `pipe` of RFC 6675.
+//! The frames are linked in two orders. `next` links them by sequence number. `newer` and `older`
+//! link those in flight (sent, neither acknowledged nor deemed lost) by send time, the order in
+//! which RACK (RFC 8985) visits them. The sum of their lengths is the `pipe` of RFC 6675.
 
 mod append;
 #[cfg(any(test, feature = "owned"))]
 mod audit;
-mod kept;
+mod in_transmission;
 mod split;
 #[cfg(test)]
 mod tests;
 mod transit;
 
-pub(super) use kept::is_leaving;
+pub(super) use in_transmission::is_leaving;
 
 use super::scoreboard::Scoreboard;
 use super::seq::Seq;
@@ -25,10 +24,10 @@ use crate::pool::Link;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// Flags that mean that the kernel or the transmit queue reads the frame's bytes.
+/// Flags of a frame whose bytes the sender or the transmit queue still needs.
 pub(super) const IN_FLIGHT: u16 = flag::IN_KERNEL | flag::QUEUED;
 
-/// How far behind a frame the one lies to which a search may skip.
+/// The distance to the later frame to which a search may skip.
 pub(super) const STRIDE: u32 = 32;
 
 /// How many sequence numbers a segment takes.
@@ -41,7 +40,7 @@ pub(super) fn end(meta: &FrameMeta) -> Seq {
     Seq(meta.seq) + length(meta)
 }
 
-/// What is told of a segment that the peer has got, by ACK or by SACK, for the first time.
+/// A segment that the peer has received, by ACK or by SACK, for the first time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivered {
     /// When it was last sent.
@@ -52,7 +51,7 @@ pub(super) struct Delivered {
     pub(super) bytes: u32,
     /// Whether it was sent more than once.
     pub(super) retransmitted: bool,
-    /// Whether it is the first frame of what went out in one packet.
+    /// Whether it is the first frame of a packet.
     pub(super) begins: bool,
 }
 
@@ -74,12 +73,12 @@ pub struct SendQueue {
     pub(super) tail: Link,
     /// The first segment that was never sent.
     pub(super) next: Link,
-    /// The first frame that knows none to skip to yet, and how many frames lie behind it.
+    /// The first frame without a frame to skip to yet, and how many frames follow it.
     trail: Link,
     behind: u32,
-    /// The segment under way that was sent longest ago.
+    /// The segment in flight that was sent first.
     pub(super) oldest: Link,
-    /// The segment under way that was sent last.
+    /// The segment in flight that was sent last.
     pub(super) newest: Link,
     /// SND.UNA: the oldest unacknowledged sequence number.
     pub(super) una: Seq,
@@ -89,9 +88,9 @@ pub struct SendQueue {
     pub(super) end: Seq,
     /// Frames in the queue.
     pub(super) frames: u32,
-    /// Bytes under way (RFC 6675 `pipe`).
+    /// Bytes in flight (RFC 6675 `pipe`).
     pub(super) pipe: u32,
-    /// What the peer said it has, and what is deemed lost.
+    /// Which segments the peer has received, and which are deemed lost.
     pub(super) board: Scoreboard,
 }
 
@@ -101,7 +100,7 @@ impl SendQueue {
         Self { una: first, nxt: first, end: first, ..Self::default() }
     }
 
-    /// Bytes sent and not acknowledged, selectively acknowledged and lost ones included.
+    /// Bytes sent and not acknowledged, including selectively acknowledged and lost ones.
     pub(super) fn outstanding(&self) -> u32 {
         self.nxt - self.una
     }

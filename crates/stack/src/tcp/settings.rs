@@ -1,4 +1,4 @@
-//! What a program can set on a connection (the socket options).
+//! The settings of a connection that a program can change (the socket options).
 
 use super::config::Config;
 use super::congestion::Algorithm;
@@ -11,7 +11,7 @@ use crate::path::Query;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// The smallest buffers that still move data.
+/// The smallest buffers that still transport data.
 const MIN_RECEIVE_BUFFER: u32 = 2304;
 const MIN_SEND_BUFFER: u32 = 4608;
 
@@ -24,7 +24,7 @@ pub(super) const MIN_MSS: u16 = 88;
 /// The longest wait in FIN-WAIT-2 that can be set, as on Linux.
 const LONGEST_FIN_WAIT: Span = Span::from_secs(120);
 
-/// All settings of a connection or listener. A listener's are those of the connections it accepts.
+/// All settings of a connection or listener. Accepted connections inherit the listener's.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub struct TcpOptions {
@@ -38,65 +38,64 @@ pub struct TcpOptions {
     pub keepalive: bool,
     /// Urgent data stays in the stream (`SO_OOBINLINE`).
     pub oob_inline: bool,
-    /// The listener takes IPv6 only (`IPV6_V6ONLY`).
+    /// The listener accepts IPv6 only (`IPV6_V6ONLY`).
     pub v6only: bool,
     /// Routers may not fragment (path MTU discovery; the default).
     pub dont_fragment: bool,
-    /// The program has set the send buffer: it does not grow by itself.
+    /// The program has set the send buffer: no autotuning.
     pub send_fixed: bool,
-    /// The program has set the receive buffer.
+    /// The program has set the receive buffer: no autotuning.
     pub receive_fixed: bool,
-    /// `close` lingers (`SO_LINGER`). With a time of zero it resets the connection; any other time
-    /// is the caller's business.
+    /// `close` lingers (`SO_LINGER`). With a time of zero it resets the connection; the caller
+    /// implements any other time.
     pub linger: bool,
-    /// What the program has closed is reset in FIN-WAIT-2 instead of waiting there for the peer's
-    /// FIN (`TCP_LINGER2` below 0).
+    /// A closed connection is reset in FIN-WAIT-2 instead of waiting there for the peer's FIN
+    /// (`TCP_LINGER2` below 0).
     pub no_fin_wait: bool,
-    /// Keepalive probes that may go unanswered (`TCP_KEEPCNT`).
+    /// Most unanswered keepalive probes (`TCP_KEEPCNT`).
     pub keep_count: u8,
     /// Time to live, hop limit.
     pub ttl: u8,
-    /// The program has set it: it goes before the route's.
+    /// The program has set it: it overrides the route's.
     pub own_ttl: bool,
     /// Traffic class (TOS) octet.
     pub tos: u8,
     /// Congestion control (`TCP_CONGESTION`).
     pub algorithm: Algorithm,
-    /// Largest segment to send and to ask for (`TCP_MAXSEG`); 0: what the path allows.
+    /// Largest segment to send and to announce (`TCP_MAXSEG`); 0: the path's limit.
     pub max_segment: u16,
-    /// Time to live on the connection's route, 0 if that sets none. Not the program's: the stack
-    /// follows the route.
+    /// Time to live of the connection's route, 0 if that sets none. Not set by the program: the
+    /// stack follows the route.
     pub route_hops: u8,
-    /// Acknowledgements are sent at once on that route. The same.
+    /// The route requests immediate acknowledgements. Not set by the program either.
     pub route_quickack: bool,
-    /// The interface by which packets are to leave (`SO_BINDTODEVICE`, the scope of a link-local
-    /// peer), as the host numbers them; 0 if the host may choose. Only read when the connection is
-    /// made.
+    /// The outgoing interface (`SO_BINDTODEVICE`, the scope of a link-local peer), by the host's
+    /// number; 0 if the host may choose. Only read when the connection is created.
     pub interface: u32,
     /// Send buffer in bytes (`SO_SNDBUF`, not doubled).
     pub send_buffer: u32,
     /// Receive buffer in bytes (`SO_RCVBUF`, not doubled).
     pub receive_buffer: u32,
-    /// The program is to write while fewer bytes than this are unsent (`TCP_NOTSENT_LOWAT`); 0:
-    /// however many are.
+    /// The socket is writable while fewer bytes than this are unsent (`TCP_NOTSENT_LOWAT`); 0: no
+    /// limit.
     pub notsent_lowat: u32,
     /// Idle time before keepalive probes (`TCP_KEEPIDLE`).
     pub keep_idle: Span,
     /// Time between keepalive probes (`TCP_KEEPINTVL`).
     pub keep_interval: Span,
-    /// Data that is not acknowledged for so long ends the connection (`TCP_USER_TIMEOUT`); zero:
-    /// retransmissions are counted.
+    /// Data that is not acknowledged for this long ends the connection (`TCP_USER_TIMEOUT`); zero:
+    /// the number of retransmissions is the limit.
     pub user_timeout: Span,
     /// How long `close` lingers.
     pub linger_time: Span,
-    /// How long what the program has closed waits in FIN-WAIT-2 (`TCP_LINGER2`); zero: as the stack
-    /// was told ([`Config::fin_timeout`]).
+    /// How long a closed connection waits in FIN-WAIT-2 (`TCP_LINGER2`); zero:
+    /// [`Config::fin_timeout`].
     pub fin_wait: Span,
 }
 
 pub(super) type Settings = TcpOptions;
 
-/// One thing to set.
+/// A change of one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// [`TcpOptions::nodelay`].
@@ -117,11 +116,11 @@ pub enum Setting {
     UserTimeout(Span),
     /// [`TcpOptions::linger`]; `None`: off.
     Linger(Option<Span>),
-    /// [`TcpOptions::fin_wait`], held below two minutes; `None`: [`TcpOptions::no_fin_wait`].
+    /// [`TcpOptions::fin_wait`], limited to two minutes; `None`: [`TcpOptions::no_fin_wait`].
     FinWait(Option<Span>),
-    /// [`TcpOptions::send_buffer`]; held between what moves data and 64 MiB.
+    /// [`TcpOptions::send_buffer`]; limited to between 4608 bytes and 64 MiB.
     SendBuffer(u32),
-    /// [`TcpOptions::receive_buffer`]; held likewise.
+    /// [`TcpOptions::receive_buffer`]; limited to between 2304 bytes and 64 MiB.
     ReceiveBuffer(u32),
     /// [`TcpOptions::notsent_lowat`].
     NotSentLowat(u32),
@@ -131,25 +130,25 @@ pub enum Setting {
     Tos(u8),
     /// [`TcpOptions::ttl`], not 0.
     Ttl(u8),
-    /// The same, if the program has set none and the route none either.
+    /// The default time to live: the program has set none. The route's takes precedence.
     DefaultTtl(u8),
     /// [`TcpOptions::dont_fragment`].
     DontFragment(bool),
     /// [`TcpOptions::oob_inline`].
     OobInline(bool),
-    /// [`TcpOptions::v6only`]; counts when listening begins.
+    /// [`TcpOptions::v6only`]; evaluated when listening begins.
     V6Only(bool),
     /// [`TcpOptions::algorithm`].
     Algorithm(Algorithm),
 }
 
 impl TcpOptions {
-    /// What the path of a connection between these ends is looked up by.
+    /// The key of the path of a connection between these endpoints.
     pub(super) fn query(&self, local: Endpoint, remote: Endpoint) -> Query {
         Query::to(remote.address).from(local.address).by(self.interface).of_service(self.tos)
     }
 
-    /// The settings of a socket of which nothing has been set.
+    /// The settings of a socket on which nothing has been set.
     #[must_use]
     pub const fn new(config: &Config) -> Self {
         Self {
@@ -184,8 +183,7 @@ impl TcpOptions {
         }
     }
 
-    /// Time to live of a packet: what the program has set, else what the route has, else the
-    /// default.
+    /// Time to live of a packet: the program's, else the route's, else the default.
     pub(super) const fn hops(&self) -> u8 {
         if self.own_ttl || self.route_hops == 0 { self.ttl } else { self.route_hops }
     }
@@ -193,7 +191,7 @@ impl TcpOptions {
     /// Changes one setting.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the value is out of its range; nothing is changed then.
+    /// [`Error::Invalid`] if the value is out of its range; then nothing is changed.
     pub fn set(&mut self, setting: Setting) -> Result<()> {
         let check = |good: bool| if good { Ok(()) } else { Err(Error::Invalid) };
         let shortest = Span::from_millis(1);
@@ -236,7 +234,7 @@ impl TcpOptions {
                 check(bytes == 0 || (MIN_MSS..=32_767).contains(&bytes))?;
                 self.max_segment = bytes;
             }
-            // As on Linux: the field of RFC 3168 is not the program's (§5).
+            // As on Linux: the ECN field of RFC 3168 does not belong to the program (§5).
             Setting::Tos(tos) => self.tos = tos & !super::ecn::FIELD,
             Setting::Ttl(ttl) => {
                 check(ttl > 0)?;
@@ -271,7 +269,7 @@ impl Stack<'_> {
         Ok(self.mem.tcp[index].settings)
     }
 
-    /// Changes a setting of a connection. What it held back (Nagle, cork) goes out at once.
+    /// Changes a setting of a connection. Data that it held back (Nagle, cork) is sent at once.
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if the value is out of its range.
@@ -280,7 +278,7 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.settings.set(setting)?;
         match setting {
-            // As on Linux, once, whatever a cork or `MSG_MORE` says.
+            // As on Linux, once, whatever a cork or `MSG_MORE` requests.
             Setting::NoDelay(true) if s.state.is_synchronized() => {
                 self.tcp_output(index, now, super::output::Hold::Flush);
             }
@@ -320,7 +318,7 @@ impl Stack<'_> {
         Ok(self.mem.listeners[index].settings)
     }
 
-    /// Changes a setting of a listener, for connections to come.
+    /// Changes a setting of a listener, for future connections.
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if the value is out of its range.

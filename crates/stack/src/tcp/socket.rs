@@ -1,10 +1,10 @@
-//! What a connection consists of (the transmission control block of RFC 9293 §3.3.1).
+//! The state of a connection (the transmission control block of RFC 9293 §3.3.1).
 
+use super::ack_thinning::AckThinning;
 use super::black_hole::BlackHole;
 use super::congestion::Congestion;
 use super::ecn::Marks;
-use super::held_back::HeldBack;
-use super::left_out::LeftOut;
+use super::peer_ack_delay::PeerAckDelay;
 use super::prr::Prr;
 use super::rack::Rack;
 use super::receive::ReceiveQueue;
@@ -13,7 +13,7 @@ use super::rtt::Rtt;
 use super::send::SendQueue;
 use super::seq::Seq;
 use super::settings::Settings;
-use super::tally::Tally;
+use super::stats::Stats;
 use super::urgent::Urgent;
 use super::window::Sizing;
 use crate::addr::{Endpoint, Family};
@@ -43,7 +43,7 @@ pub enum State {
     FinWait2 = 5,
     /// TIME-WAIT.
     TimeWait = 6,
-    /// CLOSED: over, but the program has not closed its handle yet.
+    /// CLOSED, but the program has not closed its handle yet.
     Closed = 7,
     /// CLOSE-WAIT.
     CloseWait = 8,
@@ -54,7 +54,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether the peer's SYN has been acknowledged, and the connection is not over.
+    /// Whether both SYNs have been exchanged and acknowledged, and the connection is not closed.
     #[must_use]
     pub const fn is_synchronized(self) -> bool {
         !matches!(self, Self::Free | Self::SynSent | Self::SynReceived | Self::Closed)
@@ -65,13 +65,13 @@ impl State {
         matches!(self, Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck)
     }
 
-    /// Whether data from the peer is wanted.
+    /// Whether data from the peer is accepted.
     pub(super) const fn may_receive(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 }
 
-/// An error that waits for the program's next call, as one octet in shared memory.
+/// A pending error for the program's next call, as one octet in shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub(super) enum Pending {
@@ -135,7 +135,7 @@ impl Pending {
     }
 }
 
-/// What the retransmission timer is set for; they exclude each other.
+/// The purpose of the retransmission timer; these exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub(super) enum Waiting {
@@ -148,7 +148,8 @@ pub(super) enum Waiting {
     Reordering,
     /// A tail loss probe is due (RFC 8985 §7).
     Probe,
-    /// A zero window, a cork, or too small a window is to be probed (RFC 9293 §3.8.6.1).
+    /// A zero window is to be probed (RFC 9293 §3.8.6.1), or a cork, too small a window or a lack
+    /// of frames has held data back long enough.
     Persist,
 }
 
@@ -162,9 +163,9 @@ pub(super) struct Deadlines {
     pub(super) ack: Instant,
     /// Keepalive; in FIN-WAIT-2 and TIME-WAIT the end of that state.
     pub(super) keep: Instant,
-    /// From when the retransmission timeout counts (RFC 6298 §5).
+    /// Start of the retransmission timeout (RFC 6298 §5).
     pub(super) timeout_from: Instant,
-    /// What `retransmit` stands for.
+    /// The purpose of `retransmit`.
     pub(super) waiting: Waiting,
 }
 
@@ -174,35 +175,35 @@ pub(super) struct Deadlines {
 pub struct Socket {
     /// Free list, accept queue, or TIME-WAIT list.
     pub(super) link: Link,
-    /// The other way on the TIME-WAIT list.
+    /// The previous entry of the TIME-WAIT list.
     pub(super) back: Link,
-    /// The listener it came from, until it is accepted.
+    /// Its listener, until it is accepted.
     pub(super) listener: Link,
-    /// The path it uses, and that path's MTU when it was last looked at.
+    /// Its path, and that path's MTU at the last check.
     pub(super) path: u32,
     pub(super) mtu: u32,
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
     pub(super) state: State,
     pub(super) error: Pending,
-    /// An ICMP error that is reported only if the connection times out over it (RFC 9293 §3.9.2.2).
+    /// An ICMP error that is reported only if the connection times out (RFC 9293 §3.9.2.2).
     pub(super) soft_error: Pending,
     /// The program has closed its handle.
     pub(super) orphan: bool,
     /// It is in its listener's accept queue.
     pub(super) queued: bool,
-    /// It was opened by the peer.
+    /// The peer opened it.
     pub(super) passive: bool,
-    /// In TIME-WAIT: a SYN came that may not open a new connection in its place.
+    /// In TIME-WAIT: a SYN was received that may not open a new connection in its place.
     pub(super) refused_syn: bool,
-    /// The program has given up the attempt to open it.
+    /// The program has abandoned the attempt to open it.
     pub(super) abandoned: bool,
-    /// It stands still, because it is being handed over to another stack (`leaving`).
+    /// It is suspended, because it is being handed over to another stack (`leaving`).
     pub(super) suspended: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
-    /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame
-    /// for it.
+    /// The program has shut its sending side: FIN is queued, or will be when there is a frame for
+    /// it.
     pub(super) write_shut: bool,
     /// FIN is in the send queue.
     pub(super) fin_queued: bool,
@@ -210,7 +211,7 @@ pub struct Socket {
     pub(super) fin_received: bool,
     /// Both sides use timestamps.
     pub(super) timestamps: bool,
-    /// The peer takes SACK blocks.
+    /// The peer supports SACK.
     pub(super) sack: bool,
     /// Both sides scale windows.
     pub(super) scaling: bool,
@@ -220,26 +221,26 @@ pub struct Socket {
     pub(super) receive_shift: u8,
     /// An acknowledgement must be sent at once.
     pub(super) ack_now: bool,
-    /// One must be sent when what came together has all been taken in.
+    /// One must be sent at the end of the batch of received packets.
     pub(super) ack_soon: bool,
-    /// So many acknowledgements are still sent at once (quick-ack mode).
+    /// How many acknowledgements are still sent without delay (quick-ack mode).
     pub(super) quick_acks: u8,
-    /// How often SYN, data or a probe has been sent again in vain.
+    /// Consecutive retransmissions of SYN, data or a probe.
     pub(super) attempts: u8,
     /// How often the wait between answers to empty segments outside of the window has doubled.
     pub(super) outside_doublings: u8,
     /// Unanswered keepalive probes.
     pub(super) keep_probes: u8,
-    /// The timer of the running timeout fired late and was set again.
+    /// The timer of the present timeout fired late and was set again.
     pub(super) excused: bool,
-    /// `tcp_send` found no frame; the program is told when there may be some.
+    /// `tcp_send` found no free frame; the program is notified when there may be some.
     pub(super) starved: bool,
     /// The program found the send buffer full and waits for room.
     pub(super) wants_room: bool,
-    /// In which queue its segments leave.
+    /// The transmit queue of its segments.
     pub(super) class: Class,
     /// The segment that was sent last was shorter than a full one and is not acknowledged
-    /// (Minshall's Nagle).
+    /// (Minshall's variant of Nagle's algorithm).
     pub(super) small_end: Seq,
     pub(super) small_out: bool,
     /// The peer's FIN lies at `fin_at`.
@@ -247,14 +248,14 @@ pub struct Socket {
 
     /// Payload bytes of a full segment.
     pub(super) mss: u16,
-    /// What the peer's SYN said.
+    /// The MSS of the peer's SYN.
     pub(super) peer_mss: u16,
-    /// What our SYN said, and the largest segment seen: what a "full segment" is when
-    /// acknowledging.
+    /// The size of a "full segment" when acknowledging: first the MSS of our SYN; once open, at
+    /// most our own segment size, raised to the largest segment received.
     pub(super) receive_mss: u16,
-    /// What our SYN said: no segment of the peer's is longer, whatever has put several together.
+    /// The MSS of our SYN: no segment of the peer is longer, even if several were merged.
     pub(super) offered_mss: u16,
-    /// The least retransmission timeout that the path's route sets, in milliseconds; 0: none.
+    /// The least retransmission timeout of the path's route, in milliseconds; 0: none.
     pub(super) rto_min_ms: u16,
     /// ISS and IRS.
     pub(super) iss: Seq,
@@ -264,25 +265,25 @@ pub struct Socket {
     pub(super) max_window: u32,
     pub(super) window_seq: Seq,
     pub(super) window_ack: Seq,
-    /// The right edge of the window we have offered: never moves left.
+    /// The right edge of the offered window: never moves left.
     pub(super) edge: Seq,
-    /// Last.ACK.sent (RFC 7323 §4.3), with what it has left out: that has come, and its timestamp
-    /// was looked at.
+    /// Last.ACK.sent (RFC 7323 §4.3), including bytes that it left out: those have arrived, and
+    /// their timestamp was evaluated.
     pub(super) acked: Seq,
-    pub(super) left_out: LeftOut,
+    pub(super) left_out: AckThinning,
     /// The peer's FIN lies here, if `fin_seen`.
     pub(super) fin_at: Seq,
     /// TS.Recent and when it was taken.
     pub(super) ts_recent: u32,
     pub(super) ts_recent_at: Instant,
-    /// Added to our timestamp clock, so that it says nothing of the host (RFC 7323 §7.1).
+    /// Added to our timestamp clock, so that it reveals nothing about the host (RFC 7323 §7.1).
     pub(super) ts_offset: u32,
 
     pub(super) send: SendQueue,
     pub(super) recv: ReceiveQueue,
     pub(super) sizing: Sizing,
     pub(super) rtt: Rtt,
-    pub(super) held_back: HeldBack,
+    pub(super) held_back: PeerAckDelay,
     pub(super) cc: Congestion,
     pub(super) rack: Rack,
     pub(super) prr: Prr,
@@ -291,16 +292,18 @@ pub struct Socket {
     pub(super) hole: BlackHole,
     pub(super) urgent: Urgent,
     pub(super) settings: Settings,
-    pub(super) tally: Tally,
+    pub(super) tally: Stats,
     pub(super) at: Deadlines,
     /// When the peer was last heard, and when we last sent data.
     pub(super) heard: Instant,
     pub(super) sent: Instant,
-    /// Since when nothing has got through though something is to be sent; never = all is well.
+    /// Since when there has been no progress though something is to be sent; never = there is
+    /// progress.
     pub(super) stuck_since: Instant,
-    /// When the peer connected, if no word of the host led to it then: the name may be made up.
+    /// When the peer connected, if the host had not reported a path to it by then: its address may
+    /// be forged.
     pub(super) stranger_since: Instant,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub(super) retransmits: u32,
     /// When the last empty segment outside of the window was answered.
     pub(super) outside_at: Instant,
@@ -330,13 +333,13 @@ impl Socket {
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
     }
 
-    /// Bytes under way, as congestion control sees them.
+    /// Bytes in flight, as congestion control sees them.
     pub(super) fn in_flight(&self) -> u32 {
         self.send.pipe.saturating_sub(self.recovery.arrived_unnamed)
     }
 
-    /// How much the program may queue. As on Linux, a whole segment as long as what is unsent is
-    /// below its mark.
+    /// How much the program may queue. As on Linux, a whole segment as long as the unsent bytes are
+    /// below the low-water mark.
     pub(super) fn send_space(&self) -> u32 {
         let (space, mark, unsent) = (self.buffer_space(), self.settings.notsent_lowat, self.send.unsent());
         match mark {
@@ -346,28 +349,29 @@ impl Socket {
         }
     }
 
-    /// How much the send buffer has room for.
+    /// The free part of the send buffer.
     fn buffer_space(&self) -> u32 {
-        // A queue of small segments must not hold more memory than a queue of large ones.
+        // A queue of small segments must not occupy more memory than a queue of large ones.
         let frames = (self.settings.send_buffer / 1024).max(16);
         if self.send.frames >= frames { 0 } else { self.settings.send_buffer.saturating_sub(self.send.queued()) }
     }
 
-    /// Whether there is room enough that a program is told of it: a third of what is queued, and
-    /// less than half of its mark unsent, as on Linux.
+    /// Whether there is enough room to report the socket as writable, as on Linux. The free space
+    /// must be half of what is queued (a third of the buffer), and the unsent bytes less than half
+    /// of the low-water mark.
     pub(super) fn writable(&self) -> bool {
         let (space, mark) = (self.buffer_space(), self.settings.notsent_lowat);
         let below = mark == 0 || self.send.unsent() < mark.div_ceil(2);
         !self.starved && space > 0 && space >= self.send.queued() / 2 && below
     }
 
-    /// Takes over what the route sets for as long as the connection lasts.
+    /// Adopts the route's settings for as long as the connection lasts.
     pub(super) fn follow_route(&mut self, route: &Metrics) {
         self.rto_min_ms = route.rto_min_ms;
         (self.settings.route_hops, self.settings.route_quickack) = (route.hop_limit, route.quick_ack);
     }
 
-    /// The time during which nothing was sent or received.
+    /// The time since the peer was last heard.
     pub(super) fn idle(&self, now: Instant) -> Span {
         now.since(self.heard)
     }

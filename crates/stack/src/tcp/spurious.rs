@@ -1,10 +1,10 @@
-//! Taking back a reduction of the window that proved needless: the segments were late, not lost.
+//! Undoing a window reduction that proved spurious: the segments were late, not lost.
 //!
-//! Two signs count here (for a third see `frto`): the timestamp that is echoed is older than the
-//! first retransmission (Eifel, RFC 3522), or the peer reports everything that was sent again as a
-//! duplicate (DSACK, RFC 3708). The second comes a round trip after the first would have: what was
-//! late has ended the recovery by then. So what there is to return to is kept until a window more
-//! has been acknowledged.
+//! Two signs are evaluated here (`frto` has a third). The echoed timestamp is older than the first
+//! retransmission (Eifel, RFC 3522), or the peer reports all retransmissions as duplicates (DSACK,
+//! RFC 3708). The second sign arrives a round trip later than the first: by then the late segments
+//! have ended the recovery. So the earlier state is kept until another window has been
+//! acknowledged.
 
 use super::congestion::Before;
 use super::frto::Frto;
@@ -17,32 +17,33 @@ use crate::table::Counters;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// What to return to.
+/// The state to restore.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Undo {
-    /// The window, and where it was going.
+    /// The window, and its growth state.
     window: Before,
-    /// When the recovery began, and our timestamp clock then.
+    /// When the recovery began, and our timestamp clock at that time.
     since: Instant,
     stamp: u32,
-    /// The lowest number that was sent again, and the one after the highest; the same: nothing was.
+    /// The lowest sequence number that was retransmitted, and the one after the highest; equal:
+    /// none was.
     start: Seq,
     end: Seq,
-    /// Whether there is something to return to.
+    /// Whether there is a state to restore.
     armed: bool,
-    /// The peer reported a duplicate of what was sent again.
+    /// The peer reported a duplicate of a retransmission.
     pub(super) duplicate_reported: bool,
-    /// Segments sent again, less those reported as duplicates.
+    /// Retransmitted segments, less those reported as duplicates.
     resent: u16,
 }
 
 impl Undo {
     /// The state before the window is reduced at `now`.
     pub(super) fn before(socket: &Socket, now: Instant) -> Self {
-        // Copies that are under way (a probe's, or those of the recovery that a timeout ends) may
-        // be reported as duplicates yet. Those reports say nothing of what is sent again from now
-        // on, so there must be more of them.
+        // Copies in flight (of a probe, or of the recovery that a timeout ends) may still be
+        // reported as duplicates. Those reports do not concern retransmissions from now on, so they
+        // count in addition.
         let recovery = &socket.recovery;
         let under_way = recovery.undo.resent > 0 && (recovery.probing || recovery.phase != Phase::Open);
         let Self { start, end, resent, .. } = if under_way { recovery.undo } else { Self::default() };
@@ -58,28 +59,28 @@ impl Undo {
         }
     }
 
-    /// The window is reduced for another reason than loss: nothing is to be taken back.
+    /// The window is reduced for another reason than loss: there is nothing to undo.
     pub(super) fn disarm(&mut self) {
         self.armed = false;
     }
 
-    /// A segment is sent again.
+    /// A segment is retransmitted.
     pub(super) fn sent_again(&mut self, start: Seq, end: Seq) {
         let first = self.start == self.end;
         (self.start, self.end) = if first { (start, end) } else { (self.start.min(start), self.end.max(end)) };
         self.resent = self.resent.saturating_add(1);
     }
 
-    /// Whether what is reported as a duplicate was sent again, as far as is known: if not, the
-    /// network doubled it, or it is from long ago.
+    /// Whether a reported duplicate was retransmitted, as far as known: if not, the network
+    /// duplicated it, or it is from long ago.
     fn covers(&self, block: SackBlock) -> bool {
         self.start != self.end && block.start.ge(self.start) && block.start.lt(block.end) && block.end.le(self.end)
     }
 }
 
 impl Socket {
-    /// An acknowledgement echoes `echo`. It moved SND.UNA past segments that were sent again, the
-    /// last at `resent_at` (never: there were none), or reports duplicates.
+    /// An acknowledgement echoes `echo`. It moved SND.UNA past retransmitted segments, the last
+    /// sent at `resent_at` (never: none), or reports duplicates.
     pub(super) fn check_spurious(
         &mut self,
         frames: &mut Frames<'_>,
@@ -89,13 +90,13 @@ impl Socket {
     ) {
         let recovering = self.recovery.phase != Phase::Open;
         if !recovering && self.send.una.since(self.recovery.point) > self.recovery.undo.window.cwnd {
-            self.recovery.undo.armed = false; // all that was under way then has arrived, and what was reported of it, too
+            self.recovery.undo.armed = false; // all data in flight then has arrived, and so have its reports
         }
         let undo = &self.recovery.undo;
         if !undo.armed {
             return;
         }
-        // What was sent again in an earlier recovery says nothing about this one.
+        // Retransmissions of an earlier recovery prove nothing about this one.
         let resent = recovering && !resent_at.is_never() && resent_at >= undo.since;
         let older = resent && self.timestamps && echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
         let all_reported = undo.duplicate_reported && undo.resent == 0;
@@ -104,7 +105,7 @@ impl Socket {
         }
     }
 
-    /// Returns to what was before the window was reduced.
+    /// Restores the state before the window was reduced.
     pub(super) fn undo_reduction(&mut self, frames: &mut Frames<'_>, counters: &Counters) {
         let undo = core::mem::take(&mut self.recovery.undo);
         self.cc.restore(&undo.window);
@@ -134,7 +135,7 @@ impl Socket {
             undo.duplicate_reported = true;
             undo.resent = undo.resent.saturating_sub(segments.min(u16::MAX.into()) as u16);
         }
-        // A needless probe is no sign of reordering.
+        // A spurious probe is no sign of reordering.
         if !sent_again || undo.armed {
             self.rack.spurious(self.send.una, self.send.nxt);
         }

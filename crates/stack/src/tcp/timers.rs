@@ -1,20 +1,20 @@
-//! What time does: retransmission timeout (RFC 6298), tail loss probe and reordering timer (RFC
-//! 8985), window probes (RFC 9293 §3.8.6.1), keepalive (RFC 9293 §3.8.4), user timeout (RFC 5482),
+//! Timers: retransmission timeout (RFC 6298), tail loss probe and reordering timer (RFC 8985),
+//! window probes (RFC 9293 §3.8.6.1), keepalive (RFC 9293 §3.8.4), user timeout (RFC 5482),
 //! FIN-WAIT-2 and TIME-WAIT.
 //!
 //! A connection has one timer in the heap, set to the earliest of its deadlines.
 
+use super::multi_frame_segment::MultiFrameSegment;
 use super::output::Hold;
 use super::recovery::Phase;
 use super::rtt::Bounds;
-use super::run::Run;
 use super::send::{IN_FLIGHT, is_leaving, length};
 use super::socket::{Pending, Socket, State, Waiting};
 use super::spurious::Undo;
 use crate::Stack;
 use crate::time::{Instant, Span};
 
-/// A timer that fires later than this was held up by the host.
+/// A timer that fires later than this was delayed by the host.
 const LATE: Span = Span::from_millis(1);
 
 /// The earlier of two deadlines, of which either may be unset.
@@ -37,35 +37,35 @@ impl Socket {
             && self.state.may_transmit()
     }
 
-    /// Whether so little is under way that its acknowledgement may be held back.
+    /// Whether so little is in flight that its acknowledgement may be delayed.
     fn has_little_out(&self) -> bool {
         self.send.outstanding() <= u32::from(self.mss)
     }
 
-    /// The bounds for what is under way now: less than a full segment's acknowledgement may be held
-    /// back (RFC 9293 §3.8.6.3), but not that of what is sent again.
-    fn patience(&self, now: Instant, bounds: Bounds) -> Bounds {
+    /// The bounds for the data now in flight: the acknowledgement of less than a full segment may
+    /// be delayed (RFC 9293 §3.8.6.3), but not that of a retransmission.
+    fn time_limit(&self, now: Instant, bounds: Bounds) -> Bounds {
         if !self.has_little_out() || self.recovery.phase != Phase::Open || self.recovery.probing {
             return bounds;
         }
         Bounds { min: self.held_back.allowance(now, bounds.min, self.sack), ..bounds }
     }
 
-    /// Whether what is to be sent is held back because the window is open, but not worth using (RFC
+    /// Whether data is held back because the window is open, but too small to be worth using (RFC
     /// 9293 §3.8.6.2.1).
     fn waits_for_window(&self) -> bool {
         let next = self.send.unsent().min(self.mss.into());
         self.window > 0 && self.window < next && self.window < self.max_window / 2
     }
 
-    /// The time without progress after which the connection is given up, zero if only counts limit
-    /// it.
-    fn out_of_patience(&self, now: Instant) -> bool {
-        self.end_of_patience().is_some_and(|end| now >= end)
+    /// Whether the user timeout (RFC 5482) is over; false if only retransmission counts limit the
+    /// connection.
+    fn is_given_up(&self, now: Instant) -> bool {
+        self.gives_up_at().is_some_and(|end| now >= end)
     }
 
-    /// The retransmission timeout begins anew, because something was sent again that is to be
-    /// answered first. The program's patience goes on.
+    /// Restarts the retransmission timeout, because of a retransmission that must be answered
+    /// first. The user timeout continues.
     pub(super) fn begin_timeout(&mut self, now: Instant) {
         if self.stuck_since.is_never() {
             self.stuck_since = self.at.timeout_from;
@@ -73,21 +73,21 @@ impl Socket {
         self.at.timeout_from = now;
     }
 
-    /// The timer has expired, and the network is not to blame: there is time for a round trip. The
-    /// timeout as it stands may have doubled until it is as long as all the silence before it, and
-    /// would double that.
+    /// The timer has expired, and the network is not the cause: grants a round trip more. The
+    /// timeout itself may have doubled until it is as long as all the silence before it, and would
+    /// double that.
     fn grant_time(&mut self, now: Instant, bounds: Bounds) {
-        let bounds = self.patience(now, bounds);
+        let bounds = self.time_limit(now, bounds);
         let waited = self.rtt.rto(&bounds) - self.rtt.base(&bounds);
         let granted = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos()));
-        // A probe is late long before a timeout is that has doubled: nothing may have begun before
-        // it was sent.
+        // A probe is late long before a doubled timeout is: the timeout must not start before the
+        // probe was sent.
         let begun = self.at.timeout_from;
         self.at.timeout_from = if begun.is_never() { granted } else { granted.max(begun) };
     }
 
-    /// When that time is over (RFC 5482), if something waits to get through.
-    fn end_of_patience(&self) -> Option<Instant> {
+    /// The end of the user timeout (RFC 5482), if it is set and something is outstanding.
+    fn gives_up_at(&self) -> Option<Instant> {
         let limit = self.settings.user_timeout;
         let since = if self.stuck_since.is_never() { self.at.timeout_from } else { self.stuck_since };
         (!limit.is_zero() && !since.is_never()).then(|| since + limit)
@@ -95,7 +95,7 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// Sets the retransmission deadline to what is under way, and the timer to the earliest
+    /// Sets the retransmission deadline for the data in flight, and the timer to the earliest
     /// deadline. `sent`: data was sent just now.
     pub(super) fn schedule(&mut self, index: usize, now: Instant, sent: bool) {
         let config = &self.mem.core.tcp.config;
@@ -107,9 +107,9 @@ impl Stack<'_> {
                     s.at.timeout_from = now;
                     s.tally.begins(now);
                 }
-                let bounds = s.patience(now, bounds);
+                let bounds = s.time_limit(now, bounds);
                 let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
-                // What is sent now moves a probe, and nothing else (RFC 8985 §7.2, §8).
+                // A transmission moves a probe, and nothing else (RFC 8985 §7.2, §8).
                 let holds = match s.at.waiting {
                     Waiting::Reordering => true,
                     Waiting::Probe => !sent,
@@ -139,8 +139,8 @@ impl Stack<'_> {
                     (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + bounds.min);
                 }
             }
-            // Retransmissions back off: the next may be due long after the connection is to end.
-            if let Some(end) = s.end_of_patience().filter(|&end| end < s.at.retransmit) {
+            // Retransmissions back off: the next may be due long after the user timeout.
+            if let Some(end) = s.gives_up_at().filter(|&end| end < s.at.retransmit) {
                 s.at.retransmit = end.max(now);
             }
         }
@@ -179,9 +179,8 @@ impl Stack<'_> {
             match (s.state, waiting) {
                 (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
                 (_, Waiting::Timeout | Waiting::Probe) if late && !s.excused => {
-                    // This program did not run when it should have; what it waits for may lie in
-                    // its receive ring. That says nothing of the network, so there is more time,
-                    // once.
+                    // This program was not scheduled in time; the answer may be in its receive
+                    // ring. That does not indicate loss, so there is more time, once.
                     s.excused = true;
                     s.grant_time(now, bounds);
                 }
@@ -205,7 +204,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Nothing has got through in time: ends the connection if that has been so for long enough.
+    /// No progress in time: ends the connection if that has lasted long enough.
     fn give_up(&mut self, index: usize, now: Instant) -> bool {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
@@ -213,7 +212,7 @@ impl Stack<'_> {
             s.stuck_since = if s.at.timeout_from.is_never() { now } else { s.at.timeout_from };
         }
         let retries = if s.orphan { config.orphan_retries } else { config.retries };
-        let over = s.attempts >= retries && s.settings.user_timeout.is_zero() || s.out_of_patience(now);
+        let over = s.attempts >= retries && s.settings.user_timeout.is_zero() || s.is_given_up(now);
         if over {
             self.time_out(index, now);
         }
@@ -230,7 +229,7 @@ impl Stack<'_> {
         over
     }
 
-    /// Ends a connection that nothing gets through on.
+    /// Ends a connection without progress.
     pub(super) fn time_out(&mut self, index: usize, now: Instant) {
         self.mem.counters.tcp_abort_on_timeout.inc();
         let s = &self.mem.tcp[index];
@@ -261,8 +260,8 @@ impl Stack<'_> {
         if s.send.reneged(frames) {
             s.send.forget_sacks(frames);
         }
-        // RFC 5681 §3.1: the threshold is lowered once for one loss, however often the timer
-        // expires for it.
+        // RFC 5681 §3.1: the threshold is lowered once per loss, however often the timer expires
+        // for it.
         let first = s.attempts == 1;
         if first && s.recovery.phase != Phase::Loss {
             s.recovery.undo = Undo::before(s, now);
@@ -283,7 +282,7 @@ impl Stack<'_> {
         (s.recovery.arrived_unnamed, s.recovery.duplicates, s.recovery.probing) = (0, 0, false);
         s.rtt.back_off();
         s.at.timeout_from = now;
-        // It goes out however much is under way (RFC 6298 §5.4).
+        // It is sent however much is in flight (RFC 6298 §5.4).
         let room = s.window.max(length(&frames.meta[head as usize])) as usize;
         let first = s.send.released(frames, head, now);
         if let Some(run) = first.and_then(|id| s.cut_lost(frames, now, id, room, room)) {
@@ -304,7 +303,7 @@ impl Stack<'_> {
         s.wait_for_reordering(now, wait);
     }
 
-    /// RFC 8985 §7.3: sends something whose acknowledgement will show what is missing.
+    /// RFC 8985 §7.3: sends a segment whose acknowledgement will show what is missing.
     fn send_tail_probe(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         s.at.waiting = Waiting::Timeout;
@@ -325,7 +324,7 @@ impl Stack<'_> {
         s.recovery.undo = Undo::default();
         s.recovery.probe_was_retransmission = new.is_none();
         self.mem.counters.tcp_loss_probes.inc();
-        let run = Run::of(&self.mem.frames, id);
+        let run = MultiFrameSegment::of(&self.mem.frames, id);
         self.send_segment(index, now, &run);
         let s = &mut self.mem.tcp[index];
         s.recovery.probing = true;
@@ -343,8 +342,8 @@ impl Stack<'_> {
             return;
         }
         if s.window > s.send.outstanding() {
-            // The window is open: a cork, Nagle or silly window avoidance held it back, long enough
-            // now.
+            // The window is open: a cork, Nagle's algorithm or silly window avoidance has held the
+            // data back long enough.
             self.tcp_output(index, now, Hold::Nothing);
             return;
         }
@@ -358,8 +357,8 @@ impl Stack<'_> {
         (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + s.rtt.rto(&bounds));
     }
 
-    /// A segment that lies just before the window: the peer must answer with an acknowledgement
-    /// (RFC 9293 §3.10.7.4).
+    /// A segment just before the window: the peer must answer with an acknowledgement (RFC 9293
+    /// §3.10.7.4).
     fn send_probe(&mut self, index: usize, now: Instant) {
         self.send_bare(index, now, |header| header.seq = header.seq - 1);
     }
@@ -379,7 +378,7 @@ impl Stack<'_> {
         }
         let (idle, interval) = (s.settings.keep_idle, s.settings.keep_interval);
         if s.send.outstanding() > 0 || s.send.unsent() > 0 {
-            s.at.keep = now + idle; // data is better than a probe
+            s.at.keep = now + idle; // data serves as a probe
             return;
         }
         if s.idle(now) < idle && s.keep_probes == 0 {
@@ -404,7 +403,7 @@ impl Stack<'_> {
 }
 
 impl Socket {
-    /// Sets the timer to the end of the reordering window, if RACK wants to wait for it.
+    /// Sets the timer to the end of the reordering window, if RACK requests it.
     pub(super) fn wait_for_reordering(&mut self, now: Instant, wait: Option<Span>) {
         match wait {
             Some(wait) => {

@@ -1,6 +1,6 @@
-//! Urgent data as Linux has it (RFC 6093 §3): the urgent pointer names the byte after the one
-//! urgent byte, which is taken out of the stream unless the program wants it inline, and reading
-//! stops at its place.
+//! Urgent data as on Linux (RFC 6093 §3): the urgent pointer refers to the byte after the single
+//! urgent byte. That byte is taken out of the stream unless the program wants it inline, and
+//! reading stops at its position.
 
 use super::header::{Segment, bit};
 use super::seq::Seq;
@@ -17,21 +17,21 @@ enum Mark {
     /// There is none, or the program has read past it.
     #[default]
     None = 0,
-    /// Announced; the byte itself has not come yet.
+    /// Announced; the byte itself has not arrived yet.
     Announced,
-    /// The byte is there.
+    /// The byte has arrived.
     Valid,
-    /// The program has taken the byte; its place in the stream is still ahead.
+    /// The program has taken the byte; its position in the stream is still ahead.
     Taken,
 }
 
-/// Urgent data of one connection, both ways.
+/// Urgent data of one connection, in both directions.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Urgent {
     /// SND.UP: the number after our urgent byte.
     send_end: Seq,
-    /// Where the peer's urgent byte is.
+    /// The sequence number of the peer's urgent byte.
     at: Seq,
     sending: bool,
     mark: Mark,
@@ -84,18 +84,18 @@ impl Socket {
         }
     }
 
-    /// Whether the urgent byte comes next, and is not for the stream's reader.
+    /// Whether the next byte is the urgent one, which the stream's reader does not get.
     fn is_urgent_next(&self) -> bool {
         let at_head = self.urgent.mark != Mark::None && self.urgent.at == self.unread();
         at_head && !self.settings.oob_inline && self.recv.bytes > 0
     }
 
-    /// How much of what is unread the program can read now.
+    /// How many unread bytes the program can read now.
     pub(super) fn readable(&self) -> u32 {
         self.recv.bytes - u32::from(self.is_urgent_next())
     }
 
-    /// What `FIONREAD` says, which is what Linux' `tcp_inq` does: as [`Self::readable`], up to an
+    /// The value of `FIONREAD`, as in Linux's `tcp_inq`: like [`Self::readable`], but only up to an
     /// urgent byte that is ahead.
     pub(super) fn unread_to_mark(&self) -> u32 {
         let ahead = self.urgent.at.since(self.unread());
@@ -106,13 +106,13 @@ impl Socket {
         }
     }
 
-    /// How many bytes a reader that takes nothing (`MSG_PEEK`) passes over: the urgent byte.
+    /// How many bytes a peeking reader (`MSG_PEEK`) skips: the urgent byte.
     pub(super) fn passed_over(&self) -> usize {
         usize::from(self.is_urgent_next())
     }
 
-    /// Prepares a read: drops the urgent byte if the program has read up to it, and says how many
-    /// bytes lie before the next one.
+    /// Prepares a read: drops the urgent byte if the program has read up to it, and returns how
+    /// many bytes precede the next one.
     pub(super) fn limit_to_mark(&mut self, frames: &mut Frames<'_>, peek: bool) -> usize {
         if self.urgent.mark == Mark::None {
             return usize::MAX;
@@ -142,7 +142,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Looks for the announced byte among what has arrived.
+    /// Looks for the announced byte in the received data.
     pub(super) fn fetch_urgent(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
         if s.urgent.mark != Mark::Announced || s.recv.next.le(s.urgent.at) || s.fin_received {
@@ -165,7 +165,7 @@ impl Stack<'_> {
     /// Takes the urgent byte (`MSG_OOB`).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if it is announced but not there yet; [`Error::Invalid`] if there is
+    /// [`Error::WouldBlock`] if it is announced but has not arrived; [`Error::Invalid`] if there is
     /// none, it was taken already, or it stays inline; [`Error::Stale`].
     pub fn tcp_recv_urgent(&mut self, id: TcpId, peek: bool) -> Result<u8> {
         let index = self.check(id.into())?;

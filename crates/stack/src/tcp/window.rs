@@ -1,5 +1,5 @@
-//! The window we offer (RFC 9293 §3.8.6), and how the receive buffer grows to what the program
-//! really takes.
+//! The receive window (RFC 9293 §3.8.6), and how the receive buffer grows with what the program
+//! reads.
 
 use super::seq::Seq;
 use super::socket::Socket;
@@ -8,28 +8,28 @@ use crate::path::Metrics;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
-/// The receive buffer is looked at no more often than this: a round trip on a LAN is too short to
-/// measure a program by.
+/// The receive buffer is resized no more often than this: a round trip on a LAN is too short to
+/// measure a program's read rate.
 const MIN_INTERVAL: Span = Span::from_micros(500);
 
-/// Frames that a connection may hold when they run low, unless that is less than two segments.
+/// Frames that a connection may hold when they run low; two segments if these take more.
 const FAIR_SHARE: u32 = 4;
 
-/// What the kernel puts into one frame: it keeps `XDP_PACKET_HEADROOM` in front. A longer segment
-/// takes several.
+/// Payload bytes that are counted per received frame, a lower bound: the first one also holds the
+/// headers. A longer segment takes several frames.
 const PIECE: u32 = FRAME_SIZE as u32 - 256;
 
-/// Growing the receive buffer (dynamic right-sizing).
+/// Receive buffer autotuning (dynamic right-sizing).
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Sizing {
-    /// Bytes that the program took since `since`.
+    /// Bytes that the program has read since `since`.
     taken: u32,
     since: Instant,
 }
 
 impl Socket {
-    /// How much of a full segment comes in one frame.
+    /// How many bytes of a full segment arrive in one frame.
     fn per_frame(&self) -> u32 {
         u32::from(self.receive_mss).min(PIECE)
     }
@@ -38,33 +38,33 @@ impl Socket {
         FAIR_SHARE.max(2 * u32::from(self.receive_mss).div_ceil(PIECE))
     }
 
-    /// The receive buffer's free part. When this connection holds many frames, or all together hold
-    /// nearly all, it is nothing or little: a program that does not read must not starve the
-    /// others.
+    /// The free part of the receive buffer. It is little or nothing when this connection holds many
+    /// frames, or when nearly all frames are in use: a program that does not read must not starve
+    /// the others.
     fn receive_space(&self, frames: &Frames<'_>) -> u32 {
         let buffer = self.settings.receive_buffer;
         // A full segment fills at least half of a frame; a queue of smaller ones must not hold more
         // memory for it.
         let most_frames = (buffer / 1024).max(32);
         let space = buffer.saturating_sub(self.recv.bytes);
-        // Who holds little may be sent a little in any case, or the window of one that has read all
-        // would stay shut until somebody asks.
+        // A connection that holds little offers a little in any case. Otherwise the window of one
+        // that has read everything would stay shut until the peer probes it.
         let least = if self.recv.held() < self.fair_share() { self.fair_share() * self.per_frame() } else { 0 };
         if frames.available() < frames.meta.len() / 8 {
             return space.min(least);
         }
-        // No more is promised than there are frames for.
+        // The window never promises more than the free frames can hold.
         let room = (frames.available() - frames.meta.len() / 8) as u32;
         let room = room.saturating_mul(self.per_frame()).max(self.open_window()).max(least);
         if self.recv.held() >= most_frames { 0 } else { space.min(room) }
     }
 
-    /// Whether data must be dropped for want of frames. Who has nothing queued must get a frame to
-    /// answer with (`frames_for_others`), so whoever holds something here keeps no more before it
-    /// comes to that. The fill ring is fed only while more than a sixteenth is free
-    /// (`Stack::refill`), and without it no acknowledgement would come in to free others: below
-    /// that, only a connection that holds nothing may keep a frame, and only while the ring is
-    /// still half full (`filled`).
+    /// Whether data must be dropped for want of frames. A connection with nothing queued must get a
+    /// frame to answer with (`frames_for_others`), so a connection that holds data here stops
+    /// taking more before frames are that scarce. The receive reserve is refilled only while more
+    /// than a sixteenth of the frames is free (`Stack::refill`). Without it no acknowledgement
+    /// would arrive to free others. Below that, only a connection that holds nothing may keep a
+    /// frame, and only while the reserve is still half full (`filled`).
     pub(super) fn is_over_share(&self, frames: &Frames<'_>, filled: bool) -> bool {
         let (available, all, held) = (frames.available(), frames.meta.len(), self.recv.held());
         match available {
@@ -81,18 +81,18 @@ impl Socket {
 
     /// The window that could be offered now, before rounding; the right edge never moves left.
     fn possible_window(&self, frames: &Frames<'_>) -> u32 {
-        // More than the field can say is not offered, so it is no news either: without scaling, 64
-        // KiB.
+        // A window that the field cannot express is not offered, and is no update either: 64 KiB
+        // without scaling.
         let most = 0xffff << self.receive_shift;
         let (open, space) = (self.open_window(), self.receive_space(frames).min(most));
-        // Silly window avoidance (RFC 9293 §3.8.6.2.2): only steps worth a segment or half of the
+        // Silly window avoidance (RFC 9293 §3.8.6.2.2): only steps of a segment or of half the
         // buffer.
         let step = u32::from(self.receive_mss).min(self.settings.receive_buffer / 2).max(1);
         if space >= open + step { space } else { open }
     }
 
-    /// The window field of a segment that is about to be sent with this acknowledgement; the right
-    /// edge moves along.
+    /// The window field of a segment that is about to be sent with this acknowledgement; moves the
+    /// right edge along.
     pub(super) fn offer_window(&mut self, frames: &Frames<'_>, ack: Seq) -> u16 {
         let shift = self.receive_shift;
         let window = self.possible_window(frames) + self.recv.next.since(ack);
@@ -109,7 +109,7 @@ impl Socket {
         field as u16
     }
 
-    /// What a SYN offers: what fits into its field, and no more segments than the route says.
+    /// The window of a SYN: what fits into its field, limited by the route's initrwnd.
     pub(super) fn syn_window(&self, route: &Metrics) -> u32 {
         let most = match route.initrwnd {
             0 => 0xffff,
@@ -118,9 +118,8 @@ impl Socket {
         self.settings.receive_buffer.min(0xffff).min(most)
     }
 
-    /// The program took `bytes`. Grows the buffer if it took more than half of it in a round trip.
-    /// Returns whether the window has opened so far that the peer should be told without being
-    /// asked.
+    /// The program has read `bytes`. Grows the buffer if it read more than half of it in a round
+    /// trip. Returns whether the window has opened so far that an unsolicited window update is due.
     pub(super) fn taken(&mut self, frames: &Frames<'_>, now: Instant, bytes: u32, most: u32) -> bool {
         self.sizing.taken = self.sizing.taken.saturating_add(bytes);
         let span = now.since(self.sizing.since);
@@ -145,9 +144,9 @@ mod tests {
     use super::*;
     use crate::memory::{Limits, OwnedMemory};
 
-    /// RFC 9293 §3.8.6.2.2: a program that has read all has room for a segment, and nothing else
-    /// would open its window. Where frames are few it must not be smaller with some more of them
-    /// than with fewer: windows are what keeps them near that point.
+    /// RFC 9293 §3.8.6.2.2: a program that has read everything has room for a segment, and nothing
+    /// else would open its window. Where frames are few, more free frames must not mean a smaller
+    /// window: the windows keep the number of free frames near that point.
     #[test]
     fn rfc9293_3_8_6_2_2_more_free_frames_never_mean_a_smaller_window() {
         for mss in [536, 1448, 8948] {

@@ -1,4 +1,4 @@
-//! Opening, binding, connecting and closing UDP sockets, and errors about them.
+//! Opening, binding, connecting and closing UDP sockets, and their errors.
 
 use super::{MOST_SEGMENTS, Socket, UdpOptions, pending, shut};
 use crate::Stack;
@@ -10,7 +10,7 @@ use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{PathState, Query};
 use crate::time::Instant;
 
-/// Packets in the transmit queue at which UDP sockets have to wait.
+/// Packets in the transmit queue from which UDP sockets must wait.
 const QUEUE_FULL: usize = 512;
 
 /// Socket states as Linux numbers them in its tables.
@@ -18,10 +18,10 @@ const CONNECTED: u32 = 1;
 const UNCONNECTED: u32 = 7;
 
 impl Stack<'_> {
-    /// Opens a UDP socket, bound nowhere yet.
+    /// Opens a UDP socket, not bound yet.
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] when there are as many as the lane can hold.
+    /// [`Error::NoBuffers`] if the lane has as many as it can hold.
     pub fn udp_open(&mut self, options: UdpOptions) -> Result<UdpId> {
         let id = self.open(SocketKind::Udp)?;
         self.mem.udp[id.index as usize] = Socket::new(options);
@@ -29,10 +29,10 @@ impl Stack<'_> {
         id.try_into()
     }
 
-    /// Binds a socket: from now on datagrams to that address (or to any, `0.0.0.0` or `::`) and
-    /// port are its own. Whether the port may be had is the host's decision and has been made;
-    /// several sockets of the lane may share one: a datagram is for the one that was bound last,
-    /// unless [`UdpOptions::reuse_port`] spreads them.
+    /// Binds a socket: from now on it receives datagrams to that address (or to any, `0.0.0.0` or
+    /// `::`) and port. The host has already decided whether the port is available. Several sockets
+    /// of the lane may share one: the one bound last gets a datagram, unless
+    /// [`UdpOptions::reuse_port`] spreads them.
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if it is connected, or the port is 0.
@@ -49,20 +49,20 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Connects a bound socket: datagrams go there by default, come from there only, and ICMP
-    /// errors are reported. They leave by an interface; 0: the host may choose. `None` takes the
-    /// connection back.
+    /// Connects a bound socket: it sends to that peer by default, receives from it only, and
+    /// reports ICMP errors. `interface` is the outgoing one; 0: the host may choose. `None`
+    /// disconnects the socket.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together;
-    /// [`Error::NeedPath`] and [`Error::NoPath`] as for sending.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the port is 0;
+    /// [`Error::NetworkUnreachable`] if the addresses do not match; [`Error::NeedPath`] and
+    /// [`Error::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
         let bound = self.mem.udp[self.check(id.into())?].bound.address;
         self.udp_connect_from(id, now, remote, bound, interface)
     }
 
-    /// The same from an address of the host's, of which one that is unspecified leaves the choice
-    /// to the host.
+    /// The same from one of the host's addresses; an unspecified one leaves the choice to the host.
     ///
     /// # Errors
     /// As for [`Stack::udp_connect`].
@@ -95,7 +95,8 @@ impl Stack<'_> {
         let query = Query::to(remote.address).by(interface).of_service(options.tos);
         let path = self.path_lookup(&query.from(from), now)?;
         let source = self.udp_source(from, options.v6only, remote.address, path)?;
-        // From an address, packets may go another way than that by which it was chosen.
+        // From the chosen address packets may take another path than the one by which it was
+        // chosen.
         let path = self.path_lookup(&query.from(source), now)?;
         let local = Endpoint::new(source, bound.port);
         let same = self.mem.udp[index].remote == remote && self.mem.udp[index].local == local;
@@ -111,7 +112,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// The address a datagram to `destination` is sent from: the bound one, or the one the host
+    /// The source address of a datagram to `destination`: the bound one, or the one that the host
     /// prefers on that path.
     pub(super) fn udp_source(&self, bound: Address, v6only: bool, destination: Address, path: u32) -> Result<Address> {
         let info = self.mem.paths[path as usize].info;
@@ -138,7 +139,7 @@ impl Stack<'_> {
         Ok(self.mem.udp[self.check(id.into())?].options)
     }
 
-    /// Replaces a socket's options. `v6only` counts only until it is bound.
+    /// Replaces a socket's options. `v6only` has no effect once it is bound.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -149,7 +150,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Where a socket is bound and, if it is, connected.
+    /// The local address of a socket and, if connected, its peer's.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -158,7 +159,7 @@ impl Stack<'_> {
         Ok((socket.local, (socket.remote.port != 0).then_some(socket.remote)))
     }
 
-    /// By which interface a connected socket's peer is to be reached; 0 if the host may choose.
+    /// The outgoing interface to a connected socket's peer; 0 if the host may choose.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -169,18 +170,18 @@ impl Stack<'_> {
     /// The largest IP packet that is known to reach a connected socket's peer, in bytes.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`], also if the way to the peer has been forgotten.
+    /// [`Error::Stale`]; [`Error::NotConnected`], also if the path to the peer has been evicted.
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
         let socket = &self.mem.udp[self.check(id.into())?];
-        // Not the path that the socket has used last: it may have sent elsewhere.
+        // Not the path that the socket used last: it may have sent elsewhere.
         let Socket { local, remote, interface, options, .. } = socket;
         let query = Query::to(remote.address).from(local.address).by(*interface).of_service(options.tos);
         let path = self.path_get(&query).filter(|path| socket.remote.port != 0 && path.inferred == 0);
         path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
     }
 
-    /// Shuts a direction or both of a connected socket. As on Linux, what comes after receiving was
-    /// shut is received; but it is not waited for ([`Stack::udp_is_shut`]).
+    /// Shuts one or both directions of a connected socket. As on Linux, datagrams are still
+    /// received after receiving was shut, but no call waits for them ([`Stack::udp_is_shut`]).
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::NotConnected`], though the shutdown takes effect, as on Linux.
@@ -193,7 +194,7 @@ impl Stack<'_> {
         if connected { Ok(()) } else { Err(Error::NotConnected) }
     }
 
-    /// Whether receiving was shut: a call that would wait for a datagram is told the end instead.
+    /// Whether receiving was shut: a call that would wait for a datagram returns the end instead.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -201,7 +202,7 @@ impl Stack<'_> {
         Ok(self.mem.udp[self.check(id.into())?].shut & shut::RECEIVE != 0)
     }
 
-    /// The error pending on a socket, which is thereby taken (`SO_ERROR`).
+    /// Takes the pending error of a socket (`SO_ERROR`).
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -210,8 +211,8 @@ impl Stack<'_> {
         Ok(self.mem.udp[index].take_error())
     }
 
-    /// Puts back an error that was taken, for the next call, unless another has come. What no
-    /// socket can have pending is forgotten.
+    /// Puts a taken error back for the next call, unless another one is pending. An error that no
+    /// socket can have pending is dropped.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -227,7 +228,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Closes a socket; what it had received and not read is lost.
+    /// Closes a socket; unread datagrams are lost.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -240,7 +241,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// What a UDP socket is ready for.
+    /// The readiness of a UDP socket.
     pub(crate) fn udp_readiness(&self, index: u32) -> Ready {
         let socket = &self.mem.udp[index as usize];
         let mut ready = Ready::NONE;
@@ -262,24 +263,23 @@ impl Stack<'_> {
         ready
     }
 
-    /// An ICMP error about a datagram of ours.
+    /// An ICMP error about one of our datagrams.
     pub(crate) fn udp_icmp(&mut self, now: Instant, error: &IcmpError) {
         let connected = self.find_connected(UDP, error.local, error.remote);
         let socket = connected.or_else(|| self.find_bound(UDP, error.local, error.remote));
         let Some((_, index)) = socket else { return self.mem.counters.icmp_in_unmatched.inc() };
         let mut report = match error.kind {
-            // What is not hard may pass, and Linux does not report it to UDP either.
+            // Soft errors may be transient, and Linux does not report them to UDP either.
             IcmpKind::Undelivered { error, hard } => hard.then_some(error),
             IcmpKind::TooBig(mtu) => {
-                // Only about where this socket has sent to last: it is a little more to guess (RFC
-                // 5927 §4).
+                // Only for the destination to which this socket has sent last: a little more to
+                // guess (RFC 5927 §4).
                 let path = self.mem.paths.get(self.mem.udp[index as usize].path as usize);
                 if path.is_none_or(|path| path.info.query.destination != error.remote.address) {
                     return self.mem.counters.icmp_in_unmatched.inc();
                 }
                 self.learn_pmtu(now, error.remote.address, mtu, false);
-                // As on Linux: the next datagram goes in fragments, or not at all, but this one is
-                // lost.
+                // As on Linux: the next datagram is fragmented, or refused, but this one is lost.
                 (self.mem.udp[index as usize].options.mtu_discover != super::MtuDiscover::Dont)
                     .then_some(Error::MessageTooLong)
             }
@@ -296,29 +296,30 @@ impl Stack<'_> {
         }
     }
 
-    /// How many frames there must be for a socket to be writable: they are kept for others, and
-    /// what one send is cut into fits, since a socket that is said to be writable must not refuse
-    /// it. (But in a lane of a few hundred frames it must not be most of them.)
+    /// How many frames must be free for a socket to be writable. They are a reserve for others, and
+    /// hold all datagrams of one split send, which a writable socket must not refuse. (In a lane of
+    /// a few hundred frames they must not be most of the frames.)
     fn udp_kept(&self) -> usize {
         let all = self.mem.frames.meta.len();
         (all / 8).max(MOST_SEGMENTS.min(all / 4))
     }
 
-    /// Whether a send would not have to wait: room in the transmit queue, and frames that are not
-    /// kept for others.
+    /// Whether a send would not block: there is room in the transmit queue, and there are frames
+    /// beyond the reserve.
     pub(super) fn udp_has_room(&self) -> bool {
         self.prompt_len() < QUEUE_FULL && self.mem.frames.available() > self.udp_kept()
     }
 
-    /// Notes when there is no room to send, so that sockets are told when there is some again.
+    /// Records when there is no room to send, so that sockets are notified when there is some
+    /// again.
     pub(crate) fn udp_note_room(&mut self) {
         if !self.udp_has_room() {
             self.mem.core.udp_full = 1;
         }
     }
 
-    /// Tells all sockets that there is room to send again. Only when there is more than a little,
-    /// or it would come and go with every packet.
+    /// Notifies all sockets that there is room to send again, but only with some hysteresis:
+    /// otherwise readiness would change with every packet.
     pub(crate) fn udp_write_space(&mut self) {
         let all = self.mem.frames.meta.len();
         let plenty = || self.prompt_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.udp_kept() + all / 32;

@@ -1,4 +1,4 @@
-//! What must hold of sockets for datagrams: see [`Stack::audit`].
+//! Invariants of UDP sockets: see [`Stack::audit`].
 
 use crate::Stack;
 use crate::audit::{Holders, walk};

@@ -1,9 +1,8 @@
-//! Which multicast groups a socket takes from the lane, and from which sources. Joining itself
-//! (IGMP, MLD) is the host's business; this is the filter behind it (RFC 3376 section 3.1, RFC
-//! 3678).
+//! The multicast groups that a socket receives from the lane, and their sources. The host does the
+//! joining (IGMP, MLD); this is the filter behind it (RFC 3376 section 3.1, RFC 3678).
 //!
-//! What a socket has not joined it does not get here. The host's own socket behind it hears what
-//! other sockets have joined (`IP_MULTICAST_ALL`).
+//! The lane does not deliver groups to a socket that it has not joined. The host's own socket
+//! behind it receives groups that other sockets have joined (`IP_MULTICAST_ALL`).
 
 use crate::Stack;
 use crate::addr::Address;
@@ -12,17 +11,17 @@ use crate::ids::UdpId;
 use crate::pool::{Link, Slot};
 use zerocopy::FromZeros;
 
-/// What a socket wants of a group on an interface.
+/// The sources that a socket accepts for a group on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFilter<'a> {
     /// The group.
     pub group: Address,
     /// The interface on which it was joined, 0: any.
     pub interface: u32,
-    /// Everything but what comes from `sources`; otherwise only that. Nothing from no source ends
-    /// the membership.
+    /// True: all sources but `sources` are accepted; false: only these. False without any source
+    /// ends the membership.
     pub exclude: bool,
-    /// The sources named.
+    /// The listed sources.
     pub sources: &'a [Address],
 }
 
@@ -49,7 +48,7 @@ pub(crate) struct Membership {
     /// The source, `::` for all.
     source: Address,
     interface: u32,
-    /// The source is not wanted (of a group joined for all sources).
+    /// The source is excluded (of a group joined for all sources).
     exclude: u8,
 }
 
@@ -60,12 +59,12 @@ impl Slot for Membership {
 }
 
 impl Stack<'_> {
-    /// Sets what a socket wants of a group on an interface, whatever it was before
-    /// (`IPMulticastListen` of RFC 3376). Interface 0 takes the place of all others.
+    /// Replaces a socket's filter for a group on an interface (`IPMulticastListen` of RFC 3376).
+    /// Interface 0 replaces those for all interfaces.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::NoBuffers`], and the filter
-    /// stays as it was.
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::NoBuffers`]: then the
+    /// filter does not change.
     pub fn udp_set_filter(&mut self, id: UdpId, filter: &GroupFilter<'_>) -> Result<()> {
         let index = self.check(id.into())?;
         let &GroupFilter { group, interface, exclude, sources } = filter;
@@ -103,7 +102,7 @@ impl Stack<'_> {
         self.mem.udp[index].groups = kept;
     }
 
-    /// Forgets all memberships of a socket that is closed.
+    /// Removes all memberships of a socket that is closed.
     pub(super) fn drop_memberships(&mut self, index: u32) {
         self.remove_memberships(index as usize, |_| true);
     }
@@ -117,7 +116,7 @@ impl Stack<'_> {
         })
     }
 
-    /// Whether a socket has joined `group` where the packet came in, and wants what `source` sent.
+    /// Whether a socket has joined `group` on the packet's interface, and accepts `source`.
     pub(super) fn wants_group(&self, index: u32, group: Address, source: Address) -> bool {
         if !group.is_multicast() {
             return true;

@@ -1,4 +1,4 @@
-//! UDP (RFC 768) over both families: sockets, their options, and what the program calls on them.
+//! UDP (RFC 768) over both families: sockets, their options, and the program's calls.
 
 mod api;
 #[cfg(any(test, feature = "owned"))]
@@ -22,19 +22,19 @@ use zerocopy::FromZeros;
 /// Bytes of a UDP header.
 pub(crate) const HEADER: usize = 8;
 
-/// What a datagram larger than the path's MTU meets (`IP_MTU_DISCOVER`).
+/// The treatment of a datagram larger than the path's MTU (`IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
 pub enum MtuDiscover {
-    /// It is fragmented, and routers may fragment what is not.
+    /// It is fragmented, and routers may fragment others, too.
     Dont = 0,
-    /// It is fragmented; what fits is sent with "don't fragment", so that the path MTU is learnt.
+    /// It is fragmented; others are sent with "don't fragment", so that the path MTU is learned.
     /// The default.
     #[default]
     Want = 1,
     /// It is refused with [`Error::MessageTooLong`].
     Do = 2,
-    /// As [`MtuDiscover::Do`], but only the interface's MTU counts, not what was learnt.
+    /// As [`MtuDiscover::Do`], but only the interface's MTU counts, not a learned one.
     Probe = 3,
     /// As [`MtuDiscover::Probe`], but routers may fragment it.
     Interface = 4,
@@ -53,25 +53,24 @@ impl MtuDiscover {
 pub struct UdpOptions {
     /// Receive buffer in bytes; a datagram is charged with its length and a fixed part per frame.
     pub rcvbuf: u32,
-    /// Send buffer in bytes, as the program asked for it. What limits sending is the lane's
-    /// transmit queue.
+    /// Send buffer in bytes, as the program requested it. The actual limit is the lane's transmit
+    /// queue.
     pub sndbuf: u32,
     /// Time to live (hop limit) of unicast datagrams.
     pub ttl: u8,
-    /// The program has set it: it goes before the route's.
+    /// The program has set it: it overrides the route's.
     pub own_ttl: bool,
     /// Time to live (hop limit) of multicast datagrams.
     pub multicast_ttl: u8,
     /// Traffic class (TOS) octet.
     pub tos: u8,
-    /// What happens to datagrams larger than the MTU.
+    /// The treatment of datagrams larger than the MTU.
     pub mtu_discover: MtuDiscover,
-    /// A socket bound to `::` takes no IPv4.
+    /// A socket bound to `::` accepts no IPv4.
     pub v6only: bool,
-    /// Flows are spread over all sockets that are bound alike and have this (`SO_REUSEPORT`).
+    /// Flows are spread over all sockets with the same binding and this option (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one
-    /// datagram.
+    /// Size of the datagrams into which a send is split (`UDP_SEGMENT`); 0: it is one datagram.
     pub segment: u16,
 }
 
@@ -107,15 +106,15 @@ pub(crate) struct Socket {
     /// First and last datagram of the receive queue: first frames, chained by their `prev`.
     head: Link,
     tail: Link,
-    /// Datagrams in the queue, and what they are charged with.
+    /// Datagrams in the queue, and what they cost of the receive buffer.
     count: u32,
     charged: u32,
-    /// Where it is bound (port 0: nowhere) and connected (port 0: not).
+    /// Its local address (port 0: not bound) and its peer (port 0: not connected).
     local: Endpoint,
     remote: Endpoint,
-    /// What the program bound, to which a disconnect returns.
+    /// The address that the program bound, which a disconnect restores.
     bound: Endpoint,
-    /// By which interface the connected peer is to be reached; 0 if the host may choose.
+    /// The outgoing interface to the connected peer; 0 if the host may choose.
     interface: u32,
     /// An error to be reported by the next call.
     pending: u8,
@@ -146,7 +145,7 @@ impl Socket {
     }
 }
 
-/// Errors that may be pending on a socket, as a byte (the socket must be valid when all zero).
+/// Errors that may be pending on a socket, as a byte (all-zero memory must be a valid socket).
 mod pending {
     use crate::error::Error;
 

@@ -1,4 +1,4 @@
-//! Receiving datagrams: to which sockets one goes, and the queue in which it waits for the program.
+//! Receiving datagrams: which sockets get one, and the queue in which it waits for the program.
 
 use super::HEADER;
 use crate::Stack;
@@ -11,34 +11,34 @@ use crate::ip::Packet;
 use crate::pool::Link;
 use crate::time::Instant;
 
-/// What a frame costs of a socket's receive buffer besides its payload.
+/// What a frame costs of a socket's receive buffer in addition to its payload.
 const FRAME_CHARGE: u32 = 512;
 
-/// What a receive says about the datagram it took.
+/// A received datagram's metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Datagram {
     /// Length of the whole datagram in bytes.
     pub len: usize,
-    /// How much of it fitted into the program's buffers; the rest is lost unless it was a peek.
+    /// How many bytes fitted into the program's buffers; the rest is lost unless it was a peek.
     pub copied: usize,
-    /// Who sent it.
+    /// The sender.
     pub source: Endpoint,
-    /// To which of our addresses, or to which group.
+    /// One of our addresses, or a group.
     pub destination: Address,
-    /// Traffic class (TOS) octet it came with.
+    /// Its traffic class (TOS) octet.
     pub tos: u8,
-    /// Time to live (hop limit) it came with.
+    /// Its time to live (hop limit).
     pub ttl: u8,
-    /// By which interface it came, as the host numbers them; 0 if that is not known.
+    /// The incoming interface, by the host's number; 0 if unknown.
     pub interface: u32,
-    /// When it came in.
+    /// Arrival time.
     pub at: Instant,
     /// How many datagrams the socket had dropped by then for want of room.
     pub drops: u32,
 }
 
 impl Stack<'_> {
-    /// A UDP datagram came in; its frames are ours.
+    /// Processes a UDP datagram; takes ownership of its frames.
     #[inline(never)]
     pub(crate) fn udp_input(&mut self, packet: &Packet) {
         let Some((packet, source, port)) = self.udp_check(packet) else {
@@ -64,7 +64,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Checks header, length and checksum, cuts what follows the datagram, and reads the ports.
+    /// Checks header, length and checksum, removes padding behind the datagram, and reads the
+    /// ports.
     fn udp_check(&mut self, packet: &Packet) -> Option<(Packet, Endpoint, u16)> {
         let mut packet = *packet;
         let counters = self.mem.counters;
@@ -97,8 +98,8 @@ impl Stack<'_> {
         Some((packet, source, u16::from_be_bytes([d0, d1])))
     }
 
-    /// A multicast or broadcast datagram goes to every socket that is bound to its port and wants
-    /// it: copies for all but the last.
+    /// Delivers a multicast or broadcast datagram to every socket that is bound to its port and
+    /// accepts the group: copies for all but the last.
     fn udp_deliver_to_group(&mut self, frame: FrameId, local: Endpoint, source: Endpoint) {
         let connected = self.find_connected(UDP, local, source).map(|(_, index)| index);
         let connected = connected.filter(|&index| self.wants_group(index, local.address, source.address));
@@ -126,7 +127,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Puts a datagram at the end of a socket's queue, or drops it if the queue is full.
+    /// Appends a datagram to a socket's queue, or drops it if the queue is full.
     fn udp_push(&mut self, index: u32, frame: FrameId) {
         let frames = &mut self.mem.frames;
         let meta = &frames.meta[frame as usize];
@@ -134,9 +135,10 @@ impl Stack<'_> {
         let charge = total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
         let socket = &mut self.mem.udp[index as usize];
         let counters = self.mem.counters;
-        // When frames run low, nobody may hold many. The last sixteenth does not feed the fill ring
-        // (`Stack::refill`), and without it nothing at all comes in any more: then only a socket
-        // that holds nothing may keep a datagram, and only while the ring is still half full.
+        // When frames run low, no socket may hold many. The last sixteenth does not refill the
+        // receive reserve (`Stack::refill`), and without that nothing is received any more. Then
+        // only a socket that holds nothing may keep a datagram, and only while the reserve is still
+        // half full.
         let (available, all) = (frames.available(), frames.meta.len());
         let low = available < all / 8 && socket.charged > 16 * FRAME_CHARGE
             || available <= all / 16 && (socket.count > 0 || self.mem.core.filled <= self.mem.core.fill.wanted / 2);
@@ -168,7 +170,7 @@ impl Stack<'_> {
         self.notify_of_data(id, at);
     }
 
-    /// Puts a datagram into a socket's queue as if it had come in.
+    /// Appends a datagram to a socket's queue as if it had been received.
     #[cfg(test)]
     pub(crate) fn udp_put(&mut self, id: UdpId, bytes: &[u8]) {
         let frame = self.mem.frames.take().expect("a free frame");
@@ -178,7 +180,7 @@ impl Stack<'_> {
         self.udp_push(id.index, frame);
     }
 
-    /// Takes the first datagram off a socket's queue and gives its frames back. Says whether there
+    /// Removes the first datagram of a socket's queue and frees its frames. Returns whether there
     /// was one.
     pub(super) fn udp_pop(&mut self, index: u32) -> bool {
         let frames = &mut self.mem.frames;
@@ -201,9 +203,9 @@ impl Stack<'_> {
     /// Receives one datagram. With `peek` it stays in the queue.
     ///
     /// # Errors
-    /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is none;
-    /// [`Error::Fault`] if it could not be written to `sink`, which, as on Linux, is its end unless
-    /// `peek`.
+    /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is no datagram;
+    /// [`Error::Fault`] if it could not be written to `sink`: as on Linux the datagram is then
+    /// lost, unless `peek`.
     pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
@@ -239,7 +241,7 @@ impl Stack<'_> {
         if sink.failed() { Err(Error::Fault) } else { Ok(datagram) }
     }
 
-    /// Length of the first datagram that waits (`FIONREAD`), `None` if there is none.
+    /// Length of the first queued datagram (`FIONREAD`), `None` if there is none.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -250,7 +252,7 @@ impl Stack<'_> {
     }
 }
 
-/// The destination address, from the IP header that still lies in front of the datagram.
+/// The destination address, from the IP header, which is still in the first frame.
 fn destination(frames: &Frames<'_>, frame: FrameId) -> Address {
     let header = &frames.bytes(frame)[usize::from(frames.meta[frame as usize].network)..];
     match header {

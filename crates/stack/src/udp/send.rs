@@ -15,28 +15,28 @@ use crate::pool::Link;
 use crate::queue::Class;
 use crate::time::Instant;
 
-/// The most that an IPv4 datagram can carry: 65,535 less both headers.
+/// The largest payload of an IPv4 datagram: 65,535 less both headers.
 const MOST_V4: usize = 65_535 - IPV4 - HEADER;
-/// The most that an IPv6 datagram without jumbo payload option can carry.
+/// The largest payload of an IPv6 datagram without jumbo payload option.
 const MOST_V6: usize = 65_535 - HEADER;
-/// Into how many datagrams one send can be cut, as on Linux.
+/// Most datagrams into which one send can be split, as on Linux.
 pub(crate) const MOST_SEGMENTS: usize = 128;
 
-/// Where and how one datagram is sent; what is not said comes from the socket.
+/// Destination and parameters of one send; defaults come from the socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendTo {
     /// The destination; `None` for the connected peer.
     pub destination: Option<Endpoint>,
     /// The source address (`IP_PKTINFO`).
     pub source: Option<Address>,
-    /// The interface by which it is to leave; 0 if the host may choose. Without `destination` that
-    /// of the connection counts.
+    /// The outgoing interface; 0 if the host may choose. Without `destination` the connection's is
+    /// used.
     pub interface: u32,
     /// Time to live, hop limit.
     pub ttl: Option<u8>,
     /// Traffic class (TOS) octet.
     pub tos: Option<u8>,
-    /// Into datagrams of how many bytes it is cut; 0: it is one.
+    /// Size of the datagrams into which it is split; 0: it is one datagram.
     pub segment: Option<u16>,
 }
 
@@ -63,7 +63,7 @@ impl<S: Source> Source for Part<'_, S> {
     }
 }
 
-/// The most that a datagram can carry, and how long its IP header is.
+/// The largest payload of a datagram, and the length of its IP header.
 const fn bounds(family: Family) -> (usize, usize) {
     match family {
         Family::V4 => (MOST_V4, IPV4),
@@ -71,8 +71,9 @@ const fn bounds(family: Family) -> (usize, usize) {
     }
 }
 
-/// Into datagrams of how many bytes a send is cut; `cut` is what was asked for, 0: it is one. Each
-/// of several is a packet, not to be fragmented, and all of them together what one send can be.
+/// The size of the datagrams into which a send is split; `cut` is the requested size, 0: it is one
+/// datagram. Each of several must fit a packet without fragmentation, and together they must not
+/// exceed the largest send.
 fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut: usize) -> Result<usize> {
     let (most, header) = bounds(family);
     let whole = discover == MtuDiscover::Do || discover.ignores_routers() || cut != 0;
@@ -86,15 +87,15 @@ fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut
     Ok(segment)
 }
 
-/// How long the IP payload of the packets is in which a datagram of `len` bytes goes: as long as
-/// itself, if it is one packet.
+/// The length of the IP payload of the packets for a datagram of `len` bytes: its own length, if it
+/// is one packet.
 fn piece_of(family: Family, mtu: usize, len: usize) -> usize {
     let total = HEADER + len;
     let one = bounds(family).1 + total <= mtu && total <= MOST_PIECES * MAX_PAYLOAD;
     if one { total } else { fragment::piece(family, mtu) }
 }
 
-/// How many frames a send takes that is cut into datagrams of `segment` bytes.
+/// How many frames a send takes that is split into datagrams of `segment` bytes.
 fn frames_of(family: Family, mtu: usize, all: usize, segment: usize) -> usize {
     let datagram = |len: usize| {
         let (total, piece) = (HEADER + len, piece_of(family, mtu, len));
@@ -110,7 +111,7 @@ fn frames_of(family: Family, mtu: usize, all: usize, segment: usize) -> usize {
 }
 
 impl Socket {
-    /// What the path of a datagram is looked up by.
+    /// The key of the path of a datagram.
     fn query(&self, to: &SendTo) -> Query {
         let source = to.source.filter(|address| !address.is_unspecified()).unwrap_or(self.local.address);
         let peer = to.destination.unwrap_or(self.remote);
@@ -120,7 +121,7 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// What the path of a datagram is looked up by that is sent so.
+    /// The key of the path of a datagram that is sent with these parameters.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -128,22 +129,21 @@ impl Stack<'_> {
         Ok(self.mem.udp[self.check(id.into())?].query(to))
     }
 
-    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says,
-    /// all of them or none. Says how many bytes that was.
+    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`]
+    /// determines, all of them or none. Returns the number of bytes.
     ///
     /// # Errors
-    /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination;
-    /// [`Error::Invalid`] if the socket is not bound, or if it were too many datagrams;
-    /// [`Error::MessageTooLong`], also if what it is cut into does not fit a packet;
-    /// [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source`
-    /// then); [`Error::NoPath`]; [`Error::NetworkUnreachable`]; [`Error::Fault`] if some
-    /// of `source` cannot be read (if it is taken away during the call, datagrams before that have
-    /// been sent);
-    /// [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is, but
-    /// this is more than a writable socket is promised room for (`udp_kept`), and there is less: as
-    /// on Linux for what its send buffer cannot hold.
+    /// [`Error::Stale`]; the socket's pending error; [`Error::Pipe`] if sending was shut;
+    /// [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not bound,
+    /// or for too many datagrams; [`Error::MessageTooLong`], also if a part does not fit a packet;
+    /// [`Error::NeedPath`] if the path must first be requested (then nothing has been read from
+    /// `source`); [`Error::NoPath`]; [`Error::NetworkUnreachable`]; [`Error::Fault`] if a part of
+    /// `source` cannot be read (if it is unmapped during the call, earlier datagrams have been
+    /// sent); [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is
+    /// writable, but there is no room for more than a writable socket guarantees (`udp_kept`): as
+    /// on Linux for a datagram that its send buffer cannot hold.
     ///
-    /// What is sent while the neighbour is looked for waits for that, and may be dropped there
+    /// Datagrams sent while the neighbour is being resolved wait for it, and may be dropped there
     /// (`PathDrops`), as on Linux.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
@@ -202,7 +202,7 @@ impl Stack<'_> {
         let mtu = if options.mtu_discover.ignores_routers() { info.info.mtu } else { info.udp_mtu(now) } as usize;
         let cut = to.segment.unwrap_or(options.segment);
         let segment = segment_of(family, mtu, options.mtu_discover, all, cut.into())?;
-        // All of it or nothing: what is under way cannot be taken back.
+        // All or nothing: datagrams in flight cannot be taken back.
         let frames = frames_of(family, mtu, all, segment);
         if frames > self.mem.frames.available() {
             self.mem.counters.udp_sndbuf_errors.inc();
@@ -275,7 +275,7 @@ impl Stack<'_> {
         self.ip_output(now, send, Message::one(frame, START as u16, (HEADER + len) as u16))
     }
 
-    /// Copies a datagram into a chain of frames. Every packet of `piece` bytes begins in a new
+    /// Copies a datagram into a chain of frames. Every packet of `piece` bytes starts in a new
     /// frame.
     fn udp_fill(
         &mut self,
@@ -326,7 +326,7 @@ impl Stack<'_> {
     }
 }
 
-/// Why a source has given less than it said.
+/// Why a source returned fewer bytes than it announced.
 fn unread(source: &impl Source) -> Error {
     if source.failed() { Error::Fault } else { Error::Invalid }
 }
@@ -338,7 +338,7 @@ fn write_header(datagram: &mut [u8], [source, destination]: [u16; 2], len: u16) 
     datagram[6..8].copy_from_slice(&[0, 0]);
 }
 
-/// Writes the checksum; zero is sent as all ones, since zero would say "none" (RFC 768).
+/// Writes the checksum; zero is sent as all ones, since zero means "no checksum" (RFC 768).
 fn write_checksum(datagram: &mut [u8], sum: Sum) {
     let checksum = match sum.checksum() {
         0 => 0xffff,

@@ -1,14 +1,14 @@
-//! An experiment: which runs, one after the other, and where.
+//! An experiment: its sequence of runs, and where they are made.
 
 use super::Error;
-use super::bed::{Bed, BedOptions};
+use super::host::Hosts;
+use super::inventory::Inventory;
 use super::measured::Live;
-use super::patience::Patience;
-use super::place::Hosts;
 use super::plan::timed;
 use super::proof::Proof;
 use super::run::{RunOptions, run};
-use super::site::Site;
+use super::timeouts::Timeouts;
+use super::topology::{Topology, TopologyOptions};
 use crate::node::Time;
 use crate::node::protocol::{MOST_MESSAGES, Start};
 use crate::outcome::{Carrier, Experiment, Run, Timing, Usage};
@@ -28,52 +28,52 @@ pub enum Ground {
     Lab {
         /// The program `tickwire`.
         tickwire: PathBuf,
-        /// So many processors are kept busy by other programs all the while.
+        /// Processors kept busy by other programs during the experiment.
         busy: usize,
     },
-    /// On the machines of a site, whose services run already.
-    Site {
-        /// Which.
-        site: Site,
-        /// The clock's page on each of them, if not the usual one.
+    /// On the machines of a site, whose services are already running.
+    Inventory {
+        /// The machines.
+        site: Inventory,
+        /// The clock's page on each of them, if not the default one.
         page: Option<PathBuf>,
     },
 }
 
-/// Which runs.
+/// The runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is sent.
+    /// The traffic pattern.
     pub pattern: Pattern,
-    /// Where.
+    /// Where the runs are made.
     pub ground: Ground,
-    /// On which stacks, in this order.
+    /// The stacks, in this order.
     pub carriers: Vec<Carrier>,
-    /// Whether Tickwire's run has the consumer on it.
+    /// Whether Tickwire's run accelerates the consumer.
     pub consumer: bool,
-    /// And the producers.
+    /// Whether it accelerates the producers.
     pub producers: bool,
     /// As `tickwire run --spin`.
     pub spin: Option<String>,
     /// When messages are due in the comparison of stacks.
     pub timing: Timing,
-    /// Whether timings are compared, too.
+    /// Whether timings are also compared.
     pub timings: bool,
     /// The rates of the sweep, as multiples of the pattern's; empty: none.
     pub sweep: Vec<u32>,
     /// The rate of the comparison of stacks and of timings.
     pub rate: u32,
-    /// The links to and from the switch: what the lab has, and what the schedule reckons with.
+    /// The links to and from the switch, for the lab and for the schedule.
     pub link: Link,
-    /// How far apart the slots of a schedule are; none: as far as they can be.
+    /// The guard interval between the slots of a schedule; none: the widest possible.
     pub guard: Option<Duration>,
-    /// What random phases come from.
+    /// The seed of random phases.
     pub seed: u64,
-    /// How long messages do not count, in each run.
+    /// Length of the warm-up in each run, whose messages do not count.
     pub warm_up: Duration,
-    /// How long they do.
+    /// Length of the measurement.
     pub duration: Duration,
-    /// How long each run of the sweep takes.
+    /// Length of the measurement in each run of the sweep.
     pub sweep_duration: Duration,
     /// The first port of the consumer.
     pub first_port: u16,
@@ -81,7 +81,7 @@ pub struct Plan {
     pub command: Vec<String>,
 }
 
-/// Which run an experiment is at.
+/// An experiment's current run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// From 1.
@@ -90,7 +90,7 @@ pub struct Step {
     pub of: usize,
 }
 
-/// One run to be made.
+/// One planned run.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     carrier: Carrier,
@@ -100,7 +100,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// The run that could not be made: nothing of it is known but why.
+    /// The record of a run that failed: only the reason is known.
     fn unmade(&self, error: &Error) -> Run {
         let why = match error {
             Error::Refused(why) => why.clone(),
@@ -122,7 +122,7 @@ impl Wanted {
 }
 
 impl Plan {
-    /// How long it takes at least: what is measured, and the warm-ups.
+    /// The least duration: measurements and warm-ups.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.wanted().iter().flatten().map(|wanted| wanted.duration + self.warm_up).sum()
@@ -142,12 +142,12 @@ impl Plan {
     /// Makes all runs.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is sent;
-    /// otherwise something broke in the first run. What breaks later is told among the faults of
-    /// the run that could not be made, which is the last.
+    /// [`Error::Refused`] if an input is invalid or a prerequisite is missing, before anything is
+    /// sent; otherwise the first run failed. A later failure is reported among the faults of the
+    /// failed run, which is the last.
     pub fn conduct(&self, live: &mut dyn FnMut(Step, &Live)) -> Result<Experiment, Error> {
         let wanted = self.wanted();
-        // What does not fit, or is not there, is told before anything begins.
+        // Reports what does not fit, or is missing, before anything starts.
         for one in wanted.iter().flatten() {
             self.possible(one, &self.timed(one)?)?;
         }
@@ -167,7 +167,7 @@ impl Plan {
                 match ground.run(one, &mut |seen| live(Step { number, of }, seen)) {
                     Ok(run) => runs.push(run),
                     Err(error) if number == 1 => return Err(error),
-                    // What was measured before is worth its time all the same.
+                    // Earlier measurements are kept.
                     Err(error) => {
                         broken = true;
                         runs.push(one.unmade(&error));
@@ -201,7 +201,7 @@ impl Plan {
         Error::Refused(format!("{}{rate}: {why}", self.pattern.name))
     }
 
-    /// Whether each stream has a message that counts, and all of them are not too many.
+    /// Checks that each stream has a message that counts, and that the total is not too large.
     fn possible(&self, wanted: &Wanted, timed: &Pattern) -> Result<(), Error> {
         let start = Start { at_ns: 0, warm_up_ns: nanos(self.warm_up), duration_ns: nanos(wanted.duration) };
         let mut messages = 0_u64;
@@ -227,22 +227,22 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the services of a site's machines are there that will be needed, perhaps only in a
-    /// later run. The lab has its own.
+    /// Checks that a site's machines have the services that are needed, perhaps only in a later
+    /// run. The lab has its own.
     fn served(&self) -> Result<(), Error> {
-        let Ground::Site { site, .. } = &self.ground else { return Ok(()) };
+        let Ground::Inventory { site, .. } = &self.ground else { return Ok(()) };
         if !self.wanted().iter().flatten().any(|wanted| wanted.carrier == Carrier::Tickwire) {
             return Ok(());
         }
         let hosts = site.hosts();
         let producers = hosts.producers.iter().map(|(place, _)| place).filter(|_| self.producers);
         for place in std::iter::once(&hosts.consumer).filter(|_| self.consumer).chain(producers) {
-            Proof::ask(place, 0, Patience::USUAL.appears).map_err(|error| Error::Refused(format!("{error:#}")))?;
+            Proof::ask(place, 0, Timeouts::USUAL.appears).map_err(|error| Error::Refused(format!("{error:#}")))?;
         }
         Ok(())
     }
 
-    /// The machines, the clock in words, and the links' rate if it is known.
+    /// The machines, the clock in words, and the links' rate if known.
     fn described(&self, bound_ns: u64) -> (Vec<String>, String, Option<u64>) {
         match &self.ground {
             Ground::Lab { .. } => (
@@ -250,7 +250,7 @@ impl Plan {
                 "one counter, the machine's, at all ends: exact".to_owned(),
                 Some(self.link.rate_bps),
             ),
-            Ground::Site { site, .. } => {
+            Ground::Inventory { site, .. } => {
                 let hosts = site.hosts();
                 let all = std::iter::once(&hosts.consumer).chain(hosts.producers.iter().map(|(place, _)| place));
                 let names = all.map(|place| format!("{} ({})", place.name, place.address)).collect();
@@ -262,11 +262,11 @@ impl Plan {
     }
 }
 
-/// The lab of the run before, which the next one may use, too.
+/// The lab of the previous run, which the next one may reuse.
 struct Standing<'a> {
     plan: &'a Plan,
-    bed: Option<(Carrier, Bed)>,
-    /// How far a latency may have been wrong at most.
+    bed: Option<(Carrier, Topology)>,
+    /// The greatest error bound of a latency.
     bound_ns: Cell<u64>,
 }
 
@@ -275,16 +275,15 @@ impl Standing<'_> {
         let plan = self.plan;
         let pattern = plan.timed(wanted)?;
         match &plan.ground {
-            Ground::Site { site, page } => {
+            Ground::Inventory { site, page } => {
                 self.measured(&site.hosts(), &pattern, wanted, Time::Page { path: page.clone() }, live)
             }
             Ground::Lab { tickwire, busy } => {
                 if self.bed.as_ref().is_none_or(|(carrier, _)| *carrier != wanted.carrier) {
-                    // The kernel is measured without a service beside it, as a host is that has
-                    // never heard of us.
+                    // The kernel is measured without a service, like a host without Tickwire.
                     self.bed = None;
                     let ours = wanted.carrier == Carrier::Tickwire;
-                    let options = BedOptions {
+                    let options = TopologyOptions {
                         rate_bps: plan.link.rate_bps,
                         producers: plan.pattern.producers(),
                         consumer_service: ours && plan.consumer,
@@ -292,7 +291,7 @@ impl Standing<'_> {
                         busy: *busy,
                         tickwire: tickwire.clone(),
                     };
-                    self.bed = Some((wanted.carrier, Bed::new(&options)?));
+                    self.bed = Some((wanted.carrier, Topology::new(&options)?));
                 }
                 let Some((_, bed)) = &self.bed else { unreachable!("it has just been built") };
                 let before = bed.drops()?;
@@ -325,10 +324,10 @@ impl Standing<'_> {
             warm_up: plan.warm_up,
             duration: wanted.duration,
             time,
-            // A slot is only of use to who is on time; others may sleep as sensors' programs do.
+            // Slots need precise sending; other producers may sleep like a sensor's program.
             watch: if wanted.timing == Timing::Scheduled { WATCH } else { Duration::ZERO },
             first_port: plan.first_port,
-            patience: Patience::USUAL,
+            timeouts: Timeouts::USUAL,
         };
         let (run, bound_ns) = run(hosts, pattern, &options, live)?;
         self.bound_ns.set(self.bound_ns.get().max(bound_ns));
@@ -336,10 +335,10 @@ impl Standing<'_> {
     }
 }
 
-/// How long before its slot a producer watches the clock: a timer's lateness.
+/// How long before its slot a producer polls the clock: a timer's lateness.
 const WATCH: Duration = Duration::from_micros(150);
 
-/// What has been dropped since, where it was any.
+/// Drops since `before`, without zeros.
 fn more(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String, u64)> {
     let earlier = |place: &str| before.iter().find(|(name, _)| name == place).map_or(0, |(_, count)| *count);
     let since = after.iter().map(|(place, count)| (place.clone(), count.saturating_sub(earlier(place))));
@@ -360,8 +359,8 @@ mod tests {
         assert_eq!(since, counts(&[("a", 3), ("c", 5)]));
     }
 
-    /// The kernel, then Tickwire, for a tenth of a second each, on machines on which this is done
-    /// for Tickwire and for its service's figures.
+    /// The kernel, then Tickwire, for a tenth of a second each. The machines run `tickwire` for
+    /// Tickwire's nodes and `stat` for the service's figures.
     fn plan(directory: &Path, tickwire: &str, stat: &str) -> Plan {
         let script = format!(
             "echo \"$3 $4\" >> {}\ncase $4 in *stat*) {stat}\nexit;; *run*) {tickwire}\nexit 69;; esac\ncase $3 in daq) {};; *) {};; esac",
@@ -376,10 +375,10 @@ mod tests {
         );
         std::fs::write(&file, text).unwrap();
         let pattern = pattern(1);
-        let site = Site::read(&file, &pattern).unwrap();
+        let site = Inventory::read(&file, &pattern).unwrap();
         Plan {
             pattern,
-            ground: Ground::Site { site, page: None },
+            ground: Ground::Inventory { site, page: None },
             carriers: vec![Carrier::Kernel, Carrier::Tickwire],
             consumer: true,
             producers: false,
@@ -450,7 +449,7 @@ mod tests {
         assert!(refused(&rare).contains("stream 1"), "its only one is in the warm-up");
         let many = Plan { sweep: vec![1, 1000], sweep_duration: Duration::from_secs(100_000), ..good.clone() };
         assert!(refused(&many).starts_with("test at 1000 times its rate: 10000000000 messages; expected at most"));
-        // A message takes 1.4 ms of such a link.
+        // A message takes 1.4 ms on such a link.
         let link = Link { rate_bps: 1_000_000, ..Link::GIGABIT };
         let tight = Plan { sweep: vec![1, 50, 1000], timing: Timing::Scheduled, link, ..good };
         assert!(refused(&tight).starts_with("test at 50 times its rate: a slot of stream 1"), "{}", refused(&tight));

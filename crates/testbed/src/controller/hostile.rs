@@ -1,23 +1,22 @@
-//! Tests: what becomes of a run whose nodes break at each stage, lie, or try to fill memory and
-//! terminal.
+//! Tests: runs whose nodes fail at each stage, lie, or try to flood memory and terminal.
 
 use super::Error;
-use super::patience::Patience;
-use super::place::Hosts;
+use super::host::Hosts;
 use super::remote::Remote;
 use super::run::{RunOptions, run};
 use super::testing::*;
-use crate::legible::is_obeyed;
+use super::timeouts::Timeouts;
 use crate::node::protocol::{News, Progress, Received};
 use crate::outcome::{Carrier, Run};
 use crate::pattern::Pattern;
+use crate::sanitize_terminal::is_obeyed;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Longer than a run can take, whatever nodes do.
 const AT_ALL: Duration = Duration::from_secs(60);
 
-/// What becomes of it; it ends at all.
+/// The result of a run, which ends within [`AT_ALL`].
 fn ends(hosts: Hosts, pattern: Pattern, options: RunOptions) -> Result<Run, String> {
     let (sender, ended) = channel();
     std::thread::spawn(move || {
@@ -34,7 +33,7 @@ fn of_two(consumer: &str, producer: &str) -> Result<Run, String> {
     ends(hosts(consumer, producer), pattern(1), options())
 }
 
-/// The one thing that was wrong with a run.
+/// The only fault of a run.
 #[track_caller]
 fn fault(run: &Run) -> &str {
     assert!(!run.is_met());
@@ -91,7 +90,7 @@ fn impossible_figures_are_not_taken() {
 #[test]
 fn a_node_that_goes_at_any_stage_is_named_and_the_run_ends() {
     let good = consumer(&[all_received()]);
-    // Before the start nothing is sent, and that is refused.
+    // Before the start nothing is sent, and the run is refused.
     for (script, said) in [
         ("echo 'no tickwire here' >&2; exit 127", "sensors: the node ended (exit status: 127): no tickwire here"),
         (&hello(), "sensors: the node ended"),
@@ -100,7 +99,7 @@ fn a_node_that_goes_at_any_stage_is_named_and_the_run_ends() {
         let why = of_two(&good, script).unwrap_err();
         assert!(why.starts_with(said), "{why}");
     }
-    // Later it is told in the run's faults.
+    // Later the failure is among the run's faults.
     let run = of_two(&good, &begun()).unwrap();
     assert!(run.faults[0].starts_with("sensors: the node ended"), "{run:?}");
     assert!(!run.is_met());
@@ -113,7 +112,7 @@ fn a_node_that_goes_at_any_stage_is_named_and_the_run_ends() {
 #[test]
 fn a_node_that_falls_silent_at_any_stage_is_not_waited_for_for_ever() {
     let silent = "exec sleep 1000\n";
-    let options = || RunOptions { patience: Patience { appears: Duration::from_secs(1), ..HASTY }, ..options() };
+    let options = || RunOptions { timeouts: Timeouts { appears: Duration::from_secs(1), ..HASTY }, ..options() };
     let said = |consumer: &str, producer: &str| ends(hosts(consumer, producer), pattern(1), options());
     let daq = lively(1) + &consumer(&[all_received()])[begun().len()..];
     let sensors = producer(&[MESSAGES]);
@@ -126,16 +125,16 @@ fn a_node_that_falls_silent_at_any_stage_is_not_waited_for_for_ever() {
     assert_eq!(fault(&said(&stuck, &sensors).unwrap()), "daq: it did not say what it had got within 2 s");
 }
 
-/// More than a pipe holds: who writes it himself waits until it is read.
+/// The order exceeds a pipe's buffer: a direct write would block until it is read.
 #[test]
-fn a_node_that_takes_no_orders_holds_nobody_up() {
+fn a_node_that_takes_no_orders_blocks_no_other() {
     let deaf = [&hello(), "exec sleep 1000\n"].concat();
     let why = ends(hosts(&deaf, &producer(&[])), pattern(1000), options()).unwrap_err();
     assert_eq!(why, "daq: its sockets were not open within 2 s");
 }
 
 #[test]
-fn a_node_that_never_stops_to_tell_how_far_it_is_holds_nobody_up() {
+fn endless_progress_of_a_node_blocks_no_other() {
     let progress = say(&News::Progress { streams: vec![Progress::default()] });
     let endless = [&begun(), "while :; do\n", &progress, "done\n"].concat();
     let run = of_two(&endless, &producer(&[MESSAGES])).unwrap();
@@ -146,7 +145,7 @@ fn a_node_that_never_stops_to_tell_how_far_it_is_holds_nobody_up() {
 }
 
 #[test]
-fn news_that_nobody_has_heard_yet_wait_where_they_are() {
+fn news_that_are_not_read_yet_wait_where_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let done = directory.path().join("done");
     let progress = say(&News::Progress { streams: vec![] });
@@ -206,8 +205,8 @@ fn nodes_that_hang_are_let_go_of_together() {
     let begin = Instant::now();
     let run = ends(hosts, pattern, options()).unwrap();
     assert!(run.faults.iter().filter(|fault| fault.contains("nothing was heard")).count() == 10, "{run:?}");
-    // 2 s of silence, 2 s for the consumer's figures, 1 s until they are ended; one after the other
-    // it were 10.
+    // 2 s of silence, 2 s for the consumer's figures, 1 s until the nodes are killed; one after the
+    // other it would be 10.
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
@@ -229,7 +228,7 @@ fn clocks_that_cannot_judge_a_deadline_are_refused() {
 
 #[test]
 fn clocks_that_cannot_judge_a_deadline_any_more_at_the_end_are_told() {
-    // The deadline is 5 ms; both began with 1 us.
+    // The deadline is 5 ms; both clocks began with a bound of 1 us.
     let run = |consumer_ns, producer_ns| {
         let daq = consumer_with_clock(&[all_received()], consumer_ns);
         of_two(&daq, &producer_with_clock(&[MESSAGES], producer_ns)).unwrap()
@@ -249,8 +248,8 @@ fn clocks_that_cannot_judge_a_deadline_any_more_at_the_end_are_told() {
     assert!(of_two(&daq, &producer(&[MESSAGES])).unwrap().is_met(), "it is within what both clocks say at the end");
 }
 
-/// A service that says of the node of [`PID`] that so many of its sockets are on its lane, each
-/// time with more packets diverted; and the node.
+/// A service that reports `on_lane` sockets of the node of [`PID`] on its lane, each time with more
+/// packets diverted; and the node.
 fn served(on_lane: usize, before: &str, node: &str) -> String {
     let sockets =
         (0..2).map(|number| format!("{{\"accelerated\":{}}}", number < on_lane)).collect::<Vec<_>>().join(",");
@@ -291,7 +290,7 @@ fn however_long_services_take_to_answer_the_start_is_still_to_come_when_nodes_ar
     let answer = begun + &consumer(&[all_received(), all_received()])[rest..];
     let run = on_tickwire(&served(2, "sleep 0.7", &answer)).unwrap();
     assert!(run.is_met(), "{run:?}");
-    // The clock showed 0 when it was asked.
+    // The clock showed 0 when it was read.
     let told = std::fs::read_to_string(order).unwrap();
     let start: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert!(start["start"]["at_ns"].as_i64().unwrap() >= 750_000_000, "{told}");

@@ -1,9 +1,9 @@
-//! What is measured in one run: gathered from its nodes while it lasts and when it ends.
+//! The measurements of one run, collected from its nodes during it and at its end.
 
-use super::believable::total;
-use super::member::{Member, Members};
+use super::node_session::{NodeSession, NodeSessions};
 use super::proof::Proof;
 use super::run::RunOptions;
+use super::validation::total;
 use crate::node::protocol::{Order, Received, Start};
 use crate::outcome::{Carrier, Run, StreamFigures, Summary, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
@@ -12,33 +12,33 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The most faults that are told one by one: each of a thousand streams may have one.
+/// The most faults reported one by one: each of a thousand streams may have one.
 const MOST_FAULTS: usize = 20;
 
-/// How often a run is looked at.
+/// Polling interval of a run.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Live {
-    /// Which stack.
+    /// The stack.
     pub carrier: Carrier,
     /// When messages are due.
     pub timing: Timing,
-    /// How many times the pattern's rate.
+    /// Multiple of the pattern's rate.
     pub rate: u32,
-    /// Seconds since messages count; negative during the warm-up.
+    /// Seconds since the end of the warm-up; negative before it.
     pub elapsed_s: f64,
-    /// How long they do.
+    /// Length of the measurement in seconds.
     pub duration_s: f64,
-    /// The socket of the service that the consumer is accelerated by, if it is on this machine.
+    /// The socket of the service that accelerates the consumer, if it is on this machine.
     #[serde(default)]
     pub service: Option<PathBuf>,
     /// Each stream, in the order of the pattern.
     pub streams: Vec<LiveStream>,
 }
 
-/// How far a stream is.
+/// Progress of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LiveStream {
@@ -48,32 +48,32 @@ pub struct LiveStream {
     pub received: u64,
     /// Messages sent so far.
     pub sent: u64,
-    /// The greatest latency lately, in ns.
+    /// The greatest recent latency, in ns.
     pub worst_ns: u64,
     /// The greatest so far, in ns.
     pub worst_ever_ns: u64,
-    /// What is allowed, in ns.
+    /// The deadline, in ns.
     pub deadline_ns: u64,
     /// Messages later than their deadline so far.
     pub late: u64,
 }
 
-/// What is known of a run while it lasts.
+/// The state of a run during the measurement.
 pub(super) struct Measured<'a> {
     pattern: &'a Pattern,
     options: &'a RunOptions,
     start: Start,
     begun: Instant,
     live: Vec<LiveStream>,
-    /// Messages sent of each stream, those of the warm-up among them.
+    /// Messages sent of each stream, including the warm-up's.
     sent: Vec<u64>,
     release: Vec<Summary>,
     faults: Vec<String>,
-    /// How many more there were.
+    /// Number of faults beyond [`MOST_FAULTS`].
     more_faults: usize,
-    /// Diverted packets; sockets on lanes and in all.
+    /// Diverted packets, sockets on lanes, and all sockets.
     proof: Option<(u64, u64, u64)>,
-    /// Where packets were dropped that lanes had no room for, and how many.
+    /// Drops for lack of room in lanes: place and number.
     drops: Vec<(String, u64)>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Measured<'a> {
             pattern,
             options,
             start,
-            begun: Instant::now() + options.patience.lead,
+            begun: Instant::now() + options.timeouts.lead,
             live: pattern.streams.iter().map(live).collect(),
             sent: vec![0; pattern.streams.len()],
             release: vec![Summary::default(); pattern.streams.len()],
@@ -114,12 +114,12 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Until all producers have sent all, or are gone; or the consumer is, or time is over: then
-    /// producers are told to stop.
-    pub(super) fn watch(&mut self, members: &mut Members<'_>, live: &mut dyn FnMut(&Live)) {
-        let Members { consumer, producers } = members;
-        let patience = self.options.patience;
-        let end = self.begun + self.options.warm_up + self.options.duration + patience.tells;
+    /// Watches until all producers have finished or failed. If the consumer fails or the time is
+    /// over, orders the producers to stop.
+    pub(super) fn watch(&mut self, members: &mut NodeSessions<'_>, live: &mut dyn FnMut(&Live)) {
+        let NodeSessions { consumer, producers } = members;
+        let timeouts = self.options.timeouts;
+        let end = self.begun + self.options.warm_up + self.options.duration + timeouts.tells;
         loop {
             let looked = consumer.listen(Instant::now() + LOOK);
             self.took(consumer, true);
@@ -136,26 +136,26 @@ impl<'a> Measured<'a> {
                 consumer.gone = true;
                 break;
             }
-            if !producers.iter().any(Member::sends) {
+            if !producers.iter().any(NodeSession::sends) {
                 return;
             }
             if Instant::now() > end {
-                self.told(format!("producers had not sent all {} s after the end", patience.tells.as_secs()));
+                self.told(format!("producers had not sent all {} s after the end", timeouts.tells.as_secs()));
                 break;
             }
         }
         self.stop(producers);
     }
 
-    /// Ends all sending.
-    fn stop(&mut self, producers: &mut [Member<'_>]) {
+    /// Stops all producers.
+    fn stop(&mut self, producers: &mut [NodeSession<'_>]) {
         for producer in producers.iter_mut().filter(|producer| producer.sends()) {
             if let Err(error) = producer.order(&Order::Stop) {
                 self.fault(&error);
                 producer.gone = true;
             }
         }
-        let until = Instant::now() + self.options.patience.stops;
+        let until = Instant::now() + self.options.timeouts.stops;
         for producer in producers.iter_mut().filter(|producer| producer.sends()) {
             if let Err(error) = producer.stopped(until) {
                 self.fault(&error);
@@ -163,8 +163,8 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Takes over a node's progress.
-    fn took(&mut self, member: &Member<'_>, receives: bool) {
+    /// Copies a node's progress.
+    fn took(&mut self, member: &NodeSession<'_>, receives: bool) {
         for (&index, progress) in member.streams.iter().zip(&member.progress) {
             let live = &mut self.live[index];
             if receives {
@@ -178,7 +178,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    fn live(&self, consumer: &Member<'_>) -> Live {
+    fn live(&self, consumer: &NodeSession<'_>) -> Live {
         let since = Instant::now().saturating_duration_since(self.begun).as_secs_f64();
         Live {
             carrier: self.options.carrier,
@@ -191,13 +191,13 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Tells the consumer how much there is to come, and asks what has.
-    pub(super) fn finish(&mut self, members: &mut Members<'_>) -> Option<(Vec<Received>, Usage)> {
-        let Members { consumer, producers } = members;
+    /// Tells the consumer how much was sent, and collects its results.
+    pub(super) fn finish(&mut self, members: &mut NodeSessions<'_>) -> Option<(Vec<Received>, Usage)> {
+        let NodeSessions { consumer, producers } = members;
         for producer in &*producers {
             for (place, &index) in producer.streams.iter().enumerate() {
                 let told = producer.sent.as_ref().map(|sent| &sent[place]);
-                // A producer that is gone has sent what it had told before, and perhaps more.
+                // A failed producer has sent what it reported last, and perhaps more.
                 self.sent[index] = told.map_or(producer.progress[place].messages, |sent| sent.messages);
                 let Some(told) = told else { continue };
                 self.release[index] = Times::from_pairs(&told.release).summary();
@@ -229,8 +229,8 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Whether all that a stream is judged by was measured.
-    fn doubt(&mut self, index: usize, received: &Received, consumer: &Member<'_>, producers: &[Member<'_>]) {
+    /// Reports a fault if a measurement that decides on a stream is missing.
+    fn doubt(&mut self, index: usize, received: &Received, consumer: &NodeSession<'_>, producers: &[NodeSession<'_>]) {
         let stream = &self.pattern.streams[index];
         let mut doubts: Vec<String> = received.fault.iter().cloned().collect();
         let known = total(&received.latency);
@@ -253,8 +253,8 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Whether clocks that were good enough when the run began still were at its end.
-    fn doubt_clocks(&mut self, consumer: &Member<'_>, producers: &[Member<'_>]) {
+    /// Reports clocks that were accurate enough at the start of the run but not at its end.
+    fn doubt_clocks(&mut self, consumer: &NodeSession<'_>, producers: &[NodeSession<'_>]) {
         let pattern = self.pattern;
         for producer in producers {
             if let Some(stream) = producer.unjudged(consumer, |index| &pattern.streams[index]) {
@@ -271,14 +271,14 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Asks the services whether the traffic of accelerated nodes took their lanes.
-    pub(super) fn prove(&mut self, members: &mut Members<'_>) {
+    /// Asks the services whether the traffic of accelerated nodes used their lanes.
+    pub(super) fn prove(&mut self, members: &mut NodeSessions<'_>) {
         let (mut diverted, mut on_lane, mut sockets) = (0_u64, 0_u64, 0_u64);
         let mut any = false;
         for member in members.all().filter(|member| member.accelerated) {
             any = true;
-            // As they were when the run began: by now producers have ended their connections. Each
-            // stream has one at least.
+            // Counted at the start of the run: by now producers have closed their connections. Each
+            // stream has at least one.
             let of = member.before.sockets.max(member.streams.len() as u64);
             on_lane = on_lane.saturating_add(member.before.on_lane);
             sockets = sockets.saturating_add(of);
@@ -288,7 +288,7 @@ impl<'a> Measured<'a> {
                     member.place.name, member.before.on_lane
                 ));
             }
-            match Proof::ask(member.place, member.pid, self.options.patience.answers) {
+            match Proof::ask(member.place, member.pid, self.options.timeouts.answers) {
                 Ok(after) => {
                     if !after.is_proof_since(&member.before) {
                         self.told(format!(
@@ -308,7 +308,7 @@ impl<'a> Measured<'a> {
         self.proof = any.then_some((diverted, on_lane, sockets));
     }
 
-    /// What is known at the end. Without what the consumer has got nothing is known of any stream.
+    /// The result of the run. Without the consumer's results no stream has figures.
     pub(super) fn into_run(mut self, received: Option<(Vec<Received>, Usage)>) -> Run {
         let measured = received.is_some();
         let (received, usage) = received.unwrap_or_default();
@@ -326,8 +326,8 @@ impl<'a> Measured<'a> {
                 corrupt: got.corrupt,
                 late: got.late,
                 before_sent: got.before_sent,
-                // The histogram's steps are rounded up, by a thousandth: what was in time is not
-                // shown as later than its deadline.
+                // The histogram's steps are rounded up, by a thousandth: a message in time must not
+                // be shown as later than its deadline.
                 latency: if got.late == 0 { latency.at_most(nanos(stream.deadline)) } else { latency },
                 waited: Times::from_pairs(&got.waited).summary(),
                 slowest_waited_ns: got.slowest_waited_ns.map(|ns| ns.min(latency.max_ns)),

@@ -1,44 +1,44 @@
-//! The controller: starts a node on each host, has them send and receive, and gathers what became
-//! of it.
+//! The controller: starts a node on each host, lets them send and receive, and collects the
+//! results.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `place` | a host on which a node can be started: of the lab, or over `ssh` |
-//! | `bed` | the lab on one machine: consumer, producers, a switch |
-//! | `site` | the machines that a file names |
-//! | `remote` | a node that runs: orders to it, news from it |
-//! | `plan` | who sends what to which address and port, and when |
-//! | `experiment` | which runs, one after the other, and where |
+//! | `host` | a host on which a node can be started: of the lab, or over `ssh` |
+//! | `topology` | the lab on one machine: consumer, producers, a switch |
+//! | `inventory` | the machines that a file names |
+//! | `remote` | a running node: orders to it, reports from it |
+//! | `plan` | traffic plan: destination and phase of each stream |
+//! | `experiment` | the sequence of runs, and where they are made |
 //! | `run` | one run, from starting the nodes to the figures |
-//! | `member` | one node with its part in a run: what it is told, and what it says |
-//! | `believable` | what no node can have measured |
-//! | `last_words` | what a program says on standard error, of which the end is kept |
-//! | `patience` | how long nodes are waited for |
-//! | `measured` | what is gathered from the nodes of a run |
-//! | `proof` | which of the consumer's sockets are on a lane, and what was diverted to it |
+//! | `node_session` | one node in its role in a run: orders and reports |
+//! | `validation` | validation of a node's figures |
+//! | `stderr_tail` | the end of a program's standard error |
+//! | `timeouts` | timeouts of nodes |
+//! | `measured` | the measurements of a run |
+//! | `proof` | the consumer's sockets on a lane, and the packets diverted to it |
 
-mod bed;
-mod believable;
 mod experiment;
+mod host;
 #[cfg(test)]
 mod hostile;
-mod last_words;
+mod inventory;
 mod measured;
-mod member;
-mod patience;
-mod place;
+mod node_session;
 mod plan;
 mod proof;
 mod remote;
 mod run;
-mod site;
+mod stderr_tail;
 #[cfg(test)]
 mod testing;
+mod timeouts;
+mod topology;
+mod validation;
 
 pub use experiment::{Ground, Plan, Step};
+pub use host::{Hosts, Place};
+pub use inventory::{Inventory, InventoryError};
 pub use measured::{Live, LiveStream};
-pub use place::{Hosts, Place};
-pub use site::{Site, SiteError};
 
 use crate::pattern::PatternError;
 use thiserror::Error;
@@ -46,11 +46,11 @@ use thiserror::Error;
 /// Why nothing could be measured.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// What the user gave cannot be meant, or what it needs is not so: nothing was sent. For a
-    /// person who can change that.
+    /// The user's input is invalid, or a prerequisite is missing; nothing was sent. The text tells
+    /// the user what to correct.
     #[error("{0}")]
     Refused(String),
-    /// It broke.
+    /// An internal failure.
     #[error(transparent)]
     Broken(#[from] anyhow::Error),
 }

@@ -1,6 +1,6 @@
-//! Who sends what to which address and port, and when.
+//! The traffic plan: destination and phase of each stream.
 
-use super::place::Hosts;
+use super::host::Hosts;
 use crate::node::protocol::Channel;
 use crate::outcome::Timing;
 use crate::pattern::{Pattern, Stream, Transport};
@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tickwire_sim::Rng;
 
-/// The pattern with a phase for each stream, `rate` times as often. Slots of a schedule are `guard`
-/// apart, or as far as they can be if none is given.
+/// The pattern with a phase for each stream, at `rate` times its rate. Slots of a schedule have
+/// `guard` between them, or the widest possible interval if none is given.
 ///
 /// # Errors
 /// The slots do not fit.
@@ -45,13 +45,13 @@ pub(super) fn timed(
     Ok(timed)
 }
 
-/// Anywhere in the period; for one stream and seed always the same.
+/// A random phase within the period, fixed for a stream and seed.
 fn random_phase(stream: &Stream, seed: u64) -> Duration {
     let mut chance = Rng::new(seed ^ (u64::from(stream.id) << 32));
     Duration::from_nanos(chance.below(nanos(stream.period).max(1)))
 }
 
-/// Each stream with where it goes: ports from `first_port` on, groups of this experiment's own.
+/// Each stream with its destination: ports from `first_port` on, and groups of this experiment.
 pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec<Channel> {
     let numbered = pattern.streams.iter().zip(first_port..);
     numbered
@@ -62,8 +62,7 @@ pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec
 fn destination(stream: &Stream, consumer: IpAddr, port: u16) -> SocketAddr {
     let address = match (stream.transport, consumer) {
         (Transport::UdpMulticast, IpAddr::V4(_)) => {
-            // 239/8 is what an organisation may use as it likes (RFC 2365); a group for each
-            // producer.
+            // 239/8 is administratively scoped (RFC 2365); a group for each producer.
             let [high, low] = stream.producer.to_be_bytes();
             Ipv4Addr::new(239, 84, high, low).into()
         }
@@ -96,7 +95,7 @@ mod tests {
             assert_eq!(one, with(Timing::Unscheduled, rate, 1));
             assert_ne!(one, with(Timing::Unscheduled, rate, 2));
         }
-        // So they are from version to version: what a report says how to repeat can be repeated.
+        // The phases are stable across versions, so that a report's command reproduces its run.
         let first = with(Timing::Unscheduled, 1, 1).streams[0].phase;
         assert_eq!(first, Some(Duration::from_nanos(28101082)));
         assert!(with(Timing::Synchronised, 1, 1).streams.iter().all(|s| s.phase == Some(Duration::ZERO)));

@@ -1,8 +1,8 @@
-//! Which of the nodes' sockets are on a lane, and how much was diverted to it, by what the hosts'
-//! services say: figures of Tickwire are only figures of Tickwire if its traffic took the lane.
+//! The nodes' sockets on a lane, and the packets diverted to it, as the hosts' services report
+//! them. A run counts as Tickwire's only if its traffic used the lane.
 
-use super::last_words::LastWords;
-use super::place::Place;
+use super::host::Place;
+use super::stderr_tail::StderrTail;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::io::Read;
@@ -10,16 +10,15 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// The longest that a service's answer may be, in bytes: a thousand sockets take less than one of
-/// these.
+/// The longest answer of a service, in bytes: a thousand sockets take less than 1 MiB.
 const LONGEST: u64 = 16 << 20;
 
-/// What a host's service says of one process.
+/// A service's report on one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Proof {
-    /// Packets that were diverted to lanes of this host since its service started.
+    /// Packets diverted to lanes of this host since its service started.
     pub(super) diverted: u64,
-    /// Packets that the process has sent by its lane.
+    /// Packets that the process has sent through its lane.
     pub(super) sent: u64,
     /// Packets for the process that its lane had no room for.
     pub(super) lost: u64,
@@ -29,7 +28,7 @@ pub(super) struct Proof {
     pub(super) sockets: u64,
 }
 
-/// A command under way, which ends with the value.
+/// A running command, killed when dropped.
 struct Asked(Child);
 
 impl Drop for Asked {
@@ -43,7 +42,7 @@ impl Proof {
     /// Asks the host's service.
     ///
     /// # Errors
-    /// It did not answer within this time, or not as it should.
+    /// It did not answer within this time, or the answer is invalid.
     pub(super) fn ask(place: &Place, pid: u32, within: Duration) -> Result<Self> {
         let name = &place.name;
         let until = Instant::now() + within;
@@ -53,12 +52,12 @@ impl Proof {
         let mut asked = Asked(command.spawn().with_context(|| format!("{name}: cannot start `{program}`"))?);
         let (stdout, stderr) =
             (asked.0.stdout.take().context("no output")?, asked.0.stderr.take().context("no errors")?);
-        let words = LastWords::of(stderr);
+        let words = StderrTail::of(stderr);
         let (answer, answered) = channel();
         std::thread::spawn(move || {
             let mut said = Vec::new();
             let read = stdout.take(LONGEST).read_to_end(&mut said);
-            // If nobody waits any more, nobody has to know.
+            // The receiver may be gone after a timeout; then the result is not needed.
             let _ = answer.send(read.map(|_| said));
         });
         let late = || format!("{name}: `tickwire stat` did not answer within {} s", within.as_secs());
@@ -82,8 +81,8 @@ impl Proof {
         Ok(Self::read(&said, pid))
     }
 
-    /// Whether packets took the lane since then: those that came, or, where none come back, those
-    /// that went.
+    /// Whether packets used the lane since `before`: received ones, or sent ones where none are
+    /// received.
     pub(super) const fn is_proof_since(&self, before: &Self) -> bool {
         self.diverted > before.diverted || self.sent > before.sent
     }

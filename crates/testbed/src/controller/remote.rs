@@ -1,10 +1,10 @@
-//! A node that runs: orders to it, news from it. It is another machine's, which may be broken or
-//! lie: nothing that it does or leaves holds the controller up or fills its memory, and what it
-//! says in words is fit for a terminal.
+//! A running node: orders to it, reports from it. The node may be on another machine, broken or
+//! hostile: it must not block the controller or exhaust its memory, and its texts are sanitized for
+//! the terminal.
 
-use super::last_words::{LastWords, fit};
-use super::patience::Patience;
-use super::place::Place;
+use super::host::Place;
+use super::stderr_tail::{StderrTail, fit};
+use super::timeouts::Timeouts;
 use crate::node::lines;
 use crate::node::protocol::{LONGEST_LINE, News, Order};
 use anyhow::{Context, Result, bail};
@@ -13,32 +13,31 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-/// What a line of a node may have besides what it says of streams, and for each stream, in bytes:
-/// all steps of a histogram take 700,000.
+/// The longest line of a node, in bytes: a fixed part, and a part for each stream. All steps of a
+/// histogram take 700,000.
 const LINE: u64 = 64 << 10;
 const LINE_PER_STREAM: u64 = 1 << 20;
-/// So many news wait at most: who says more is not read until they have been heard.
+/// The queue length of reports. While it is full, the node's output is not read.
 const WAITING: usize = 2;
 
-/// A running node. It is ended when dropped.
+/// A running node, killed when dropped.
 #[derive(Debug)]
 pub(super) struct Remote {
     /// The host's name.
     pub(super) name: String,
     child: Child,
-    /// What it is told goes by a thread of its own, because a node need not read. None: there is
-    /// nothing more to be told.
+    /// Orders to a writer thread, because the node may not read. None: there are no more orders.
     orders: Option<Sender<Vec<u8>>>,
     news: Receiver<Result<News>>,
-    words: LastWords,
-    /// How long it may take to end by itself, and until when, once it was let go.
+    words: StderrTail,
+    /// The timeout of its exit, and its deadline once it was let go.
     ends_within: Duration,
     ends_until: Option<Instant>,
 }
 
 impl Remote {
-    /// Starts a node of so many streams.
-    pub(super) fn start(place: &Place, mut command: Command, streams: usize, patience: &Patience) -> Result<Self> {
+    /// Starts a node with `streams` streams.
+    pub(super) fn start(place: &Place, mut command: Command, streams: usize, timeouts: &Timeouts) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -57,18 +56,18 @@ impl Remote {
             child,
             orders: Some(orders),
             news,
-            words: LastWords::of(stderr),
-            ends_within: patience.ends,
+            words: StderrTail::of(stderr),
+            ends_within: timeouts.ends,
             ends_until: None,
         })
     }
 
-    /// Tells it something. That it does not take it shows in what it says, or in its end.
+    /// Sends an order. A node that does not take it shows that by its reports, or by its exit.
     pub(super) fn order(&mut self, order: &Order) -> Result<()> {
         let mut line = Vec::new();
         lines::write(&mut line, order).with_context(|| format!("{}: it cannot be told what to do", self.name))?;
         if self.orders.as_ref().is_none_or(|orders| orders.send(line).is_err()) {
-            // It has said why, or ends without.
+            // The node has reported why, or exits without a report.
             let until = Instant::now() + self.ends_within;
             while Instant::now() < until && self.next(until)?.is_some() {}
             bail!("{}: it takes no orders any more", self.name);
@@ -76,8 +75,8 @@ impl Remote {
         Ok(())
     }
 
-    /// The next news, or `None` at that instant; what waits already is heard after it, too. That it
-    /// has failed, or is gone, is an error which says so.
+    /// The next report, or `None` at `until`; a report that is already queued is returned after it,
+    /// too. A node's failure or exit is an error with its text.
     pub(super) fn next(&mut self, until: Instant) -> Result<Option<News>> {
         match self.news.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Ok(News::Failed { why })) => bail!("{}: {}", self.name, fit(&why)),
@@ -95,15 +94,16 @@ impl Remote {
         }
     }
 
-    /// Nothing more is wanted of it. Who lets several go does so before the first is dropped, which
-    /// waits.
+    /// Starts the node's shutdown. To shut several down, call this for all before the first is
+    /// dropped, because drop waits.
     pub(super) fn let_go(&mut self) {
-        // The end of its input is the end of a node, and of an `ssh` before it.
+        // The end of its input ends a node, and an `ssh` in front of it.
         self.orders = None;
         self.ends_until.get_or_insert_with(|| Instant::now() + self.ends_within);
     }
 
-    /// Waits until it has ended, and ends it if it does not; how it ended by itself.
+    /// Waits for its exit, and kills it after the timeout; returns its status if it exited by
+    /// itself.
     fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.let_go();
         while let Ok(status) = self.child.try_wait() {
@@ -120,7 +120,7 @@ impl Remote {
         None
     }
 
-    /// How it ended, in words.
+    /// The cause of its end, in words.
     fn end(&mut self) -> String {
         let status = self.ended().map_or_else(|| "it does not answer".to_owned(), |status| status.to_string());
         match self.words.line() {
@@ -136,7 +136,7 @@ impl Drop for Remote {
     }
 }
 
-/// News of which all that is words is fit to be shown.
+/// Sanitizes all texts of a report for display.
 fn in_words(mut news: News) -> News {
     let tidy = |fault: &mut Option<String>| *fault = fault.as_deref().map(fit);
     match &mut news {

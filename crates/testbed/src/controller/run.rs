@@ -1,13 +1,14 @@
-//! One run: nodes are started, prepared, started off, watched, and asked what became of it.
+//! One run: starts the nodes, prepares them, gives the start order, watches, and collects the
+//! results.
 
 use super::Error;
+use super::host::{Acceleration, Hosts, Place};
 use super::measured::{Live, Measured};
-use super::member::{Member, Members};
-use super::patience::Patience;
-use super::place::{Acceleration, Hosts, Place};
+use super::node_session::{NodeSession, NodeSessions};
 use super::plan::channels;
 use super::proof::Proof;
 use super::remote::Remote;
+use super::timeouts::Timeouts;
 use crate::node::Time;
 use crate::node::protocol::{Channel, Order, Role, Start};
 use crate::outcome::{Carrier, Run, Timing};
@@ -16,46 +17,46 @@ use crate::units::{far, millis, nanos};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
-/// Two nodes' clocks that are further apart than their bounds and this do not agree: it is how long
-/// it takes to ask both.
+/// Two clocks disagree if they differ by more than their bounds and this: the time that it takes to
+/// read both.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How one run is to be.
+/// Options of one run.
 #[derive(Clone, Debug)]
 pub(super) struct RunOptions {
-    /// Which stack.
+    /// The stack.
     pub carrier: Carrier,
-    /// Which end is accelerated, if it is Tickwire's run: the consumer.
+    /// Whether the consumer is accelerated, if it is Tickwire's run.
     pub consumer: bool,
-    /// And the producers.
+    /// Whether the producers are.
     pub producers: bool,
     /// As `tickwire run --spin`, for accelerated nodes.
     pub spin: Option<String>,
-    /// When messages are due; the pattern's phases are made so already.
+    /// When messages are due; the pattern's phases are already set accordingly.
     pub timing: Timing,
-    /// How many times the pattern's rate; its periods are so already.
+    /// Multiple of the pattern's rate; its periods are already set accordingly.
     pub rate: u32,
-    /// How long messages do not count.
+    /// Length of the warm-up, whose messages do not count.
     pub warm_up: Duration,
-    /// How long they do.
+    /// Length of the measurement.
     pub duration: Duration,
     /// The clock that all nodes share.
     pub time: Time,
-    /// How long before a message is due a producer stops sleeping and watches the clock.
+    /// How long before a message is due a producer stops sleeping and polls the clock.
     pub watch: Duration,
     /// The first port of the consumer; each stream has one.
     pub first_port: u16,
-    /// How long nodes are waited for.
-    pub patience: Patience,
+    /// Timeouts of nodes.
+    pub timeouts: Timeouts,
 }
 
-/// Runs `pattern`, whose phases are set, once. Beside what became of it: by how many ns a latency
-/// may have been wrong.
+/// Runs `pattern`, whose phases are set, once. Returns the results, and the error bound of a
+/// latency in ns.
 ///
 /// # Errors
 /// [`Error::Refused`] if nothing was sent, because a node cannot be reached, is of another version,
-/// cannot open its sockets, or has no clock, or none by which its deadlines could be judged. What
-/// happens to nodes later is in the run's faults.
+/// cannot open its sockets, or has no clock, or none accurate enough for its deadlines. Later
+/// failures of nodes are in the run's faults.
 pub(super) fn run(
     hosts: &Hosts,
     pattern: &Pattern,
@@ -67,16 +68,16 @@ pub(super) fn run(
     let mut members = gathered(hosts, pattern, options).map_err(refused)?;
     let (now_ns, asked) = prepared(&mut members, &channels, options).map_err(refused)?;
     for member in members.all().filter(|member| member.accelerated) {
-        member.before = Proof::ask(member.place, member.pid, options.patience.answers).map_err(refused)?;
+        member.before = Proof::ask(member.place, member.pid, options.timeouts.answers).map_err(refused)?;
     }
-    // Nothing that takes its time may come between this and the order.
+    // Nothing slow may come between this and the order.
     let start = Start {
-        at_ns: now_ns.saturating_add(nanos_i64(asked.elapsed() + options.patience.lead)),
+        at_ns: now_ns.saturating_add(nanos_i64(asked.elapsed() + options.timeouts.lead)),
         warm_up_ns: nanos(options.warm_up),
         duration_ns: nanos(options.duration),
     };
     let mut measured = Measured::new(pattern, options, start);
-    // What happens from here on belongs to the run.
+    // Failures from here on are faults of the run.
     for member in members.all() {
         if let Err(error) = member.order(&Order::Start(start)) {
             measured.fault(&error);
@@ -89,16 +90,16 @@ pub(super) fn run(
     Ok((measured.into_run(received), members.consumer.bound_ns.saturating_add(farthest)))
 }
 
-/// All nodes, each of our version.
-fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> anyhow::Result<Members<'a>> {
+/// Starts all nodes, and checks their versions.
+fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> anyhow::Result<NodeSessions<'a>> {
     let ours = options.carrier == Carrier::Tickwire;
     let start = |place: &'a Place, accelerated: bool, streams: Vec<usize>| {
         let acceleration = accelerated.then(|| Acceleration { spin: options.spin.clone() });
-        let remote = Remote::start(place, place.node(acceleration.as_ref()), streams.len(), &options.patience)?;
-        Ok::<_, anyhow::Error>(Member::new(place, remote, options.patience, accelerated, streams))
+        let remote = Remote::start(place, place.node(acceleration.as_ref()), streams.len(), &options.timeouts)?;
+        Ok::<_, anyhow::Error>(NodeSession::new(place, remote, options.timeouts, accelerated, streams))
     };
     let consumer = start(&hosts.consumer, ours && options.consumer, (0..pattern.streams.len()).collect())?;
-    let mut members = Members { consumer, producers: Vec::new() };
+    let mut members = NodeSessions { consumer, producers: Vec::new() };
     for (place, numbers) in &hosts.producers {
         let mine = |(_, stream): &(usize, &Stream)| numbers.contains(&stream.producer);
         let streams: Vec<usize> = pattern.streams.iter().enumerate().filter(mine).map(|(index, _)| index).collect();
@@ -106,23 +107,27 @@ fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> an
             members.producers.push(start(place, ours && options.producers, streams)?);
         }
     }
-    let until = Instant::now() + options.patience.appears;
+    let until = Instant::now() + options.timeouts.appears;
     for member in members.all() {
         member.pid = member.greet(until)?;
     }
     Ok(members)
 }
 
-/// Has all sockets opened, and says what time it is by the shared clock, and at which instant.
-fn prepared(members: &mut Members<'_>, channels: &[Channel], options: &RunOptions) -> anyhow::Result<(i64, Instant)> {
-    // Producers connect to what the consumer has opened.
+/// Lets all nodes open their sockets; returns a reading of the shared clock, and its instant.
+fn prepared(
+    members: &mut NodeSessions<'_>,
+    channels: &[Channel],
+    options: &RunOptions,
+) -> anyhow::Result<(i64, Instant)> {
+    // The consumer's sockets must be open before producers connect.
     members.consumer.prepare(Role::Consumer, channels, options)?;
     let now_ns = members.consumer.ready()?;
     let asked = Instant::now();
     for producer in &mut members.producers {
         producer.prepare(Role::Producer, channels, options)?;
     }
-    let Members { consumer, producers } = members;
+    let NodeSessions { consumer, producers } = members;
     for producer in producers {
         let theirs_ns = producer.ready()?;
         let here_ns = now_ns.saturating_add(nanos_i64(asked.elapsed()));

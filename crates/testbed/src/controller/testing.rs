@@ -1,22 +1,22 @@
-//! For tests: nodes that are scripts of a shell, reached by an `ssh` that is that shell, and that
-//! say what honest ones never would.
+//! Test nodes: shell scripts, reached by an `ssh` that is that shell. They report what honest nodes
+//! never would.
 
-use super::patience::Patience;
-use super::place::{Hosts, Place, Way};
+use super::host::{Hosts, Place, Way};
 use super::run::RunOptions;
+use super::timeouts::Timeouts;
 use crate::node::Time;
 use crate::node::protocol::{News, Progress, Received, Sent, VERSION};
 use crate::outcome::{Carrier, Timing, Usage};
 use crate::pattern::{Pattern, sample};
 use std::time::Duration;
 
-/// By `tickwire stat`.
+/// The node's PID, as in `tickwire stat`.
 pub(super) const PID: u32 = 5;
 /// How many messages each stream has in the run of [`options`].
 pub(super) const MESSAGES: u64 = 10;
 
-/// As little as a busy machine needs.
-pub(super) const HASTY: Patience = Patience {
+/// Timeouts as short as a busy machine permits.
+pub(super) const HASTY: Timeouts = Timeouts {
     appears: Duration::from_secs(20),
     ready: Duration::from_secs(2),
     answers: Duration::from_secs(2),
@@ -27,7 +27,7 @@ pub(super) const HASTY: Patience = Patience {
     ends: Duration::from_secs(1),
 };
 
-/// Says something, in a script.
+/// Prints a report, in a script.
 pub(super) fn say(news: &News) -> String {
     format!("printf '%s\\n' '{}'\n", serde_json::to_string(news).unwrap().replace('\'', r"'\''"))
 }
@@ -35,29 +35,29 @@ pub(super) fn say(news: &News) -> String {
 /// Waits for an order, in a script; it is in `$order`.
 pub(super) const HEAR: &str = "IFS= read -r order || exit 0\n";
 
-/// That it is there.
+/// The first message.
 pub(super) fn hello() -> String {
     let program = env!("CARGO_PKG_VERSION").to_owned();
     say(&News::Hello { version: VERSION, program, host: "h".into(), pid: PID })
 }
 
-/// Until it has been told to start.
+/// A script up to the order to start.
 pub(super) fn begun() -> String {
     [&hello(), HEAR, &say(&News::Ready { now_ns: 0, bound_ns: Some(1_000) }), HEAR].concat()
 }
 
-/// The same, and from then on it tells all the time how far it is with so many streams.
+/// The same, followed by endless progress reports on so many streams.
 pub(super) fn lively(streams: usize) -> String {
     let progress = say(&News::Progress { streams: vec![Progress::default(); streams] });
     [&begun(), "while sleep 0.2; do\n", &progress, "done &\n"].concat()
 }
 
-/// All of one stream, on its way for a millisecond each.
+/// All messages of one stream, with a latency of a millisecond each.
 pub(super) fn all_received() -> Received {
     Received { messages: MESSAGES, latency: vec![(1_000_000, MESSAGES)], ..Received::default() }
 }
 
-/// A consumer that has got this.
+/// A consumer with these results.
 pub(super) fn consumer(streams: &[Received]) -> String {
     consumer_with_clock(streams, 1_000)
 }
@@ -69,7 +69,7 @@ pub(super) fn consumer_with_clock(streams: &[Received], bound_ns: u64) -> String
         .concat()
 }
 
-/// A producer that has sent so many messages of each of its streams.
+/// A producer that has sent `messages` of its streams.
 pub(super) fn producer(messages: &[u64]) -> String {
     producer_with_clock(messages, 1_000)
 }
@@ -81,13 +81,13 @@ pub(super) fn producer_with_clock(messages: &[u64], bound_ns: u64) -> String {
     [&begun(), &say(&News::Sent { streams, bound_ns: Some(bound_ns) }), HEAR].concat()
 }
 
-/// The words of an `ssh` that runs this script. It has the destination as `$3` and the command as
-/// `$4`.
+/// The arguments of an `ssh` that runs this script. The script gets the destination as `$3` and the
+/// command as `$4`.
 pub(super) fn ssh(script: &str) -> Vec<String> {
     ["sh", "-c", script, "sh"].map(str::to_owned).to_vec()
 }
 
-/// Where this script is run for whatever is to be run.
+/// A host that runs this script for any command.
 pub(super) fn place(name: &str, last: u8, script: &str) -> Place {
     let way = Way::Ssh { command: ssh(script), destination: name.into() };
     Place { name: name.into(), address: [192, 0, 2, last].into(), tickwire: "tickwire".into(), way }
@@ -98,7 +98,7 @@ pub(super) fn hosts(consumer: &str, producer: &str) -> Hosts {
     Hosts { consumer: place("daq", 1, consumer), producers: vec![(place("sensors", 2, producer), vec![1])] }
 }
 
-/// So many streams, each 10 messages in the run of [`options`].
+/// A number of streams, each with 10 messages in the run of [`options`].
 pub(super) fn pattern(streams: u32) -> Pattern {
     let streams = (1..=streams).map(|id| crate::pattern::Stream { phase: Some(Duration::ZERO), ..sample(id) });
     Pattern { name: "test".into(), streams: streams.collect() }
@@ -118,6 +118,6 @@ pub(super) fn options() -> RunOptions {
         time: Time::Page { path: None },
         watch: Duration::ZERO,
         first_port: 47_000,
-        patience: HASTY,
+        timeouts: HASTY,
     }
 }

@@ -1,17 +1,17 @@
-//! What no order may ask for. Who gives orders is trusted with the host's network, but not with the
-//! node's memory.
+//! Validation of orders. The controller is trusted with the host's network, but not with the node's
+//! memory.
 
 use super::error::NodeError;
 use super::protocol::{Channel, MOST_MESSAGES, Prepare, Role, Start};
 use crate::pattern::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Transport};
 use std::collections::HashSet;
 
-/// All of a producer's messages, one of each stream: it keeps a buffer for each.
+/// Greatest total size of a producer's buffers, one message of each stream.
 const GREATEST_BUFFERS: u64 = 1 << 30;
-/// A start that is farther ahead is of another clock.
+/// A start farther ahead than this is by another clock.
 const FARTHEST_START_NS: i64 = 3_600_000_000_000;
 
-/// Whether streams can be opened as they are.
+/// Checks that the streams can be opened.
 pub(super) fn prepare(order: &Prepare) -> Result<(), NodeError> {
     let count = order.streams.len();
     if count == 0 || count > MOST_STREAMS {
@@ -54,7 +54,7 @@ fn wrong(channel: &Channel, order: &Prepare) -> Option<String> {
         .then(|| format!("{} {} a group", channel.to.ip(), if to_group { "is not" } else { "is" }))
 }
 
-/// Whether a run can be as long, and begin then. `now_ns` is by the shared clock.
+/// Checks the start and the length of a run. `now_ns` is by the shared clock.
 pub(super) fn start(order: &Start, streams: &[Channel], now_ns: i64) -> Result<(), NodeError> {
     let ahead = order.at_ns.saturating_sub(now_ns);
     if ahead < 0 {
@@ -64,7 +64,7 @@ pub(super) fn start(order: &Start, streams: &[Channel], now_ns: i64) -> Result<(
         return impossible(format!("the start is {} s ahead: more than an hour", ahead / 1_000_000_000));
     }
     let length = order.warm_up_ns.checked_add(order.duration_ns).and_then(|ns| i64::try_from(ns).ok());
-    // Half of all times that the clock can tell are left for what comes after the end.
+    // Half of the clock's range is kept in reserve for times after the end.
     if length.and_then(|ns| order.at_ns.checked_add(ns)).is_none_or(|end| end > i64::MAX / 2) {
         return impossible("the run would end when the clock has ended".into());
     }

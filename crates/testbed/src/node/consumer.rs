@@ -1,11 +1,10 @@
-//! Receives all streams: one thread and one epoll instance, as a program has them that has many
-//! sockets.
+//! Receives all streams: one thread and one epoll instance, like a program with many sockets.
 
 use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
-use super::inlet::{Arrival, Inlet};
 use super::protocol::{Channel, News, Order, Prepare, Start};
+use super::stream_receiver::{Arrival, StreamReceiver};
 use super::talk::{Heard, Talk, unexpected};
 use super::tally::Tally;
 use super::time::Timepiece;
@@ -15,17 +14,17 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent};
 use std::time::{Duration, Instant};
 
-/// All that one call can give: more than the largest datagram, so that none is cut to a message's
-/// size.
+/// Buffer of one call: more than the largest datagram, so that an oversized one is not truncated to
+/// the message size.
 const BUFFER: usize = 256 << 10;
-/// Sockets that one wait tells of. Those that are left are told of first by the next.
+/// Sockets reported by one wait. The next wait reports the remaining ones first.
 const EVENTS: usize = 64;
-/// How long a wait may be: between two the controller is heard. Its input is not waited for beside
-/// the sockets, so that a wait is what it is in other programs.
+/// The longest wait; the controller's input is checked between two waits. It is not in the epoll
+/// set, so that a wait costs what it costs in other programs.
 const NAP: Duration = Duration::from_millis(100);
-/// How long nothing may come, after the last message was sent, until the rest counts as lost.
+/// How long nothing may arrive, after the last message was sent, until the rest counts as lost.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long it waits in all: what comes later was not sent by producers that have ended.
+/// The longest wait in all: the producers have ended before, so later messages are not theirs.
 const LAST_WAIT: Duration = Duration::from_secs(60);
 
 /// A consumer with its sockets open.
@@ -34,27 +33,27 @@ pub(super) struct Consumer {
     prepare: Prepare,
     time: Timepiece,
     epoll: Epoll,
-    inlets: Vec<Inlet>,
+    inlets: Vec<StreamReceiver>,
 }
 
 impl Consumer {
-    /// Opens the sockets. What comes before the start waits in them.
+    /// Opens the sockets. Messages before the start queue in them.
     pub(super) fn open(prepare: Prepare) -> Result<Self, NodeError> {
         let time = prepare.time.open()?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| NodeError::System { what: "make an epoll instance", source: errno.into() })?;
-        let open = |(channel, token): (&Channel, u64)| Inlet::open(channel, prepare.address, &epoll, token);
+        let open = |(channel, token): (&Channel, u64)| StreamReceiver::open(channel, prepare.address, &epoll, token);
         let inlets = prepare.streams.iter().zip(0..).map(open).collect::<Result<_, _>>()?;
         Ok(Self { prepare, time, epoll, inlets })
     }
 
-    /// The clock by which it goes.
+    /// The shared clock.
     pub(super) fn time(&self) -> &Timepiece {
         &self.time
     }
 
-    /// Receives until all that was sent has come, and tells of it. Ends when the controller says
-    /// so.
+    /// Receives until all sent messages have arrived, and reports them. Ends at the controller's
+    /// order.
     pub(super) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
         let Self { prepare, time, epoll, inlets } = self;
         let now = time.now_ns()?;
@@ -80,7 +79,8 @@ impl Consumer {
         let streams = receiver.tallies.iter().map(Tally::received).collect();
         receiver.look_at_the_clock();
         talk.say(News::Received { streams, usage: receiver.metering.end(), bound_ns: receiver.bound_ns })?;
-        // The sockets stay until then: who looks at the host after the run finds them.
+        // The sockets stay open until then, so that they can be inspected on the host after the
+        // run.
         match talk.wait()? {
             None | Some(Order::Stop) => Ok(()),
             Some(other) => Err(unexpected(&other, "`stop`")),
@@ -88,17 +88,17 @@ impl Consumer {
     }
 }
 
-/// What is still to come, once the controller has told how much was sent.
+/// The messages still in flight, once the controller has said how many were sent.
 struct Rest {
     sent: Vec<u64>,
     told: Instant,
-    /// How many messages there were when one came last, and when that was.
+    /// Number of messages at the last arrival, and its time.
     came: u64,
     last: Instant,
 }
 
 impl Rest {
-    /// Whether nothing more is waited for.
+    /// Whether to stop waiting.
     fn is_over(&mut self, tallies: &[Tally]) -> bool {
         let now = Instant::now();
         let came = tallies.iter().map(Tally::came).sum();
@@ -113,20 +113,20 @@ impl Rest {
 
 /// A consumer while it receives.
 struct Receiver {
-    inlets: Vec<Inlet>,
-    /// Of each inlet.
+    inlets: Vec<StreamReceiver>,
+    /// One for each inlet.
     tallies: Vec<Tally>,
     epoll: Epoll,
     arrival: Arrival,
-    /// How far the clock may have been wrong, at most.
+    /// The clock's greatest error bound so far.
     bound_ns: Option<u64>,
     metering: Metering,
     buffer: Vec<u8>,
 }
 
 impl Receiver {
-    /// Receives until the controller has said how much was sent and that has come, or it says
-    /// `stop`; false if it has gone.
+    /// Receives until the controller has said how much was sent and that has arrived, or it orders
+    /// `stop`; returns false if it has gone.
     fn until_finished(&mut self, talk: &Talk) -> Result<bool, NodeError> {
         let mut told = Instant::now();
         let mut rest: Option<Rest> = None;
@@ -159,7 +159,7 @@ impl Receiver {
         self.bound_ns = self.bound_ns.max(self.arrival.time.bound_ns());
     }
 
-    /// Waits once, and takes what has come.
+    /// Waits once, and receives from the ready sockets.
     fn receive(&mut self) -> Result<(), NodeError> {
         let failed = |what| move |source| NodeError::System { what, source };
         let next = self.metering.next().map_or(NAP, |next| next.saturating_duration_since(Instant::now()).min(NAP));
@@ -187,7 +187,7 @@ impl Receiver {
         Ok(Rest { sent, told: now, came: 0, last: now })
     }
 
-    /// Says of which streams no producer came, though it is said to have sent.
+    /// Reports streams without a producer's connection, although messages were sent.
     fn look_for_producers(&mut self, sent: &[u64]) {
         for ((inlet, tally), &sent) in self.inlets.iter().zip(&mut self.tallies).zip(sent) {
             if sent > 0 && inlet.is_waiting() {

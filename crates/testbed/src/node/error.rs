@@ -1,4 +1,4 @@
-//! Why a node cannot go on.
+//! Fatal errors of a node.
 
 use super::lines::LineError;
 use super::time::TimeError;
@@ -6,21 +6,21 @@ use std::io;
 use std::net::SocketAddr;
 use thiserror::Error;
 
-/// Why a node cannot go on: the sentence that it tells the controller.
+/// A fatal error; its text is reported to the controller.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// What came is no order.
+    /// The input is not an order.
     #[error("what the controller said cannot be understood: {0}")]
     Line(#[from] LineError),
-    /// An order came when another one was expected.
+    /// An unexpected order.
     #[error("the controller said {said}, but {expected} was expected")]
     Order {
-        /// What it said.
+        /// The order received.
         said: &'static str,
-        /// What was expected.
+        /// The order expected.
         expected: &'static str,
     },
-    /// An order asks for what cannot be.
+    /// An order that cannot be executed.
     #[error("{0}")]
     Impossible(String),
     /// A stream's socket cannot be opened.
@@ -30,12 +30,12 @@ pub enum NodeError {
         stream: u32,
         /// What failed.
         what: &'static str,
-        /// Where the stream goes.
+        /// The stream's destination.
         to: SocketAddr,
         /// The system's reason.
         source: io::Error,
     },
-    /// The shared clock does not tell the time.
+    /// The shared clock does not provide the time.
     #[error(transparent)]
     Time(#[from] TimeError),
     /// The system refuses something that every node needs.
@@ -46,7 +46,7 @@ pub enum NodeError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Nobody takes what the node says.
+    /// The controller's end of the output is closed.
     #[error("cannot tell the controller anything: its end is closed")]
     Unheard,
 }

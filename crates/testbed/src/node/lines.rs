@@ -1,17 +1,17 @@
-//! Orders and news as lines of JSON, of a greatest length.
+//! Orders and news as JSON lines of bounded length.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, Read, Write};
 use thiserror::Error;
 
-/// Why a line cannot be taken.
+/// Why a line is rejected.
 #[derive(Debug, Error)]
 pub enum LineError {
-    /// It has no end within the greatest length.
+    /// It exceeds the greatest length.
     #[error("a line is longer than {0} bytes")]
     Long(u64),
-    /// It is not one of the things that can be said.
+    /// It is not a valid message.
     #[error("{0}")]
     Meaning(serde_json::Error),
     /// The system's reason.
@@ -19,11 +19,11 @@ pub enum LineError {
     Read(io::Error),
 }
 
-/// The next line's meaning; none at the end. A line that is not ended when the input ends was not
-/// all said, and is left out.
+/// Reads and parses the next line; none at the end. An unterminated last line is incomplete, and
+/// ignored.
 ///
 /// # Errors
-/// It is longer than `longest` bytes, means nothing, or cannot be read.
+/// It is longer than `longest` bytes, cannot be parsed, or cannot be read.
 pub fn read<T: DeserializeOwned>(input: &mut impl BufRead, longest: u64) -> Result<Option<T>, LineError> {
     let mut line = Vec::new();
     input.take(longest.saturating_add(1)).read_until(b'\n', &mut line).map_err(LineError::Read)?;
@@ -34,7 +34,7 @@ pub fn read<T: DeserializeOwned>(input: &mut impl BufRead, longest: u64) -> Resu
     }
 }
 
-/// Says something in one line, at once.
+/// Writes one line, and flushes it.
 ///
 /// # Errors
 /// The system's reason.

@@ -1,15 +1,13 @@
-//! What stands in a message: its number, when it was sent, and content by which a message that is
-//! not whole is found.
+//! The format of a message: its number, its send time, and known content that reveals corruption.
 //!
 //! | bytes | meaning |
 //! |---|---|
 //! | 0 to 3 | its number within the stream, from 0; most significant byte first |
-//! | 4 to 9 | when it was sent: nanoseconds since [`Start::at_ns`](super::protocol::Start), modulo 2^48 (78 hours) |
-//! | 10 to its end | a piece of a fixed table, which begins at another place for each stream and number, again and again |
+//! | 4 to 9 | send time: nanoseconds since [`Start::at_ns`](super::protocol::Start), modulo 2^48 (78 hours) |
+//! | 10 to its end | a repeated fixed table, whose start offset depends on stream and number |
 //!
-//! Messages of a stream have one size, so over TCP they follow each other without anything between
-//! them. A piece of a stream that is lost shows at once: the content after it is that of another
-//! place.
+//! Messages of a stream have one size, so over TCP they follow each other without delimiters. A
+//! lost piece of a stream shows at once: the content after it is of another offset.
 
 use crate::pattern::LEAST_SIZE;
 
@@ -18,13 +16,13 @@ const HEADER: usize = LEAST_SIZE as usize;
 const SEQUENCE: std::ops::Range<usize> = 0..4;
 const STAMP: std::ops::Range<usize> = 4..HEADER;
 const STAMP_MODULUS: i64 = 1 << 48;
-/// The table's size: a prime, so that no number of whole segments, pages or powers of two leads
-/// back to the same place of it before their 4093rd.
+/// The table's size: a prime, so a gap of n whole segments, pages or powers of two returns to the
+/// same offset of the table only for n a multiple of 4093.
 const PERIOD: usize = 4093;
 
 static TABLE: [u8; PERIOD] = table();
 
-/// Bytes that look random: `SplitMix64` (Steele, Lea, Flood 2014).
+/// Pseudo-random bytes: `SplitMix64` (Steele, Lea, Flood 2014).
 const fn table() -> [u8; PERIOD] {
     let mut table = [0; PERIOD];
     let mut at = 0;
@@ -42,8 +40,8 @@ const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Calls with pieces of the table, which together are so many bytes of content from this place of a
-/// message on; until one call says false. Whether none did.
+/// Calls `call` with the pieces of the table that form `bytes` bytes of content from offset `place`
+/// of a message, until it returns false. Returns whether it never did.
 fn pieces(stream: u32, sequence: u32, place: usize, bytes: usize, mut call: impl FnMut(usize, &[u8]) -> bool) -> bool {
     let begin = mix(u64::from(stream) << 32 | u64::from(sequence)) % PERIOD as u64;
     let mut at = (begin as usize + place) % PERIOD;
@@ -59,7 +57,7 @@ fn pieces(stream: u32, sequence: u32, place: usize, bytes: usize, mut call: impl
     true
 }
 
-/// Writes all of a message but its stamp. It has at least [`LEAST_SIZE`] bytes.
+/// Writes all of a message except its send time. It has at least [`LEAST_SIZE`] bytes.
 pub(super) fn write(message: &mut [u8], stream: u32, sequence: u32) {
     let (header, content) = message.split_at_mut(HEADER);
     header[SEQUENCE].copy_from_slice(&sequence.to_be_bytes());
@@ -69,17 +67,17 @@ pub(super) fn write(message: &mut [u8], stream: u32, sequence: u32) {
     });
 }
 
-/// Writes when it is sent: nanoseconds after the start.
+/// Writes the send time: nanoseconds after the start.
 pub(super) fn stamp(message: &mut [u8], since_start_ns: i64) {
     message[STAMP].copy_from_slice(&since_start_ns.to_be_bytes()[2..]);
 }
 
-/// What a message says of itself.
+/// A message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// Its number.
     pub sequence: u32,
-    /// When it was sent.
+    /// Its send time.
     stamp: i64,
 }
 
@@ -90,15 +88,15 @@ impl Header {
         Self { sequence: u32::from_be_bytes([a, b, c, d]), stamp: i64::from_be_bytes([0, 0, e, f, g, h, i, j]) }
     }
 
-    /// How long it took until so many nanoseconds after the start: less than half of what a stamp
-    /// can tell apart, negative if it came before it was sent.
+    /// The latency until `since_start_ns` after the start; its magnitude is below half the modulus.
+    /// Negative if the message arrived before it was sent.
     pub(super) fn latency_ns(self, since_start_ns: i64) -> i64 {
         let ns = since_start_ns.wrapping_sub(self.stamp).rem_euclid(STAMP_MODULUS);
         if ns < STAMP_MODULUS / 2 { ns } else { ns - STAMP_MODULUS }
     }
 }
 
-/// A datagram's header, if it is a message of this stream, which have this size.
+/// A datagram's header, if it is a message of this stream with this size.
 pub(super) fn read(datagram: &[u8], stream: u32, size: usize) -> Option<Header> {
     if datagram.len() != size {
         return None;
@@ -108,27 +106,27 @@ pub(super) fn read(datagram: &[u8], stream: u32, size: usize) -> Option<Header> 
     is_content(stream, header.sequence, HEADER, content).then_some(header)
 }
 
-/// Whether these bytes are a message's content from this place of it on.
+/// Whether these bytes are a message's content from offset `place`.
 fn is_content(stream: u32, sequence: u32, place: usize, bytes: &[u8]) -> bool {
     pieces(stream, sequence, place, bytes.len(), |at, piece| &bytes[at..at + piece.len()] == piece)
 }
 
-/// Follows the messages of a TCP connection, in whatever pieces they come.
+/// Parses the messages of a TCP connection, in pieces of any size.
 #[derive(Debug)]
 pub(super) struct Follower {
     stream: u32,
     size: usize,
-    /// The number that the message must have.
+    /// The expected number of the current message.
     next: u32,
     header: [u8; HEADER],
-    /// How many bytes of the message have come.
+    /// How many bytes of the message have arrived.
     place: usize,
-    /// Whether they are as they should be.
+    /// Whether they are correct.
     good: bool,
 }
 
 impl Follower {
-    /// At the beginning of a connection. `size` is at least [`LEAST_SIZE`].
+    /// The state at the beginning of a connection. `size` is at least [`LEAST_SIZE`].
     pub(super) const fn new(stream: u32, size: usize) -> Self {
         Self { stream, size, next: 0, header: [0; HEADER], place: 0, good: true }
     }
@@ -138,8 +136,8 @@ impl Follower {
         self.place > 0
     }
 
-    /// Takes in what came, and calls with each message that it completes: its header, or none if it
-    /// was not as it should be.
+    /// Parses received bytes, and calls `call` for each complete message: with its header, or none
+    /// if the message is corrupt.
     pub(super) fn take(&mut self, mut bytes: &[u8], mut call: impl FnMut(Option<Header>)) {
         while !bytes.is_empty() {
             let end = if self.place < HEADER { HEADER } else { self.size };
@@ -194,7 +192,7 @@ mod tests {
         for length in 0..HEADER {
             assert!(read(&good[..length], 31, length).is_none(), "{length} bytes");
         }
-        // The stamp protects itself by being impossible, mostly; each other byte is known.
+        // A corrupt send time mostly gives an impossible latency; all other bytes are known.
         for at in (0..good.len()).filter(|at| !STAMP.contains(at)) {
             let mut bad = good.clone();
             bad[at] ^= 0x10;

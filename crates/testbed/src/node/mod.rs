@@ -1,33 +1,33 @@
-//! The programs that send and receive, one on each host, over plain sockets; and how they talk with
-//! the controller.
+//! The programs that send and receive, one on each host, over plain sockets, and their protocol
+//! with the controller.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `protocol` | what controller and node say to each other |
-//! | `lines` | a line of JSON for each of that, of a greatest length |
-//! | `check` | what no order may ask for |
-//! | `error` | why a node cannot go on |
-//! | `serve` | a node from its start to its end |
-//! | `talk` | how it hears and speaks while it measures |
+//! | `protocol` | the messages between controller and node |
+//! | `lines` | their encoding: JSON lines of bounded length |
+//! | `check` | validation of orders |
+//! | `error` | fatal errors of a node |
+//! | `serve` | the life of a node |
+//! | `talk` | I/O with the controller during a measurement |
 //! | `time` | the clock that all nodes of an experiment share |
-//! | `message` | what stands in a message |
+//! | `message` | the format of a message |
 //! | `sockets` | the sockets of streams |
 //! | `producer` | sends streams when they are due |
 //! | `consumer` | receives all streams |
-//! | `inlet` | where one stream comes in |
-//! | `tally` | what has come of a stream, what not, and how late |
-//! | `usage` | the processor time that this takes |
+//! | `stream_receiver` | the receiver of one stream |
+//! | `tally` | counts of a stream's messages: received, lost, late |
+//! | `usage` | the node's processor time |
 
 mod check;
 mod consumer;
 mod error;
-mod inlet;
 pub mod lines;
 mod message;
 mod producer;
 pub mod protocol;
 mod serve;
 mod sockets;
+mod stream_receiver;
 mod talk;
 mod tally;
 mod time;
@@ -39,5 +39,5 @@ pub use time::{Time, TimeError, Timepiece};
 
 use std::time::Duration;
 
-/// How often a node tells how far it is.
+/// How often a node reports its progress.
 const PROGRESS: Duration = Duration::from_millis(500);

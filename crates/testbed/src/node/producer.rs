@@ -1,4 +1,4 @@
-//! Sends streams when they are due: a thread for each, with calls that block, as programs do.
+//! Sends streams when they are due: a thread for each, with blocking calls, as programs do.
 
 use super::PROGRESS;
 use super::check;
@@ -17,12 +17,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How long a call that blocks does so before it is asked whether to go on, and how long the
-/// controller waits at most to be heard.
+/// Timeout of a blocking call, after which it checks whether to continue; also the longest delay
+/// until the controller is heard.
 const NAP: Duration = Duration::from_millis(100);
-/// How long after the end a producer that is behind goes on.
+/// How long after the end a late producer continues.
 const PATIENCE_NS: i64 = 5_000_000_000;
-/// A stream's thread needs little: its message is on the heap.
+/// A stream's thread needs little stack: its message is on the heap.
 const STACK: usize = 256 << 10;
 
 /// A producer with its sockets open.
@@ -42,12 +42,12 @@ impl Producer {
         Ok(Self { sockets: sockets.collect::<Result<_, _>>()?, prepare, time })
     }
 
-    /// The clock by which it goes.
+    /// The shared clock.
     pub(super) fn time(&self) -> &Timepiece {
         &self.time
     }
 
-    /// Sends all, and tells of it. Ends when the controller says so.
+    /// Sends all messages, and reports. Ends at the controller's order.
     pub(super) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
         let Self { prepare, time, sockets } = self;
         check::start(start, &prepare.streams, time.now_ns()?)?;
@@ -55,7 +55,7 @@ impl Producer {
         let quit = AtomicBool::new(false);
         let (done, ended) = channel();
         std::thread::scope(|scope| {
-            // However this ends, the threads end before it.
+            // On every exit the threads end first.
             let _at_end = Quit(&quit);
             for (index, socket) in sockets.into_iter().enumerate() {
                 let mut line = Line {
@@ -72,7 +72,7 @@ impl Producer {
                     .name(format!("stream {}", line.channel.stream.id))
                     .stack_size(STACK)
                     .spawn_scoped(scope, move || {
-                        // If nobody asks any more, nobody has to know.
+                        // The receiver may be gone; then no one needs the result.
                         let _ = done.send((index, line.send()));
                         line.linger();
                     })
@@ -83,7 +83,7 @@ impl Producer {
     }
 }
 
-/// Ends the streams' threads when it is dropped.
+/// Stops the streams' threads when dropped.
 struct Quit<'a>(&'a AtomicBool);
 
 impl Drop for Quit<'_> {
@@ -92,7 +92,8 @@ impl Drop for Quit<'_> {
     }
 }
 
-/// Obeys, and tells how far it is, until all streams have ended and the controller says so.
+/// Obeys orders and reports progress until all streams have ended and the controller orders the
+/// end.
 fn attend(
     talk: &Talk,
     time: &Timepiece,
@@ -144,9 +145,8 @@ enum Ended {
     Time { number: u64, source: TimeError },
 }
 
-/// When a message counts as sent: when it is given to the system; but if it could not be when it
-/// was due, because the call for the one before returned only after that, when it was due. What is
-/// measured by a program does not wait for its network.
+/// The send time that counts: the time of the call. If the previous call returned only after the
+/// due time, the due time counts: a measuring program does not wait for its network.
 const fn counts_from(due: i64, now: i64, returned: i64) -> i64 {
     if returned > due { due } else { now }
 }
@@ -163,10 +163,10 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Sends all messages when they are due; those that are overdue at once, one after the other.
+    /// Sends all messages when they are due; overdue ones at once, back to back.
     fn send(&mut self) -> Sent {
-        // Else the kernel joins timers that end within 50 us of each other; a thread that may not
-        // change that is that much later.
+        // The default timer slack coalesces timers within 50 us. A thread that may not change it is
+        // late by up to that.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut release = Times::default();
         let fault = self.send_each(&mut release).err().map(|ended| ended.to_string());
@@ -178,7 +178,7 @@ impl Line<'_> {
         let stream = &self.channel.stream;
         let (first, last) = self.start.numbers(stream);
         let mut message = vec![0; stream.size as usize];
-        // When the call for the message before returned.
+        // When the previous call returned.
         let mut returned = i64::MIN;
         for number in 0..last {
             let time = |source| Ended::Time { number, source };
@@ -206,7 +206,8 @@ impl Line<'_> {
         }
     }
 
-    /// When a message is due. Numbers of the run are before its end, which the clock can tell.
+    /// When a message is due. Messages of the run are due before its end, which the clock can
+    /// represent.
     fn due(&self, number: u64) -> i64 {
         let stream = &self.channel.stream;
         let after = nanos(stream.phase.unwrap_or_default()).saturating_add(nanos(stream.period).saturating_mul(number));
@@ -225,7 +226,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// Gives all of a message to the system.
+    /// Writes all of a message to the socket.
     fn call(&mut self, message: &[u8], number: u64, last: u64) -> Result<(), Ended> {
         let mut rest = message;
         while !rest.is_empty() {
@@ -251,7 +252,7 @@ impl Line<'_> {
     /// Keeps a connection until the peer has read all, or the node ends.
     fn linger(&mut self) {
         if let Socket::Stream(stream) = &mut self.socket {
-            // A connection that is gone needs nothing more.
+            // An error means that the connection is gone, and needs nothing more.
             let _ = linger(stream, self.quit);
         }
     }

@@ -1,4 +1,4 @@
-//! A node from its start to its end.
+//! The life of a node, from its start to its end.
 
 use super::check;
 use super::consumer::Consumer;
@@ -10,32 +10,32 @@ use super::time::Timepiece;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, Write};
 
-/// Does what the controller says on `input`, and tells on `output` what became of it, until it says
-/// no more. Nothing else is written there.
+/// Executes the controller's orders from `input`, and reports on `output`, until the input ends.
+/// Nothing else is written to `output`.
 ///
-/// It waits for as long as the controller does, and then ends at once.
+/// It waits as long as the controller does, and then ends at once.
 ///
 /// # Errors
-/// It could not go on. The controller was told the same, if it could be.
+/// A fatal error, which was also reported to the controller if possible.
 pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send) -> Result<(), NodeError> {
     std::thread::scope(|scope| {
         let talk = Talk::begin(scope, input, output)?;
         let end = obey(&talk);
         if let Err(why) = &end {
-            // If nobody hears it, who called is told.
+            // If the controller is gone, the caller still gets the error.
             let _ = talk.say(News::Failed { why: why.to_string() });
         }
         end
     })
 }
 
-/// Takes all descriptors that the system lets it have: a consumer needs two for each stream of TCP,
-/// and many systems begin with 1024.
+/// Raises the descriptor limit to its hard limit: a consumer needs two for each TCP stream, and
+/// many systems start with 1024.
 fn take_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
-        // Without them, what does not fit is told of its streams.
+        // On failure, streams without a descriptor report an error.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
@@ -69,7 +69,7 @@ fn obey(talk: &Talk) -> Result<(), NodeError> {
     node.run(&start, talk)
 }
 
-/// The next order, which must be this one; none if the controller ends it before.
+/// The next order, which must be this one; none if the controller ends the run first.
 fn expect<T>(
     talk: &Talk,
     name: &'static str,

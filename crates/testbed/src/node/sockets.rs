@@ -1,4 +1,4 @@
-//! The sockets of streams: plain ones, as a program opens them that knows nothing of what carries
+//! The sockets of streams: plain ones, as a program without knowledge of the underlying stack opens
 //! them.
 
 use super::error::NodeError;
@@ -16,22 +16,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// How long all connections of a producer may take.
+/// Timeout of all connections of a producer together.
 pub(super) const CONNECTING: Duration = Duration::from_secs(10);
 
 /// One end of a stream.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// A consumer's: it waits for the one connection.
+    /// A consumer's: it waits for one connection.
     Listener(TcpListener),
     /// A producer's.
     Stream(TcpStream),
-    /// Either's.
+    /// A producer's or the consumer's.
     Datagrams(UdpSocket),
 }
 
-/// The consumer's end, not blocking. `address` is the consumer's: the interface that joins groups
-/// has it.
+/// The consumer's end, non-blocking. `address` is the consumer's, and selects the interface that
+/// joins groups.
 pub(super) fn receiving(channel: &Channel, address: IpAddr) -> Result<Socket, NodeError> {
     let open = || match channel.stream.transport {
         Transport::Tcp | Transport::LowLatencyTcp => {
@@ -43,7 +43,7 @@ pub(super) fn receiving(channel: &Channel, address: IpAddr) -> Result<Socket, No
         Transport::UdpMulticast => join(channel.to, address),
     };
     let socket = open().map_err(|source| failed(channel, "receive at", source))?;
-    // Accepted connections inherit it. Where there are no stamps, messages come all the same.
+    // Accepted connections inherit it. Without timestamps, messages are still received.
     let _ = match &socket {
         Socket::Listener(listener) => setsockopt(listener, ReceiveTimestampns, &true),
         Socket::Stream(stream) => setsockopt(stream, ReceiveTimestampns, &true),
@@ -77,7 +77,8 @@ fn join(group: SocketAddr, address: IpAddr) -> io::Result<Socket> {
     Ok(Socket::Datagrams(socket))
 }
 
-/// A producer's end, which blocks, from its own address. Connections must be there before `until`.
+/// A producer's end, blocking, bound to its own address. Connections must be established before
+/// `until`.
 pub(super) fn sending(channel: &Channel, address: IpAddr, until: Instant) -> Result<Socket, NodeError> {
     let transport = channel.stream.transport;
     if transport.is_tcp() {
@@ -97,21 +98,21 @@ pub(super) fn sending(channel: &Channel, address: IpAddr, until: Instant) -> Res
     open().map_err(|source| failed(channel, "send to", source))
 }
 
-/// By the interface that has the address, and no farther than its network.
+/// Sends through the interface with this address, and no farther than its network.
 fn to_group(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
     if address.is_ipv4() {
-        // Linux sends to groups by the interface that has the address to which the socket is bound,
-        // as IP_MULTICAST_IF would have it (ip_route_output_key).
+        // Linux sends to groups through the interface with the socket's bound address, as with
+        // IP_MULTICAST_IF (ip_route_output_key).
         socket.set_multicast_ttl_v4(1)?;
         socket.set_multicast_loop_v4(false)
     } else {
-        // One hop is what IPv6 begins with (RFC 3493, 5.2).
+        // One hop is IPv6's default (RFC 3493, 5.2).
         socket.set_multicast_loop_v6(false)?;
         Ok(setsockopt(socket, BindToDevice, &interface(address)?)?)
     }
 }
 
-/// The name of the interface that has an address.
+/// The name of the interface with an address.
 fn interface(address: IpAddr) -> io::Result<OsString> {
     let is_it = |storage: &SockaddrStorage| {
         let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
@@ -137,12 +138,12 @@ fn connected(to: SocketAddr, from: IpAddr, until: Instant) -> io::Result<TcpStre
     Ok(stream)
 }
 
-/// Waits until a connection that was begun is there.
+/// Waits until a pending connection is established.
 fn writable(stream: &TcpStream, until: Instant) -> io::Result<()> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).as_millis();
         if left == 0 {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answered in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
         }
         let mut what = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
         match poll(&mut what, u16::try_from(left).unwrap_or(u16::MAX)) {

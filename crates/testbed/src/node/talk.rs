@@ -1,5 +1,5 @@
-//! How a node hears and speaks while it measures: each in a thread of its own, so that no slow line
-//! holds up a message.
+//! I/O with the controller during a measurement: input and output each have a thread of their own,
+//! so that a slow line never delays a message.
 
 use super::error::NodeError;
 use super::lines::{self, LineError};
@@ -8,17 +8,17 @@ use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// How many orders and how many news wait at most.
+/// Queue lengths of orders and of news.
 const WAITING: usize = 16;
 
-/// What the controller said.
+/// Input from the controller.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// This.
+    /// An order.
     Order(Order),
     /// Nothing so far.
     Nothing,
-    /// Nothing any more: it has gone.
+    /// The controller has gone.
     End,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// Begins to listen to the input, and to speak on the output in this scope, until the `Talk` is
+    /// Starts to read the input, and to write to the output in this scope, until the `Talk` is
     /// dropped.
     pub(super) fn begin<'scope>(
         scope: &'scope std::thread::Scope<'scope, '_>,
@@ -39,7 +39,7 @@ impl Talk {
     ) -> Result<Self, NodeError> {
         let failed = |source| NodeError::System { what: "start a thread", source };
         let (heard, orders) = sync_channel(WAITING);
-        // Nobody can end a thread that waits for its input; it ends with the process, if not
+        // A thread that blocks on its input cannot be stopped; it ends with the process, if not
         // before.
         std::thread::Builder::new()
             .name("orders".into())
@@ -66,12 +66,12 @@ impl Talk {
         Ok(Self { orders, news })
     }
 
-    /// Says something.
+    /// Sends a report.
     pub(super) fn say(&self, news: News) -> Result<(), NodeError> {
         self.news.send(news).map_err(|_| NodeError::Unheard)
     }
 
-    /// Says something if that does not have to wait; whether it did.
+    /// Sends a report unless that would block; returns whether it did.
     pub(super) fn mention(&self, news: News) -> Result<bool, NodeError> {
         match self.news.try_send(news) {
             Ok(()) => Ok(true),
@@ -80,7 +80,7 @@ impl Talk {
         }
     }
 
-    /// What the controller has said, if it says something within this time.
+    /// The next order, if it arrives within this time.
     pub(super) fn hear(&self, within: Duration) -> Result<Heard, NodeError> {
         match self.orders.recv_timeout(within) {
             Ok(order) => Ok(Heard::Order(order?)),
@@ -89,13 +89,13 @@ impl Talk {
         }
     }
 
-    /// The next thing that the controller says; none if it goes.
+    /// The next order; none if the controller goes.
     pub(super) fn wait(&self) -> Result<Option<Order>, NodeError> {
         self.orders.recv().ok().transpose().map_err(NodeError::from)
     }
 }
 
-/// That an order came when another one was expected.
+/// The error for an unexpected order.
 pub(super) const fn unexpected(order: &Order, expected: &'static str) -> NodeError {
     let said = match order {
         Order::Prepare(_) => "`prepare`",

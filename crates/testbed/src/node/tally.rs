@@ -1,4 +1,4 @@
-//! What has come of a stream, what not, and how late. No I/O and no clock.
+//! Counts of a stream's messages: received, lost, late. No I/O and no clock.
 
 use super::protocol::{Progress, Received};
 use crate::outcome::Times;
@@ -6,27 +6,27 @@ use crate::outcome::Times;
 /// One stream's messages.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// The first number that counts: those before are the warm-up's.
+    /// The first number that counts: lower ones are the warm-up's.
     first: u64,
     deadline_ns: u64,
-    /// A bit for each number, set when the message has come.
+    /// A bit for each number, set when the message arrives.
     seen: Vec<u64>,
-    /// How many numbers there are.
+    /// One more than the greatest valid number.
     last: u64,
-    /// The greatest that has come, and one.
+    /// One more than the greatest number received.
     beyond: u64,
     latency: Times,
     waited: Times,
-    /// The longest of those that count, in ns.
+    /// The greatest latency that counts, in ns.
     slowest_ns: u64,
-    /// What counts.
+    /// The results, without the warm-up.
     counted: Received,
-    /// With those of the warm-up; the worst since it was told.
+    /// Progress, including the warm-up; its worst latency is since the last report.
     progress: Progress,
 }
 
 impl Tally {
-    /// Of messages with numbers below `last`, of which those from `first` on count.
+    /// A tally of messages with numbers below `last`, of which those from `first` on count.
     pub(super) fn new(first: u64, last: u64, deadline_ns: u64) -> Self {
         Self {
             first,
@@ -42,8 +42,8 @@ impl Tally {
         }
     }
 
-    /// A message that is whole; how long it took, if the clock knew, and for how much of that it
-    /// waited in this host, if its last packet had a stamp. Whether it was new.
+    /// Counts an intact message. `latency_ns` is none if the clock failed; `waited_ns` is the time
+    /// in this host, if its last packet had a timestamp. Returns whether it was new.
     pub(super) fn message(&mut self, sequence: u64, latency_ns: Option<i64>, waited_ns: Option<u64>) -> bool {
         if sequence >= self.last {
             self.corrupt();
@@ -88,33 +88,33 @@ impl Tally {
         }
     }
 
-    /// Something came that is no message of the stream. That counts from the first on: nobody can
-    /// say which number it has.
+    /// Counts data that is no message of the stream. This includes the warm-up, because its number
+    /// cannot be known.
     pub(super) fn corrupt(&mut self) {
         self.counted.corrupt += 1;
     }
 
-    /// Why the stream cannot go on, or not as it should; the first reason stays.
+    /// Records a fault of the stream; the first one is kept.
     pub(super) fn fault(&mut self, why: impl FnOnce() -> String) {
         self.counted.fault.get_or_insert_with(why);
     }
 
-    /// How many different messages have come, those of the warm-up among them.
+    /// How many different messages have arrived, including the warm-up's.
     pub(super) const fn came(&self) -> u64 {
         self.progress.messages
     }
 
-    /// How far it is.
+    /// The progress so far.
     pub(super) const fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// That was told: the worst begins anew.
+    /// The progress was reported: restarts its worst latency.
     pub(super) const fn progress_told(&mut self) {
         self.progress.worst_ns = 0;
     }
 
-    /// What has come.
+    /// The results.
     pub(super) fn received(&self) -> Received {
         Received { latency: self.latency.pairs(), waited: self.waited.pairs(), ..self.counted.clone() }
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_sends_are_corrupt() {
+    fn numbers_beyond_the_last_are_corrupt() {
         for last in [0, 1, 64, 65] {
             let mut tally = Tally::new(0, last, 1);
             assert!(!tally.message(last, Some(0), None) && !tally.message(u64::MAX, None, None));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, comes again or comes in another order.
+        /// For any loss, duplication and reordering.
         #[test]
         fn every_message_is_counted_as_what_it_is(
             first in 0..40_u64,

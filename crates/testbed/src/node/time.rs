@@ -1,4 +1,4 @@
-//! The clock that all nodes of an experiment share, and waiting until it shows an instant.
+//! The shared clock of all nodes of an experiment, and waiting until an instant.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use thiserror::Error;
 use tickclock::counter::{self, Moved};
 use tickclock::{Clock, CounterKind, OpenError, Reading, Status, default_path};
 
-/// The longest sleep: after each the clock is asked again, because it may have been corrected
-/// meanwhile, and whether to go on waiting.
+/// The longest sleep. After each, the clock is read again, because it may have been corrected, and
+/// `quit` is checked.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Which clock.
+/// The choice of clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Time {
@@ -20,27 +20,27 @@ pub enum Time {
     Machine,
     /// The Tickwire clock of each node's machine.
     Page {
-        /// Its page; none: the usual one.
+        /// Its page; none: the default one.
         path: Option<PathBuf>,
     },
 }
 
-/// Why the shared clock does not tell the time.
+/// Why the shared clock does not provide the time.
 #[derive(Debug, Error)]
 pub enum TimeError {
-    /// There is no page that can be read.
+    /// There is no readable page.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// This program may see the machine's counter moved.
+    /// The offset of the counter in this program's time namespace is unknown.
     #[error("it cannot be told how far CLOCK_MONOTONIC_RAW is moved for this program: {0}")]
     Moved(Moved),
-    /// The clock has not learnt the time yet, or knows it no more.
+    /// The clock does not know the time yet, or any more.
     #[error("the clock at {} does not know the time{}", .0.display(), because(*.1))]
     Unknown(PathBuf, Status),
-    /// Times from before and after cannot be compared.
+    /// Times before and after the event are not comparable.
     #[error("the clock at {} was set, its counter broke or a leap second was made: times from before and after cannot be compared", .0.display())]
     Set(PathBuf),
-    /// A new daemon has made a new page.
+    /// A new daemon has created a new page.
     #[error("another clock daemon has made a new page in place of {}", .0.display())]
     Retired(PathBuf),
 }
@@ -59,7 +59,7 @@ impl Time {
     /// Opens the clock for reading.
     ///
     /// # Errors
-    /// There is none, or it does not know the time.
+    /// There is no clock, or it does not know the time.
     pub fn open(&self) -> Result<Timepiece, TimeError> {
         let timepiece = match self {
             Self::Machine => {
@@ -92,13 +92,13 @@ enum Kind {
 struct Page {
     path: PathBuf,
     clock: Clock,
-    /// What it read when it was opened: all times are compared with those from then on.
+    /// Its first reading, the baseline for all later ones.
     first: Reading,
 }
 
 impl Timepiece {
-    /// The time now, in nanoseconds: since 1970, or of the machine's counter. Whatever this gives
-    /// can be compared with all that it has given since it was opened.
+    /// The time now, in nanoseconds: since 1970, or of the machine's counter. All times that it
+    /// returns are comparable.
     ///
     /// # Errors
     /// The clock has lost the time, or was set.
@@ -107,8 +107,8 @@ impl Timepiece {
         self.now_and_bound().map(|(now_ns, _)| now_ns)
     }
 
-    /// The time now, and how far it may be wrong, in nanoseconds; none of the machine's counter,
-    /// which is the measure itself.
+    /// The time now and its error bound, in nanoseconds; no bound for the machine's counter, which
+    /// is the reference itself.
     ///
     /// # Errors
     /// The clock has lost the time, or was set.
@@ -126,16 +126,16 @@ impl Timepiece {
         }
     }
 
-    /// How far it may be wrong now, in nanoseconds: [`u64::MAX`] if it has lost the time or was
-    /// set, none of the machine's counter.
+    /// The error bound now, in nanoseconds: [`u64::MAX`] if it has lost the time or was set, none
+    /// for the machine's counter.
     #[must_use]
     pub fn bound_ns(&self) -> Option<u64> {
         self.now_and_bound().map_or(Some(u64::MAX), |(_, bound_ns)| bound_ns)
     }
 
     /// Waits until this instant, and returns the first reading that is not before it; none if
-    /// `quit` came first. It sleeps until `watch_ns` before it (a system call each 100 ms), and
-    /// then watches the clock, so a processor is busy for that long.
+    /// `quit` is set first. It sleeps until `watch_ns` before it (a system call each 100 ms), and
+    /// then spins on the clock, so a processor is busy for that long.
     ///
     /// # Errors
     /// The clock has lost the time, or was set.
@@ -158,7 +158,7 @@ impl Timepiece {
     }
 }
 
-/// Why a reading cannot be compared with the first one.
+/// Why a reading is not comparable with the first one.
 #[inline]
 fn fault(first: &Reading, now: &Reading, path: &Path) -> Option<TimeError> {
     if now.status.contains(Status::RETIRED) {
@@ -167,8 +167,8 @@ fn fault(first: &Reading, now: &Reading, path: &Path) -> Option<TimeError> {
     if !now.is_known() {
         return Some(TimeError::Unknown(path.into(), now.status));
     }
-    // Where the difference between TAI and UTC was not known at first it may be learnt: UTC stays
-    // the same then.
+    // An offset between TAI and UTC that was unknown at first may become known: UTC does not change
+    // then.
     let leapt = now.offset != first.offset && first.status.contains(Status::TAI_KNOWN);
     (now.disruptions != first.disruptions || leapt).then(|| TimeError::Set(path.into()))
 }

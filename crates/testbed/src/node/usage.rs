@@ -1,4 +1,4 @@
-//! The processor time that a program takes between two instants.
+//! A program's processor time between two instants.
 
 use crate::outcome::Usage;
 use crate::units::nanos;
@@ -6,7 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use std::time::{Duration, Instant};
 
-/// Meters this process between two instants, and the thread that asks.
+/// Measures this process between two instants, and the calling thread's wait for a processor.
 #[derive(Debug)]
 pub(super) struct Metering {
     from: Instant,
@@ -30,7 +30,7 @@ impl State {
     }
 }
 
-/// For how long the calling thread has waited for a processor so far.
+/// How long the calling thread has waited for a processor so far.
 fn ready() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     told.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
@@ -45,7 +45,7 @@ impl Metering {
         Self { from, until, begin: None, end: None }
     }
 
-    /// When it has to look next.
+    /// When [`Self::look`] is due next.
     pub(super) fn next(&self) -> Option<Instant> {
         match (&self.begin, &self.end) {
             (None, _) => Some(self.from),
@@ -54,7 +54,7 @@ impl Metering {
         }
     }
 
-    /// Reads the meter if one of the instants is past.
+    /// Takes a sample if one of the instants has passed.
     pub(super) fn look(&mut self, now: Instant) {
         if self.begin.is_none() && now >= self.from {
             self.begin = State::now(now);
@@ -64,7 +64,8 @@ impl Metering {
         }
     }
 
-    /// What was taken, until now if the end is still to come; nothing before the beginning.
+    /// The usage since the beginning, until now if the end is still ahead; zero before the
+    /// beginning.
     pub(super) fn end(&self) -> Usage {
         let end = self.end.or_else(|| State::now(Instant::now()));
         let (Some(begin), Some(end)) = (self.begin, end) else {

@@ -1,5 +1,4 @@
-//! What no pattern may be. A complaint names a stream and one of its values; the readers of files
-//! say where that stands.
+//! Validation of patterns. A fault names a value of a stream; the file readers add its position.
 
 use super::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Stream};
 use crate::units::millis;
@@ -19,13 +18,13 @@ pub enum Field {
     Id,
     /// Its producer's number.
     Producer,
-    /// Bytes of a message.
+    /// Message size in bytes.
     Size,
-    /// From one message to the next.
+    /// Period of messages.
     Period,
-    /// What is allowed.
+    /// The deadline.
     Deadline,
-    /// When it is due within the period.
+    /// Due time within the period.
     Phase,
 }
 
@@ -44,10 +43,10 @@ impl Field {
     }
 }
 
-/// What is wrong with a stream.
+/// A fault of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// With which of its values.
+    /// The faulty value.
     pub field: Field,
     /// What was found, and what was expected.
     pub message: String,
@@ -68,7 +67,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Stream {
-    /// Whether there can be such a stream.
+    /// Validates the stream.
     ///
     /// # Errors
     /// One of its values is out of its range.
@@ -100,7 +99,7 @@ impl Stream {
 /// Checks the streams of a pattern.
 ///
 /// # Errors
-/// Which of them is the first that cannot be, and why; none of them if there are none.
+/// The index of the first invalid stream, and its fault; no index if there are no streams.
 pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, Fault)> {
     if streams.is_empty() {
         return Err((None, Fault::new(Field::Id, "there are no streams", "at least one")));
@@ -119,10 +118,10 @@ pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, Fault)> {
     Ok(())
 }
 
-/// A time of a file: what is negative, no number, or beyond all limits is told; the rest is for
-/// [`Stream::check`].
+/// Converts a time of a file. Rejects negative values, NaN and values beyond all limits; the rest
+/// is checked by [`Stream::check`].
 pub(super) fn time(field: Field, ms: f64) -> Result<Duration, Fault> {
-    // A thousand hours, so that nanoseconds are exact in both f64 and u64.
+    // A thousand hours: below this, nanoseconds are exact in both f64 and u64.
     if (0.0..=3.6e9).contains(&ms) {
         return Ok(Duration::from_nanos((ms * 1e6).round() as u64));
     }
@@ -131,7 +130,7 @@ pub(super) fn time(field: Field, ms: f64) -> Result<Duration, Fault> {
     Err(Fault::new(field, found, times(field)))
 }
 
-/// The times that a value may have.
+/// The valid range of a time.
 fn times(field: Field) -> String {
     let longest = millis(GREATEST_TIME);
     match field {

@@ -1,5 +1,4 @@
-//! The table of 2015: a row for each producer, and in it up to four streams, each a group of
-//! columns.
+//! The table of 2015: a row for each producer, with up to four streams, each a group of columns.
 
 use super::check::{self, Fault, Field};
 use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
@@ -14,7 +13,7 @@ const GROUPS: [(&str, Transport); 4] = [
     ("udp", Transport::UdpMulticast),
     ("lowlat", Transport::LowLatencyTcp),
 ];
-/// What each group has; the last may be missing.
+/// The columns of each group; the last is optional.
 const VALUES: [(&str, Field); 4] =
     [("kb", Field::Size), ("ms", Field::Period), ("max_ms", Field::Deadline), ("phase_ms", Field::Phase)];
 const PRODUCER: &str = "producer";
@@ -22,7 +21,7 @@ const PRODUCER: &str = "producer";
 /// Reads a table; `path` is named in errors and as the pattern's name.
 ///
 /// # Errors
-/// A line of it cannot be meant.
+/// A line is invalid.
 pub(super) fn parse(text: &str, path: &Path) -> Result<Pattern, PatternError> {
     let wrong = |(line, message)| PatternError::Line { path: path.into(), line, message };
     let mut reader =
@@ -35,7 +34,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Pattern, PatternError> {
     let table = Table::new(header).map_err(|message| wrong((header_line, message)))?;
 
     let mut streams = Vec::new();
-    // Where each of them stands: its line, and the number of its group.
+    // The line and the group of each.
     let mut places = Vec::new();
     let mut row = StringRecord::new();
     while reader.read_record(&mut row).map_err(|error| unreadable(lines.line, error))? {
@@ -54,10 +53,10 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Pattern, PatternError> {
     Ok(Pattern { name: path.display().to_string(), streams })
 }
 
-/// Where the values stand in a row.
+/// The positions of the values in a row.
 struct Table {
     producer: usize,
-    /// Of each group that the table has: the columns of [`VALUES`].
+    /// For each group of the table: the columns of [`VALUES`].
     groups: [Option<[Option<usize>; 4]>; 4],
     columns: usize,
 }
@@ -120,7 +119,7 @@ impl Table {
     }
 }
 
-/// A stream from its cells, of which one at least is filled.
+/// A stream from its cells, at least one of which is filled.
 fn stream(producer: u16, group: usize, cells: [&str; 4]) -> Result<Stream, Fault> {
     let number = |value: usize| {
         let (_, field) = VALUES[value];
@@ -142,26 +141,26 @@ fn stream(producer: u16, group: usize, cells: [&str; 4]) -> Result<Stream, Fault
     })
 }
 
-/// Bytes of `kb` thousands of them. 0.01, the least of 2015, are 10.
+/// Converts `kb` thousand bytes to bytes. 0.01, the least of 2015, is 10.
 fn bytes(kb: f64, text: &str) -> Result<u32, Fault> {
     let bytes = kb * 1000.0;
     if !(0.0..=f64::from(u32::MAX)).contains(&bytes) {
         let [least, greatest] = [LEAST_SIZE, GREATEST_SIZE].map(|bytes| f64::from(bytes) / 1000.0);
         return Err(Fault::new(Field::Size, format!("{} KB", shown(text)), format!("{least} to {greatest}")));
     }
-    // What a decimal fraction is off as f64 is far less than a thousandth of a byte.
+    // The rounding error of a decimal fraction as f64 is far less than a thousandth of a byte.
     if (bytes - bytes.round()).abs() > 1e-3 {
         return Err(Fault::new(Field::Size, format!("{} KB", shown(text)), "whole bytes: at most three decimals"));
     }
     Ok(bytes.round() as u32)
 }
 
-/// A complaint with the name of the column.
+/// A fault with the name of the column.
 fn of_column(group: usize, fault: &Fault) -> String {
     let name = GROUPS[group].0;
     match VALUES.iter().find(|(_, field)| *field == fault.field) {
         Some((value, _)) => format!("{name}_{value}: {}", fault.message),
-        // Numbers of streams have no column.
+        // Stream numbers have no column.
         None => format!("{name}: {}", fault.message),
     }
 }
@@ -171,15 +170,15 @@ fn is(column: &str, group: &str, value: &str) -> bool {
     column.strip_prefix(group).and_then(|rest| rest.strip_prefix('_')) == Some(value)
 }
 
-/// What stands in a cell, for a message: not too long, and nothing that a terminal obeys.
+/// A cell's text for a message: truncated, without control characters.
 fn shown(cell: &str) -> String {
     const MOST: usize = 40;
     let more = if cell.chars().count() > MOST { "..." } else { "" };
     format!("`{}{more}`", cell.chars().take(MOST).collect::<String>().escape_debug())
 }
 
-/// Counts lines. The reader's own count is that of the blank line or comment before a record, and
-/// one behind with CRLF.
+/// Counts lines. The reader's own line number is that of a blank line or comment before the record,
+/// and one too low with CRLF.
 struct Lines<'a> {
     text: &'a str,
     at: usize,
@@ -187,7 +186,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// In which line a record begins, one after the other.
+    /// The first line of a record; call it for each record in order.
     fn of(&mut self, record: &StringRecord) -> u64 {
         let start = record.position().map_or(0, |position| position.byte()) as usize;
         let bytes = self.text.as_bytes();

@@ -1,10 +1,10 @@
-//! What is sent: streams of messages from producers to the consumer.
+//! Traffic patterns: streams of messages from producers to the consumer.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `csv` | the table of 2015: a row for each producer |
 //! | `toml` | any streams, one table each |
-//! | `check` | what no pattern may be |
+//! | `check` | validation of patterns |
 
 mod check;
 mod csv;
@@ -18,23 +18,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
 
-/// The least that a message may have: sequence number and stamp (`node::message`). The smallest of
-/// 2015 is just that.
+/// The smallest message: sequence number and send time (`node::message`). The smallest of 2015 has
+/// just this size.
 pub const LEAST_SIZE: u32 = 10;
 /// The largest message, in bytes.
 pub const GREATEST_SIZE: u32 = 16 << 20;
-/// The largest message of UDP over IPv4: 65,535 less the headers of IP (20) and UDP (8).
+/// The largest UDP message over IPv4: 65,535 less the headers of IP (20) and UDP (8).
 pub const GREATEST_DATAGRAM: u32 = 65_507;
 /// The most streams of a pattern: each has a socket at the consumer.
 pub const MOST_STREAMS: usize = 1000;
 
-/// How messages travel.
+/// The transport of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// TCP as a program gets it that asks for nothing.
+    /// TCP with default options.
     Tcp,
-    /// TCP with `TCP_NODELAY`: a message does not wait for the acknowledgement of one before.
+    /// TCP with `TCP_NODELAY`: a message does not wait for the acknowledgement of an earlier one.
     LowLatencyTcp,
     /// UDP to the consumer's address.
     Udp,
@@ -43,7 +43,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All there are.
+    /// All transports.
     pub const ALL: [Self; 4] = [Self::Tcp, Self::LowLatencyTcp, Self::Udp, Self::UdpMulticast];
 
     /// Its name in patterns and reports.
@@ -57,7 +57,7 @@ impl Transport {
         }
     }
 
-    /// Whether it carries a stream of bytes, and so loses nothing by itself.
+    /// Whether it is a reliable byte stream.
     #[must_use]
     pub const fn is_tcp(self) -> bool {
         matches!(self, Self::Tcp | Self::LowLatencyTcp)
@@ -73,47 +73,46 @@ impl fmt::Display for Transport {
 /// One stream: every `period` a message of `size` bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
-    /// What it is called in reports. In the table of 2015: the producer's number with the message's
-    /// type (0 to 3) behind it.
+    /// Its number in reports. In the table of 2015: the producer's number followed by the message's
+    /// type (0 to 3).
     pub id: u32,
     /// The number of the producer that sends it, from 1.
     pub producer: u16,
-    /// How its messages travel.
+    /// Its transport.
     pub transport: Transport,
-    /// Bytes of a message, [`LEAST_SIZE`] to [`GREATEST_SIZE`] (UDP: [`GREATEST_DATAGRAM`]).
+    /// Message size in bytes, [`LEAST_SIZE`] to [`GREATEST_SIZE`] (UDP: [`GREATEST_DATAGRAM`]).
     pub size: u32,
-    /// From one message to the next.
+    /// Period of messages.
     pub period: Duration,
-    /// A message that the consumer's program has later than this after it was sent is a miss.
+    /// A message that reaches the consumer's program later than this after it was sent is a miss.
     pub deadline: Duration,
-    /// When its messages are due after the start of each period, if the pattern says so: less than
-    /// the period.
+    /// Offset of the due time in each period, if the pattern sets it: less than the period.
     pub phase: Option<Duration>,
 }
 
 /// All streams of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// Where it is from, for reports.
+    /// Its source, for reports.
     pub name: String,
-    /// In the order of the file; at least one, no number twice.
+    /// In the order of the file; at least one, with unique numbers.
     pub streams: Vec<Stream>,
 }
 
 /// Why a pattern cannot be used.
 #[derive(Debug, Error)]
 pub enum PatternError {
-    /// A line of it cannot be meant.
+    /// A line is invalid.
     #[error("{path}:{line}: {message}")]
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// The line number, from 1.
         line: u64,
         /// What is wrong, and what was expected.
         message: String,
     },
-    /// The same of TOML, which knows columns, too; or the file cannot be read.
+    /// The same for TOML, with column; or the file cannot be read.
     #[error(transparent)]
     Settings(#[from] tickwire_settings::Error),
 }
@@ -126,10 +125,10 @@ impl Pattern {
             .expect("the built-in pattern is a pattern")
     }
 
-    /// Reads a pattern: TOML if the name ends so, else CSV.
+    /// Reads a pattern: TOML by its file extension, else CSV.
     ///
     /// # Errors
-    /// It cannot be read, or a line of it cannot be meant.
+    /// It cannot be read, or a line is invalid.
     pub fn read(path: &Path) -> Result<Self, PatternError> {
         let text = tickwire_settings::text(path)?;
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {

@@ -1,4 +1,4 @@
-//! Any streams: a table `[[streams]]` for each.
+//! Patterns with any streams: a table `[[streams]]` for each.
 
 use super::check::{self, Fault, Field};
 use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
@@ -13,8 +13,7 @@ struct File {
     streams: Vec<Row>,
 }
 
-/// A stream as it is written. Numbers are wider than they may be, so that it is ours to say what
-/// they may be.
+/// A stream as in the file. Numbers are wider than valid, so that this module reports their range.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -30,7 +29,7 @@ struct Row {
 /// Reads streams; `path` is named in errors and as the pattern's name.
 ///
 /// # Errors
-/// Something in it is not understood, or cannot be meant.
+/// It cannot be parsed, or is invalid.
 pub(super) fn parse(text: &str, path: &Path) -> Result<Pattern, PatternError> {
     let mut streams = Vec::new();
     tickwire_settings::parse(text, path, |file: &File| {
@@ -50,7 +49,7 @@ fn wrong(number: usize, key: &str, message: &str) -> Wrong {
 }
 
 impl Row {
-    /// The stream, or the key that is wrong, and how.
+    /// The stream, or the faulty key and a message.
     fn stream(&self) -> Result<Stream, (&'static str, String)> {
         let whole = |field, number: i64, expected: &str| {
             u32::try_from(number).map_err(|_| told(Fault::new(field, number, expected)))
@@ -100,7 +99,7 @@ mod tests {
         "phase_ms = 0.125",
     ];
 
-    /// A file of one stream, of which a line is another.
+    /// A file of one stream, with one line replaced.
     fn with(line: usize, other: &str) -> String {
         let mut stream = STREAM;
         stream[line] = other;

@@ -1,4 +1,4 @@
-//! Tickwire beside the kernel, in the same command.
+//! Comparison of Tickwire and the kernel, from one command.
 
 use super::words::share;
 use crate::outcome::{Carrier, Experiment, Run};
@@ -7,24 +7,24 @@ use serde::Serialize;
 /// The largest message that counts as small, in bytes.
 const SMALL: u32 = 1024;
 
-/// In the order in which reports show them.
+/// The order of stacks in reports.
 pub(super) const CARRIERS: [Carrier; 2] = [Carrier::Kernel, Carrier::Tickwire];
 
-/// Figures that say which of two is better.
+/// Figures of the comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Streams of which both carried messages.
+    /// Streams with messages on both stacks.
     pub streams: usize,
     /// In how many of these Tickwire's slowest message was faster than the kernel's slowest.
     pub tickwire_worst_lower: usize,
-    /// Streams with messages of at most 1 KiB that Tickwire carried messages of.
+    /// Streams with messages of at most 1 KiB and with messages on Tickwire.
     pub small_streams: usize,
     /// The highest 99.9th percentile of these on Tickwire.
     pub small_tickwire_p999_ns: Option<u64>,
     /// The highest 99.9th percentile of these on the kernel.
     pub small_kernel_p999_ns: Option<u64>,
-    /// The consumer's processor time on Tickwire by that on the kernel, each by the time it was
-    /// measured.
+    /// The ratio of the consumer's processor time on Tickwire to that on the kernel, each relative
+    /// to its measurement's duration.
     pub consumer_cpu_ratio: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ pub fn compare(experiment: &Experiment) -> Option<Comparison> {
     Some(comparison)
 }
 
-/// The run of the comparison that one of the two carried.
+/// The comparison's run on this stack.
 pub(super) fn of(experiment: &Experiment, carrier: Carrier) -> Option<&Run> {
     experiment.runs.iter().find(|run| run.carrier == carrier)
 }

@@ -1,17 +1,17 @@
-//! The report for a program: one object. All times are in nanoseconds, but for periods and
+//! The report for programs: one JSON object. All times are in nanoseconds, except periods and
 //! deadlines, which a pattern gives in milliseconds.
 //!
 //! | field | meaning |
 //! |---|---|
 //! | `version` | [`VERSION`] |
-//! | `verdict` | `met`, `streams_met` of `streams`, whether the `clock` was right about itself (null: nobody asked), and the same as a `sentence` |
-//! | `pattern`, `command`, `machines`, `clock`, `link_bps` | what was sent, how to repeat it, where and with what it was measured |
-//! | `comparison` | Tickwire beside the kernel ([`super::Comparison`]); null without both |
-//! | `streams` | for each stream of the pattern, also if nothing was measured: what it is, whether it was `met`, its figures in the run that the verdict is about; `kernel` and `tickwire`: the same of each carrier, or null |
-//! | `runs` | each stack's run as a whole: processor time, sockets on the lane, packets that were diverted or dropped, faults |
+//! | `verdict` | `met`, `streams_met` of `streams`, whether the `clock` stayed within its own bound (null: not requested), and the same as a `sentence` |
+//! | `pattern`, `command`, `machines`, `clock`, `link_bps` | the traffic, the command that repeats it, where and with what it was measured |
+//! | `comparison` | Tickwire and the kernel ([`super::Comparison`]); null without both |
+//! | `streams` | for each stream of the pattern, also if nothing was measured: its description, whether it was `met`, its figures in the run that determines the verdict; `kernel` and `tickwire`: the same of each stack, or null |
+//! | `runs` | each stack's run as a whole: processor time, sockets on the lane, packets diverted or dropped, faults |
 //! | `timings` | the same of each timing, with its `queueing` delay and how many times that is `below_synchronised` at the 99th percentile |
 //! | `sweep` | [`super::Step`] |
-//! | `time` | how good the clock was ([`crate::time::TimeFigures`]); null if that was not measured |
+//! | `time` | accuracy of the clock ([`crate::time::TimeFigures`]); null if not measured |
 
 use super::comparison::{compare, of};
 use super::queueing::queueing;
@@ -23,12 +23,12 @@ use crate::pattern::Stream;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The version of this format: another one if a field goes or changes its meaning; new fields may
-/// come in the same.
+/// The version of this format. It changes if a field is removed or changes its meaning; new fields
+/// do not change it.
 pub const VERSION: u32 = 1;
 
-/// One stream: what it is, what became of it in the run that the verdict is about, and on each
-/// carrier.
+/// One stream: its description, its results in the run that determines the verdict, and on each
+/// stack.
 #[derive(Serialize)]
 struct Entry {
     #[serde(flatten)]
@@ -46,8 +46,8 @@ struct Figures {
     figures: StreamFigures,
 }
 
-/// The experiment as one object; `histograms`: with the histograms of each stream on each carrier,
-/// as pairs of a time and how many there were of about that.
+/// The experiment as one object. `histograms` adds each stream's histogram on each stack, as pairs
+/// of a time and the number of messages at about that time.
 #[must_use]
 pub fn json(experiment: &Experiment, histograms: bool) -> Value {
     let streams: Vec<Entry> =

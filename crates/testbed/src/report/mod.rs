@@ -1,17 +1,16 @@
-//! The report: for a program (JSON), for a terminal (a table) and for a person with two minutes (a
-//! page).
+//! The report: for programs (JSON), for a terminal (a table) and as a summary page (HTML).
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `verdict` | whether all was as it should be, in one sentence |
-//! | `comparison` | Tickwire beside the kernel |
-//! | `notes` | what a reader must know before believing the figures |
-//! | `queueing` | what messages waited for each other, by timing |
-//! | `sweep` | at which rate the pattern breaks, and why |
-//! | `json`, `table`, `html` | the same figures, three times |
-//! | `words` | figures and names as people read them |
+//! | `verdict` | the overall result, in one sentence |
+//! | `comparison` | comparison of Tickwire and the kernel |
+//! | `notes` | caveats of the figures |
+//! | `queueing` | queueing delays, by timing |
+//! | `sweep` | the rate at which the pattern fails, and why |
+//! | `json`, `table`, `html` | the same figures in three formats |
+//! | `words` | figures and names as text |
 //!
-//! No I/O and no clock: what was measured comes in, text goes out.
+//! No I/O and no clock: input is the measurement, output is text.
 
 mod comparison;
 mod html;

@@ -1,14 +1,14 @@
-//! What a reader must know before believing the figures.
+//! Caveats of the figures.
 
 use super::words::{counted, on, timing, total};
 use crate::outcome::{Carrier, Experiment, Run, StreamFigures};
 
-/// Sentences; none if there is nothing to beware of.
+/// The caveats, one sentence each.
 pub(super) fn notes(experiment: &Experiment) -> Vec<String> {
     let judged = experiment.judged();
     let all = experiment.runs.iter().chain(&experiment.timings).chain(&experiment.sweep);
     all.flat_map(|run| {
-        // The verdict has told of these.
+        // The verdict already includes these.
         let faults = if judged.is_some_and(|judged| std::ptr::eq(judged, run)) { &[][..] } else { &run.faults[..] };
         let faults = faults.iter().map(move |fault| format!("A run {} did not go as it should: {fault}.", name(run)));
         faults.chain(before_sent(run)).chain(on_the_lane(run))

@@ -1,18 +1,18 @@
-//! What messages waited for each other, by timing (slide 6 of 2015).
+//! Queueing delays, by timing (slide 6 of 2015).
 
 use crate::outcome::{Run, Times, Timing};
 
-/// The queueing delays of one timing: each message's latency less the least of its stream in all
-/// runs that are compared. So what takes as long for every message of a stream (the path, its own
-/// transmission, the program's way to it) is left out.
+/// The queueing delays of one timing: each message's latency less the minimum of its stream in all
+/// compared runs. This removes what is constant for a stream (the path, its own transmission, the
+/// program's latency).
 #[derive(Clone, Debug)]
 pub struct Queueing {
-    /// Which timing.
+    /// The timing.
     pub timing: Timing,
     /// The delays of all messages of all streams.
     pub delays: Times,
-    /// How many times lower the 99th of 100 delays is than when all send at once, if that was
-    /// measured.
+    /// Ratio of the 99th percentile in the synchronised run to this run's, if the synchronised run
+    /// was measured.
     pub below_synchronised: Option<f64>,
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let scheduled = run(Timing::Scheduled, &[&[(100_000, 10)], &[(4_900_000, 9), (5_000_000, 1)]]);
         let found = queueing(&[synchronised, scheduled]);
         let summaries: Vec<_> = found.iter().map(|one| one.delays.summary()).collect();
-        // To three digits.
+        // The histogram's resolution is three digits.
         let about = |ns: u64, expected: u64| ns.abs_diff(expected) <= expected / 500;
         assert!(about(summaries[0].max_ns, 500_000) && about(summaries[0].min_ns, 50_000), "{summaries:?}");
         assert!(about(summaries[1].max_ns, 100_000) && summaries[1].min_ns == 1, "{summaries:?}");

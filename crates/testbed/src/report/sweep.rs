@@ -1,4 +1,4 @@
-//! At which rate the pattern breaks, and why.
+//! The rate at which the pattern fails, and why.
 
 use super::words::{counted, drops, ms, percent, share, total};
 use crate::outcome::{Experiment, Run, StreamFigures};
@@ -7,35 +7,36 @@ use crate::schedule::{Link, wire_bytes};
 use crate::units::nanos;
 use serde::Serialize;
 
-/// A link that carries this part of its rate is full: what is sent again and what others send comes
-/// on top.
+/// A link above this share of its rate counts as full: retransmissions and other traffic come on
+/// top.
 const FULL_LINK: f64 = 0.98;
-/// A processor that works this part of the time has none left.
+/// A processor above this share counts as fully used.
 const FULL_PROCESSOR: f64 = 0.95;
 
 /// One step of the sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// How many times the pattern's rate.
+    /// Multiple of the pattern's rate.
     pub rate: u32,
-    /// The messages' own bits per second: without headers.
+    /// The messages' bits per second, without headers.
     pub offered_bps: u64,
-    /// What they are on the wire, with headers, preambles and gaps, as a part of the link's rate,
-    /// if that is known.
+    /// Their share of the link's rate on the wire, with headers, preambles and gaps, if the rate is
+    /// known.
     pub link_share: Option<f64>,
-    /// Whether all was as it should be.
+    /// Whether the step succeeded.
     pub met: bool,
     /// How many streams were met.
     pub streams_met: usize,
     /// Messages that were sent.
     pub sent: u64,
-    /// Of these, how many never came.
+    /// Of these, how many were lost.
     pub lost: u64,
-    /// How many came later than allowed.
+    /// How many missed their deadline.
     pub late: u64,
-    /// The consumer's processor time by the time it was measured: 1 is one processor all the time.
+    /// The consumer's processor time relative to the measurement's duration: 1 is one processor all
+    /// the time.
     pub consumer_cpu_share: Option<f64>,
-    /// What did not hold, and why as far as the figures tell, in words; none if all held.
+    /// What failed, and the reason as far as the figures show it, in words; none if nothing failed.
     pub why: Option<String>,
 }
 
@@ -68,12 +69,12 @@ fn step(experiment: &Experiment, run: &Run) -> Step {
     }
 }
 
-/// Bits per second of all streams, if a message has so many bytes.
+/// Bits per second of all streams, for `bytes` per message.
 fn bps(pattern: &Pattern, bytes: impl Fn(&Stream) -> u64) -> f64 {
     pattern.streams.iter().map(|stream| bytes(stream) as f64 * 8.0 / stream.period.as_secs_f64()).sum()
 }
 
-/// What did not hold.
+/// What failed.
 fn what(run: &Run) -> String {
     let counts = [
         (total(run, |s| s.lost), "lost"),
@@ -87,7 +88,7 @@ fn what(run: &Run) -> String {
     if said.is_empty() { format!("{} met", counted(run.met() as u64, "stream")) } else { said.join(", ") }
 }
 
-/// The first reason that the figures show, and where packets were dropped.
+/// The first reason that the figures show, and the places of drops.
 fn why(experiment: &Experiment, run: &Run, link: Option<f64>, consumer: Option<f64>) -> String {
     let reason = reason(experiment, run, link, consumer);
     match drops(run) {
@@ -97,7 +98,7 @@ fn why(experiment: &Experiment, run: &Run, link: Option<f64>, consumer: Option<f
 }
 
 fn reason(experiment: &Experiment, run: &Run, link: Option<f64>, consumer: Option<f64>) -> String {
-    // First what no host can do anything about: what nodes then complain of follows from it.
+    // The link first: no host can change it, and the nodes' faults follow from it.
     let full = link.filter(|&link| link > FULL_LINK).map(|link| {
         format!("the messages with their headers are {} of what the link to the consumer carries", percent(link))
     });

@@ -6,8 +6,8 @@ use super::queueing::queueing;
 use super::sweep::steps;
 use super::verdict::verdict;
 use super::words::{carrier, megabits, on, percent, plain_ms, seconds, share, short_ms, timing, total};
-use crate::legible::legible;
 use crate::outcome::{Carrier, Experiment, Run, StreamFigures};
+use crate::sanitize_terminal::sanitized;
 use crate::time::{TimeFigures, cells};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 const WIDTH: usize = 80;
 
 /// The experiment as text: the verdict, a line for each stream, then clock, timings and sweep if
-/// there were any.
+/// there are any.
 #[must_use]
 pub fn table(experiment: &Experiment) -> String {
     let mut text = String::new();
@@ -73,7 +73,7 @@ pub fn table(experiment: &Experiment) -> String {
     text
 }
 
-/// How much of the slowest messages' time the consumer's host took, in words.
+/// The share of the slowest messages' latency that was spent in the consumer's host, in words.
 fn waiting(run: &Run) -> Option<String> {
     let mut shares: Vec<f64> = run.streams.iter().filter_map(StreamFigures::slowest_share).collect();
     shares.sort_by(f64::total_cmp);
@@ -86,7 +86,7 @@ fn waiting(run: &Run) -> Option<String> {
     ))
 }
 
-/// For how long the consumer had no processor: a message that comes meanwhile waits.
+/// How long the consumer was runnable without a processor: messages that arrive meanwhile wait.
 fn ready(run: &Run) -> Option<String> {
     let time = run.consumer.ready_ns?;
     Some(format!("; it was ready to run and had no processor for {:.1} ms", time as f64 / 1e6))
@@ -124,7 +124,7 @@ fn streams(experiment: &Experiment) -> Table {
     table
 }
 
-/// Without the median, for which there is no room.
+/// Without the median, for lack of room.
 fn clock(figures: &TimeFigures) -> Table {
     let mut table = new(&["sync interval", "count", "min", "max", "mean", "p99", "bound", "within"], 1);
     for row in &figures.rows {
@@ -170,7 +170,7 @@ fn sweep(experiment: &Experiment) -> Table {
     table
 }
 
-/// A table without frames, of which all but the first `names` columns are figures.
+/// A table without frames; all but the first `names` columns are figures.
 fn new<T: AsRef<str>>(head: &[T], names: usize) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(head.iter().map(AsRef::as_ref));
@@ -183,11 +183,11 @@ fn new<T: AsRef<str>>(head: &[T], names: usize) -> Table {
     table
 }
 
-/// Adds a paragraph, broken between words.
+/// Adds a paragraph, wrapped at words.
 fn paragraph(text: &mut String, sentence: &str) {
     let mut column = 0;
-    // Names of hosts and what nodes say come from outside: a terminal takes no orders from them.
-    for word in sentence.split_whitespace().map(|word| legible(word, usize::MAX)) {
+    // Host names and nodes' texts are untrusted: sanitizes them for the terminal.
+    for word in sentence.split_whitespace().map(|word| sanitized(word, usize::MAX)) {
         let length = word.chars().count();
         if column > 0 && column + 1 + length > WIDTH {
             text.push('\n');

@@ -1,27 +1,27 @@
-//! Whether all was as it should be, in one sentence.
+//! The overall result, in one sentence.
 
 use super::words::{counted, on, seconds, shortcomings, total};
 use crate::outcome::{Experiment, Run};
 use serde::Serialize;
 
-/// How many streams that were not met are named.
+/// The most failed streams that are named.
 const MOST_NAMED: usize = 5;
 
-/// What the whole was about: the run of [`Experiment::judged`], and the clock if that was measured,
-/// too. Runs for comparison do not count.
+/// The overall result: that of the run of [`Experiment::judged`], and of the clock if it was also
+/// measured. Runs for comparison do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Whether every message of every stream came, once, whole, in order and in time, no node
-    /// failed, and the clock was not wrong about itself.
+    /// Whether every message of every stream arrived once, whole, in order and in time, no node
+    /// failed, and the clock stayed within its own bound.
     pub met: bool,
     /// How many streams were met.
     pub streams_met: usize,
-    /// Of how many.
+    /// Of how many streams.
     pub streams: usize,
-    /// Whether true time lay within the clock's own bound at every comparison; none if nobody asked
-    /// for it.
+    /// Whether true time lay within the clock's own bound at every comparison; none if not
+    /// requested.
     pub clock: Option<bool>,
-    /// The same in words, and which streams were not met, and why.
+    /// The same in words, with the failed streams and reasons.
     pub sentence: String,
 }
 
@@ -40,7 +40,7 @@ pub fn verdict(experiment: &Experiment) -> Verdict {
         Ok(figures) => (!figures.rows.is_empty() && figures.is_inside(), figures.sentence()),
         Err(why) => (false, format!("The clock could not be measured: {why}.")),
     };
-    // What failed comes first.
+    // The failed part comes first.
     let clock_first = messages.met && !right;
     let (first, second) = if clock_first { (&said, &messages.sentence) } else { (&messages.sentence, &said) };
     let sentence = format!("{first} {second}");

@@ -1,17 +1,16 @@
-//! Figures and names as people read them.
+//! Figures and names as text.
 
 use crate::outcome::{Carrier, Run, StreamFigures, Timing, Usage};
 use crate::pattern::Stream;
 use crate::units::millis;
 use std::time::Duration;
 
-/// Milliseconds to the microsecond.
+/// Milliseconds, to the microsecond.
 pub(super) fn ms(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }
 
-/// Milliseconds in six characters at most (up to 100 s), to the microsecond where there is room for
-/// it.
+/// Milliseconds in at most six characters (up to 100 s), to the microsecond where that fits.
 pub(super) fn short_ms(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     let decimals = match ms {
@@ -23,7 +22,7 @@ pub(super) fn short_ms(ns: u64) -> String {
     format!("{ms:.decimals$}")
 }
 
-/// Milliseconds of a pattern, which are seldom broken.
+/// Milliseconds of a pattern, which are rarely fractions.
 pub(super) fn plain_ms(time: Duration) -> String {
     millis(time).to_string()
 }
@@ -70,24 +69,24 @@ pub(super) fn seconds(ns: u64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// Processor time by the time it was measured: 1 is one processor all the time. None if nothing was
-/// measured.
+/// Processor time relative to the measurement's duration: 1 is one processor all the time. None if
+/// nothing was measured.
 pub(super) fn share(usage: &Usage) -> Option<f64> {
     (usage.elapsed_ns > 0).then(|| (usage.user_ns + usage.system_ns) as f64 / usage.elapsed_ns as f64)
 }
 
-/// One count of all streams of a run.
+/// The sum of a count over all streams of a run.
 pub(super) fn total(run: &Run, count: impl Fn(&StreamFigures) -> u64) -> u64 {
     run.streams.iter().map(count).sum()
 }
 
-/// Where packets were dropped during a run, if they were.
+/// The places of drops during a run, if any.
 pub(super) fn drops(run: &Run) -> Option<String> {
     let places: Vec<String> = run.drops.iter().map(|(place, count)| format!("{count} at {place}")).collect();
     (!places.is_empty()).then(|| places.join(", "))
 }
 
-/// What kept a stream from being met, in words; empty if nothing did.
+/// Why a stream failed, in words; empty if it did not.
 pub(super) fn shortcomings(stream: &Stream, figures: Option<&StreamFigures>) -> Vec<String> {
     let Some(figures) = figures else { return vec!["not measured".to_owned()] };
     if figures.sent == 0 {

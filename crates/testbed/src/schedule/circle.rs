@@ -1,28 +1,28 @@
-//! When two slots that are repeated for ever never overlap.
+//! The condition for two periodic slots to never overlap.
 //!
-//! Slot i begins at `p_i + k T_i` and slot j at `p_j + l T_j`, k and l any whole numbers, and they
-//! last `d_i` and `d_j`. From a beginning of i to one of j it is `p_j - p_i + l T_j - k T_i`. By
-//! Bézout's identity the last two terms are all multiples of `g = gcd(T_i, T_j)` and nothing else,
-//! and k and l need not be negative for that: both can grow by any common multiple. So the
-//! distances that occur are those that leave the remainder `r = (p_j - p_i) mod g`. Slots of which
-//! j begins a distance v after i (before it, if v is negative) overlap if and only if `-d_j < v <
-//! d_i`. The nearest distances are r and `r - g`, hence
+//! Slot i begins at `p_i + k T_i` and slot j at `p_j + l T_j`, for any integers k and l, and they
+//! last `d_i` and `d_j`. The distance from a beginning of i to one of j is `p_j - p_i + l T_j - k
+//! T_i`. By Bézout's identity the last two terms are exactly the multiples of `g = gcd(T_i, T_j)`.
+//! k and l need not be negative for that: both can grow by any common multiple. So the possible
+//! distances are those with the remainder `r = (p_j - p_i) mod g`. Slots of which j begins a
+//! distance v after i (before it, if v is negative) overlap if and only if `-d_j < v < d_i`. The
+//! nearest distances are r and `r - g`, hence
 //!
 //! > streams i and j never overlap if and only if `d_i <= r` and `d_j <= g - r`.
 //!
-//! In words: wound around a circle of circumference g, each slot stands at one place, and there
-//! they must be apart. (Korst, Aarts, Lenstra, Wessels 1991: Periodic multiprocessor scheduling;
-//! Korst, Aarts, Lenstra 1996: Scheduling periodic tasks, where to find such places for many
-//! streams is shown to be NP-complete in the strong sense.)
+//! In words: mapped to a circle of circumference g, each slot has one position, and the slots must
+//! be disjoint there. (Korst, Aarts, Lenstra, Wessels 1991: Periodic multiprocessor scheduling;
+//! Korst, Aarts, Lenstra 1996: Scheduling periodic tasks, which shows that finding such positions
+//! for many streams is NP-complete in the strong sense.)
 
-/// A slot that is repeated for ever. In nanoseconds.
+/// A periodic slot, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeated {
-    /// Where one of its slots begins.
+    /// Start of one of its slots.
     pub(super) phase: u64,
-    /// From one to the next, more than 0.
+    /// Its period, more than 0.
     pub(super) period: u64,
-    /// How long each lasts, more than 0.
+    /// Length of each slot, more than 0.
     pub(super) length: u64,
 }
 
@@ -34,13 +34,13 @@ pub(super) fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// From a place on a circle, forwards, to another.
+/// Distance on a circle from a position forwards to another.
 pub(super) fn ahead(from: u64, to: u64, circle: u64) -> u64 {
     let (from, to) = (from % circle, to % circle);
     if to >= from { to - from } else { circle - (from - to) }
 }
 
-/// The most that a slot of one ever overlaps a slot of the other; 0 if they never do.
+/// The greatest overlap of a slot of one with a slot of the other; 0 if they never overlap.
 pub(super) fn overlap(i: Repeated, j: Repeated) -> u64 {
     let circle = gcd(i.period, j.period);
     let after = ahead(i.phase, j.phase, circle);
@@ -49,7 +49,7 @@ pub(super) fn overlap(i: Repeated, j: Repeated) -> u64 {
     behind_i.max(behind_j)
 }
 
-/// All slots of many that begin before `end`, in order: which of them, and when.
+/// All slots of `all` that begin before `end`, in order: start and index.
 #[cfg(test)]
 pub(super) fn expand(all: &[Repeated], end: u64) -> Vec<(u64, usize)> {
     let one = |(number, slot): (usize, &Repeated)| {
@@ -60,8 +60,8 @@ pub(super) fn expand(all: &[Repeated], end: u64) -> Vec<(u64, usize)> {
     slots
 }
 
-/// Whether slots overlap, found by looking at each of two cycles: in the second, all that can meet
-/// has met.
+/// Whether slots overlap, by brute force over two cycles: every possible overlap occurs by the
+/// second.
 #[cfg(test)]
 pub(super) fn any_overlap(all: &[Repeated]) -> bool {
     let cycle = all.iter().fold(1, |cycle, slot| cycle / gcd(cycle, slot.period) * slot.period);
@@ -86,9 +86,9 @@ mod tests {
         assert_eq!(overlap(slot(0, 20, 4), slot(35, 30, 6)), 1);
         assert_eq!(overlap(slot(0, 20, 4), slot(33, 30, 6)), 1);
         assert_eq!(overlap(slot(0, 20, 4), slot(0, 30, 6)), 4);
-        // Of periods without a common divisor all meet, sooner or later.
+        // Slots with coprime periods always overlap at some time.
         assert_eq!(overlap(slot(0, 7, 1), slot(3, 11, 1)), 1);
-        // One that is longer than its own period meets everybody.
+        // A slot longer than its own period overlaps every other.
         assert_eq!(overlap(slot(0, 10, 20), slot(5, 10, 1)), 1);
     }
 
@@ -99,7 +99,7 @@ mod tests {
         ) {
             let slot = |n: usize| {
                 let period = periods[n] * scale;
-                // Shorter than the period: whether a stream meets itself is asked elsewhere.
+                // Shorter than the period: overlap of a stream with itself is tested elsewhere.
                 Repeated { phase: phases[n], period, length: 1 + (lengths[n] - 1) % period }
             };
             let (i, j) = (slot(0), slot(1));

@@ -1,12 +1,12 @@
-//! When messages are sent so that no two meet in the switch: a slot for each stream. No I/O and no
+//! Transmission schedules without collisions in the switch: a slot for each stream. No I/O and no
 //! clock.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `wire` | how long a message occupies a link |
-//! | `circle` | when two slots that are repeated for ever never overlap |
-//! | `slots` | a schedule: phases of which that is proved, and its slots one by one |
-//! | `plan` | the search for one |
+//! | `circle` | the condition for two periodic slots to never overlap |
+//! | `slots` | a verified schedule, and its slots one by one |
+//! | `plan` | the search for a schedule |
 
 mod circle;
 mod plan;

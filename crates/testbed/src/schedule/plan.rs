@@ -1,18 +1,17 @@
 //! The search for a schedule.
 //!
-//! To tell whether there is one at all is NP-complete (see `circle`), so some are missed. Streams
-//! are placed one after the other, each where it is the least in the others' way, and stay there.
-//! Two things decide how far that goes, and a few ways of each are tried, in a fixed order, so that
-//! the same pattern always has the same schedule:
+//! Whether a schedule exists is NP-complete (see `circle`), so the search is a heuristic and misses
+//! some. It places streams one after the other, each where it obstructs the others least, without
+//! backtracking. Two choices decide how far that goes. A few variants of each are tried in a fixed
+//! order, so that the same pattern always has the same schedule:
 //!
 //! * *the order*: the shortest periods first (they leave the least room to the others), or the
 //!   longest slots, or those for which the others leave the least room;
-//! * *the places*: the earliest that is free, or, for a circle of M (a divisor that periods have in
-//!   common), the one nearest to the circle's beginning. Streams that stand at the same place of
-//!   that circle, but not at the same time, are in the way of those whose period shares M with
-//!   theirs only once. In the pattern of 2015 320 KB and 640 KB are sent each 80 ms; 20 ms apart
-//!   they take 5.5 ms of the 20 ms that streams of 100 ms have in common with them, and side by
-//!   side 8.3 ms.
+//! * *the places*: the earliest free one, or, for a circle of M (a common divisor of periods), the
+//!   one nearest to the circle's beginning. Streams at the same position of that circle, but at
+//!   different times, obstruct a stream whose period has M in common with theirs only once. In the
+//!   pattern of 2015, 320 KB and 640 KB are sent each 80 ms. 20 ms apart they take 5.5 ms of the 20
+//!   ms that streams of 100 ms have in common with them, and side by side 8.3 ms.
 
 use super::circle::{ahead, gcd};
 use super::slots::Schedule;
@@ -23,13 +22,13 @@ use std::cmp::Reverse;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How many circles are tried.
+/// Number of circles that are tried.
 const MOST_CIRCLES: usize = 8;
-/// How many pairs of slots are compared at most for one guard, and to find the largest: a second or
+/// Limits of slot comparisons, for one guard and for the search of the largest guard: a second or
 /// two.
 const MOST_WORK: u64 = 100_000_000;
 const MOST_WORK_WIDEST: u64 = 3 * MOST_WORK;
-/// The steps in which the largest guard is sought.
+/// The step of the search for the largest guard.
 const STEP_NS: u64 = 1000;
 
 /// Why there is no schedule, or none was found.
@@ -41,59 +40,59 @@ const STEP_NS: u64 = 1000;
 pub struct CannotFit {
     /// Why not.
     pub why: Box<Why>,
-    /// What part of the consumer's link messages take.
+    /// Share of the consumer's link that messages take.
     pub load: f64,
-    /// What part of the time slots take.
+    /// Share of the time that slots take.
     pub slots: f64,
-    /// The guard that was asked for.
+    /// The requested guard.
     pub guard: Duration,
-    /// The largest guard with which a schedule was found, if there is any.
+    /// The largest guard with which a schedule was found, if any.
     pub fits: Option<Duration>,
 }
 
-/// What does not fit. Streams are named by their numbers; slots are with their guard.
+/// The reason. Streams are identified by number; slots include their guard.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Why {
-    /// One stream is too much by itself.
+    /// The slot of one stream exceeds its period.
     #[error("a slot of stream {stream} takes {} ms, and its period is {} ms", millis(*.slot), millis(*.period))]
     Slot {
-        /// Which.
+        /// The stream.
         stream: u32,
-        /// How long a slot is.
+        /// Length of a slot.
         slot: Duration,
-        /// How often there is one.
+        /// Its period.
         period: Duration,
     },
-    /// All slots together take more than all of the time.
+    /// All slots together exceed the available time.
     #[error("there are too many messages, or they are too large")]
     Overload,
-    /// Two streams meet, wherever they are.
+    /// Two streams overlap for all phases.
     #[error(
         "streams {} and {} cannot be kept apart: their periods of {} and {} ms have only {} ms in common, and their slots take {} and {} ms of that",
         .streams.0, .streams.1, millis(.periods.0), millis(.periods.1), millis(*.common), millis(.slots.0), millis(.slots.1)
     )]
     Pair {
-        /// Which.
+        /// The streams.
         streams: (u32, u32),
-        /// How long their slots are.
+        /// Lengths of their slots.
         slots: (Duration, Duration),
-        /// How often there is one.
+        /// Their periods.
         periods: (Duration, Duration),
         /// The greatest common divisor of their periods.
         common: Duration,
     },
-    /// No place was found for a stream.
+    /// No free slot was found for a stream.
     #[error("no slot was found for stream {stream} beside those of {placed} others")]
     Full {
-        /// Which.
+        /// The stream.
         stream: u32,
-        /// How many others had one.
+        /// Number of streams placed before it.
         placed: usize,
     },
 }
 
 impl CannotFit {
-    /// What to do about it.
+    /// Advice to the user.
     fn remedy(&self) -> String {
         let other = match *self.why {
             Why::Slot { .. } | Why::Overload => "a faster link, smaller messages, or longer periods",
@@ -111,12 +110,12 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-/// Gives every stream slots that no other's ever overlap, on the consumer's `link`, of which the
-/// producers' are like. The phases that the pattern has do not matter. The same pattern always has
-/// the same schedule.
+/// Finds slots for all streams that never overlap, on the consumer's `link`; the producers' links
+/// are equal to it. Phases in the pattern are ignored. The same pattern always has the same
+/// schedule.
 ///
 /// # Errors
-/// There is none, or none was found.
+/// There is no schedule, or none was found.
 pub fn plan(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Schedule, CannotFit> {
     let streams = Streams::of(pattern, link);
     let found = streams
@@ -127,7 +126,7 @@ pub fn plan(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Schedule,
         Err(why) => why,
     });
     let fits = match streams.widest() {
-        // A smaller guard can be harder to find: the streams stand elsewhere.
+        // A smaller guard can be harder to find, because the streams are placed elsewhere.
         Some((widest, phases)) if widest >= guard => return Ok(proved(pattern, link, &phases, guard)),
         widest => widest.map(|(guard, _)| guard),
     };
@@ -137,7 +136,7 @@ pub fn plan(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Schedule,
 /// A schedule with the largest guard for which one was found, in whole microseconds.
 ///
 /// # Errors
-/// There is none with any guard, or none was found.
+/// There is no schedule with any guard, or none was found.
 pub fn plan_widest(pattern: &Pattern, link: &Link) -> Result<Schedule, CannotFit> {
     match Streams::of(pattern, link).widest() {
         Some((guard, phases)) => Ok(proved(pattern, link, &phases, guard)),
@@ -151,25 +150,24 @@ fn proved(pattern: &Pattern, link: &Link, phases: &[u64], guard: Duration) -> Sc
     for (stream, &phase) in planned.streams.iter_mut().zip(phases) {
         stream.phase = Some(Duration::from_nanos(phase));
     }
-    // The search has kept each two apart, by the same condition that is asked here for all of them
-    // once more.
+    // The search kept each pair apart by the same condition; this verifies all of them once more.
     Schedule::of(&planned, link, guard).expect("no two of the slots that were found overlap")
 }
 
-/// What the search knows of a pattern; of each stream in the pattern's order, in nanoseconds.
+/// Input of the search; for each stream in the pattern's order, in nanoseconds.
 struct Streams {
     periods: Vec<u64>,
-    /// How long a message is on its way over both cables: a slot without the guard.
+    /// Transmission time of a message over both links: a slot without the guard.
     occupied: Vec<u64>,
-    /// What part of the consumer's link they take.
+    /// Share of the consumer's link that they take.
     load: f64,
-    /// Which of the different periods each has.
+    /// Index of each stream's period among the distinct ones.
     kinds: Vec<usize>,
-    /// The greatest common divisor of each two different periods.
+    /// The greatest common divisor of each pair of distinct periods.
     common: Vec<Vec<u64>>,
 }
 
-/// A try that did not come to its end.
+/// A failed try.
 struct Failed {
     stream: usize,
     placed: usize,
@@ -181,11 +179,11 @@ impl Failed {
     }
 }
 
-/// How many pairs may still be compared.
+/// Budget of comparisons.
 struct Work(u64);
 
 impl Work {
-    /// Counts one, if it may be.
+    /// Takes one from the budget; returns whether there was one.
     const fn one(&mut self) -> bool {
         let more = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
@@ -208,19 +206,19 @@ impl Streams {
         Self {
             occupied,
             load: load.sum(),
-            // All of them are among the different ones.
+            // All periods are among the distinct ones.
             kinds: periods.iter().map(|period| different.partition_point(|other| other < period)).collect(),
             common: different.iter().map(|&a| different.iter().map(|&b| gcd(a, b)).collect()).collect(),
             periods,
         }
     }
 
-    /// The circle on which two streams must be apart.
+    /// The circle on which two streams must be disjoint.
     fn circle(&self, i: usize, j: usize) -> u64 {
         self.common[self.kinds[i]][self.kinds[j]]
     }
 
-    /// What part of the time slots take.
+    /// Share of the time that slots take.
     fn slots(&self, guard: u64) -> f64 {
         self.occupied
             .iter()
@@ -229,7 +227,7 @@ impl Streams {
             .sum()
     }
 
-    /// Refuses what no search needs to be made for.
+    /// Rejects patterns that need no search.
     fn possible(&self, pattern: &Pattern, guard: Duration) -> Result<(), Why> {
         let length = |i: usize| self.occupied[i].saturating_add(nanos(guard));
         let id = |i: usize| pattern.streams[i].id;
@@ -238,8 +236,8 @@ impl Streams {
         if let Some(i) = all.clone().find(|&i| length(i) > self.periods[i]) {
             return Err(Why::Slot { stream: id(i), slot: time(length(i)), period: time(self.periods[i]) });
         }
-        // The sum is off by less than this, and slots that take so nearly all of the time are
-        // hardly found.
+        // The rounding error of the sum is below this, and the search hardly ever finds slots that
+        // fill the time so completely.
         if self.slots(nanos(guard)) > 1.0 + 1e-9 {
             return Err(Why::Overload);
         }
@@ -255,7 +253,7 @@ impl Streams {
         }
     }
 
-    /// No guard above this is possible; nothing if not even none is.
+    /// Upper bound of the guard; None if no guard is possible, not even 0.
     fn greatest_guard(&self) -> Option<u64> {
         let all = 0..self.periods.len();
         let alone = all.clone().map(|i| self.periods[i].checked_sub(self.occupied[i]));
@@ -263,12 +261,12 @@ impl Streams {
             (0..i)
                 .map(move |j| Some(self.circle(j, i).checked_sub(self.occupied[j].checked_add(self.occupied[i])?)? / 2))
         });
-        // Nothing is less than any number.
+        // None is less than any number.
         alone.chain(pairs).min().flatten()
     }
 
-    /// The largest guard for which phases were found. What fits with one guard fits with each that
-    /// is smaller, but is not always found.
+    /// The largest guard for which phases were found. A schedule for one guard is valid for each
+    /// smaller one, but the search does not always find it.
     fn widest(&self) -> Option<(Duration, Vec<u64>)> {
         let mut work = Work(MOST_WORK_WIDEST);
         let mut above = self.greatest_guard()? / STEP_NS + 1;
@@ -283,7 +281,7 @@ impl Streams {
         Some((Duration::from_nanos(found.0 * STEP_NS), found.1))
     }
 
-    /// Phases with which no slots overlap. Every two slots fit on their circle.
+    /// Searches phases without overlaps. Requires that every two slots fit on their circle.
     fn search(&self, guard: u64, work: &mut Work) -> Result<Vec<u64>, Failed> {
         let lengths: Vec<u64> = self.occupied.iter().map(|length| length.saturating_add(guard)).collect();
         let circles = self.circles();
@@ -306,7 +304,7 @@ impl Streams {
         Err(failed)
     }
 
-    /// The circles that are tried, and one that is greater than all periods.
+    /// The circles that are tried, and one longer than all periods.
     fn circles(&self) -> Vec<u64> {
         let mut circles: Vec<u64> = self.common.iter().flatten().copied().collect();
         circles.sort_unstable();
@@ -329,7 +327,7 @@ impl Streams {
         [frequent, long, tight]
     }
 
-    /// One try: places stream after stream.
+    /// One try: places the streams in order.
     fn place_all(&self, order: &[usize], lengths: &[u64], circle: u64, work: &mut Work) -> Result<Vec<u64>, Failed> {
         let mut placed = Vec::with_capacity(order.len());
         for &stream in order {
@@ -338,13 +336,13 @@ impl Streams {
                 None => return Err(Failed { stream, placed: placed.len() }),
             }
         }
-        // By their place in the pattern again.
+        // Back in the order of the pattern.
         placed.sort_unstable();
         Ok(placed.into_iter().map(|(_, phase)| phase).collect())
     }
 
-    /// The free place of a stream that is nearest to a beginning of the circle; the first of those
-    /// that are equally near.
+    /// The free position of a stream nearest to a beginning of the circle; the first of equally
+    /// near ones.
     fn place(
         &self,
         stream: usize,
@@ -365,7 +363,7 @@ impl Streams {
         best
     }
 
-    /// The first phase in a range with which a stream meets none of those that are placed.
+    /// The first phase in a range with which a stream overlaps none of the placed ones.
     fn earliest(
         &self,
         stream: usize,
@@ -375,8 +373,9 @@ impl Streams {
         work: &mut Work,
     ) -> Option<u64> {
         let mut phase = range.start;
-        // How many in a row it does not meet, the one before `next` the last of them. Each step
-        // forward is the least that leads past one of them, so no phase is missed.
+        // `clear`: how many consecutive streams it does not overlap; the last of them is the one
+        // before `next`. Each step forward is the least that passes one stream, so no phase is
+        // missed.
         let (mut clear, mut next) = (0, 0);
         while clear < placed.len() {
             if !range.contains(&phase) || !work.one() {
@@ -385,7 +384,7 @@ impl Streams {
             let (other, others) = placed[next];
             let circle = self.circle(stream, other);
             let after = ahead(others, phase, circle);
-            // From where on, and until where, it may begin after the other has.
+            // The range in which it may begin after the other has begun.
             let (from, until) = (lengths[other], circle - lengths[stream]);
             clear += 1;
             if after < from {
@@ -421,8 +420,7 @@ mod tests {
         Pattern { name: "test".to_owned(), streams: (1..).zip(streams).map(stream).collect() }
     }
 
-    /// Whether slots of a schedule overlap, by looking at each. They are as long as they have to
-    /// be.
+    /// Whether slots of a schedule overlap, by brute force. Also checks their lengths.
     fn overlaps(schedule: &Schedule, pattern: &Pattern, link: &Link) -> bool {
         let slots: Vec<_> = pattern
             .streams
@@ -495,7 +493,7 @@ mod tests {
     #[test]
     fn many_streams_are_planned_and_refused_in_bounded_time() {
         let began = std::time::Instant::now();
-        // The last one cannot be anywhere, and no two of them show that.
+        // The last stream fits nowhere, but no pair shows that.
         let full = pattern((0..800).map(|_| (1000, 20_000)).chain([(500_000, 30_000)]));
         let error = plan(&full, &Link::GIGABIT, Duration::from_nanos(1)).unwrap_err();
         assert!(matches!(*error.why, Why::Full { .. }), "{error}");
@@ -527,7 +525,7 @@ mod tests {
 
         #[test]
         fn more_than_the_link_carries_is_refused(streams in prop::collection::vec((10u32..100_000, 1u64..100), 1..12), much in 1.01f64..3.0) {
-            // The same streams, so often that they fill more than the link.
+            // The same streams, at periods that overload the link.
             let load: f64 = streams.iter().map(|&(size, part)| 8.0 * f64::from(size) / 1e3 / part as f64).sum();
             let streams = streams.iter().map(|&(size, part)| (size, ((part as f64 * load / much) as u64).max(1)));
             prop_assert!(plan(&pattern(streams), &Link::GIGABIT, Duration::ZERO).is_err());

@@ -1,5 +1,4 @@
-//! A schedule: phases of which it is proved that no two messages ever meet, and its slots one by
-//! one.
+//! A verified schedule, whose messages never collide, and its slots one by one.
 
 use super::circle::{Repeated, gcd, overlap};
 use super::wire::Link;
@@ -10,9 +9,9 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 use thiserror::Error;
 
-/// When the messages of a pattern are sent: stream s in slots of its own, from `phase + k * period`
-/// on. In a slot is a message's way from the first bit on its sender's cable to the last on the
-/// consumer's, and then the guard. There is no schedule whose slots overlap.
+/// A schedule of a pattern: stream s has slots of its own from `phase + k * period`. A slot covers
+/// a message from the first bit on its sender's link to the last on the consumer's, and then the
+/// guard. Slots of a `Schedule` never overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     slots: Vec<Repeated>,
@@ -20,7 +19,7 @@ pub struct Schedule {
     cycle: u64,
 }
 
-/// Two streams whose messages would meet.
+/// Two streams with overlapping slots.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "the slots of streams {} and {} overlap by {} ms; expected phases that keep them apart",
@@ -36,19 +35,18 @@ pub struct Overlap {
 /// One slot of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Whose: its place in the pattern.
+    /// The stream's index in the pattern.
     pub stream: usize,
-    /// When it begins, from the start of the cycle.
+    /// Its start, relative to the cycle.
     pub start: Duration,
-    /// When the message is over, and the guard begins.
+    /// The end of the message, and start of the guard.
     pub message_end: Duration,
-    /// When it ends.
+    /// Its end.
     pub end: Duration,
 }
 
 impl Schedule {
-    /// The schedule that the phases of a pattern are, if they are one; a stream that has none is
-    /// due at 0.
+    /// The schedule given by a pattern's phases; a stream without one is due at 0.
     ///
     /// # Errors
     /// Two slots overlap.
@@ -82,31 +80,30 @@ impl Schedule {
         Ok(Self { cycle: slots.iter().fold(1, lcm), slots, guard })
     }
 
-    /// Sets the phases of the pattern that it was made for.
+    /// Sets the phases of the pattern for which it was made.
     pub fn apply(&self, pattern: &mut Pattern) {
         for (stream, slot) in pattern.streams.iter_mut().zip(&self.slots) {
             stream.phase = Some(Duration::from_nanos(slot.phase));
         }
     }
 
-    /// When each stream's first slot begins, in the order of the pattern.
+    /// Start of each stream's first slot, in the order of the pattern.
     pub fn phases(&self) -> impl ExactSizeIterator<Item = Duration> {
         self.slots.iter().map(|slot| Duration::from_nanos(slot.phase))
     }
 
-    /// How long each stream's slots last, the guard included, in the order of the pattern.
+    /// Length of each stream's slots, with the guard, in the order of the pattern.
     pub fn lengths(&self) -> impl ExactSizeIterator<Item = Duration> {
         self.slots.iter().map(|slot| Duration::from_nanos(slot.length))
     }
 
-    /// What each slot has left when its message is over.
+    /// The rest of each slot after its message.
     #[must_use]
     pub const fn guard(&self) -> Duration {
         self.guard
     }
 
-    /// After how long all is as it was: the least common multiple of all periods; at most 584
-    /// years.
+    /// Length of the cycle, the least common multiple of all periods; at most 584 years.
     #[must_use]
     pub const fn cycle(&self) -> Duration {
         Duration::from_nanos(self.cycle)

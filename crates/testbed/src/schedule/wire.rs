@@ -1,11 +1,11 @@
-//! How long a message occupies a link: what is sent around its bytes, frame for frame.
+//! How long a message occupies a link, with all overhead, frame by frame.
 
 use crate::pattern::Transport;
 use std::time::Duration;
 
-/// What a frame of Ethernet takes beside its payload, in bytes (IEEE 802.3 §3.1.1, §3.2, §4.4.2):
-/// preamble and start delimiter 8, addresses and type 14, frame check sequence 4, and the gap
-/// before the next frame 12. No VLAN tag.
+/// Overhead of an Ethernet frame in bytes (IEEE 802.3 §3.1.1, §3.2, §4.4.2): preamble and start
+/// delimiter 8, addresses and type 14, frame check sequence 4, and the interpacket gap 12. No VLAN
+/// tag.
 const AROUND_FRAME: u64 = 8 + 14 + 4 + 12;
 /// The least payload of a frame; a shorter one is padded (IEEE 802.3 §3.2.8: 64 bytes from
 /// addresses to frame check sequence).
@@ -29,16 +29,16 @@ impl Link {
     /// Gigabit Ethernet.
     pub const GIGABIT: Self = Self { rate_bps: 1_000_000_000, mtu: 1500 };
 
-    /// How long so many bytes take, rounded up to nanoseconds; at most 584 years.
+    /// Transmission time of `bytes`, rounded up to nanoseconds; at most 584 years.
     #[must_use]
     pub fn time(&self, bytes: u64) -> Duration {
         let ns = (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(self.rate_bps.max(1)));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// From the first bit of a message on its sender's cable to the last on the consumer's, where
-    /// both are such a link and a switch between them passes a frame on when it has all of it. What
-    /// the version of IP does to that is small, so here the longer of both counts.
+    /// From the first bit of a message on its sender's link to the last on the consumer's. Both are
+    /// such links, with a store-and-forward switch between them. The IP version makes little
+    /// difference, so the longer time counts.
     #[must_use]
     pub(super) fn occupied(&self, transport: Transport, size: u32) -> Duration {
         let bytes = |v6| {
@@ -49,15 +49,15 @@ impl Link {
     }
 }
 
-/// How many bytes a message of `size` occupies on a link: all its frames with preambles, gaps,
-/// padding and headers; no acknowledgements, which go the other way, and nothing sent again.
+/// Bytes that a message of `size` occupies on a link: all its frames with preambles, gaps, padding
+/// and headers; no acknowledgements (they use the other direction), and no retransmissions.
 #[must_use]
 pub fn wire_bytes(transport: Transport, size: u32, link: &Link, v6: bool) -> u64 {
     Frames::of(transport, size, link, v6).all()
 }
 
-/// A message as IP packets: so many equal ones, and a last, shorter one. Lengths with the headers
-/// of IP.
+/// A message as IP packets: a number of equal ones, and a last, shorter one. Lengths include the IP
+/// header.
 struct Frames {
     equal: u64,
     length: u64,
@@ -84,8 +84,8 @@ impl Frames {
         if datagram <= room {
             return Self { equal: 0, length: 0, last: header + datagram };
         }
-        // Fragments, each with the header of IP, in IPv6 with one more (RFC 8200 §4.5). All but the
-        // last have a multiple of 8 bytes (RFC 791 §3.2, RFC 8200 §4.5).
+        // Fragments, each with an IP header, and in IPv6 a fragment header (RFC 8200 §4.5). All but
+        // the last carry a multiple of 8 bytes (RFC 791 §3.2, RFC 8200 §4.5).
         let header = if v6 { header + 8 } else { header };
         let room = if v6 { room - 8 } else { room };
         let fragment = room / 8 * 8;
@@ -131,8 +131,8 @@ mod tests {
             (Transport::Udp, 10, false, 84),
             (Transport::Udp, 10, true, 38 + 58),
             (Transport::UdpMulticast, 1472, false, 1538),
-            // Fragments of 1480 bytes, of which the UDP header takes 8; in IPv6 of 1448, and the
-            // last may have 1452.
+            // Fragments of 1480 bytes, the UDP header uses 8; in IPv6 of 1448, and the last may
+            // have 1452.
             (Transport::UdpMulticast, 1473, false, 1538 + 38 + LEAST_PAYLOAD),
             (Transport::UdpMulticast, 4000, false, 2 * 1538 + 38 + 20 + 1048),
             (Transport::UdpMulticast, 1452, true, 1538),
@@ -144,7 +144,8 @@ mod tests {
         }
         assert_eq!(Link::GIGABIT.time(1538), Duration::from_nanos(12_304));
         assert_eq!(Link { rate_bps: 3, mtu: 1500 }.time(1), Duration::from_nanos(2_666_666_667));
-        // The first of two frames twice, and a single one twice; both by IPv6, which takes longer.
+        // Two frames: the first counts twice. A single frame counts twice. IPv6 takes longer in
+        // both.
         assert_eq!(Link::GIGABIT.occupied(Transport::UdpMulticast, 1472), Link::GIGABIT.time(2 * 1534 + 38 + 48 + 32));
         assert_eq!(Link::GIGABIT.occupied(Transport::Tcp, 10), Link::GIGABIT.time(2 * 120));
     }

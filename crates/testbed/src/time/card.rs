@@ -1,21 +1,21 @@
-//! A network card's clock (PTP hardware clock) as reference. It is as good as whoever synchronises
-//! it: ptp4l on the card's own network, as a rule.
+//! A network card's clock (PTP hardware clock) as reference. It is as good as its synchronisation,
+//! which is usually by ptp4l on the card's own network.
 
 use super::reference::{Pair, Reference, known};
 use crate::controller::Error;
 use tickclock::{Clock, Reading, Status};
+use tickwire_ntp::cross_timestamp::CrossTimestamp;
 use tickwire_ntp::hardware;
-use tickwire_ntp::sandwich::Sandwich;
 use tickwire_osclock::card::Card as Interface;
 use tickwire_osclock::phc::Phc;
 
-/// A card's clock that is farther from the Tickwire clock, in ns, is not synchronised by anybody.
+/// A card's clock farther from the Tickwire clock than this, in ns, counts as not synchronised.
 const SYNCHRONISED: i64 = 500_000_000;
 
-/// Which time a card's clock tells.
+/// The time scale of a card's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Epoch {
-    /// As PTP has it.
+    /// The time scale of PTP.
     Tai,
     Utc,
 }
@@ -29,10 +29,10 @@ pub(super) struct CardClock {
     period: f64,
 }
 
-/// Opens the clock of an interface, or `/dev/ptpN`; gives its device's name, too.
+/// Opens the clock of an interface, or `/dev/ptpN`; also returns its device's name.
 ///
 /// # Errors
-/// [`Error::Refused`]: there is none, or it may not be read.
+/// [`Error::Refused`]: there is no clock, or it may not be read.
 pub(super) fn open(name: &str) -> Result<(Phc, String), Error> {
     let refused = |why: &dyn std::fmt::Display| Error::Refused(format!("{name}: {why}"));
     let number = match name.strip_prefix("/dev/ptp") {
@@ -58,10 +58,10 @@ pub(super) fn open(name: &str) -> Result<(Phc, String), Error> {
 }
 
 impl CardClock {
-    /// This clock, to be compared with the Tickwire clock, which must know the time by now.
+    /// This clock, for comparison with the Tickwire clock, which must know the time by now.
     ///
     /// # Errors
-    /// [`Error::Refused`]: one of the two does not tell the time.
+    /// [`Error::Refused`]: one of the two clocks does not provide the time.
     pub(super) fn new(phc: Phc, device: &str, clock: &Clock) -> Result<Self, Error> {
         let refused = |why: String| Err(Error::Refused(why));
         let reading = clock.now();
@@ -76,7 +76,7 @@ impl CardClock {
         };
         let Some(epoch) = card.and_then(|card| epoch(card, &reading)) else {
             return refused(format!(
-                "{device} is not near UTC or TAI as the Tickwire clock knows them: somebody must synchronise it (ptp4l, or phc2sys){}",
+                "{device} is not near UTC or TAI as the Tickwire clock knows them: it must be synchronised (ptp4l, or phc2sys){}",
                 if reading.status.contains(Status::TAI_KNOWN) {
                     ""
                 } else {
@@ -87,19 +87,19 @@ impl CardClock {
         Ok(Self { phc, epoch, period: clock.parameters().local.period() })
     }
 
-    /// What it is, in words.
+    /// Its description.
     pub(super) fn words(&self, device: &str) -> String {
         let epoch = match self.epoch {
             Epoch::Tai => "TAI",
             Epoch::Utc => "UTC",
         };
         format!(
-            "{device}, a PTP hardware clock that tells {epoch}: as good as whoever synchronises it (which cannot be seen from here)"
+            "{device}, a PTP hardware clock that tells {epoch}: as good as its synchronisation (which cannot be seen from here)"
         )
     }
 }
 
-/// Which time the card's clock tells, if it is near one.
+/// The time scale of the card's clock, if it is near one.
 fn epoch(card: i64, reading: &Reading) -> Option<Epoch> {
     let near = |time: i64| card.abs_diff(time) < SYNCHRONISED.unsigned_abs();
     if near(reading.utc().0) {
@@ -110,22 +110,23 @@ fn epoch(card: i64, reading: &Reading) -> Option<Epoch> {
 }
 
 impl Reference for CardClock {
-    /// The card is read beside the kernel's clock, and that between two readings of the counter: so
-    /// both clocks are read as of one instant, and what reading a card takes, a microsecond over
-    /// the bus, is not in the difference.
+    /// The card is read together with the kernel's clock, and that between two readings of the
+    /// counter. So both clocks refer to one instant, and the read latency of a card, a microsecond
+    /// over the bus, is not in the difference.
     fn compare(&mut self, clock: &Clock) -> Option<Pair> {
         let kind = clock.counter_kind();
-        let before = Sandwich::take(kind, self.period);
+        let before = CrossTimestamp::take(kind, self.period);
         let triples = self.phc.read().ok()?;
-        let after = Sandwich::take(kind, self.period);
+        let after = CrossTimestamp::take(kind, self.period);
         let card = hardware::Reading::quickest(&triples)?;
-        let count = Sandwich::count_at(&before, &after, card.realtime)?;
+        let count = CrossTimestamp::count_at(&before, &after, card.realtime)?;
         let width = before.width.max(after.width) as f64 * self.period / 2.0;
         compared(&clock.at(count), self.epoch, card.card, card.doubt + width as i64)
     }
 }
 
-/// By what the card's clock showed at the instant of the reading, give or take `doubt`.
+/// A comparison with the card's clock at the instant of the reading, with an uncertainty of
+/// `doubt`.
 fn compared(reading: &Reading, epoch: Epoch, card: i64, doubt: i64) -> Option<Pair> {
     let utc = known(reading)?;
     let time = match epoch {
@@ -159,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn tai_and_utc_are_told_apart_and_what_nobody_synchronises_is_neither() {
+    fn tai_and_utc_are_distinguished_and_an_unsynchronised_clock_is_neither() {
         let clock = reading(NOW, Status::SYNCHRONISED | Status::TAI_KNOWN);
         assert_eq!(epoch(NOW + 1_000_000, &clock), Some(Epoch::Utc));
         assert_eq!(epoch(TAI - 1_000_000, &clock), Some(Epoch::Tai));
         assert_eq!(epoch(NOW + 18_000_000_000, &clock), None, "GPS time, which no driver has");
         assert_eq!(epoch(12_345, &clock), None, "since it was switched on");
-        assert_eq!(epoch(TAI, &reading(NOW, Status::SYNCHRONISED)), None, "who does not know TAI cannot compare it");
+        assert_eq!(epoch(TAI, &reading(NOW, Status::SYNCHRONISED)), None, "without a known TAI it cannot be compared");
     }
 
     #[test]

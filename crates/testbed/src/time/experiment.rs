@@ -1,8 +1,8 @@
-//! Which rows the table has, and how each is measured.
+//! The rows of the table, and how each is measured.
 
-use super::bed::{Bed, sleep_until};
 use super::card::{self, CardClock};
 use super::figures::{Origin, Row, Tally, TimeFigures};
+use super::topology::{Topology, sleep_until};
 use super::{reader, simulated};
 use crate::controller::Error;
 use anyhow::{Context, Result};
@@ -14,23 +14,23 @@ use tickwire_truth::Truth;
 use tickwire_truth::function::{Recipe, Wander};
 use tickwire_truth::path::{Outage, Path};
 
-/// A row says something of an interval only if it has so many of them.
+/// The least number of intervals for a row to be meaningful.
 const FEWEST: f64 = 2.0;
-/// The comparison begins after so many intervals, and after so many seconds at least: the truth's
-/// beginning, the daemon's, and its first answers.
+/// The comparison begins after this many intervals, and after this many seconds at least, so that
+/// the server, the daemon and its first replies are settled.
 const SETTLED: (f64, f64) = (2.0, 5.0);
-/// Which part of the time the server still answers in the row without it.
+/// In the row without a server, the part of the time in which it still answers.
 const SERVED: f64 = 0.25;
-/// The intervals of a lab that is told how long it may take: the first of these that fit.
+/// The intervals of a lab with a time limit: the first set that fits is used.
 const CHOICES: [&[f64]; 3] = [&[1.0, 8.0, 30.0], &[1.0, 4.0], &[1.0]];
-/// Its comparisons in a second.
+/// Its comparisons per second.
 const READS_PER_S: u64 = 2_000;
 
-/// What the rows of the lab are, in words. The truth is that of the clock benchmark.
+/// Description of the lab's rows. The reference time is that of the clock benchmark.
 const LAB: &str = "Rows of a real clock: its daemon on one host of a lab, and the server that it asks on another. That server's time is a known function of the processor's counter that both hosts share, so the \
      reference is exact: it begins 1 ms and 10 ppm off, and its rate goes through a cycle of 0.05 ppm in ten minutes.";
 
-/// The rows that are wanted.
+/// The planned rows.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Rows of a real clock, if any.
@@ -46,7 +46,7 @@ pub struct Plan {
 /// A real clock and its reference.
 #[derive(Clone, Debug)]
 pub enum Real {
-    /// A clock in a lab, compared with the truth.
+    /// A clock in a lab, compared with the exact reference time.
     Lab(Lab),
     /// This machine's clock, compared with a network card's.
     Card(Card),
@@ -57,12 +57,12 @@ pub enum Real {
 pub struct Lab {
     /// The program `tickwire`.
     pub tickwire: PathBuf,
-    /// Seconds between requests: a row each, and one more with the first of them in which the
+    /// Poll intervals in seconds: a row each, and one more with the first of them in which the
     /// server falls silent.
     pub intervals: Vec<f64>,
-    /// How much each row is measured.
+    /// Duration and number of comparisons of each row.
     pub span: Span,
-    /// So many processors are kept busy by other programs all the while.
+    /// Processors kept busy by other programs during the measurement.
     pub busy: usize,
 }
 
@@ -73,22 +73,22 @@ pub struct Card {
     pub name: String,
     /// The clock's page.
     pub page: PathBuf,
-    /// Seconds between requests to the server that the clock follows, if its daemon says so.
+    /// Poll interval of the server that the clock follows, in seconds, if its daemon reports it.
     pub interval_s: Option<f64>,
-    /// How much is measured.
+    /// Duration and number of comparisons.
     pub span: Span,
 }
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// How long.
+    /// The duration.
     pub duration: Duration,
-    /// About how many comparisons are made in that time.
+    /// Approximate number of comparisons in that time.
     pub reads: u64,
 }
 
-/// How far the experiment is.
+/// Progress of the experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
@@ -96,15 +96,15 @@ pub struct Moment {
     pub row: usize,
     /// How many rows there are.
     pub rows: usize,
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Seconds since it began.
     pub passed_s: f64,
-    /// How many it takes; 0 if that cannot be told (virtual time).
+    /// Its total duration; 0 if unknown (virtual time).
     pub whole_s: f64,
 }
 
-/// Where to tell of it.
+/// Progress and its receiver.
 struct Live<'a> {
     tell: &'a mut dyn FnMut(&Moment),
     moment: Moment,
@@ -123,7 +123,7 @@ impl Live<'_> {
 }
 
 impl Plan {
-    /// How many rows of a real clock there are, and how long all of them take together.
+    /// The number of rows of a real clock, and their total duration.
     #[must_use]
     pub fn length(&self) -> (usize, Duration) {
         match &self.real {
@@ -139,8 +139,8 @@ impl Plan {
     /// Measures all rows.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is
-    /// measured; otherwise something broke.
+    /// [`Error::Refused`] if an input is invalid or a prerequisite is missing, before anything is
+    /// measured; otherwise a measurement failed.
     pub fn conduct(&self, tell: &mut dyn FnMut(&Moment)) -> Result<TimeFigures, Error> {
         self.check()?;
         let simulated = if self.simulated.is_empty() { 0 } else { self.simulated.len() + 1 };
@@ -150,7 +150,7 @@ impl Plan {
         let (mut rows, mut references) = match &self.real {
             None => (Vec::new(), Vec::new()),
             Some(Real::Lab(lab)) => {
-                // Ctrl-C takes the lab away: then that is why, and not worth a report.
+                // Ctrl-C removes the lab: the error is then a consequence, and is not reported.
                 let measured = lab.measure(live).inspect_err(|_| tickwire_lab::wait_if_interrupted());
                 (measured?, vec![lab.words()])
             }
@@ -171,7 +171,7 @@ impl Plan {
         Ok(TimeFigures { machine: tickwire_report::machine(), command: self.command.clone(), references, rows })
     }
 
-    /// Whether all of it can be meant.
+    /// Checks the plan.
     fn check(&self) -> Result<(), Error> {
         let Some(Real::Lab(lab)) = &self.real else { return Ok(()) };
         match lab.too_long() {
@@ -185,22 +185,22 @@ impl Plan {
     }
 }
 
-/// A row that the lab is to measure.
+/// A planned row of the lab.
 #[derive(Clone, Debug)]
 struct Wanted {
     interval: f64,
-    /// When the comparison begins, in seconds of the truth.
+    /// Start of the comparison, in seconds of the reference time.
     begin_s: f64,
     /// How long after that the server falls silent, if it does.
     silent_after_s: Option<f64>,
 }
 
 impl Lab {
-    /// The least that [`Lab::within`] can do with: two rows of an interval of 1 s.
+    /// The least time for [`Lab::within`]: two rows of an interval of 1 s.
     pub const LEAST: Duration = Duration::from_secs(14);
 
-    /// A lab whose rows take so long together, clocks' settling included: more intervals, and
-    /// longer ones, in more time. None in less than [`Lab::LEAST`].
+    /// A lab whose rows take `whole` together, including the clocks' settling: more time gives more
+    /// and longer intervals. None in less than [`Lab::LEAST`].
     #[must_use]
     pub fn within(whole: Duration, tickwire: PathBuf, busy: usize) -> Option<Self> {
         let all = |intervals: &&[f64]| {
@@ -208,7 +208,7 @@ impl Lab {
             let mut lab = Self { tickwire: tickwire.clone(), intervals: intervals.to_vec(), span, busy };
             let rows = lab.rows();
             let settling: Duration = rows.iter().map(|row| Duration::from_secs_f64(row.begin_s)).sum();
-            // Whole seconds, for who reads of them.
+            // Whole seconds, for readability.
             let seconds = whole.checked_sub(settling)?.as_secs() / rows.len() as u64;
             lab.span = Span { duration: Duration::from_secs(seconds), reads: seconds * READS_PER_S };
             lab.too_long().is_none().then_some(lab)
@@ -216,7 +216,7 @@ impl Lab {
         CHOICES.iter().find_map(all)
     }
 
-    /// An interval of which a row has too few.
+    /// An interval that is too long for a row.
     fn too_long(&self) -> Option<f64> {
         let seconds = self.span.duration.as_secs_f64();
         self.intervals.iter().copied().find(|interval| seconds < FEWEST * interval)
@@ -241,11 +241,11 @@ impl Lab {
     }
 
     fn measure(&self, live: &mut Live<'_>) -> Result<Vec<Row>> {
-        let mut bed = Bed::new(&self.tickwire, self.busy)?;
+        let mut bed = Topology::new(&self.tickwire, self.busy)?;
         self.rows().iter().map(|wanted| self.row(&mut bed, wanted, live)).collect()
     }
 
-    fn row(&self, bed: &mut Bed, wanted: &Wanted, live: &mut Live<'_>) -> Result<Row> {
+    fn row(&self, bed: &mut Topology, wanted: &Wanted, live: &mut Live<'_>) -> Result<Row> {
         let &Wanted { interval, begin_s, silent_after_s } = wanted;
         let measured_s = self.span.duration.as_secs_f64();
         let name = match silent_after_s {
@@ -272,9 +272,9 @@ impl Lab {
     }
 }
 
-/// The truth of a row.
+/// The reference time of a row.
 fn recipe(begin_s: f64, silent_after_s: Option<f64>) -> Recipe {
-    // Until the end of days.
+    // An outage without end.
     let outages = silent_after_s.map(|after| Outage { from_s: begin_s + after, to_s: 1e9 }).into_iter().collect();
     Recipe {
         ahead_us: 1000.0,

@@ -1,10 +1,10 @@
-//! What many comparisons come to: a row of table 2, and figure 5. All times are in nanoseconds
-//! unless the name says otherwise.
+//! Statistics of comparisons: a row of table 2, and figure 5. All times are in nanoseconds unless
+//! the name says otherwise.
 
 use super::reference::Pair;
 use serde::{Deserialize, Serialize};
 
-/// How many bars a histogram has at most.
+/// The most bars of a histogram.
 const BARS: i64 = 120;
 
 /// The whole experiment.
@@ -14,20 +14,20 @@ pub struct TimeFigures {
     pub machine: String,
     /// The command that repeats it.
     pub command: Vec<String>,
-    /// What the clock was compared with, in words; a sentence for each kind of row.
+    /// The references, in words; a sentence for each kind of row.
     pub references: Vec<String>,
     /// The table; figure 5 is of the first one.
     pub rows: Vec<Row>,
 }
 
 impl TimeFigures {
-    /// Whether truth lay within the clock's bound at every comparison.
+    /// Whether the reference time was within the clock's bound at every comparison.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.rows.iter().all(|row| row.differences.outside == 0)
     }
 
-    /// The same in a sentence, and how far the clock was off at most, with its server and without.
+    /// The same in a sentence, with the clock's greatest error with and without its server.
     #[must_use]
     pub fn sentence(&self) -> String {
         let sum = |count: fn(&Differences) -> u64| self.rows.iter().map(|row| count(&row.differences)).sum::<u64>();
@@ -50,18 +50,19 @@ impl TimeFigures {
     }
 }
 
-/// Microseconds to ten nanoseconds, of nanoseconds.
+/// Formats nanoseconds as microseconds, to ten nanoseconds.
 pub(super) fn us(ns: f64) -> String {
     let text = format!("{:.2}", ns / 1e3);
-    // There is no negative zero for people.
+    // No negative zero in output.
     if text == "-0.00" { "0.00".to_owned() } else { text }
 }
 
-/// Where a row is from.
+/// The origin of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// A real clock in the lab, compared with a truth that is a known function of the counter.
+    /// A real clock in the lab, compared with a reference time that is a known function of the
+    /// counter.
     Lab,
     /// The machine's clock, compared with a network card's.
     Card,
@@ -72,23 +73,22 @@ pub enum Origin {
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Where it is from.
+    /// Its origin.
     pub origin: Origin,
-    /// Seconds between requests to the server; none: the daemon that keeps the machine's clock does
-    /// not say.
+    /// Poll interval in seconds; none: the daemon of the machine's clock does not report it.
     pub interval_s: Option<f64>,
-    /// If the server fell silent: after how many seconds of the measurement.
+    /// After how many seconds of the measurement the server fell silent, if it did.
     pub silent_after_s: Option<f64>,
-    /// How long it was measured, in seconds; of virtual time in virtual rows.
+    /// Duration of the measurement, in seconds; of virtual time in virtual rows.
     pub measured_s: f64,
-    /// How often the server has answered in that time, where that is counted.
+    /// Number of server replies in that time, where counted.
     pub exchanges: Option<u64>,
-    /// What was found.
+    /// The differences.
     pub differences: Differences,
 }
 
 impl Row {
-    /// What stands in its first cell.
+    /// The text of its first cell.
     #[must_use]
     pub fn name(&self) -> String {
         let mut name = match (self.silent_after_s, self.interval_s) {
@@ -106,12 +106,12 @@ impl Row {
 /// Differences reference - clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Differences {
-    /// How many comparisons there were.
+    /// Number of comparisons.
     pub iterations: u64,
-    /// How many there were not, because the clock did not know the time or the reference could not
+    /// Comparisons that failed because the clock did not know the time or the reference could not
     /// be read.
     pub missed: u64,
-    /// How many were made again, because the processor was taken away between the two readings.
+    /// Comparisons repeated because of preemption between the two readings.
     pub repeated: u64,
     /// The least.
     pub min_ns: i64,
@@ -121,29 +121,29 @@ pub struct Differences {
     pub mean_ns: f64,
     /// Their median.
     pub median_ns: i64,
-    /// Of their size: 99 of 100 are at most this.
+    /// 99th percentile of their absolute values.
     pub p99_ns: i64,
-    /// Median of the bound that the clock told.
+    /// Median of the clock's bound.
     pub bound_ns: i64,
-    /// Comparisons at which truth was not within that bound.
+    /// Comparisons at which the reference time was outside that bound.
     pub outside: u64,
-    /// All of them.
+    /// Histogram of all of them.
     pub histogram: Histogram,
 }
 
-/// How many differences there were of which size.
+/// A histogram of differences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     /// The least difference of the first bar.
     pub from_ns: i64,
-    /// From one bar to the next.
+    /// Width of a bar.
     pub width_ns: i64,
-    /// How many there are in each.
+    /// Number of differences in each bar.
     pub counts: Vec<u64>,
 }
 
 impl Histogram {
-    /// Of these differences, which lie between the two.
+    /// The histogram of these differences, which lie between `min` and `max`.
     fn new(differences: &[i32], min: i64, max: i64) -> Self {
         let width_ns = (max - min) / BARS + 1;
         let mut counts = vec![0; ((max - min) / width_ns + 1) as usize];
@@ -154,7 +154,7 @@ impl Histogram {
     }
 }
 
-/// Comparisons as they come.
+/// Collects comparisons.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     differences: Vec<i32>,
@@ -165,7 +165,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Enters one; none if it could not be made.
+    /// Adds one; none if it failed.
     pub(super) fn take(&mut self, pair: Option<Pair>) {
         let Some(Pair { difference, bound, inside, repeated }) = pair else {
             self.missed += 1;
@@ -177,10 +177,10 @@ impl Tally {
         self.bounds.push(clamp(i64::try_from(bound).unwrap_or(i64::MAX)));
     }
 
-    /// What a simulation has found.
+    /// The comparisons of a simulation.
     pub(super) fn simulated(figures: &tickwire_sim::Figures) -> Self {
         Self {
-            // There errors are clock - truth.
+            // Its errors have the opposite sign: clock - truth.
             differences: figures.errors().iter().map(|&error| error.saturating_neg()).collect(),
             bounds: figures.bounds().to_vec(),
             missed: figures.unknown,
@@ -189,7 +189,7 @@ impl Tally {
         }
     }
 
-    /// What they come to; `None` of none.
+    /// The statistics; `None` without comparisons.
     pub(super) fn finish(mut self) -> Option<Differences> {
         let (min, max) = (*self.differences.iter().min()?, *self.differences.iter().max()?);
         let (min, max) = (i64::from(min), i64::from(max));
@@ -215,7 +215,7 @@ impl Tally {
     }
 }
 
-/// The value below which so many of 100 are; there is one.
+/// A percentile; `values` must not be empty.
 fn rank(values: &mut [i32], percent: usize) -> i64 {
     let place = (values.len() - 1) * percent / 100;
     i64::from(*values.select_nth_unstable(place).1)

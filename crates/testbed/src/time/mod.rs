@@ -1,21 +1,20 @@
-//! How good the clock is: back-to-back readings of the Tickwire clock and of a reference, as in
+//! Accuracy of the clock: back-to-back readings of the Tickwire clock and of a reference, as in
 //! section 5 of Shafer et al. (2015); table 2 and figure 5.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `experiment` | which rows the table has, and how each is measured |
-//! | `bed` | two hosts of a lab: the truth's server on one, a clock that follows it on the other |
-//! | `reference` | who knows the time better, and one comparison with it |
+//! | `experiment` | the rows of the table, and how each is measured |
+//! | `topology` | two hosts of a lab: the reference server on one, a clock that follows it on the other |
+//! | `reference` | a reference clock, and one comparison with it |
 //! | `card` | a network card's clock (PTP) as reference |
-//! | `reader` | comparisons again and again, with random pauses |
+//! | `reader` | repeated comparisons, with random pauses |
 //! | `simulated` | rows in virtual time |
-//! | `figures` | what the comparisons come to, as it stands in JSON |
+//! | `figures` | statistics of the comparisons, as in JSON |
 //! | `show` | the same as a table and as a part of a page |
 //!
-//! Differences are reference - clock, as in the paper: the clock is read first, so time that goes
-//! on as it should makes them positive.
+//! Differences are reference - clock, as in the paper. The clock is read first, so the time between
+//! the readings makes them positive.
 
-mod bed;
 mod card;
 mod experiment;
 mod figures;
@@ -23,6 +22,7 @@ mod reader;
 mod reference;
 mod show;
 mod simulated;
+mod topology;
 
 pub use experiment::{Card, Lab, Moment, Plan, Real, Span};
 pub use figures::{Differences, Histogram, Origin, Row, TimeFigures};

@@ -1,4 +1,4 @@
-//! Comparisons again and again, with random pauses.
+//! Repeated comparisons, with random pauses.
 
 use super::experiment::Span;
 use super::figures::Tally;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use tickclock::Clock;
 use tickwire_sim::Rng;
 
-/// How often it is told how far the reading is.
+/// Interval of progress reports.
 const TELL: Duration = Duration::from_millis(250);
 
-/// Compares a clock with its reference for so long; `tell` hears every moment how many seconds have
-/// passed.
+/// Compares a clock with its reference for the duration of `span`; calls `tell` regularly with the
+/// seconds passed.
 pub(super) fn read(reference: &mut dyn Reference, clock: &Clock, span: Span, mut tell: impl FnMut(f64)) -> Tally {
     let mut tally = Tally::default();
-    // Which pauses it makes is no matter, as long as they are in step with nothing.
+    // Any seed will do, as long as the pauses are in phase with nothing.
     let mut rng = Rng::new(1);
     let pause = span.duration.as_secs_f64() / span.reads.max(1) as f64;
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Who knows the time better, and one comparison with it.
+//! A reference clock, and one comparison with it.
 
 use tickclock::{Clock, Nanos, Reading, Status, counter};
 use tickwire_truth::Truth;
@@ -6,31 +6,29 @@ use tickwire_truth::Truth;
 /// One comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// Reference - clock, in ns. Positive if time has gone on between the two readings, as it
-    /// should.
+    /// Reference - clock, in ns. The time that passes between the two readings makes it positive.
     pub(super) difference: i64,
-    /// How far the clock said that it may be off, in ns.
+    /// The clock's error bound, in ns.
     pub(super) bound: u64,
-    /// Whether truth lay within that, as far as the reference can tell.
+    /// Whether the reference time was within that, up to the reference's own uncertainty.
     pub(super) inside: bool,
-    /// How often the comparison was made again before this one.
+    /// How often the comparison was repeated before this one.
     pub(super) repeated: u32,
 }
 
-/// Who knows the time better.
+/// A clock that is more accurate than the one under test.
 pub(super) trait Reference {
-    /// Reads the clock, and the reference at once afterwards; none if the clock does not know the
-    /// time, or the reference cannot be read now.
+    /// Reads the clock, and the reference right after it; none if the clock does not know the time,
+    /// or the reference cannot be read now.
     fn compare(&mut self, clock: &Clock) -> Option<Pair>;
 }
 
-/// Two readings that are farther apart, in ns, were torn apart by something else that the processor
-/// had to do.
+/// Two readings farther apart than this, in ns, were separated by an interrupt or preemption.
 const NEAR: i64 = 1_000;
-/// How often a comparison is made before the best one counts, whatever it is.
+/// The most tries of a comparison; after them the best one counts.
 const TRIES: u32 = 8;
 
-/// Truth as a function of the counter: exact.
+/// The reference time is an exact function of the counter.
 impl Reference for Truth {
     fn compare(&mut self, clock: &Clock) -> Option<Pair> {
         let near = self.counts(NEAR);
@@ -51,14 +49,15 @@ impl Reference for Truth {
     }
 }
 
-/// By truth when the clock was read, and when the reference was, afterwards.
+/// A comparison with the reference time at the reading of the clock, and at that of the reference
+/// after it.
 fn compared(reading: &Reading, [then, after]: [Nanos; 2], repeated: u32) -> Option<Pair> {
     let time = known(reading)?;
     let inside = then.since(time).unsigned_abs() <= reading.bound;
     Some(Pair { difference: after.since(time), bound: reading.bound, inside, repeated })
 }
 
-/// The time that a reading tells, if it knows it.
+/// The UTC time of a reading, if it is synchronised and known.
 pub(super) fn known(reading: &Reading) -> Option<Nanos> {
     (reading.status.contains(Status::SYNCHRONISED) && reading.is_known()).then(|| reading.utc())
 }
@@ -67,7 +66,7 @@ pub(super) fn known(reading: &Reading) -> Option<Nanos> {
 pub(super) mod tests {
     use super::*;
 
-    /// A reading of a clock that is sure to 500 ns, in ns of UTC; TAI is 37 s ahead.
+    /// A reading with a bound of 500 ns, in ns of UTC; TAI is 37 s ahead.
     pub(in crate::time) fn reading(utc: i64, status: Status) -> Reading {
         let tai = Nanos(utc + 37_000_000_000);
         Reading { status, tai, offset: 37, error: 100, bound: 500, age: 0, disruptions: 0 }
@@ -81,7 +80,7 @@ pub(super) mod tests {
         assert_eq!(by(1_000_000, 1_000_025), exact, "25 ns between the readings");
         assert_eq!(by(1_000_400, 1_000_425), Pair { difference: 425, ..exact }, "the clock is behind");
         assert_eq!(by(999_600, 999_625), Pair { difference: -375, ..exact }, "the clock is ahead");
-        // What passes between the readings is no error of the clock.
+        // The time between the readings is no error of the clock.
         assert_eq!(by(1_000_500, 1_000_700), Pair { difference: 700, ..exact });
         assert!(!by(1_000_501, 1_000_501).inside && !by(999_499, 999_700).inside);
     }

@@ -1,13 +1,13 @@
-//! Table 2 and figure 5, for a terminal and as a part of a page.
+//! Table 2 and figure 5, for a terminal and as a section of a page.
 
 use super::figures::{self, Differences, Histogram, Row, TimeFigures};
 use comfy_table::{CellAlignment, Table, presets};
 use tickwire_report::{Axis, Bar, Bars, Page, Size, Tone};
 
-/// The heading of the part of a page.
+/// The heading of the section.
 const HEADING: &str = "How far the clock was off";
 
-/// What the columns are, in a sentence.
+/// Description of the columns.
 const COLUMNS: &str = "Differences are reference - clock. The clock is read first, so time that goes on between the two readings makes them positive, as in table 2 of Shafer et al. (2015). p99 is of their \
      size; bound is what the clock itself said that it may be off.";
 
@@ -23,7 +23,7 @@ const HEAD: [&str; 9] = [
     "truth within the bound",
 ];
 
-/// The table as text, with what it is about.
+/// The table as text, with its description.
 #[must_use]
 pub fn table(figures: &TimeFigures) -> String {
     let mut table = Table::new();
@@ -42,7 +42,7 @@ pub fn table(figures: &TimeFigures) -> String {
     text
 }
 
-/// A page of its own.
+/// A complete page.
 #[must_use]
 pub fn html(figures: &TimeFigures) -> String {
     let mut page = Page::new("How good the clock is");
@@ -57,7 +57,7 @@ pub fn html(figures: &TimeFigures) -> String {
     page.finish()
 }
 
-/// Table 2 and figure 5, as a part of a page; nothing if nothing was measured.
+/// Table 2 and figure 5, as a section of a page; nothing if nothing was measured.
 pub fn section(figures: &TimeFigures, page: &mut Page) {
     let Some((first, others)) = figures.rows.split_first() else { return };
     page.section(HEADING);
@@ -78,7 +78,7 @@ fn caption(row: &Row) -> String {
     format!("{}: {iterations} comparisons, {} to {} us", row.name(), us(min_ns), us(max_ns))
 }
 
-/// What is to be said of single rows.
+/// Remarks on single rows.
 fn remarks(figures: &TimeFigures) -> Vec<String> {
     let mut remarks = Vec::new();
     for row in &figures.rows {

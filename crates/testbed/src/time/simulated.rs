@@ -1,5 +1,5 @@
-//! Rows in virtual time: a day with a real clock algorithm, a simulated oscillator and a simulated
-//! server, in seconds.
+//! Rows in virtual time: a day with the real clock algorithm, a simulated oscillator and a
+//! simulated server, in seconds.
 
 use super::figures::{Origin, Row, Tally};
 use anyhow::{Context, Result};
@@ -7,19 +7,19 @@ use tickwire_sim::scenario::{Change, Promise};
 use tickwire_sim::{Delay, Scenario, Wander};
 
 const DAY: f64 = 86_400.0;
-/// As in 2015: so many seconds with a server, and then four hours without.
+/// As in 2015: this many seconds with a server, and then four hours without.
 const SERVED: f64 = 300.0;
 const UNSERVED: f64 = 4.0 * 3600.0;
-/// When the comparison begins there, in seconds from the daemon's start.
+/// Start of that comparison, in seconds from the daemon's start.
 const SETTLED: f64 = 60.0;
-/// Which course chance takes.
+/// The seed of the simulation.
 const SEED: u64 = 1;
 
-/// What these rows are, in words.
+/// Description of these rows.
 pub(super) const WORDS: &str = "Rows marked virtual: the clock's algorithm in a simulation, with an oscillator in a tightly kept room (a cycle of 1e-8 in 200 s and one of 5e-9 in a day, a random walk of \
      0.015 ppm in a day) and a switch between it and its server. Half a day of lock, then a day of comparisons; for no sync, as in 2015, five minutes with a server and four hours without.";
 
-/// A day with so many seconds between requests.
+/// A day with this poll interval in seconds.
 pub(super) fn synchronised(interval: f64, reads: u32) -> Result<Row> {
     row(&Scenario { measured: (DAY / 2.0, DAY * 1.5), ..scenario(interval, reads) }, None)
 }
@@ -74,8 +74,8 @@ mod tests {
         }
         assert_eq!((day.name().as_str(), day.measured_s), ("960 s, virtual", DAY));
         assert_eq!(silent.name(), "no sync after 240 s, virtual");
-        // The scenario of the same name in the benchmark: from -2.79 to 3.83 us, the other way
-        // round.
+        // The scenario of the same name in the benchmark: from -2.79 to 3.83 us, with the opposite
+        // sign.
         assert!(
             (-6_000..0).contains(&day.differences.min_ns) && (0..6_000).contains(&day.differences.max_ns),
             "{day:?}"

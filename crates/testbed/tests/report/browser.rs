@@ -9,15 +9,14 @@ use tickwire_testbed::time;
 
 const BROWSER: &str = "chromium";
 
-/// A file for the browser. It stays: for who wants to look at it.
+/// A file for the browser. It is kept for inspection.
 fn file(name: &str, html: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, html).unwrap();
     path
 }
 
-/// The page as the browser understood it on a screen of this width, and what it had to say about
-/// it.
+/// The page as the browser parsed it on a screen of this width, and the browser's messages.
 fn shown(page: &Path, width: u32) -> (String, Vec<String>) {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(BROWSER)
@@ -60,8 +59,8 @@ fn a_browser_shows_the_page_without_complaint_and_with_the_same_numbers() {
 
 #[test]
 fn no_page_is_wider_than_a_phone() {
-    // No window of the browser is as narrow as a phone, but a frame can be. And only a script can
-    // ask how wide the page in it has become.
+    // The browser's least window is wider than a phone, but a frame can be as narrow. Only a script
+    // can read the page's width in it.
     let experiment = experiment();
     let clock = experiment.time.as_ref().unwrap().as_ref().unwrap();
     for (name, page) in [("phone.html", html(&experiment)), ("phone-time.html", time::html(clock))] {

@@ -1,5 +1,4 @@
-//! The report tells the same to a program, on a terminal and on a page; whatever was measured, and
-//! whoever named it.
+//! The report is consistent between JSON, terminal and page, for any measurement and any names.
 
 mod browser;
 mod page;
@@ -212,7 +211,7 @@ fn where_nothing_was_measured_there_is_a_report_still() {
     assert_eq!(json["comparison"], Value::Null);
 }
 
-/// The sample with this done to Tickwire's figures of stream 31.
+/// The sample with a change of Tickwire's figures of stream 31.
 fn with_31(change: impl Fn(&mut tickwire_testbed::outcome::StreamFigures)) -> Experiment {
     let mut experiment = experiment();
     let at = experiment.pattern.streams.iter().position(|stream| stream.id == 31).unwrap();
@@ -318,7 +317,7 @@ fn a_terminal_of_80_columns_shows_all() {
 }
 
 #[test]
-fn histograms_are_in_the_json_for_who_asks() {
+fn histograms_are_in_the_json_on_request() {
     let experiment = experiment();
     let has = |json: &Value| streams(json)[0]["kernel"].get("histogram").is_some();
     assert!(has(&json(&experiment, true)) && !has(&json(&experiment, false)));

@@ -1,4 +1,4 @@
-//! What a reader of the page sees, taken from its HTML.
+//! The visible content of the page, extracted from its HTML.
 
 /// The part of the page below this heading, up to the next.
 pub(crate) fn section<'a>(html: &'a str, heading: &str) -> &'a str {
@@ -18,7 +18,7 @@ pub(crate) fn rows(html: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// Whether each element that is opened is closed, in order; where it is not, which.
+/// Whether all elements are closed in order; otherwise the offending tag.
 pub(crate) fn balanced(html: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     // Within the style sheet there are no elements.

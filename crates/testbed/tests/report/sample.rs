@@ -1,4 +1,4 @@
-//! An experiment with made-up figures that could have been measured.
+//! An experiment with plausible artificial figures.
 
 use std::time::Duration;
 use tickwire_testbed::outcome::{Carrier, Experiment, Run, StreamFigures, Times, Timing, Usage};
@@ -8,7 +8,7 @@ use tickwire_testbed::time::{Differences, Histogram, Origin, Row, TimeFigures};
 const SECONDS: u64 = 60;
 const LINK_BPS: u64 = 1_000_000_000;
 
-/// Numbers without order, the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -20,7 +20,7 @@ impl Dice {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Above 0, often little, seldom much.
+    /// An exponential distribution.
     fn tail(&mut self, mean_us: f64) -> f64 {
         -mean_us * (1.0 - self.part()).ln()
     }
@@ -52,7 +52,7 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// A clock that was asked every second, every four seconds, and then no more.
+/// A clock that polled every second, every four seconds, and then no more.
 fn clock() -> TimeFigures {
     let mut dice = Dice(0x2545_F491_4F6C_DD1D);
     let rows = [(1.0, None, 300.0), (4.0, None, 800.0), (1.0, Some(3.5), 2_500.0)];

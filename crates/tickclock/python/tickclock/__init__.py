@@ -1,4 +1,4 @@
-"""Reads the machine's Tickwire clock: nanoseconds, with an honest bound, and no system call.
+"""Reads the machine's Tickwire clock: nanoseconds with an error bound, without a system call.
 
 The clock is kept by ``tickwire service`` or ``tickwire clock run``; see ``tickclock.h`` for the same in C.
 """
@@ -18,18 +18,18 @@ __all__ = ["Clock", "Status", "Time", "Unknown"]
 
 
 class Status(enum.IntFlag):
-    """What is true of a time."""
+    """The status bits of a time."""
 
     SYNCHRONISED = 0x001
-    """The time is known, and truth lies between earliest and latest."""
+    """The time is known: the true time is between earliest and latest."""
     WARMING_UP = 0x002
-    """The rate is not yet known well."""
+    """The rate is not well known yet."""
     HOLDOVER = 0x004
-    """No server has answered for several polls."""
+    """No server has replied for several polls."""
     STALE = 0x008
     """The daemon has died or hangs."""
     DISRUPTED = 0x010
-    """The counter has broken: no server has answered since, or the value is from before."""
+    """The counter has broken: no server has replied since, or the value is from before."""
     TAI_KNOWN = 0x020
     """``tai_utc_s`` is right."""
     LEAP_SECOND = 0x040
@@ -37,11 +37,11 @@ class Status(enum.IntFlag):
     SMEARED = 0x080
     """The servers smear leap seconds."""
     RETIRED = 0x100
-    """Another page has taken this one's place: open it anew."""
+    """Another page has replaced this one: reopen it."""
 
     # From Python 3.11 on an IntFlag prints as its number.
     def __str__(self) -> str:
-        """Its facts by name: ``SYNCHRONISED|TAI_KNOWN``, or ``UNKNOWN`` and more if the time is not known."""
+        """The names of the bits: ``SYNCHRONISED|TAI_KNOWN``, or ``UNKNOWN|...`` if it is unknown."""
         facts = [fact.name for fact in type(self).__members__.values() if fact in self]
         return "|".join(facts if Status.SYNCHRONISED in self else ["UNKNOWN", *facts])
 
@@ -50,7 +50,7 @@ class Status(enum.IntFlag):
 
 
 class Time(NamedTuple):
-    """A point in time; everything in whole nanoseconds unless said otherwise."""
+    """A point in time; everything is in whole nanoseconds unless stated otherwise."""
 
     utc_ns: int
     """Unix time: since 1970-01-01 00:00:00 UTC, without leap seconds."""
@@ -64,12 +64,12 @@ class Time(NamedTuple):
     error_ns: int
     """Estimated error: one standard deviation."""
     age_ns: int
-    """Since the daemon published last."""
+    """Since the last publication."""
     counter: int
     """The counter at that time."""
     disruptions: int
-    """How often the counter has broken, or the time was set. Keep it beside values of the counter: if it has changed since, they cannot be compared with
-    values from now."""
+    """How often the counter has broken or the time was stepped. Store it with counter values: if it
+    has changed since, they cannot be compared with current values."""
 
     @property
     def tai_ns(self) -> int:
@@ -135,7 +135,7 @@ def _library() -> ctypes.CDLL:
 _lib = _library()
 
 
-# What tickclock.h says of the values that tickclock_open returns, where the system's own words do not tell.
+# The meaning of tickclock_open's return values (tickclock.h), where strerror does not explain it.
 _WHY = {
     errno.ENOENT: "there is no clock; start `tickwire service` or `tickwire clock run`, or name its page",
     errno.EBADMSG: "this is no page of a clock",
@@ -147,16 +147,16 @@ _NO_TIME = -(2**63)
 
 
 def _refused(counter: int, status: Status) -> Exception:
-    """Why the library knows nothing of a value although it knows the time."""
+    """The exception for a value whose time is unknown although the current time is known."""
     if Status.DISRUPTED in status:
-        return Unknown(status, f"{counter} is from before the counter broke, or before anybody watched it")
+        return Unknown(status, f"{counter} is from before the counter broke, or before it was first observed")
     return OverflowError(
         f"{counter} is no value that the counter has had yet, or is so far from now that its time does not fit 64 bits of nanoseconds"
     )
 
 
 def _whole(value: int, what: str, least: int, most: int) -> int:
-    """A whole number that C can take: ctypes would cut off what does not fit."""
+    """Checks the range of an integer: ctypes would truncate a value that does not fit."""
     number = operator.index(value)
     if not least <= number <= most:
         raise OverflowError(f"{number} is no {what}: expected {least} to {most}")
@@ -168,7 +168,8 @@ def _count(value: int) -> int:
 
 
 class _Handle(ctypes.c_void_p):
-    """What the library opened. It is closed with the last reference, and a call holds one: so nobody closes it under a thread that is in the library."""
+    """The library's handle. It is closed with the last reference. A call holds a reference, so no
+    thread closes it while another one is inside the library."""
 
     def __del__(self, close=_lib.tickclock_close) -> None:
         if self:
@@ -179,7 +180,7 @@ class Clock:
     """The machine's clock, open for reading. Any number of threads may share it."""
 
     def __init__(self, path: Union[str, "os.PathLike[str]", None] = None) -> None:
-        """Opens a page; without ``path`` that of ``TICKWIRE_CLOCK``, or ``/run/tickwire/clock``.
+        """Opens a page; the default is that of ``TICKWIRE_CLOCK``, or ``/run/tickwire/clock``.
 
         Raises OSError if there is none, or if it cannot be read.
         """
@@ -190,7 +191,7 @@ class Clock:
             raise OSError(error, _WHY.get(error) or os.strerror(error), os.fspath(shown))
 
     def close(self) -> None:
-        """Closes it, as soon as the last call of other threads has returned; nothing else may be called afterwards."""
+        """Closes the clock once the last call of another thread has returned. It is unusable then."""
         self._clock = _Handle()
 
     def __enter__(self) -> "Clock":
@@ -211,9 +212,13 @@ class Clock:
         return _time(_lib.tickclock_now(self._opened(), ctypes.byref(time)), time)
 
     def at(self, counter: int) -> Time:
-        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, or if the value is from before the counter broke or
-        before anybody watched it (``status`` has DISRUPTED); OverflowError if there is no such value, if the counter has not come to it yet by more than the
-        page is fresh for (5 s), or if it is so far from now that its time does not fit 64 bits."""
+        """The time at a counter value that was read earlier.
+
+        Raises Unknown if the time is not known, or if the value is from before the counter broke or
+        was first observed (``status`` has DISRUPTED). Raises OverflowError if it is not a possible
+        value, if it is ahead of the counter by more than the page is fresh for (5 s), or if it is
+        so far from now that its time does not fit 64 bits.
+        """
         time = _Time()
         error = _lib.tickclock_at(self._opened(), _count(counter), ctypes.byref(time))
         if error == errno.ERANGE:
@@ -221,14 +226,17 @@ class Clock:
         return _time(error, time)
 
     def counter(self) -> int:
-        """The counter: the cheapest stamp there is."""
+        """The counter: the cheapest timestamp."""
         return _lib.tickclock_counter(self._opened())
 
     def elapsed(self, start: int, end: int) -> int:
-        """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s.
+        """Nanoseconds between two counter values, by the difference clock.
 
-        Raises Unknown before the first answer of a server, when nobody knows how long a count takes, or if one of the values is from before the counter
-        broke; OverflowError if the counter has not come to one of them yet (as for ``at``), or if the span does not fit 64 bits.
+        The difference clock is smooth and meant for spans below about 1000 s.
+
+        Raises Unknown before the first reply of a server, when the period is not known yet, or if
+        one of the values is from before the counter broke. Raises OverflowError if one of them is
+        ahead of the counter (as for ``at``), or if the span does not fit 64 bits.
         """
         span = ctypes.c_int64()
         error = _lib.tickclock_elapsed(self._opened(), _count(start), _count(end), ctypes.byref(span))
@@ -241,10 +249,11 @@ class Clock:
         return span.value
 
     def convert(self, counters: Iterable[int]):
-        """Unix times in ns of many values of the counter, all by the same parameters.
+        """Unix times in ns of many counter values, all by the same parameters.
 
-        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown and OverflowError as ``at`` does,
-        naming the first such value, and TypeError if one is no whole number.
+        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else
+        gives a list. Raises Unknown and OverflowError as ``at`` does, for the first such value, and
+        TypeError if one is not an integer.
         """
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(counters, numpy.ndarray):
@@ -278,9 +287,10 @@ class Clock:
         return Unknown(Status(time.status))
 
     def wait_until(self, utc_ns: int) -> Time:
-        """Waits until the clock shows this Unix time; returns the first time that does. Raises Unknown as soon as the time is not known.
+        """Waits until the clock shows this Unix time, and returns the first time that does.
 
-        Python's own signal handlers run only afterwards.
+        Raises Unknown as soon as the time is not known. Python's own signal handlers run only
+        afterwards.
         """
         time = _Time()
         return _time(_lib.tickclock_wait_until(self._opened(), _whole(utc_ns, "Unix time in ns", -(2**63), 2**63 - 1), ctypes.byref(time)), time)

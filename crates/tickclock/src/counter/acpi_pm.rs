@@ -14,7 +14,7 @@ const X_PM_TMR_BLK: usize = 208;
 /// The flag TMR_VAL_EXT: 32 bits instead of 24.
 const WIDE: u32 = 1 << 8;
 
-/// The timer, open for this thread and those that it starts.
+/// The timer, accessible to this thread and those that it starts.
 #[derive(Debug)]
 pub struct AcpiPm {
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
@@ -27,8 +27,8 @@ impl AcpiPm {
     /// kernel to let this thread read it.
     ///
     /// # Errors
-    /// There is no such table or no timer in it, or the thread may not do I/O (it needs
-    /// CAP_SYS_RAWIO).
+    /// There is no such table or no timer in it, or the thread has no permission for port I/O
+    /// (CAP_SYS_RAWIO).
     pub fn open(fadt: impl AsRef<Path>) -> io::Result<Self> {
         let (port, bits) = find(&std::fs::read(fadt)?).ok_or_else(|| io::Error::other("the firmware names none"))?;
         permit(port)?;
@@ -41,8 +41,8 @@ impl AcpiPm {
         #[cfg(target_arch = "x86_64")]
         {
             let count: u32;
-            // SAFETY: `open` got the right to read this port, which changes nothing; the
-            // instruction touches no memory.
+            // SAFETY: `open` got the permission to read this port, and reading has no side effect;
+            // the instruction touches no memory.
             unsafe {
                 core::arch::asm!("in eax, dx", in("dx") self.port, out("eax") count, options(nostack, preserves_flags))
             };
@@ -58,20 +58,20 @@ impl AcpiPm {
         1e9 / FREQUENCY
     }
 
-    /// How many bits it has before it wraps: after 4.7 s if they are 24.
+    /// Width in bits; with 24 bits it wraps after 4.7 s.
     #[must_use]
     pub const fn bits(&self) -> u32 {
         self.bits
     }
 }
 
-/// Port and width of the timer that a FADT names.
+/// Port and width of the timer in a FADT.
 fn find(fadt: &[u8]) -> Option<(u16, u32)> {
     let word = |at: usize| fadt.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
     if fadt.get(..4)? != b"FACP" || *fadt.get(PM_TMR_LEN)? != 4 {
         return None;
     }
-    // The extended block, an address in I/O space (1), wins if there is one.
+    // The extended block, an address in I/O space (1), takes precedence if there is one.
     let extended = (fadt.get(X_PM_TMR_BLK) == Some(&1)).then(|| word(X_PM_TMR_BLK + 4)).flatten();
     let port = extended.filter(|&port| port != 0).or_else(|| word(PM_TMR_BLK))?;
     let port = u16::try_from(port).ok().filter(|&port| port != 0)?;
@@ -80,7 +80,7 @@ fn find(fadt: &[u8]) -> Option<(u16, u32)> {
 
 #[cfg(target_arch = "x86_64")]
 fn permit(port: u16) -> io::Result<()> {
-    // SAFETY: only gives this thread the right to use four ports.
+    // SAFETY: only permits this thread to access four ports.
     let done = unsafe { libc::ioperm(port.into(), 4, 1) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

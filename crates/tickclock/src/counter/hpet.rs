@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// What the kernel lets a program map: the page with the registers.
+/// The size of the mapping: the page with the registers.
 const LENGTH: NonZero<usize> = NonZero::new(4096).unwrap();
 /// Registers, in bytes from the beginning: capabilities and period; configuration; main counter.
 const CAPABILITIES: usize = 0x000;
@@ -65,7 +65,7 @@ impl Hpet {
         self.period_fs as f64 * 1e-6
     }
 
-    /// How many bits it has before it wraps.
+    /// Width in bits.
     #[must_use]
     pub const fn bits(&self) -> u32 {
         if self.wide { 64 } else { 32 }
@@ -80,7 +80,7 @@ impl Hpet {
 
 impl Drop for Hpet {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the mapping. That it cannot be taken down would only cost a page.
+        // SAFETY: this value owns the mapping. A failure to unmap it would only leak a page.
         let _ = unsafe { munmap(self.registers.cast(), LENGTH.get()) };
     }
 }

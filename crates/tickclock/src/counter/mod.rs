@@ -1,5 +1,5 @@
-//! The counters of this machine. Clocks use those that [`read`] reads; the two on the bus
-//! ([`Hpet`], [`AcpiPm`]) are here to be compared with them.
+//! The counters of this machine. Clocks use those of [`read`]; the two on the bus ([`Hpet`],
+//! [`AcpiPm`]) serve only for comparison.
 
 mod acpi_pm;
 mod hpet;
@@ -12,7 +12,7 @@ pub use raw::Moved;
 use tickwire_clock::Count;
 use tickwire_clock::page::CounterKind;
 
-/// Reads a counter, not before anything that the program did earlier.
+/// Reads a counter after all earlier instructions are complete.
 #[inline]
 #[must_use]
 pub fn read(kind: CounterKind) -> Count {
@@ -23,8 +23,7 @@ pub fn read(kind: CounterKind) -> Count {
     }
 }
 
-/// Reads a counter, perhaps while something that the program did earlier is not complete yet: that
-/// costs half as much.
+/// Reads a counter, possibly before earlier instructions are complete, at half the cost.
 #[inline]
 #[must_use]
 pub fn read_unordered(kind: CounterKind) -> Count {
@@ -35,11 +34,11 @@ pub fn read_unordered(kind: CounterKind) -> Count {
     }
 }
 
-/// Whether this program sees the counter as others of the machine do, in other time namespaces,
-/// too.
+/// Whether this program reads the same counter values as the other programs of the machine,
+/// including those in other time namespaces.
 ///
 /// # Errors
-/// That cannot be told; only of [`CounterKind::MonotonicRaw`].
+/// It cannot be determined; only for [`CounterKind::MonotonicRaw`].
 pub fn is_common(kind: CounterKind) -> Result<(), Moved> {
     match kind {
         CounterKind::MonotonicRaw => raw::moved().map(|_| ()),
@@ -60,8 +59,8 @@ pub const fn exists(kind: CounterKind) -> bool {
 #[inline]
 fn tsc() -> Count {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has it; it touches no memory. RDTSC may be executed before
-    // what precedes it unless a fence says otherwise (Intel SDM, RDTSC).
+    // SAFETY: every x86-64 processor has it; it touches no memory. Without a fence RDTSC may
+    // execute before earlier instructions (Intel SDM, RDTSC).
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }

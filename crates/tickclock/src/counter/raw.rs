@@ -1,11 +1,11 @@
 //! `CLOCK_MONOTONIC_RAW` as a counter of the machine.
 //!
-//! A program in a time namespace (time_namespaces(7); a container may have one) sees that clock
-//! moved, and a page's readers need not be in the namespace of its writer. So by how much is taken
-//! off: all of them count as the machine's first namespace does.
+//! In a time namespace (time_namespaces(7); a container may have one) this clock has an offset, and
+//! a page's readers need not be in the namespace of its writer. So the offset is subtracted, and
+//! all programs get the values of the initial namespace.
 //!
-//! That is asked once. Who forks into a new namespace after that opens the page anew in the program
-//! that it executes there.
+//! The offset is read once. A child that is forked into a new namespace later must execute a
+//! program that opens the page itself.
 
 use nix::time::{ClockId, clock_gettime};
 use std::io;
@@ -16,14 +16,13 @@ use tickwire_clock::Count;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Why it cannot be told by how much this program sees the clock moved.
+/// Why the offset of the clock in this program's time namespace cannot be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Moved {
-    /// The namespace that the kernel tells of is that of the program's children.
+    /// The namespace that the kernel reports is that of the program's children.
     #[error("it has made a time namespace for its children, and the kernel tells of that one only")]
     Between,
-    /// The kernel's file cannot be read (there is no /proc, or it is that of other processes), or
-    /// says something else.
+    /// The kernel's file cannot be read (no /proc, or that of another PID namespace) or parsed.
     #[error("/proc/self/timens_offsets cannot be read")]
     Unread,
 }
@@ -36,14 +35,14 @@ pub(super) fn read() -> Count {
     })
 }
 
-/// By how many ns this program sees the clock ahead of the machine's first namespace.
+/// The offset of the clock in ns, relative to the initial time namespace.
 pub(super) fn moved() -> Result<i64, Moved> {
     static MOVED: OnceLock<Result<i64, Moved>> = OnceLock::new();
     *MOVED.get_or_init(|| told(Path::new("/proc/self")))
 }
 
-/// What the kernel tells in this directory of /proc. A kernel without time namespaces tells of the
-/// others only, and moves nothing.
+/// The offset that the kernel reports in this directory of /proc. A kernel without time namespaces
+/// lists only the other namespaces, and the offset is 0.
 fn told(process: &Path) -> Result<i64, Moved> {
     let text = match std::fs::read_to_string(process.join("timens_offsets")) {
         Ok(text) => text,
@@ -57,8 +56,8 @@ fn told(process: &Path) -> Result<i64, Moved> {
     offset(&text).ok_or(Moved::Unread)
 }
 
-/// Whether the kernel tells of this process's namespaces, and none of them is of time. Without
-/// /proc, or with that of another PID namespace, it tells nothing.
+/// Whether the kernel lists this process's namespaces and none of them is a time namespace. Without
+/// /proc, or with that of another PID namespace, it lists none at all.
 fn has_no_time(namespaces: &Path) -> bool {
     namespaces.is_dir() && std::fs::symlink_metadata(namespaces.join("time")).is_err_and(|error| missing(&error))
 }

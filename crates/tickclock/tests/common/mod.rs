@@ -1,8 +1,8 @@
-//! What a daemon that is all well publishes.
+//! The parameters that a healthy daemon publishes.
 
 use tickclock::{Count, Leap, Nanos, Parameters, Scale, Status};
 
-/// At this count it is that time, by a counter of 1 ns.
+/// Parameters that map `at` to `time`, with a counter of 1 ns.
 pub(crate) fn parameters(at: Count, time: Nanos) -> Parameters {
     let scale = Scale::from_period(1.0).unwrap();
     Parameters {

@@ -1,55 +1,56 @@
-//! What the daemon needs to begin, and why it cannot: the page first, whose lock says that no other
-//! daemon keeps this clock.
+//! Start-up, and its errors. The page is created before all other files: its lock shows that no
+//! other daemon keeps this clock.
 
 use super::{Daemon, PUBLISH, SECOND, monotonic, realtime};
 use crate::cards::Cards;
 use crate::config::{Config, FileError, Server};
-use crate::doors::Doors;
+use crate::event_log::EventLog;
 use crate::hardware::{self, Look};
 use crate::leap_table;
-use crate::news::News;
 use crate::record::Recorder;
 use crate::source::{self, Source};
 use crate::state::{Known, State};
+use crate::status_endpoints::StatusEndpoints;
 use crate::system::{self, System};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 use tickclock::{CounterKind, CreateError, Scale, Status, Writer};
-use tickwire_clock::Keeper;
-use tickwire_clock::keeper;
+use tickwire_clock::Ensemble;
+use tickwire_clock::ensemble;
 use tracing::{info, warn};
 
-/// What was published is stale after so many ns: a daemon that is late by less is just late.
+/// The published page is stale after so many ns. A shorter delay only means that the daemon is
+/// late.
 const FRESH: i64 = 5 * SECOND;
-/// How far a quartz may be from what the kernel has measured: standard deviation, relative.
+/// Relative standard deviation of a quartz from the period that the kernel has measured.
 const QUARTZ: f64 = 100e-6;
 
 /// Why the daemon cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The page cannot be made.
+    /// The page cannot be created.
     #[error(transparent)]
     Page(#[from] CreateError),
-    /// The places where it tells how it is cannot be opened.
+    /// The status socket or the metrics port cannot be opened.
     #[error("cannot open {0}: {1}")]
     Door(String, std::io::Error),
-    /// There is nobody to ask.
+    /// No server is configured.
     #[error("no server is named: use --server HOST, or `servers` in the [clock] table of the configuration file")]
     NoServer,
-    /// The time cannot be handed on as it is to be.
+    /// The system clock cannot be steered, or NTP's shared memory cannot be attached.
     #[error(transparent)]
     System(#[from] system::Error),
-    /// Nobody can vouch for a server that is to be asked with NTS.
+    /// There is no trusted certificate for a server that requires NTS.
     #[error(transparent)]
     Files(#[from] FileError),
-    /// There is no place for the record.
+    /// The record cannot be created.
     #[error("cannot record to {0}: {1}{hint}", hint = record_hint(.1))]
     Record(PathBuf, std::io::Error),
-    /// The table of leap seconds that the user has named is none.
+    /// The configured table of leap seconds cannot be used.
     #[error(transparent)]
     LeapSeconds(#[from] leap_table::TableError),
-    /// The counter runs at an impossible speed.
+    /// The counter has no usable period.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
 }
@@ -63,11 +64,11 @@ fn record_hint(error: &io::Error) -> &'static str {
 }
 
 impl Daemon {
-    /// Makes the page and gets ready to ask.
+    /// Creates the page and prepares to poll the servers.
     ///
     /// # Errors
-    /// There is no server, no counter, or something that it is to have from the beginning cannot be
-    /// had. Then nothing is left behind.
+    /// No server is configured, the counter is not usable, or a resource that the configuration
+    /// requires is not available. Then nothing is left behind.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         if config.servers.is_empty() {
             return Err(StartError::NoServer);
@@ -80,13 +81,13 @@ impl Daemon {
         let looked = Look::take(kind);
         let warm = warm(&state, kind, &looked, measured);
         let nominal = warm.map_or(measured, |known| known.period);
-        let doors =
-            Doors::open(&config.page, config.metrics).map_err(|(which, error)| StartError::Door(which, error))?;
+        let status_endpoints = StatusEndpoints::open(&config.page, config.metrics)
+            .map_err(|(which, error)| StartError::Door(which, error))?;
         let system = System::new(config)?;
-        let keeper = keeper::Config {
+        let ensemble = ensemble::Config {
             nominal,
             rate_error: warm.map_or(QUARTZ, |known| known.deviation()),
-            holdover_after: source::patience((config.poll * 1e9) as i64),
+            holdover_after: source::silence_timeout((config.poll * 1e9) as i64),
             fresh_for: FRESH,
             tai_offset: config.tai_offset,
         };
@@ -94,8 +95,8 @@ impl Daemon {
         let table = leap_table::read(config.leap_seconds.as_deref(), realtime())?;
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
-        // Without the state nobody knows whether the counter has broken since the page was written;
-        // and before there was a page, nobody watched it.
+        // Without the saved state it is unknown whether the counter has broken since the page was
+        // written, so that counts as a break. Before the first page the counter was not monitored.
         let (last, written) = (writer.last(), !writer.is_blank());
         let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && written));
         let since = if warm.is_some() && written { last.since } else { looked.count };
@@ -105,24 +106,24 @@ impl Daemon {
             Recorder::create(path)
                 .and_then(|mut recorder| {
                     recorder
-                        .begin(&keeper, kind.name(), &servers, table.as_ref(), (disruptions, since))
+                        .begin(&ensemble, kind.name(), &servers, table.as_ref(), (disruptions, since))
                         .map(|()| recorder)
                 })
                 .map_err(|error| StartError::Record(path.clone(), error))
         });
         let recorder = recorder.transpose()?;
-        let mut keeper = Keeper::new(keeper, &known).after(disruptions, since);
+        let mut ensemble = Ensemble::new(ensemble, &known).after(disruptions, since);
         if let Some(table) = table {
-            keeper.set_leap_table(table);
+            ensemble.set_leap_table(table);
         }
         info!(counter = kind.name(), why = %why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         Ok(Self {
             kind,
             nominal,
-            keeper,
+            ensemble,
             sources,
             cards: Cards::new(config.hardware_stamps),
-            doors,
+            status_endpoints,
             system,
             page: config.page.clone(),
             state,
@@ -130,7 +131,7 @@ impl Daemon {
             looked,
             published: now - PUBLISH,
             recorder,
-            news: News::new(config.servers.len(), disruptions),
+            event_log: EventLog::new(config.servers.len(), disruptions),
             handed: now,
             kept: now,
             writer,
@@ -138,7 +139,7 @@ impl Daemon {
     }
 }
 
-/// What the daemon before this one knew of the counter, if that is still worth something.
+/// The previous daemon's estimate of the counter's period, if it is still valid.
 fn warm(state: &State, kind: CounterKind, now: &Look, measured: Scale) -> Option<Known> {
     let path = state.path().display();
     match state.read(kind, now, measured) {

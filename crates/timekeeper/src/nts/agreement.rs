@@ -1,11 +1,10 @@
-//! The conversation in which client and server agree on keys (NTS-KE, RFC 8915 §4): TLS 1.3, one
-//! question, one answer.
+//! Key establishment between client and server (NTS-KE, RFC 8915 §4): TLS 1.3, one request, one
+//! response.
 //!
-//! It has a thread of its own for ten seconds at most, as the look-up of a name has one: the
-//! system's resolver blocks, trusted certificates are read from disk, and a chain of certificates
-//! takes milliseconds of computing. None of that may stand between a packet and its stamp, so even
-//! a TLS that never blocks would be in a thread in the end; and one that may block, with one
-//! deadline for all of it, has no states to get wrong.
+//! It has a thread of its own for ten seconds at most, like a name lookup. The system's resolver
+//! blocks, trusted certificates are read from disk, and verifying a chain takes milliseconds of
+//! computing. None of that may delay a packet's timestamp, so even non-blocking TLS would need a
+//! thread. Blocking TLS, with one deadline for all of it, needs no state machine.
 
 use super::{Agreed, Failure, roots};
 use crate::addresses::resolve;
@@ -20,26 +19,27 @@ use std::time::{Duration, Instant};
 use tickwire_ntp::nts::records::{self, Reader, Refusal};
 use tickwire_ntp::nts::{Agreement, Association, KEY, Key};
 
-/// How long it may take from the first packet to the last, however slowly the other side talks.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one of several addresses may take to let us in.
+/// Timeout from the first packet to the last, however slowly the server sends.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the connection to one of several addresses.
 const EACH: Duration = Duration::from_secs(3);
 
-/// Agrees on keys with a server; for the time at another address than `avoided`, if there is one.
+/// Establishes keys with a server. Addresses of the `avoided` host are tried last, for keys and for
+/// time.
 pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agreed, Failure> {
     let roots = roots::roots(server.nts_ca.as_deref())?;
     let look_up = |host: &str, port| resolve(host, port).map(|all| last(all, avoided));
     let addresses = look_up(&server.host, server.nts_port)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut stream = connect(&addresses, until)?;
     let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| tls_failure(&error))?;
     let mut tls = tls.with_root_certificates(roots).with_no_client_auth();
     tls.alpn_protocols = vec![records::ALPN.to_vec()];
-    // A ticket would tell the server that it is the same client.
+    // A session ticket would let the server recognise the client.
     tls.resumption = Resumption::disabled();
-    // An address of one link names the interface, too; the certificate does not.
+    // A link-local address includes the interface; the certificate does not.
     let host = server.host.split_once('%').map_or(&*server.host, |(address, _)| address);
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| Failure::new("the server's name can be in no certificate", error))?;
@@ -52,7 +52,7 @@ pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agre
     let (to_server, to_client) = (key(&records::TO_SERVER)?, key(&records::TO_CLIENT)?);
     let port = agreement.port.unwrap_or(server.port);
     let address = match &agreement.server {
-        // Scope and all: an address of one link stays what it is.
+        // The scope ID of a link-local address is kept.
         None => {
             let mut same = stream.peer;
             same.set_port(port);
@@ -66,13 +66,13 @@ pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agre
     Ok(Agreed { address, association: Association::new(to_server, to_client, agreement) })
 }
 
-/// The same addresses, that of one host last.
+/// The same addresses, those of the `avoided` host last.
 fn last(mut addresses: Vec<SocketAddr>, avoided: Option<SocketAddr>) -> Vec<SocketAddr> {
     addresses.sort_by_key(|address| avoided.is_some_and(|avoided| avoided.ip() == address.ip()));
     addresses
 }
 
-/// A connection to the first address that lets us in.
+/// A connection to the first address that accepts one.
 fn connect(addresses: &[SocketAddr], until: Instant) -> Result<Timed, Failure> {
     let mut last = None;
     for address in addresses {
@@ -88,11 +88,11 @@ fn connect(addresses: &[SocketAddr], until: Instant) -> Result<Timed, Failure> {
     Err(Failure::new("the server for keys cannot be reached", last.unwrap_or_default()))
 }
 
-/// Asks, and reads the answer.
+/// Sends the request, and reads the response.
 fn converse(session: &mut ClientConnection, stream: &mut Timed) -> Result<Agreement, Failure> {
     let mut talk = rustls::Stream::new(session, stream);
     talk.write_all(&records::request()).and_then(|()| talk.flush()).map_err(|error| failure(&error))?;
-    // RFC 8915 §4: a server of something else must not be taken for one of these.
+    // RFC 8915 §4: a server of another protocol must not be taken for one of NTS-KE.
     if talk.conn.alpn_protocol() != Some(records::ALPN) {
         return Err(Failure::new("the server does not speak NTS-KE", ""));
     }
@@ -106,7 +106,7 @@ fn converse(session: &mut ClientConnection, stream: &mut Timed) -> Result<Agreem
             Err(error) => return Err(failure(&error)),
         };
         if let Some(agreement) = reader.take(&bytes[..length]).map_err(refused)? {
-            // Politeness only: what was agreed on stands.
+            // Only a courtesy: the keys are valid without it.
             talk.conn.send_close_notify();
             let _ = talk.flush();
             return Ok(agreement);
@@ -125,14 +125,13 @@ fn tls_failure(error: &rustls::Error) -> Failure {
     }
 }
 
-/// What is to be done about each of these is something else, so each is counted and shown by
-/// itself.
+/// Each of these needs another remedy, so each is counted and shown by itself.
 fn certificate_failure(wrong: &CertificateError) -> Failure {
     use CertificateError as Wrong;
     match wrong {
-        // Of an issuer with a trusted one's name, too, whose signature it is not.
+        // Also of an issuer with a trusted one's name, but not its key.
         Wrong::UnknownIssuer | Wrong::BadSignature => {
-            Failure::new("TLS: nobody who is trusted vouches for the certificate", "")
+            Failure::new("TLS: no trusted authority has signed the certificate", "")
         }
         Wrong::Expired | Wrong::ExpiredContext { .. } => Failure::new("TLS: the certificate has expired", wrong),
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
@@ -156,7 +155,7 @@ fn failure(error: &io::Error) -> Failure {
     }
 }
 
-/// A stream of which all reads and writes end at one time, also if each of them brings something.
+/// A stream with one deadline for all reads and writes, also if each of them makes progress.
 struct Timed {
     stream: TcpStream,
     peer: SocketAddr,
@@ -166,7 +165,7 @@ struct Timed {
 impl Timed {
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.until.saturating_duration_since(Instant::now());
-        // Zero would be no limit to the system.
+        // Zero would mean no timeout to the kernel.
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }

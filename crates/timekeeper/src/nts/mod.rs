@@ -1,11 +1,10 @@
-//! Network Time Security (RFC 8915) of one server: agreeing on keys, spending them, and agreeing
-//! anew. Without keys nothing is asked; a server that is to be asked with NTS is never asked
-//! without.
+//! Network Time Security (RFC 8915) with one server: key establishment, use of the keys, and
+//! renewal. Without keys no request is sent; a server with NTS is never polled without it.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `agreement` | the conversation in which keys are agreed on, in a thread of its own |
-//! | `roots` | who may vouch for a server |
+//! | `agreement` | key establishment (NTS-KE), in a thread of its own |
+//! | `roots` | the trusted certificates |
 
 #[cfg(feature = "nts")]
 mod agreement;
@@ -21,10 +20,10 @@ use thiserror::Error;
 use tickwire_ntp::Packet;
 use tickwire_ntp::nts::{Association, RANDOM, Retry, Unproven};
 
-/// Whether this program can do it.
+/// Whether this program is built with NTS.
 pub(crate) const BUILT_IN: bool = cfg!(feature = "nts");
 
-/// Whom to ask for the time, and how.
+/// The time server to poll, and the association with it.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     /// The time server's address: that of the server that gave the keys, if it has named no other.
@@ -36,9 +35,9 @@ pub(crate) struct Agreed {
 #[derive(Debug, Error)]
 #[error("{why}{}{detail}", if detail.is_empty() { "" } else { ": " })]
 pub(crate) struct Failure {
-    /// In words of our own, which are few, so that each can be counted.
+    /// One of a few texts of this program, so that each can be counted.
     pub(crate) why: String,
-    /// What the system or a library says beside.
+    /// Details from the system or a library.
     pub(crate) detail: String,
 }
 
@@ -48,23 +47,23 @@ impl Failure {
     }
 }
 
-/// Agrees on keys with a server; takes some seconds at most, beside what the resolver takes.
+/// Establishes keys with a server; takes ten seconds at most, plus the time of the resolver.
 #[cfg(feature = "nts")]
 pub(crate) use agreement::agree;
 
-/// Nobody is asked by a program that cannot.
+/// A program without NTS never sends a request for keys.
 #[cfg(not(feature = "nts"))]
 pub(crate) fn agree(_: &Server, _: Option<SocketAddr>) -> Result<Agreed, Failure> {
     Err(Failure::new("this program is built without NTS", ""))
 }
 
-/// Whether somebody is trusted by this file, or by the host if none is named.
+/// Checks that this file, or the host's store if none is named, holds a trusted certificate.
 #[cfg(feature = "nts")]
 pub(crate) fn check_roots(file: Option<&Path>) -> Result<(), Failure> {
     roots::roots(file).map(|_| ())
 }
 
-/// Nobody is.
+/// Nothing to check: without NTS [`Config::check`](crate::Config::check) rejects such a server.
 #[cfg(not(feature = "nts"))]
 pub(crate) fn check_roots(_: Option<&Path>) -> Result<(), Failure> {
     Ok(())
@@ -80,35 +79,35 @@ pub(crate) struct Nts {
 }
 
 impl Nts {
-    /// Of a server that is to be asked with it.
+    /// The initial state; `None` for a server without NTS.
     pub(crate) fn of(server: &Server, now: i64) -> Option<Self> {
         let new = Self { association: None, retry: Retry::new(now), agreed: 0, failed: BTreeMap::new() };
         server.nts.then_some(new)
     }
 
-    /// The earliest time at which keys may be agreed on.
+    /// The earliest time at which keys may be established.
     pub(crate) const fn next(&self) -> i64 {
         self.retry.next()
     }
 
-    /// A conversation begins at `now`.
+    /// Key establishment starts at `now`.
     pub(crate) const fn began(&mut self, now: i64) {
         self.retry.began(now);
     }
 
-    /// It gave no keys.
+    /// Key establishment has failed.
     pub(crate) fn failed(&mut self, failure: &Failure) {
         *self.failed.entry(failure.why.clone()).or_default() += 1;
     }
 
-    /// It gave these; what was agreed on before is forgotten (RFC 8915 §5.7).
+    /// Key establishment has given these keys; the previous ones are discarded (RFC 8915 §5.7).
     pub(crate) fn agreed(&mut self, association: Association) {
         self.agreed += 1;
         self.retry.agreed();
         self.association = Some(association);
     }
 
-    /// The keys are for nobody any more.
+    /// Discards the keys: their server is not polled any more.
     pub(crate) fn forget(&mut self) {
         self.association = None;
     }
@@ -118,20 +117,20 @@ impl Nts {
         self.association.as_ref().is_some_and(|association| association.cookies() > 0)
     }
 
-    /// Whether new keys are wanted, and may be agreed on at `now`.
+    /// Whether new keys are needed, and may be established at `now`.
     pub(crate) fn wants(&self, now: i64) -> bool {
         self.association.as_ref().is_none_or(Association::is_spent) && now >= self.retry.next()
     }
 
-    /// The request as it goes out; `None`: it does not.
+    /// The request with its NTS fields; `None` without a key or cookie.
     pub(crate) fn protect(&mut self, request: &Packet) -> Option<Vec<u8>> {
         let mut random = [0; RANDOM];
-        // It fails on no Linux that has started; without it there is no safe request.
+        // getrandom does not fail on a booted Linux; without it no request is safe.
         getrandom::fill(&mut random).expect("the kernel's random numbers");
         self.association.as_mut()?.protect(request, &random)
     }
 
-    /// Proves an answer.
+    /// Authenticates a reply.
     pub(crate) fn prove(&mut self, answer: &[u8]) -> Result<(), Unproven> {
         self.association.as_mut().ok_or(Unproven::Unasked)?.prove(answer)?;
         self.retry.proved();

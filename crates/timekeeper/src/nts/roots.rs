@@ -1,5 +1,4 @@
-//! Who may vouch for a server: the host's trusted certificates, or those of one file and nobody
-//! else.
+//! The trusted certificates for a server: the host's, or only those of one file.
 
 use super::Failure;
 use rustls::RootCertStore;
@@ -7,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::Path;
 
-/// What cannot be used is left out; there must be one that can.
+/// Certificates that cannot be parsed are skipped; one must be usable. Malformed PEM is an error.
 pub(super) fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
     let nobody = |detail: String| Failure::new("there are no certificates to trust", detail);
     let (all, complaint) = match file {
@@ -34,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_gives_nobody_to_trust_says_so() {
+    fn a_file_without_a_trusted_certificate_says_so() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ca.pem");
         let fails = |file: &Path| roots(Some(file)).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! What the user wants of the server: the `[clock.serve]` table of the configuration file. Every
-//! key is optional.
+//! The server's configuration: the `[clock.serve]` table of the configuration file. Every key is
+//! optional.
 
 use crate::config::Wrong;
 use serde::{Deserialize, Deserializer, de};
@@ -15,12 +15,12 @@ pub struct Serve {
     /// Addresses and ports to listen on; none: port 123 of all addresses.
     #[serde(deserialize_with = "listened")]
     pub listen: Vec<SocketAddr>,
-    /// Networks that may ask; none: everybody.
+    /// Networks whose clients are served; none: all clients.
     #[serde(deserialize_with = "parsed")]
     pub allow: Vec<Network>,
-    /// How often each client may ask in a second, on average; 0: as often as he likes.
+    /// Requests per second for each client, on average; 0: no limit.
     pub rate: f64,
-    /// How often at once.
+    /// Requests in a burst for each client.
     pub burst: u32,
 }
 
@@ -32,10 +32,10 @@ impl Default for Serve {
 }
 
 impl Serve {
-    /// Whether the values make sense.
+    /// Checks the values.
     ///
     /// # Errors
-    /// Which one does not, and what would.
+    /// The first invalid one, and what is valid.
     pub fn check(&self) -> Result<(), Wrong> {
         let wrong = |key: &str, wanted: &str| Err(Wrong::new(key, format!("{key} {wanted}")));
         if self.rate != 0.0 && !(0.001..=1e6).contains(&self.rate) {
@@ -50,7 +50,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Where to listen, and whether the user wants all of that.
+    /// The addresses to listen on, and whether the configuration requires all of them.
     pub(super) fn addresses(&self) -> (Vec<SocketAddr>, bool) {
         if self.listen.is_empty() {
             (vec![(Ipv4Addr::UNSPECIFIED, NTP).into(), (Ipv6Addr::UNSPECIFIED, NTP).into()], false)

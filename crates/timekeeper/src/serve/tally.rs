@@ -1,31 +1,31 @@
-//! What became of the requests.
+//! Statistics of the requests.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 use tickwire_ntp::Kiss;
 use tickwire_ntp::server::{Kind, Silence};
 
-/// It is told so often, if it has changed.
+/// The statistics are logged at this interval, if they have changed.
 const TELL: Duration = Duration::from_secs(3600);
 
-/// Numbers of requests, by what became of them.
+/// Numbers of requests, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Answered with the time, in basic mode.
     pub basic: u64,
     /// Answered with the time, in interleaved mode.
     pub interleaved: u64,
-    /// Answered that they come too often.
+    /// Answered with a RATE kiss: they come too often.
     pub told_rate: u64,
-    /// Answered that they are not allowed.
+    /// Answered with a DENY kiss: they are not allowed.
     pub told_denied: u64,
     /// Not answered, because they came too often.
     pub too_often: u64,
     /// Not answered, because they are not allowed.
     pub not_allowed: u64,
-    /// No requests.
+    /// Messages that are not requests.
     pub garbage: u64,
-    /// Answers that the system did not send.
+    /// Replies that the kernel did not send.
     pub unsent: u64,
 }
 
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-/// What was told of it, and when the last hour ended.
+/// The statistics logged last, and when the last hour ended.
 #[derive(Debug)]
 pub(super) struct Told {
     at: Instant,
@@ -56,7 +56,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Nothing was told until `now`.
+    /// Nothing was logged until `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { at: now, tally: Tally::default() }
     }
@@ -94,7 +94,7 @@ mod tests {
         let mut tally = Tally::default();
         let mut hours = Vec::new();
         for minute in 1..=8 * 60 {
-            // Somebody asks all through the third hour, and once in the fifth.
+            // Requests come all through the third hour, and once in the fifth.
             tally.basic += u64::from((2 * 60 + 1..=3 * 60).contains(&minute) || minute == 4 * 60 + 30);
             if told.is_news(begin + Duration::from_secs(60 * minute), &tally) {
                 hours.push((minute / 60, tally.basic));

@@ -1,4 +1,4 @@
-//! The page's clock for the server, and whether it can be believed.
+//! The page's clock for the server, and whether it is valid.
 
 use super::ServeError;
 use crate::hardware::{self, Look};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use tickclock::{Clock, Count, CounterKind, OpenError, Parameters, Scale, Status, counter};
 use tickwire_clock::Nanos;
 use tickwire_ntp::Stamp;
-use tickwire_ntp::sandwich::Sandwich;
+use tickwire_ntp::cross_timestamp::CrossTimestamp;
 use tickwire_ntp::server::Host;
 
-/// The clock, by which the server stamps.
+/// The clock that the server takes its timestamps from.
 #[derive(Debug)]
 pub(super) struct Time {
     page: PathBuf,
@@ -18,10 +18,10 @@ pub(super) struct Time {
     kind: CounterKind,
     nominal: Scale,
     looked: (Look, u32),
-    /// The counter has broken, and the page is still that of before: it has had so many
+    /// Set if the counter has broken and the page is still from before: the page's number of
     /// disruptions.
     broken: Option<u32>,
-    /// What was said last of a page that cannot be opened.
+    /// The last logged reason why the page cannot be opened.
     said: Option<String>,
 }
 
@@ -29,25 +29,23 @@ pub(super) struct Time {
 pub(super) struct Now {
     parameters: Parameters,
     pub(super) host: Host,
-    pub(super) at: Sandwich,
+    pub(super) at: CrossTimestamp,
     nominal: Scale,
 }
 
-/// What has become of the clock, for the log.
+/// A change of the clock, for the log.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// There is a page now, or another one; `true`: it is about another counter, so that no count
-    /// from before means anything.
+    /// There is a new page. `anew`: it uses another counter, so earlier counts are void.
     Opened { anew: bool },
-    /// There is none that can be read.
+    /// There is no readable page.
     Away(String),
     /// The counter has broken.
     Broken(String),
 }
 
 impl Time {
-    /// A page that is not there is waited for; meanwhile nothing is known. What is no page is an
-    /// error.
+    /// Opens the page. While there is none, the time is unknown; an invalid page is an error.
     pub(super) fn open(page: &Path) -> Result<Self, ServeError> {
         let clock = match Clock::open(page) {
             Ok(clock) => Some(clock),
@@ -67,8 +65,8 @@ impl Time {
         self.clock.is_some()
     }
 
-    /// Looks whether the counter is whole and the page is the daemon's. If something has happened,
-    /// what.
+    /// Checks that the counter has not broken and that the page is still the daemon's; returns what
+    /// has changed.
     pub(super) fn look(&mut self) -> Option<Event> {
         let gone = self.clock.as_ref().is_none_or(|clock| {
             let status = clock.now().status;
@@ -85,16 +83,16 @@ impl Time {
             self.broken = None;
         }
         let what = look.broken_since(&before, self.nominal)?;
-        // The daemon may have seen it first.
+        // Unless the daemon has published the break already.
         self.broken = (disruptions == known).then_some(known);
         Some(Event::Broken(what))
     }
 
-    /// A daemon that started anew may have made another page.
+    /// Opens the page again: a restarted daemon may have created another one.
     fn open_again(&mut self) -> Option<Event> {
         let new = match Clock::open(&self.page) {
             Ok(new) => new,
-            // That there is none was said at the start.
+            // That there is no page was logged at the start.
             Err(OpenError::Missing(_)) if self.clock.is_none() => return None,
             Err(error) => {
                 let said = match error {
@@ -122,8 +120,8 @@ impl Time {
         Some(Event::Opened { anew })
     }
 
-    pub(super) fn sandwich(&self) -> Sandwich {
-        Sandwich::take(self.kind, self.nominal.period())
+    pub(super) fn cross_timestamp(&self) -> CrossTimestamp {
+        CrossTimestamp::take(self.kind, self.nominal.period())
     }
 
     pub(super) fn count(&self) -> Count {
@@ -135,7 +133,7 @@ impl Time {
     }
 
     /// The clock at a moment.
-    pub(super) fn now(&self, at: Sandwich) -> Now {
+    pub(super) fn now(&self, at: CrossTimestamp) -> Now {
         let parameters = if self.broken.is_some() { Parameters::UNKNOWN } else { self.parameters() };
         let host = Host::new(&parameters, &parameters.reading(at.count));
         Now { parameters, host, at, nominal: self.nominal }
@@ -148,8 +146,8 @@ impl Now {
         self.nominal.nanos(to.since(from)).unsigned_abs()
     }
 
-    /// The time at a count near the moment. Who does not know it says what the system's clock
-    /// shows, and that it does not know.
+    /// The time at a count near the moment. While it is unknown, the system clock's time; the
+    /// reply then says that it is not synchronised.
     pub(super) fn stamp(&self, count: Count) -> Stamp {
         if self.host == Host::UNSYNCHRONISED {
             return Stamp::from_unix(Nanos(self.at.realtime).plus(self.nominal.nanos(count.since(self.at.count))));
@@ -188,7 +186,7 @@ mod tests {
         let writer = Writer::create(&page, KIND).unwrap();
         writer.publish(&known());
         let mut time = Time::open(&page).unwrap();
-        let knows = |time: &Time| time.now(time.sandwich()).host != Host::UNSYNCHRONISED;
+        let knows = |time: &Time| time.now(time.cross_timestamp()).host != Host::UNSYNCHRONISED;
         assert!(time.look().is_none() && knows(&time));
         time.looked.0.slept -= 60_000_000_000;
         assert!(matches!(time.look(), Some(Event::Broken(_))));

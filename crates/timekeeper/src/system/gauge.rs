@@ -1,12 +1,11 @@
-//! What the system clock's rate should be: how the published clock's rate differs from that of the
-//! kernel's unsteered clock, both measured by the counter.
+//! The rate that the system clock should have: how the published clock's rate differs from that of
+//! the kernel's unsteered clock, both measured with the counter.
 
 use crate::hardware::Look;
 
-/// Over at least so long, in ns, the kernel's unsteered clock is measured: good to some 10^-9.
+/// Shortest span of a measurement of the kernel's unsteered clock, in ns: good to some 10^-9.
 const LEAST: i64 = 4_000_000_000;
-/// And over not much more than so long: on some machines that clock is not an exact multiple of the
-/// counter.
+/// Half of the longest span: on some machines that clock is not an exact multiple of the counter.
 const MOST: i64 = 1_000_000_000_000;
 
 /// Two earlier looks at the counter.
@@ -47,7 +46,7 @@ mod tests {
     #[test]
     fn the_difference_of_both_rates_is_found() {
         let mut gauge = Gauge::default();
-        // The kernel takes the counter for one of 2 GHz; truly it is slower by 10 ppm.
+        // The kernel assumes a counter of 2 GHz; the true rate is 10 ppm lower.
         let at =
             |second: i64| Look { count: Count((second * 2_000_000_000) as u64), raw: second * 1_000_000_000, slept: 0 };
         let period = 0.5 * (1.0 + 10e-6);

@@ -1,12 +1,12 @@
-//! The kernel's clock, as the steering sees it: real, or one of a test.
+//! The kernel's clock, as the steering sees it: the real one, or that of a test.
 
 use nix::errno::Errno;
 use tickwire_osclock::adjtime::{self, State, Told};
 
-/// What is done to the kernel's clock.
+/// The operations on the kernel's clock.
 pub(super) trait Kernel {
     fn look(&mut self) -> Result<State, Errno>;
-    /// Ends what others have begun.
+    /// Ends the adjustments of other programs.
     fn take_over(&mut self) -> Result<(), Errno>;
     /// In 2^-16 ppm.
     fn set_frequency(&mut self, units: i64) -> Result<(), Errno>;
@@ -14,11 +14,11 @@ pub(super) trait Kernel {
     fn step(&mut self, ns: i64) -> Result<(), Errno>;
     fn tell(&mut self, told: Told) -> Result<(), Errno>;
     fn set_tai(&mut self, offset: i32) -> Result<(), Errno>;
-    /// How long a tick is if nobody changes it, in us.
+    /// The default length of a tick, in us.
     fn usual_tick(&self) -> i64;
 }
 
-/// The one of this machine.
+/// The clock of this machine.
 #[derive(Debug)]
 pub(super) struct Real {
     usual_tick: i64,

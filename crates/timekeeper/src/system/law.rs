@@ -1,32 +1,32 @@
-//! The control law: how far the system clock is off, and how fast it should run, in; what to tell
-//! the kernel, out. No I/O, no clock.
+//! The control law. Its inputs are the system clock's offset and the rate that the clock should
+//! have; its output is the kernel's frequency. No I/O, no clock.
 //!
-//! Feed-forward does the work: what the system clock's rate should be is known from the clock that
-//! is never steered. An offset is taken back over some seconds, and what is unknown of the rate is
-//! learnt from how the clock went since the last turn and how it should have gone:
+//! Feed-forward does the work: the rate that the system clock should have is known from the clock
+//! that is never steered. An offset decays over some seconds. The unknown part of the rate is
+//! learnt from the difference between the clock's actual and expected course since the last turn:
 //!
 //! ```text
 //! frequency = base + unknown - ahead / TAU
 //! unknown  -= (ahead - (ahead before + (frequency - base - unknown) passed)) / passed / TURNS
 //! ```
 //!
-//! So an offset, however large, teaches nothing that is not true, and nothing swings over.
+//! So an offset, however large, does not bias the estimate, and the response does not overshoot.
 
-/// In how many seconds an offset shrinks to 1/e.
+/// Time in which an offset shrinks to 1/e, in s.
 const TAU: f64 = 4.0;
-/// Over how many turns the unknown is learnt.
+/// Time constant of the estimate of the unknown part, in turns.
 const TURNS: f64 = 64.0;
-/// A clock that goes so far astray in a turn, in ns, was set by somebody.
+/// A clock that deviates so far in one turn, in ns, was set by another program.
 const SET: f64 = 2_000.0;
-/// No more than this is unknown, in ppm: the base is measured.
+/// Limit of the unknown part, in ppm: the base is measured.
 const MOST_UNKNOWN: f64 = 1.0;
-/// A turn that comes later than this, in s, tells nothing of what happened since the last.
+/// A turn that is later than this, in s, gives no information about the time since the last one.
 const LATE: f64 = 8.0;
 
-/// What the law is to know.
+/// The inputs of the law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
-    /// When, in ns of a clock that only runs forward.
+    /// When, in ns of a monotonic clock.
     pub(super) at: i64,
     /// By how much the system clock is ahead, in ns.
     pub(super) ahead: f64,
@@ -34,17 +34,16 @@ pub(super) struct Seen {
     pub(super) base: f64,
 }
 
-/// The law's memory.
+/// The state of the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Law {
     unknown: f64,
-    /// The last turn, and what came of it.
+    /// The inputs of the last turn, and the frequency that it gave.
     last: Option<(Seen, f64)>,
 }
 
 impl Law {
-    /// What frequency to give the kernel, in ppm, until the next turn; it is held within `most` on
-    /// both sides.
+    /// The frequency for the kernel until the next turn, in ppm; clamped to `most` on both sides.
     pub(super) fn turn(&mut self, seen: &Seen, most: f64) -> f64 {
         if let Some((last, frequency)) = self.last {
             let passed = (seen.at - last.at) as f64 * 1e-9;
@@ -66,7 +65,8 @@ impl Law {
         self.last = None;
     }
 
-    /// What the clock should run at if nobody looks after it any more, in ppm.
+    /// The frequency without an offset to correct, in ppm: for a clock that is not steered any
+    /// more.
     pub(super) const fn at_rest(&self, base: f64) -> f64 {
         base + self.unknown
     }
@@ -78,8 +78,8 @@ mod tests {
 
     const MOST: f64 = 500.0;
 
-    /// A clock that is off by so many ns, and runs wrong by `drift` ppm; the base is known but for
-    /// `unknown` ppm. How far off it is, second by second.
+    /// Simulates a clock with this initial offset in ns and a rate error of `drift` ppm; the base
+    /// is known except for `unknown` ppm. Returns the offset after each second.
     fn run(mut ahead: f64, drift: f64, unknown: f64, seconds: usize, noise: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut law = Law::default();
         (0..seconds)

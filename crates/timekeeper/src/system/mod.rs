@@ -1,20 +1,20 @@
-//! Hands the time on to programs that do not read the page: steers the system clock, feeds NTP's
-//! shared memory. Both only if the user wants it.
+//! Distributes the time to programs that do not read the page: steers the system clock, feeds NTP's
+//! shared memory. Both only if configured.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `steering` | when the system clock is steered, stepped, or left to somebody else |
-//! | `law` | how it is steered |
-//! | `kernel` | what is done to it |
-//! | `rivals` | who else is known for it |
-//! | `gauge` | what its rate should be |
+//! | `steering` | when the system clock is steered, stepped, or left to another program |
+//! | `law` | the control law |
+//! | `kernel` | the operations on it |
+//! | `competing_daemons` | other programs that are known to steer it |
+//! | `gauge` | the rate that it should have |
 //! | `refclock` | samples for ntpd and chronyd |
 
+mod competing_daemons;
 mod gauge;
 mod kernel;
 mod law;
 mod refclock;
-mod rivals;
 mod steering;
 
 pub use steering::Report;
@@ -29,26 +29,26 @@ use steering::{Now, Steering};
 use thiserror::Error;
 use tickclock::{CounterKind, Parameters};
 use tickwire_clock::Scale;
-use tickwire_ntp::sandwich::Sandwich;
+use tickwire_ntp::cross_timestamp::CrossTimestamp;
 
 /// A reading of the system clock that took so many times as long as the quickest was interrupted:
 /// its error may be as large.
 const SLOW: i64 = 4;
-/// A time that may be wrong by so much, in ns, is not handed on: two servers may disagree by any
-/// time, and a clock that was set cannot be taken back. (The distance beyond which a server is of
-/// no use: RFC 5905 §11.1, MAXDIST, is 1.5 s.)
+/// A time with a bound of so much or more, in ns, is not distributed. Two servers may disagree by
+/// any time, and setting a clock cannot be undone. (The distance beyond which a server is not used:
+/// RFC 5905 §11.1, MAXDIST, is 1.5 s.)
 const USELESS: u64 = 1_000_000_000;
-/// After about so many turns the quickest reading is forgotten: the kernel may read its clock in
-/// another way by then.
+/// The quickest reading is forgotten after about so many turns: by then the kernel may read its
+/// clock in another way.
 const REMEMBERED: i64 = 256;
 
-/// Why the time cannot be handed on.
+/// Why the time cannot be distributed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The system clock cannot be steered.
     #[error("clock.steer_system_clock: the system clock cannot be steered: {0}{advice}", advice = advice(*.0))]
     Steer(Errno),
-    /// The shared memory cannot be had.
+    /// The shared memory cannot be attached.
     #[error("clock.shm_unit: {0}")]
     Refclock(#[from] tickwire_osclock::refclock::Error),
 }
@@ -60,7 +60,7 @@ const fn advice(errno: Errno) -> &'static str {
     }
 }
 
-/// Whom the time is handed on to.
+/// The receivers of the time.
 #[derive(Debug)]
 pub(crate) struct System {
     steering: Option<(Steering<Real>, Gauge)>,
@@ -70,7 +70,7 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// As the user wants it.
+    /// Opens the configured receivers.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let steering = config.steer_system_clock.then(|| {
             let kernel = Real::new().map_err(Error::Steer)?;
@@ -80,12 +80,12 @@ impl System {
         Ok(Self { steering: steering.transpose()?, refclock, quickest: i64::MAX })
     }
 
-    /// What is to be done each second. `at` is in ns of a clock that only runs forward.
+    /// The work of each second. `at` is in ns of a monotonic clock.
     pub(crate) fn turn(&mut self, at: i64, kind: CounterKind, nominal: Scale, look: &Look, parameters: &Parameters) {
         if self.steering.is_none() && self.refclock.is_none() {
             return;
         }
-        let both = Sandwich::take(kind, nominal.period());
+        let both = CrossTimestamp::take(kind, nominal.period());
         self.quickest = both.width.min(self.quickest.saturating_add(self.quickest / REMEMBERED + 1));
         if both.width / SLOW > self.quickest {
             return;
@@ -98,23 +98,23 @@ impl System {
             && let Some(base) = gauge.turn(look, parameters.local.period())
         {
             let ahead = both.realtime.wrapping_sub(reading.utc().0) as f64;
-            steering.turn(&Now { at, ahead, base, reading, leap: parameters.leap }, rivals::find);
+            steering.turn(&Now { at, ahead, base, reading, leap: parameters.leap }, competing_daemons::find);
         }
     }
 
-    /// The counter has broken: what was measured by it is void.
+    /// The counter has broken: discards what was measured with it.
     pub(crate) fn disrupt(&mut self) {
         if let Some((_, gauge)) = &mut self.steering {
             gauge.forget();
         }
     }
 
-    /// How the system clock is steered, if it is to be.
+    /// The steering of the system clock, if it is configured.
     pub(crate) fn report(&self) -> Option<Report> {
         self.steering.as_ref().map(|(steering, _)| steering.report())
     }
 
-    /// The daemon ends: nobody looks after the system clock any more.
+    /// The daemon ends: the system clock is not steered any more.
     pub(crate) fn end(&mut self) {
         if let Some((steering, _)) = &mut self.steering {
             steering.end();

@@ -1,13 +1,12 @@
-//! Samples for ntpd and chronyd: what our clock and the system clock show at one instant, once a
-//! second.
+//! Samples for ntpd and chronyd: our clock and the system clock at one instant, once a second.
 
 use tickclock::{Leap, Reading, Status};
 use tickwire_osclock::refclock::{self, Error, Sample, Segment};
 
 /// A leap second is announced so long before, in ns: on its day.
 const DAY: i64 = 86_400_000_000_000;
-/// Around a leap second the two clocks may mean different seconds: for so many ns before and after
-/// nothing is said.
+/// Around a leap second the two clocks may mean different seconds: no sample is fed for so many ns
+/// before and after.
 const GREY: i64 = 2_000_000_000;
 
 /// A unit that is fed.
@@ -23,7 +22,7 @@ impl Refclock {
         Ok(Self { segment })
     }
 
-    /// Feeds a sample, if there is something to say.
+    /// Feeds a sample, unless the time is unreliable.
     pub(super) fn turn(&mut self, reading: &Reading, system: i64, leap: Leap) {
         if let Some(sample) = sample(reading, system, leap) {
             self.segment.feed(&sample);
@@ -31,7 +30,7 @@ impl Refclock {
     }
 }
 
-/// `None`: whoever relies on it is better off with his other sources.
+/// `None`: a program that reads the samples is better off with its other sources.
 fn sample(reading: &Reading, system: i64, leap: Leap) -> Option<Sample> {
     let bad = Status::STALE | Status::HOLDOVER | Status::DISRUPTED;
     let bad = reading.status.0 & bad.0 != 0;

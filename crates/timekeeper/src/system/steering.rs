@@ -1,47 +1,47 @@
-//! When the system clock is steered. It belongs to everybody, so:
+//! When the system clock is steered. Other programs may steer it, too, so:
 //!
-//! * nobody is fought with: whoever else is known to steer it, or is seen to change how it runs, is
-//!   left alone with it until he has been quiet for a while;
-//! * it is set at a start only, and only if it is far off; from then on it is slewed;
-//! * it is left alone while our own clock does not know the time, or may be off by a second, and at
-//!   leap seconds.
+//! * the steering ends when another program is known to steer the clock, or changes how it runs,
+//!   until the clock has been left untouched for a while;
+//! * it is stepped at a start only, and only if it is far off; from then on it is slewed;
+//! * it is not steered toward our own clock while that does not know the time, or may be off by a
+//!   second, and at leap seconds.
 //!
 //! Time comes in as an argument, and the kernel is behind a trait: tests run in virtual time and
 //! touch no clock.
 
+use super::competing_daemons::CompetingDaemon;
 use super::kernel::Kernel;
 use super::law::{Law, Seen};
-use super::rivals::Rival;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use tickclock::{Leap, Reading, Status};
 use tickwire_osclock::adjtime::{self, MOST_PPM, State, Told, UNITS_PER_PPM};
 
 const SECOND: i64 = 1_000_000_000;
-/// For so long nobody else must have touched the clock before we do, in ns; longer each time that
-/// somebody does later.
+/// The clock must have been untouched by other programs for so long before it is steered, in ns.
+/// Each later change by another program multiplies the time by `LONGER`, up to `QUIET_MOST`.
 const QUIET: i64 = 8 * SECOND;
 const QUIET_MOST: i64 = 24 * 3600 * SECOND;
 const LONGER: i64 = 8;
-/// How often to look for programs that are known to steer, in ns: before the clock is steered, and
-/// while it is, when they are seen by what they do as well.
+/// Intervals of the search for programs that are known to steer, in ns. While the clock is steered
+/// (`LOOK_LATER`), their changes reveal them as well.
 const LOOK: i64 = QUIET / 2;
 const LOOK_LATER: i64 = 64 * SECOND;
-/// If the clock is off by so much later on, in ns, it was set, or the servers were: somebody must
-/// look at that.
+/// If the clock is off by so much later on, in ns, it was set, or the servers were: that needs the
+/// administrator.
 const FAR: f64 = 10e9;
-/// Around a leap second the two clocks may mean different seconds: for so many ns before and after
-/// the clock is left to itself.
+/// Around a leap second the two clocks may mean different seconds: the clock is not corrected for
+/// so many ns before and after.
 const GREY: i64 = 2 * SECOND;
 /// A leap second is announced to the kernel on its day, in ns.
 const DAY: i64 = 86_400 * SECOND;
-/// What the kernel gives back may be rounded by so many units.
+/// The kernel may return a frequency rounded by so many units.
 const ROUNDED: u64 = 2;
 
-/// What the steering is to know each second.
+/// The inputs of the steering, each second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
-    /// When, in ns of a clock that only runs forward.
+    /// When, in ns of a monotonic clock.
     pub(super) at: i64,
     /// By how much the system clock is ahead of ours, in ns.
     pub(super) ahead: f64,
@@ -52,7 +52,7 @@ pub(super) struct Now {
     pub(super) leap: Leap,
 }
 
-/// What the daemon tells of the system clock.
+/// The report on the system clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Whether it is steered now.
@@ -67,10 +67,10 @@ pub struct Report {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Looks since then whether somebody else steers; and how the kernel ran the clock at the last
-    /// look.
+    /// Watches since then for other programs that steer; `before` is how the kernel ran the clock
+    /// at the last look.
     Watching { since: i64, before: Option<State> },
-    /// Steers; told the kernel this frequency.
+    /// Steers; `set` is the frequency that the kernel was given.
     Steering { set: i64 },
 }
 
@@ -80,7 +80,8 @@ pub(super) struct Steering<K> {
     kernel: K,
     law: Law,
     phase: Phase,
-    /// From so many ns on the clock is set at the start; `None` once it has begun.
+    /// Offset in ns beyond which the clock is stepped at the start; `None` once it has been
+    /// steered.
     threshold: Option<f64>,
     quiet: i64,
     looked: Option<i64>,
@@ -91,7 +92,7 @@ pub(super) struct Steering<K> {
 }
 
 impl<K: Kernel> Steering<K> {
-    /// Will steer; an offset beyond `threshold` ns is stepped at the start.
+    /// Prepares to steer; an offset beyond `threshold` ns is stepped at the start.
     pub(super) fn new(kernel: K, threshold: f64) -> Self {
         Self {
             kernel,
@@ -107,8 +108,8 @@ impl<K: Kernel> Steering<K> {
         }
     }
 
-    /// What is to be done each second; `rival` looks for programs that are known to steer.
-    pub(super) fn turn(&mut self, now: &Now, rival: impl FnOnce() -> Option<Rival>) {
+    /// The work of each second; `rival` looks for programs that are known to steer.
+    pub(super) fn turn(&mut self, now: &Now, rival: impl FnOnce() -> Option<CompetingDaemon>) {
         let known = now.reading.bound < super::USELESS && !now.reading.status.contains(Status::STALE);
         self.ahead = known.then_some(now.ahead);
         if known {
@@ -119,12 +120,17 @@ impl<K: Kernel> Steering<K> {
         }
     }
 
-    fn attempt(&mut self, now: &Now, known: bool, rival: impl FnOnce() -> Option<Rival>) -> Result<(), Errno> {
+    fn attempt(
+        &mut self,
+        now: &Now,
+        known: bool,
+        rival: impl FnOnce() -> Option<CompetingDaemon>,
+    ) -> Result<(), Errno> {
         let state = self.kernel.look()?;
         let every = if matches!(self.phase, Phase::Steering { .. }) { LOOK_LATER } else { LOOK };
         if self.looked.is_none_or(|looked| now.at - looked >= every) {
             self.looked = Some(now.at);
-            if let Some(Rival { name, process }) = rival() {
+            if let Some(CompetingDaemon { name, process }) = rival() {
                 self.leave(now.at, format!("{name} (process {process}) is there to steer it"));
                 return Ok(());
             }
@@ -135,7 +141,7 @@ impl<K: Kernel> Steering<K> {
                 self.phase = Phase::Watching { since, before: Some(state) };
                 let ready = known && !now.reading.status.contains(Status::WARMING_UP) && !near_leap(now);
                 if before.is_some_and(|before| touched(&before, &state)) {
-                    self.leave(now.at, "somebody else steers it".into());
+                    self.leave(now.at, "another program steers it".into());
                 } else if ready && now.at - since >= self.quiet {
                     self.begin(now)?;
                 }
@@ -144,7 +150,7 @@ impl<K: Kernel> Steering<K> {
             Phase::Steering { set } => {
                 if state.frequency.abs_diff(set) > ROUNDED || state.tick != self.kernel.usual_tick() || state.looped {
                     self.quiet = self.quiet.saturating_mul(LONGER).min(QUIET_MOST);
-                    self.leave(now.at, "somebody else has changed how it runs".into());
+                    self.leave(now.at, "another program has changed how it runs".into());
                     return Ok(());
                 }
                 self.steer(now, known)
@@ -173,7 +179,7 @@ impl<K: Kernel> Steering<K> {
         let hold = !known || far || near_leap(now);
         if far && self.why.is_none() {
             let why = format!(
-                "it has come to be {:.1} s {}, because somebody has set it, or the servers; it is set right when the daemon starts anew",
+                "it has come to be {:.1} s {}, because it was set, or the servers were; it is set right when the daemon starts anew",
                 now.ahead.abs() * 1e-9,
                 if now.ahead > 0.0 { "ahead" } else { "back" }
             );
@@ -199,7 +205,7 @@ impl<K: Kernel> Steering<K> {
         Ok(())
     }
 
-    /// Tells programs that ask the kernel.
+    /// Gives the kernel the clock's quality and leap second, for programs that read them there.
     fn tell(&mut self, now: &Now, synchronised: bool) -> Result<(), Errno> {
         let Reading { status, error, bound, offset, tai, .. } = now.reading;
         let us = |ns: u64| (ns.saturating_add(now.ahead.abs() as u64) / 1000).min(i64::MAX as u64 / 4) as i64 + 1;
@@ -222,7 +228,7 @@ impl<K: Kernel> Steering<K> {
         Ok(())
     }
 
-    /// Leaves the clock to somebody else.
+    /// Stops steering, and watches the clock again.
     fn leave(&mut self, at: i64, why: String) {
         self.phase = Phase::Watching { since: at, before: None };
         if self.why.as_ref() != Some(&why) {
@@ -231,8 +237,7 @@ impl<K: Kernel> Steering<K> {
         }
     }
 
-    /// Nobody looks after the clock any more: it goes on at the rate that is right as far as
-    /// anybody knows.
+    /// The daemon ends: the clock continues at the best known rate.
     pub(super) fn end(&mut self) {
         let Phase::Steering { set } = self.phase else { return };
         let untouched = self.kernel.look().is_ok_and(|state| state.frequency.abs_diff(set) <= ROUNDED);
@@ -243,7 +248,7 @@ impl<K: Kernel> Steering<K> {
 
     pub(super) fn report(&self) -> Report {
         let set = if let Phase::Steering { set } = self.phase { Some(set) } else { None };
-        let waits = || "it is looked whether anybody else steers it, and waited for the time".to_owned();
+        let waits = || "waiting for the time, and checking whether another program steers it".to_owned();
         Report {
             steered: set.is_some(),
             why: self.why.clone().or_else(|| set.is_none().then(waits)),
@@ -257,8 +262,8 @@ fn near_leap(now: &Now) -> bool {
     now.leap.step != 0 && now.leap.at.since(now.reading.tai).abs() < GREY
 }
 
-/// Whether somebody has told the kernel something between two looks. By itself it only says that
-/// the clock may be off by more.
+/// Whether another program has changed the kernel's state between two looks. The kernel by itself
+/// only increases the maximum error.
 fn touched(before: &State, now: &State) -> bool {
     (before.frequency, before.tick) != (now.frequency, now.tick) || now.most_error < before.most_error
 }

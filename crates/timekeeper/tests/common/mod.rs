@@ -1,4 +1,4 @@
-//! What several tests of the daemon need.
+//! Helpers shared by the daemon's tests.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use std::sync::Arc;
 
-/// Who vouches for servers.
+/// The certificate authority of the servers.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {

@@ -1,4 +1,4 @@
-//! A server that gives keys, or does something else with who asks for them.
+//! A server for keys (NTS-KE), which gives them to its clients or does something else.
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use tickwire_ntp::nts::{COOKIES, KEY, Key};
 
 pub(crate) type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// The keys that were given, which a cookie finds by its first byte.
+/// The keys that were given; a cookie identifies them by its first byte.
 #[derive(Default)]
 pub(crate) struct Given {
     keys: Mutex<Vec<Option<(Key, Key)>>>,
@@ -19,7 +19,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// For what the client sends, and for what is sent to it.
+    /// The keys for the client's messages, and for those to the client.
     pub(crate) fn find(&self, cookie: &[u8]) -> Option<(Key, Key)> {
         self.keys.lock().unwrap().get(usize::from(cookie[0])).cloned().flatten()
     }
@@ -33,7 +33,7 @@ impl Given {
         self.keys.lock().unwrap().len()
     }
 
-    /// One more for the keys that this one stands for; no two are alike.
+    /// Another cookie for the keys that this one stands for; no two are alike.
     pub(crate) fn cookie(&self, like: u8) -> Vec<u8> {
         let number = self.cookies.fetch_add(1, Ordering::Relaxed) as u64;
         let mut cookie = vec![like; 100];
@@ -84,7 +84,7 @@ pub(crate) fn give(tls: &mut Tls, given: &Given, port: u16) {
     let _ = tls.flush();
 }
 
-/// Lets everybody in until told to end, each in a thread of its own.
+/// Accepts all clients until `end` is set, each in a thread of its own.
 pub(crate) fn serve(listener: &TcpListener, end: &AtomicBool, talk: impl Fn(TcpStream) + Send + Sync) {
     listener.set_nonblocking(true).unwrap();
     std::thread::scope(|scope| {

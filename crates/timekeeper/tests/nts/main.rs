@@ -70,7 +70,7 @@ impl World {
         self.socket.local_addr().unwrap().port()
     }
 
-    /// Runs a daemon with these servers until `seen` has seen enough; gives its last report.
+    /// Runs a daemon with these servers until `seen` has seen enough; returns its last report.
     fn run(
         &self,
         servers: Vec<Server>,
@@ -107,18 +107,18 @@ impl World {
         })
     }
 
-    /// Runs a daemon against a server for keys that does something else; gives why there are none.
-    /// The time server would serve everybody.
+    /// Runs a daemon against a server for keys that does something else; returns why there are no
+    /// keys. The time server would serve all clients.
     fn refused(&self, talk: impl Fn(TcpStream) + Send + Sync) -> String {
         let answers = |request: &Request| vec![request.bare(0)];
         let report = self.run(vec![self.server()], talk, answers, |_, report| !nts(report, 0).failed.is_empty());
         assert_eq!((report.bound_ns, nts(&report, 0).cookies), (None, None), "{report:?}");
         let heard = [&self.heard.with, &self.heard.without].map(|count| count.load(Ordering::Relaxed));
-        assert_eq!(heard, [0, 0], "without keys nobody is asked");
+        assert_eq!(heard, [0, 0], "without keys no request is sent");
         nts(&report, 0).failed.keys().next().unwrap().clone()
     }
 
-    /// The same where TLS is as it should be.
+    /// The same, with a correct TLS session.
     fn refused_within(&self, talk: impl Fn(&mut Tls) + Send + Sync) -> String {
         let tls = self.authority.server(HOST, false, &[ALPN]);
         self.refused(|stream| {
@@ -129,13 +129,13 @@ impl World {
         })
     }
 
-    /// Gives keys to everybody.
+    /// Gives keys to all clients.
     fn gives(&self) -> impl Fn(TcpStream) + Send + Sync {
         let tls = self.authority.server(HOST, false, &[ALPN]);
         move |stream| keys::give(&mut keys::tls(stream, &tls), &self.given, self.time_port())
     }
 
-    /// An honest answer, or what a server says that has lost its keys.
+    /// An honest reply, or that of a server that has lost its keys.
     fn answer(&self, request: &Request) -> Vec<u8> {
         match &request.keys {
             Some((_, to_client)) => request.signed(0, to_client, &self.given),
@@ -171,7 +171,7 @@ fn the_clock_follows_a_server_that_proves_its_answers() {
     assert_eq!(nts(&report, 0).agreed, 1, "{report:?}");
     assert!(nts(&report, 0).cookies >= Some(7), "each answer brings another: {report:?}");
     assert_eq!(world.heard.without.load(Ordering::Relaxed), 0);
-    // What is recorded is exchanges: they replay, and there is nothing else in it.
+    // The record holds exchanges, which replay, and nothing else.
     let text = std::fs::read_to_string(world.path("record")).unwrap();
     assert!(!text.contains("cookie") && !text.contains("key") && !text.contains("nts"), "{text}");
     let replayed = record::replay(&world.path("record"), |_| ()).unwrap();
@@ -189,7 +189,7 @@ fn answers_that_are_forged_stripped_replayed_or_denied_move_nothing() {
         |request| {
             let honest = world.answer(request);
             let older = older.get_or_insert_with(|| honest.clone()).clone();
-            // Somebody on the way sees each request, and is quicker than the server.
+            // An on-path attacker sees each request, and is quicker than the server.
             let mut stripped = request.bare(HOUR);
             stripped.truncate(48);
             let mut changed = honest.clone();
@@ -249,10 +249,10 @@ fn a_server_that_never_proves_anything_is_not_asked_for_keys_all_the_time() {
 }
 
 #[test]
-fn who_is_not_vouched_for_gives_no_keys() {
+fn an_untrusted_key_server_gives_no_keys() {
     let stranger = Authority::new();
     for (expired, name, who, part) in [
-        (false, HOST, Some(&stranger), "nobody who is trusted vouches for the certificate"),
+        (false, HOST, Some(&stranger), "no trusted authority has signed the certificate"),
         (true, HOST, None, "the certificate has expired"),
         (false, "192.0.2.1", None, "the certificate is for another name"),
     ] {
@@ -265,7 +265,7 @@ fn who_is_not_vouched_for_gives_no_keys() {
 }
 
 #[test]
-fn who_speaks_another_protocol_gives_no_keys() {
+fn a_server_of_another_protocol_gives_no_keys() {
     for (protocols, part) in [(&[][..], "does not speak NTS-KE"), (&[&b"http/1.1"[..]], "TLS")] {
         let world = World::new();
         let tls = world.authority.server(HOST, false, protocols);
@@ -276,7 +276,7 @@ fn who_speaks_another_protocol_gives_no_keys() {
     assert!(World::new().refused(garbage).contains("TLS"));
     let why = World::new().refused(drop);
     assert!(why.contains("ends in the middle") || why.contains("breaks"), "{why}");
-    // Nobody listens there.
+    // No socket listens there.
     let world = World::new();
     let nowhere = TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
     let server = Server { nts_port: nowhere, ..world.server() };
@@ -316,7 +316,7 @@ fn an_answer_without_end_ends() {
     assert!(why.contains("longer than"), "{why}");
 }
 
-/// Answers plainly until told to end; gives the longest time without a request.
+/// Answers without NTS until `end` is set; returns the longest time without a request.
 fn plain(socket: &UdpSocket, end: &AtomicBool) -> Duration {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let (mut bytes, mut last, mut longest) = ([0; 200], None, Duration::ZERO);
@@ -335,7 +335,7 @@ fn plain(socket: &UdpSocket, end: &AtomicBool) -> Duration {
 }
 
 #[test]
-fn who_talks_slowly_is_left_and_holds_nobody_up() {
+fn a_slow_server_is_left_and_does_not_delay_others() {
     for drips in [false, true] {
         let (world, other) = (World::new(), UdpSocket::bind((HOST, 0)).unwrap());
         let plain_server = Server { port: other.local_addr().unwrap().port(), ..Server::named(HOST).unwrap() };
@@ -346,8 +346,7 @@ fn who_talks_slowly_is_left_and_holds_nobody_up() {
             let report = world.run(
                 vec![world.server(), plain_server],
                 |stream| {
-                    // Either it says nothing at all, or a byte now and then, each of which is as it
-                    // should be.
+                    // The server sends either nothing at all, or a valid byte now and then.
                     let mut tls = keys::tls(stream, &tls);
                     while drips && asked(&mut tls) {
                         for byte in [agreed(), record(0x4000, &[0; 60_000])].concat() {
@@ -375,7 +374,7 @@ fn who_talks_slowly_is_left_and_holds_nobody_up() {
 }
 
 #[test]
-fn nobody_to_trust_is_an_error_that_says_what_to_do() {
+fn no_trusted_certificate_is_an_error_that_says_what_to_do() {
     let world = World::new();
     std::fs::write(world.path("ca.pem"), "nothing").unwrap();
     let config = Config { servers: vec![world.server()], page: world.path("clock"), ..Config::default() };

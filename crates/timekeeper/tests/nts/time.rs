@@ -1,4 +1,4 @@
-//! A time server that authenticates its answers, and what somebody on the way can make of them.
+//! A time server that authenticates its replies, and what an on-path attacker can make of them.
 
 use crate::keys::Given;
 use std::net::UdpSocket;
@@ -19,20 +19,20 @@ pub(crate) fn unix() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
 }
 
-/// What was asked, and when.
+/// A request, and when it was received.
 pub(crate) struct Request {
     packet: Packet,
     received: Nanos,
     identifier: Vec<u8>,
     cookie: Vec<u8>,
-    /// How many cookies there is room for in the answer.
+    /// How many cookies there is room for in the reply.
     room: usize,
     /// The keys in which it was signed, if they are known.
     pub(crate) keys: Option<(Key, Key)>,
 }
 
 impl Request {
-    /// `None` if it is not one with NTS.
+    /// `None` for a request without NTS.
     fn parse(bytes: &[u8], given: &Given) -> Option<Self> {
         let received = unix();
         let (packet, rest) = Packet::parse(bytes).ok()?;
@@ -64,8 +64,8 @@ impl Request {
         }
     }
 
-    /// What anybody can say who has seen the request, so far ahead of the truth: without a
-    /// signature.
+    /// A reply without a signature, so far ahead of the truth: every attacker that has seen the
+    /// request can send it.
     pub(crate) fn bare(&self, ahead: i64) -> Vec<u8> {
         let mut message = self.header(ahead).to_bytes().to_vec();
         append(&mut message, IDENTIFIER, &self.identifier);
@@ -94,7 +94,7 @@ impl Request {
         message
     }
 
-    /// An older answer, made to look as if it answered this.
+    /// An older reply, made to look as if it answered this.
     pub(crate) fn replay(&self, older: &[u8]) -> Vec<u8> {
         let mut message = older.to_vec();
         let bare = self.bare(0);
@@ -105,14 +105,14 @@ impl Request {
     }
 }
 
-/// What came.
+/// The requests received, with and without NTS.
 #[derive(Default)]
 pub(crate) struct Heard {
     pub(crate) with: AtomicUsize,
     pub(crate) without: AtomicUsize,
 }
 
-/// Answers with what `answers` makes of each request, until told to end.
+/// Answers with what `answers` makes of each request, until `end` is set.
 pub(crate) fn serve(
     socket: &UdpSocket,
     end: &AtomicBool,

@@ -74,7 +74,7 @@ fn row(outcome: &Outcome) -> Vec<(String, Tone)> {
     cells
 }
 
-/// The runs that have a course to be drawn, a scenario's together.
+/// The runs that have a series to plot, grouped by scenario.
 fn by_scenario(outcomes: &[Outcome]) -> Vec<(&str, Vec<(&str, &ClockError)>)> {
     let mut scenarios: Vec<(&str, Vec<_>)> = Vec::new();
     for outcome in outcomes {
@@ -90,7 +90,7 @@ fn by_scenario(outcomes: &[Outcome]) -> Vec<(&str, Vec<(&str, &ClockError)>)> {
     scenarios
 }
 
-/// A clock's errors and, if it tells one, its bound.
+/// A clock's errors and, if it has one, its bound.
 fn series(clock: &str, figures: &ClockError) -> Vec<Series> {
     let us = |ns: i64| ns.unsigned_abs() as f64 / 1e3;
     let errors = figures.series.iter().map(|point| (point.at_s, us(point.worst_ns))).collect();

@@ -1,13 +1,13 @@
-//! Who keeps a clock: ours and its rivals.
+//! Clock daemons: ours and its rivals.
 
-use super::bed::program;
+use super::topology::program;
 use crate::deps::{CHRONY, NTPSEC};
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use tickwire_lab::{Host, Process};
 
-/// Who keeps a clock.
+/// A clock daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Keeper {
     /// Ours, read from its page.
@@ -40,7 +40,7 @@ impl Keeper {
         self != Self::Tickwire
     }
 
-    /// Installs it, unless it is ours; as the user who builds.
+    /// Installs it, unless it is ours; as the building user.
     pub(super) fn install(self) -> Result<()> {
         match self {
             Self::Tickwire => Ok(()),

@@ -1,25 +1,24 @@
-//! `cargo xtask bench clock`: how wrong clocks are, against a truth that is a known function of the
-//! counter.
+//! `cargo xtask bench clock`: the error of clocks against a reference time that is a known function
+//! of the counter.
 //!
-//! What takes hours or months, or needs an oscillator that is known, runs in virtual time
+//! Scenarios that take hours or months, or need a known oscillator, run in virtual time
 //! (`crates/sim`, `scenario`).
 //!
-//! One clock runs at a time, against the same server and the same traffic. What steers the kernel's
-//! clock moves it by about a millisecond; afterwards the clock is set to what it would be if nobody
-//! had.
+//! One clock runs at a time, against the same server and the same traffic. A daemon that steers the
+//! kernel's clock moves it by about a millisecond; afterwards the clock is set to what it would be
+//! without that.
 
-mod bed;
 mod html;
 mod keeper;
 mod promise;
 mod reading;
 mod report;
 mod scenario;
+mod topology;
 
 use crate::progress::Progress;
 use crate::{deps, prepare, workspace};
 use anyhow::{Context, Result, bail};
-use bed::Run;
 use keeper::Keeper;
 use reading::Costs;
 use report::Outcome;
@@ -27,6 +26,7 @@ use scenario::{SCENARIOS, Scenario};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tickwire_bench::error::Virtual;
+use topology::Run;
 
 /// What, how long, and where to.
 #[derive(Debug, clap::Args)]
@@ -69,12 +69,12 @@ pub(crate) struct Options {
     html: Option<PathBuf>,
 }
 
-/// Measures; fails if something could not be measured, not if it is wrong.
+/// Measures; fails if something could not be measured, but not if a clock is wrong.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if prepare::is_done() {
         return measure(options);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     for path in [&options.json, &options.html] {
         super::will_be_written(path.as_deref())?;
     }
@@ -118,7 +118,7 @@ fn measure(options: &Options) -> Result<()> {
         let parts = (scenario.parts)(seconds);
         let names = parts.iter().map(|part| part.name).collect::<Vec<_>>().join("; ");
         progress.begin(format!("{names} ({}, {seconds} s)", keeper.name()));
-        let measured = bed::measure(scenario, run).map_err(|error| format!("{error:#}"));
+        let measured = topology::measure(scenario, run).map_err(|error| format!("{error:#}"));
         progress.keep(&measured.as_ref().map_or_else(String::clone, |parts| report::brief(parts)));
         let ends = parts.iter().skip(1).map(|next| next.from).chain([seconds]);
         for (index, (part, end)) in parts.iter().zip(ends).enumerate() {
@@ -150,15 +150,15 @@ fn runs<'a>(options: &Options, scenarios: &[&'a Scenario]) -> Vec<(&'a Scenario,
     scenarios.iter().flat_map(|&scenario| of(scenario)).collect()
 }
 
-/// How long they take, for who waits.
+/// How long they take, for the user.
 fn length(runs: &[(&Scenario, Run)]) -> String {
-    /// Hosts and programs come and go, in s.
+    /// Time to start and end hosts and programs, in s.
     const AROUND: u32 = 6;
     let seconds: u32 = runs.iter().map(|(_, run)| run.seconds + AROUND).sum();
     format!("{} runs of real clocks take about {} min", runs.len(), seconds.div_ceil(60))
 }
 
-/// What a scenario in virtual time shows.
+/// Runs the scenarios in virtual time.
 fn in_virtual_time(options: &Options, truth: &Path) -> Result<Vec<Outcome>> {
     let only = options.only.as_deref().unwrap_or_default();
     let done = Command::new(truth)
@@ -173,7 +173,7 @@ fn in_virtual_time(options: &Options, truth: &Path) -> Result<Vec<Outcome>> {
     String::from_utf8(done.stdout)?.lines().map(line).collect()
 }
 
-/// Shows and keeps what was measured.
+/// Prints the results and writes the files.
 fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Result<()> {
     if outcomes.is_empty() && costs.is_none() {
         let names: Vec<_> =

@@ -1,16 +1,16 @@
-//! What our clock must reach in a scenario, and whether it did. That truth lies within the bound is
-//! promised everywhere.
+//! The promise for our clock in a scenario, and whether it is kept. Everywhere it includes that the
+//! true time lies within the bound.
 
 use tickwire_bench::error::ClockError;
 
-/// Limits; times in us, of the error's size. What is not named is not promised.
+/// Limits of the absolute error, in us; none: nothing is promised.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
     pub(super) median: Option<f64>,
     pub(super) iqr: Option<f64>,
     pub(super) p99: Option<f64>,
     pub(super) max: Option<f64>,
-    /// Below 10 us after so many seconds.
+    /// Seconds until the error is below 10 us.
     pub(super) converged_s: Option<f64>,
 }
 
@@ -21,7 +21,7 @@ impl Promise {
         Self { p99: Some(us), ..Self::NONE }
     }
 
-    /// In words.
+    /// The promise as text.
     pub(super) fn text(&self) -> String {
         let errors = [("median", self.median), ("IQR", self.iqr), ("p99", self.p99), ("max", self.max)];
         let errors = errors.into_iter().filter_map(|(name, limit)| limit.map(|us| format!("{name} {us}")));

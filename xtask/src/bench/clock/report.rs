@@ -6,19 +6,19 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 use tickwire_bench::error::{ClockError, Virtual};
 
-/// What one clock did in one scenario.
+/// The result of one clock in one scenario.
 pub(super) struct Outcome {
     pub(super) scenario: String,
     pub(super) clock: String,
     pub(super) promise: String,
-    /// None: a rival promises nothing, or nothing could be measured.
+    /// None: it is a rival, of which nothing is promised, or nothing could be measured.
     pub(super) kept: Option<bool>,
     pub(super) seconds: f64,
     pub(super) measured: Result<ClockError, String>,
 }
 
 impl Outcome {
-    /// What was promised, and whether it was kept.
+    /// The promise, and whether it was kept.
     pub(super) fn verdict(&self) -> String {
         match self.kept {
             Some(kept) => format!("{}: {}", self.promise, if kept { "kept" } else { "not kept" }),
@@ -41,7 +41,7 @@ impl From<Virtual> for Outcome {
     }
 }
 
-/// What [`cells`] gives.
+/// The headers of [`cells`].
 pub(super) const HEAD: [&str; 10] = [
     "scenario",
     "clock",
@@ -55,7 +55,7 @@ pub(super) const HEAD: [&str; 10] = [
     "promise",
 ];
 
-/// An outcome's line; shorter if nothing could be measured.
+/// The row of an outcome; shorter if nothing could be measured.
 pub(super) fn cells(outcome: &Outcome) -> Vec<String> {
     let mut cells = vec![outcome.scenario.clone(), outcome.clock.clone()];
     match &outcome.measured {
@@ -63,7 +63,7 @@ pub(super) fn cells(outcome: &Outcome) -> Vec<String> {
             cells.extend([figures.median_ns, figures.iqr_ns, figures.p99_ns, figures.max_ns].map(us));
             cells.push(if figures.bounded > 0 { us(figures.bound_ns) } else { String::new() });
             cells.push(inside(figures));
-            // In virtual time there is no look at every moment.
+            // In virtual time there is no series, so nothing is known of the convergence.
             let never = if figures.series.is_empty() { "" } else { "never" };
             cells.push(figures.converged_s.map_or(never.into(), |seconds| format!("{seconds:.2} s")));
             cells.push(outcome.verdict());
@@ -87,7 +87,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// One clock's errors in a few words, part by part.
+/// One clock's errors in short, part by part.
 pub(super) fn brief(parts: &[ClockError]) -> String {
     let one = |figures: &ClockError| {
         format!("median {} us, p99 {}, max {}", us(figures.median_ns), us(figures.p99_ns), us(figures.max_ns))
@@ -99,7 +99,7 @@ fn us(ns: i64) -> String {
     format!("{:.2}", ns as f64 / 1e3)
 }
 
-/// For how many reads truth was inside the bound.
+/// The number of reads for which the true time was inside the bound.
 fn inside(figures: &ClockError) -> String {
     match (figures.bounded, figures.outside) {
         (0, _) => String::new(),
@@ -108,7 +108,7 @@ fn inside(figures: &ClockError) -> String {
     }
 }
 
-/// All of it.
+/// All results as JSON.
 pub(super) fn json(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>) -> Result<String> {
     let outcomes: Vec<_> = outcomes
         .iter()

@@ -1,31 +1,31 @@
-//! What the clocks go through.
+//! The scenarios for the clocks.
 
 use super::promise::Promise;
 
-/// Where truth begins, seen from the system clock, and how its rate differs: a client starts 1 ms
+/// The initial offset and rate of the reference time against the system clock: a client starts 1 ms
 /// and 10 ppm off.
 const START: &str = "ahead_us = 1000.0\nrate_ppm = 10.0\n";
 /// A cycle of temperature in a room with air conditioning: 0.05 ppm in ten minutes (an Allan
 /// deviation of some 3e-8 at 200 s).
 const WANDER: &str = "[wander]\nppm = 0.05\nperiod_s = 600.0\n";
-/// For how long the server is gone, and how long it was there before: for one cycle, of which a
-/// clock may have learnt something.
+/// How long the server is gone, and how long it was there before: one cycle of temperature, from
+/// which a clock may have learnt.
 const OUTAGE: u32 = 150;
 const LEARNT: u32 = 600;
 
-/// One scenario: what one run goes through.
+/// One scenario, for one run.
 #[derive(Debug)]
 pub(super) struct Scenario {
     /// Seconds between requests.
     pub(super) poll: u32,
-    /// How long it takes unless the user says otherwise, and at least.
+    /// Its default and its least length.
     pub(super) seconds: (u32, u32),
-    /// What of the run has figures of its own, given the whole. What is before the first part
-    /// settles the clock.
+    /// The parts of a run with figures of their own, given its length. Before the first part the
+    /// clock settles.
     pub(super) parts: fn(u32) -> Vec<Part>,
-    /// The truth's recipe, given the whole.
+    /// The recipe of the reference time, given the length.
     pub(super) recipe: fn(u32) -> String,
-    /// What else there is from the first part on.
+    /// The load, from the first part on.
     pub(super) load: Load,
 }
 
@@ -35,18 +35,18 @@ pub(super) struct Part {
     pub(super) name: &'static str,
     /// When it begins, in seconds.
     pub(super) from: u32,
-    /// What ours must reach.
+    /// The promise for our clock.
     pub(super) promise: Promise,
 }
 
 impl Scenario {
-    /// Its parts, the whole taking as long as usual.
+    /// Its parts with the default length.
     pub(super) fn usual(&self) -> Vec<Part> {
         (self.parts)(self.seconds.0)
     }
 }
 
-/// What else a machine has to do.
+/// The load of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// Nothing.
@@ -129,16 +129,16 @@ pub(super) const SCENARIOS: [Scenario; 7] = [
     },
 ];
 
-/// When the path changes, for how long it stays so, and how long a clock may take to find out.
+/// When the path changes, how long it stays so, and how long a clock may take to detect that.
 const SHIFT: u32 = 45;
 const KEPT_UP: u32 = 600;
 const FOUND: u32 = 30;
-/// When load or trouble begins, by which a clock has learnt the counter's rate, and for how long a
-/// packet is held back in the host then, in the mean.
+/// When load or disturbance begins: by then a clock has learnt the counter's rate. Then the mean
+/// delay of a packet in the host.
 const SETTLED: u32 = 120;
 const HELD_US: u32 = 200;
 
-/// The same in a run that is shorter than usual.
+/// The same in a run that is shorter than the default.
 fn settled(whole: u32) -> u32 {
     SETTLED.min(whole / 2)
 }

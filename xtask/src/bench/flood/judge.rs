@@ -1,18 +1,18 @@
-//! What the figures must show: a connection on Tickwire keeps its latency within twice what it is
-//! without the flood.
+//! The promise: under a flood, the latency of a connection on Tickwire stays within twice that
+//! without it.
 
 use super::super::figures::Outcome;
 use super::super::targets::Verdict;
 use tickwire_bench::latency::Latency;
 
-/// How many times slower a flood may make a connection.
+/// The allowed ratio of latencies with and without a flood.
 const BOUND: f64 = 2.0;
 
-/// What is read of the round trips, in nanoseconds.
+/// A figure of the round trips, in nanoseconds.
 type Figure = fn(&Latency) -> u64;
 const FIGURES: [(&str, Figure); 2] = [("p50", |l| l.p50_ns), ("p99", |l| l.p99_ns)];
 
-/// What a flood is held against.
+/// The baseline that a flood is compared with.
 #[derive(Clone, Copy)]
 enum Against {
     None,
@@ -35,12 +35,12 @@ impl Against {
     }
 }
 
-/// The row whose packets are for nobody.
+/// The row whose packets go to a host that does not exist.
 const CONTROL: &str = "to nobody";
 
-/// Four verdicts for each flood that was measured on Tickwire: the median and the worst hundredth,
-/// over those without a flood and over those beside as many packets for nobody. The kernel's own
-/// ratio stands in their words.
+/// Four verdicts for each flood that was measured on Tickwire: p50 and p99, each relative to no
+/// flood and relative to as many packets to an absent host. Each verdict's text also has the
+/// kernel's ratio.
 pub(super) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
     let latency = |name: &str| outcomes.iter().find(|outcome| outcome.name == name).and_then(Outcome::latency);
     let ratio = |who: &str, flood: &str, against: Against, figure: Figure| {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_held_against_none_and_against_packets_for_nobody_and_not_against_the_kernel() {
+    fn a_flood_is_held_against_none_and_against_packets_to_an_absent_host_and_not_against_the_kernel() {
         let verdicts = check(&[
             row("Tickwire", 10),
             row("kernel", 60),

@@ -1,22 +1,22 @@
-//! `cargo xtask bench flood`: round trips on a connection while somebody floods its host, on
-//! Tickwire and on the kernel.
+//! `cargo xtask bench flood`: round trips on a connection while its host is flooded, on Tickwire
+//! and on the kernel.
 //!
-//! Rows stand side by side in rounds; what a flood costs is the ratio of the medians of its rounds
-//! to those without a flood, and to those with as many packets for nobody: who sends the flood has
-//! to share a small machine's processors with the connection.
+//! Every row is measured in each round. The cost of a flood is the ratio of the medians of its
+//! rounds to those without a flood, and to those with as many packets to an absent host. The latter
+//! is the control: the flood's sender shares a small machine's processors with the connection.
 
-mod bed;
 mod judge;
 mod reach;
+mod topology;
 
 use super::figures::Measured;
 use super::host_state::Before;
 use super::report;
 use crate::prepare;
 use anyhow::{Context, Result, bail};
-use bed::{Bed, Flood, Row};
 use std::path::PathBuf;
 use std::time::Instant;
+use topology::{Flood, Row, Topology};
 
 /// How much, and where to.
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ const fn row(name: &'static str, ours: bool, flood: Option<Flood>) -> Row {
     Row { name, ours, flood }
 }
 
-/// All rows; a flood's name stands behind the comma.
+/// All rows; the flood's name follows the comma.
 const ROWS: [Row; 16] = [
     row("Tickwire", true, None),
     row("kernel", false, None),
@@ -70,12 +70,12 @@ const ROWS: [Row; 16] = [
     row("kernel, land", false, Some(Flood::Land)),
 ];
 
-/// Measures; fails if a row could not be measured, not if it is slow.
+/// Measures; fails if a row could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if prepare::is_done() {
         return measure(options);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     prepare::lab(|| Ok(()))
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let mut bed = Bed::new(&options.attach, options.trips, options.rate)?;
+    let mut bed = Topology::new(&options.attach, options.trips, options.rate)?;
     let before = Before::now();
     let measure = |row: &Row| bed.measure(row).map(Measured::Latency);
     let outcomes = super::in_rounds(options.rounds, &rows, |row| row.name, measure);

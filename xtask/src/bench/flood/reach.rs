@@ -1,30 +1,30 @@
-//! Whether a flood was where it should be: figures beside one that never arrived say nothing.
+//! Whether a flood reached the lane it should: otherwise the figures mean nothing.
 
 use anyhow::{Result, bail};
 
-/// Fewer forged packets than this are no flood, and do not tell where they went.
+/// Fewer forged packets than this are no flood, and do not show where they went.
 const FEWEST: u64 = 100;
 
-/// What was sent, and what the server's lane counts.
+/// The packets sent, and those that the server's lane has counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     /// Forged packets.
     pub(super) sent: u64,
-    /// What the connection itself sent of the kind that is counted: its questions.
+    /// The connection's own packets of the counted kind: its requests.
     pub(super) own: u64,
-    /// What the lane counts of that kind.
+    /// The lane's counter for that kind.
     pub(super) seen: u64,
 }
 
 impl Counts {
-    /// The lane has seen half of the flood at least.
+    /// The lane has seen at least half of the flood.
     pub(super) fn hit(self) -> bool {
         self.seen >= self.own + self.sent / 2
     }
 
-    /// The lane has seen nothing of the flood. Beside its questions the connection has sent what
-    /// opened it, what was sent again, and an acknowledgement by itself where a question was not
-    /// there in time to bear it: hardly any, as a program that is asked waits for nothing else.
+    /// The lane has seen nothing of the flood. Besides its requests the connection has sent its
+    /// handshake, retransmissions, and pure acknowledgements where no request was there in time to
+    /// carry them. Those are few, because the next request follows each answer at once.
     pub(super) fn spared(self) -> bool {
         self.seen <= self.own + self.own / 10 + FEWEST
     }
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_nobody_has_spared_the_lane_only_if_hardly_more_is_there_than_was_asked() {
+    fn packets_to_an_absent_host_have_spared_the_lane_only_if_hardly_more_is_there_than_was_asked() {
         let told = |own, seen| Counts { sent: 20_000, own, seen }.spared();
         assert!(told(20_000, 20_003) && told(20_000, 21_500), "acknowledgements and repetitions");
         assert!(!told(20_000, 24_000), "not half of the flood, but a fifth");

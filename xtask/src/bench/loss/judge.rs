@@ -1,8 +1,7 @@
-//! What the figures must show: an end on Tickwire makes no cell worse than kernel to kernel in the
-//! same run.
+//! The promise: an end on Tickwire makes no cell worse than kernel to kernel in the same run.
 
-use super::bed::Ends;
 use super::report::Outcome;
+use super::topology::Ends;
 use tickwire_bench::transfer::Transfer;
 
 /// One comparison of a cell with kernel to kernel.
@@ -10,9 +9,9 @@ use tickwire_bench::transfer::Transfer;
 pub(super) struct Verdict {
     pub(super) cell: String,
     pub(super) figure: &'static str,
-    /// How many times better than kernel to kernel: of medians of rounds.
+    /// How many times better than kernel to kernel: the ratio of the medians of the rounds.
     pub(super) better: f64,
-    /// At least so many times.
+    /// The least allowed ratio.
     pub(super) bound: f64,
 }
 
@@ -22,7 +21,7 @@ impl Verdict {
     }
 }
 
-/// How many times faster the lost end of a message is repaired when Tickwire sends it.
+/// How many times faster tail loss is repaired if Tickwire is the sender.
 const TAIL: f64 = 10.0;
 
 /// All comparisons whose cells were measured.

@@ -1,22 +1,22 @@
-//! `cargo xtask bench loss`: messages over a cable that loses, doubles and reorders, with either
-//! end on the kernel or on Tickwire.
+//! `cargo xtask bench loss`: messages over a cable that loses, duplicates and reorders packets,
+//! with either end on the kernel or on Tickwire.
 //!
-//! The cable is the lab's relay: the same for every column, with the same seeds. Rivals stand side
-//! by side in rounds, and are compared by the ratio of the medians of their rounds.
+//! The cable is the lab's relay: the same for every column, with the same seeds. Every row is
+//! measured in each round, and rows are compared by the ratio of the medians of their rounds.
 
-mod bed;
 mod judge;
 mod report;
 mod rows;
+mod topology;
 
 use crate::prepare;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use bed::{Bed, Beside, Ends, Run};
 use report::{Conditions, Outcome};
 use rows::{ROWS, Row};
 use std::path::PathBuf;
 use std::time::Instant;
+use topology::{Beside, Ends, Run, Topology};
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -61,12 +61,12 @@ pub(crate) struct Options {
 /// Bytes of a message.
 const SIZES: [u32; 2] = [20_000, 640_000];
 
-/// Measures; fails if something could not be measured, not if it is slow.
+/// Measures; fails if something could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if prepare::is_done() {
         return measure(options);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     prepare::lab(|| Ok(()))
@@ -78,10 +78,10 @@ fn measure(options: &Options) -> Result<()> {
     let mut progress = Progress::new();
     progress.begin("hosts, services and what the relay adds".to_owned());
     let beds = Ends::ALL
-        .map(|ends| Bed::new(ends, &options.attach, &options.congestion, options.cable_beside))
+        .map(|ends| Topology::new(ends, &options.attach, &options.congestion, options.cable_beside))
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
-    let added = bed::added(&beds)?;
+    let added = topology::added(&beds)?;
     progress.keep("done");
     progress.say(&length(options, &rows));
 
@@ -145,7 +145,7 @@ fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How long it takes at most, for who waits.
+/// The longest time that it takes, for the user.
 fn length(options: &Options, rows: &[&Row]) -> String {
     let runs: f64 = rows.iter().map(|row| f64::from(options.seconds) + row.around_s).sum();
     let cells = (SIZES.len() * Ends::ALL.len()) as f64;

@@ -1,7 +1,7 @@
 //! Tables and JSON.
 
-use super::bed::{Added, Beside, Ends, Measured};
 use super::judge::Verdict;
+use super::topology::{Added, Beside, Ends, Measured};
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub(super) struct Outcome {
     pub(super) ends: Ends,
     /// One entry for each round that succeeded.
     pub(super) rounds: Vec<Measured>,
-    /// Why others did not.
+    /// The errors of the rounds that failed.
     pub(super) failures: Vec<String>,
 }
 
@@ -33,12 +33,12 @@ impl Outcome {
     }
 }
 
-/// Under what conditions the figures came about.
+/// The conditions of the measurement.
 pub(super) struct Conditions {
     /// From [`tickwire_report::machine`].
     pub(super) machine: String,
     pub(super) attach: String,
-    /// The kernels'.
+    /// The congestion control of the kernels.
     pub(super) congestion: String,
     pub(super) beside: Beside,
     pub(super) rounds: u32,
@@ -98,7 +98,7 @@ fn cell(outcome: &Outcome) -> String {
     format!("{p50} / {p99} / {max}, {:.0}", median.goodput.bits_per_second / 1e6)
 }
 
-/// Three digits that say something.
+/// Milliseconds with three significant digits.
 fn milliseconds(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     match ms {
@@ -108,16 +108,16 @@ fn milliseconds(ns: u64) -> String {
     }
 }
 
-/// Two columns of the same kind differ by so much in short runs on a shared machine.
+/// Two equal columns differ by this much in short runs on a shared machine.
 const NEAR: f64 = 0.9;
 
-/// What was not kept, line by line, and how much was.
+/// The verdicts that were not kept, line by line, and the number that were.
 pub(super) fn verdicts(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_header(["against kernel-kernel", "figure", "times better", "bound", ""]);
     let kept = verdicts.iter().filter(|verdict| verdict.kept()).count();
-    // What was promised by a number stands there in any case.
+    // Promises with a number are always listed.
     for v in verdicts.iter().filter(|v| !v.kept() || v.bound > 1.0) {
         let kept = if v.kept() { "kept" } else { "MISSED" };
         table.add_row([&v.cell, v.figure, &format!("{:.2}", v.better), &format!("{:.1}", v.bound), kept]);
@@ -214,7 +214,7 @@ pub(super) mod tests {
         refused: 0,
     };
 
-    /// A cell with one round, all of whose messages took as long.
+    /// A cell with one round in which every message took `ns`.
     pub(in super::super) fn outcome(row: &'static str, size: u32, ends: Ends, ns: u64) -> Outcome {
         let completion = Latency { p50_ns: ns, p99_ns: ns, max_ns: ns, ..LATENCY };
         let transfer = Transfer { completion, goodput: Rate::new(1_000_000, Duration::from_secs(1)) };

@@ -1,22 +1,22 @@
-//! What the cable does to the messages.
+//! The impairments of the cable.
 
 /// One row of the table.
 #[derive(Debug)]
 pub(super) struct Row {
     /// Its name; `--only` looks for a part of it.
     pub(super) name: &'static str,
-    /// What the relay is told.
+    /// The arguments of the relay.
     told: Told,
-    /// What a measurement takes beside its seconds: hosts and programs come and go, and the last
-    /// message may take long.
+    /// The time that a measurement takes in addition to its seconds: programs start and end, and
+    /// the last message may take long.
     pub(super) around_s: f64,
 }
 
 #[derive(Debug)]
 enum Told {
-    /// The same for all packets of both directions.
+    /// Random, and the same for all packets of both directions.
     Chance(&'static [&'static str]),
-    /// These, and then the bytes of a message after the last.
+    /// By message: the relay also needs the bytes of a message as the last argument.
     Messages(&'static [&'static str]),
 }
 
@@ -36,9 +36,9 @@ pub(super) const ROWS: [Row; 12] = [
     chance("random 1 %", &["--loss", "10000"]),
     chance("random 2 %", &["--loss", "20000"]),
     chance("random 5 %", &["--loss", "50000"]),
-    // Four packets in a row on average, 0.8 % of all.
+    // Bursts of four packets on average, 0.8 % of all packets.
     chance("burst", &["--burst", "2000", "--burst-end", "250000"]),
-    // Two round trips at most.
+    // By two round trips at most.
     chance("reorder", &["--reorder", "20000", "--reorder-by", "200"]),
     chance("duplicate", &["--duplicate", "20000"]),
     messages("tail", 1.0, &["--tail"]),
@@ -54,7 +54,8 @@ impl Row {
         arguments.iter().map(|&argument| argument.to_owned()).chain(size).collect()
     }
 
-    /// Messages before the measured ones: the windows open. Where each message takes long, fewer.
+    /// The number of messages before the measured ones, to open the windows; fewer where each
+    /// message takes long.
     pub(super) fn warm_up(&self) -> u32 {
         if matches!(self.told, Told::Messages(_)) { 1 } else { 5 }
     }

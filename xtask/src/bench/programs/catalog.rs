@@ -9,14 +9,14 @@ use super::launch::{Launch, Ready, Site};
 pub(super) struct Program {
     /// Its name; `--only` looks for a part of it.
     pub(super) name: &'static str,
-    /// What is measured, in the words of the program.
+    /// The measured quantity, in the terms of the program.
     pub(super) about: &'static str,
     /// What must be installed.
     pub(super) needs: &'static [Item],
     /// The unit of the program's own figure.
     pub(super) unit: &'static str,
     pub(super) direction: Direction,
-    /// What is made once before all measurements, in the shared directory.
+    /// Run once before all measurements, to prepare the shared directory.
     pub(super) prepare: Option<fn(&Site) -> anyhow::Result<()>>,
     pub(super) server: fn(&Site) -> anyhow::Result<Launch>,
     pub(super) ready: Ready,

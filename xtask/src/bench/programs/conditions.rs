@@ -1,5 +1,4 @@
-//! Under what conditions the figures came about: the machine, what a wake-up costs on it, and what
-//! else ran.
+//! The conditions of the measurement: the machine, the cost of a wakeup on it, and the load.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -10,7 +9,7 @@ use tickwire_lab::{Pair, Process, tools};
 
 use super::figure::median;
 
-/// What was seen while the programs were measured.
+/// Samples taken while the programs were measured.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     began: Option<Ticks>,
@@ -40,7 +39,7 @@ pub(super) struct Conditions {
     pub(super) spinning_us: Option<f64>,
     /// The least and the largest load average of one minute.
     pub(super) load: Option<(f64, f64)>,
-    /// Processor time that the hypervisor gave to others, in percent.
+    /// Steal time, in percent.
     pub(super) steal_percent: Option<f64>,
 }
 
@@ -53,13 +52,13 @@ impl Watch {
         Self { began: ticks(), ..Self::default() }
     }
 
-    /// Takes in the load average.
+    /// Samples the load average.
     pub(super) fn look(&mut self) {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         self.loads.extend(load.split(' ').next().and_then(|word| word.parse::<f64>().ok()));
     }
 
-    /// Measures what a wake-up costs: a blocking round trip beside a spinning one.
+    /// Measures the cost of a wakeup: a blocking round trip against a spinning one.
     pub(super) fn wake_ups(&mut self, pair: &Pair) -> Result<()> {
         self.blocking_us.push(round_trip_us(pair, "block")?);
         self.spinning_us.push(round_trip_us(pair, "spin")?);
@@ -88,7 +87,7 @@ fn round_trip_us(pair: &Pair, wait: &str) -> Result<f64> {
     let (program, address) =
         (tools::built("pingpong")?.to_string_lossy().into_owned(), format!("{}:{PORT}", pair.b_v4()));
     let mut server = pair.b.spawn(&["taskset", "-c", "0", &program, "server", "udp", &address, "--wait", wait])?;
-    tickwire_lab::bound(&pair.b, "udp", PORT, &mut server)?;
+    tickwire_lab::wait_until_listening(&pair.b, "udp", PORT, &mut server)?;
     let ask = ["taskset", "-c", "1", &program, "client", "udp", &address, "--wait", wait, "--count", TRIPS];
     let mut client: Process = pair.a.spawn(&ask)?;
     let printed = client.success(TIMEOUT)?;

@@ -1,4 +1,4 @@
-//! What one measurement of a program gives, and medians and ratios of it.
+//! The figures of one measurement of a program, and their medians and ratios.
 
 use serde::Serialize;
 
@@ -12,21 +12,21 @@ pub(super) enum Direction {
     LowerIsBetter,
 }
 
-/// The figures of one run of a program, as the program itself tells them.
+/// The figures of one run of a program, as the program reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Figure {
     /// The program's own figure, in the unit of its row.
     pub(super) value: f64,
-    /// Median latency in microseconds, where it is told.
+    /// Median latency in microseconds, if reported.
     pub(super) p50_us: Option<f64>,
-    /// 99th percentile of latency in microseconds, where it is told.
+    /// 99th percentile of latency in microseconds, if reported.
     pub(super) p99_us: Option<f64>,
-    /// Packets that cross the stack of each end at least, if it is accelerated: one for two
+    /// The fewest packets that must cross the stack of each accelerated end: one for two
     /// operations, because a packet may carry several.
     pub(super) packets: u64,
 }
 
-/// A part of a [`Figure`], in a latency's or a rate's direction.
+/// A part of a [`Figure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Value,
@@ -44,7 +44,7 @@ impl Part {
     }
 }
 
-/// The middle of some values; the mean of the two in the middle if their number is even.
+/// The median of some values; the mean of the middle two if their number is even.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,9 +1,9 @@
-//! Installing what others wrote, by the ordinary clients of their registries, and building what
-//! drives it.
+//! Installs third-party programs, by the ordinary clients of their registries, and builds the
+//! programs that drive them.
 //!
-//! All of it but Debian's packages is below `programs` in the target directory. What is there
-//! already and has not changed is not made again. It happens before the benchmark becomes root; why
-//! something could not be had is kept in a file, for the row that needs it.
+//! All of it but Debian's packages is below `programs` in the target directory. An item whose input
+//! has not changed is not made again. It runs before the benchmark becomes root. If an item fails,
+//! a file keeps the reason for the rows that need it.
 
 use super::catalog::Program;
 use crate::deps::{self, Need};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Something that a program needs.
+/// A dependency of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// A package of Debian, by apt-get.
@@ -35,29 +35,29 @@ pub(super) enum Item {
     CSharp { source: &'static str },
 }
 
-/// What programs in Python need.
+/// The dependencies of programs in Python.
 pub(super) const PYTHON: [Item; 2] = [Item::Debian(deps::PYTHON_VENV), Item::Python];
 /// The interpreter of the environment, below [`directory`].
 pub(super) const PYTHON_PROGRAM: &str = "venv/bin/python";
 
-/// Versions are given, so that figures of two days can be compared.
+/// Versions are pinned, so that figures of different days can be compared.
 const PYTHON_PACKAGES: [&str; 5] =
     ["asyncua==2.1.0", "epicscorelibs==7.0.10.99.0.2", "grpcio==1.85.3", "p4p==4.3.0", "pyepics==3.5.10"];
 /// Copies the libraries of a `pom.xml`.
 const MAVEN_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
-/// A client of a registry, or a compiler, ends within this.
+/// The timeout of a registry's client or of a compiler.
 const TIMEOUT_SECONDS: &str = "900";
-/// So much of what an installer said is kept if it fails.
+/// The lines of an installer's output that are kept if it fails.
 const LAST_LINES: usize = 12;
 
-/// Where everything is.
+/// The directory of everything installed.
 pub(super) fn directory() -> Result<PathBuf> {
     Ok(workspace::target()?.join("programs"))
 }
 
-/// Installs what these programs need. What cannot be had is told, and is an error of the rows that
-/// need it, not of this.
+/// Installs the dependencies of these programs. A failure is reported, and is an error of the rows
+/// that need the item, not of this function.
 pub(super) fn all(programs: &[&Program]) -> Result<()> {
     let directory = directory()?;
     for folder in ["bin", "sources", "failed"] {
@@ -86,7 +86,8 @@ pub(super) fn all(programs: &[&Program]) -> Result<()> {
     Ok(())
 }
 
-/// All packages in one go, which is quicker. If that fails, each is tried by itself, and told.
+/// Installs all packages at once, which is faster. If that fails, each is tried by itself, and its
+/// failure is reported.
 fn debian_at_once(items: &[Item]) {
     let need = |item: &Item| match item {
         Item::Debian(need) => Some(*need),
@@ -98,7 +99,7 @@ fn debian_at_once(items: &[Item]) {
     }
 }
 
-/// Why a program cannot run, if something that it needs is missing.
+/// Fails with the reason if a dependency of a program is missing.
 pub(super) fn check(program: &Program, directory: &Path) -> Result<()> {
     for item in program.needs {
         if let Ok(why) = fs::read_to_string(directory.join("failed").join(item.key())) {
@@ -124,7 +125,7 @@ impl std::fmt::Display for Item {
 }
 
 impl Item {
-    /// A file name of its own.
+    /// Its unique file name.
     fn key(&self) -> String {
         self.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
     }
@@ -149,7 +150,7 @@ impl Item {
     }
 }
 
-/// Does something unless it was done with the same input before.
+/// Makes an item unless it was made from the same input before.
 fn made(directory: &Path, item: &Item, input: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
     let stamp = directory.join(format!("{}.made", item.key()));
     if fs::read_to_string(&stamp).is_ok_and(|before| before == input) {
@@ -177,7 +178,7 @@ fn read_into(path: &Path, texts: &mut BTreeMap<PathBuf, String>) -> Result<()> {
     }
     for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
         let path = entry?.path();
-        // Made by cargo.
+        // Cargo makes the lock file.
         if path.extension().is_none_or(|extension| extension != "lock") {
             read_into(&path, texts)?;
         }
@@ -185,7 +186,7 @@ fn read_into(path: &Path, texts: &mut BTreeMap<PathBuf, String>) -> Result<()> {
     Ok(())
 }
 
-/// Copies the sources beside what is built of them: the source tree stays as it is.
+/// Copies the sources to the build directory, so that the source tree stays unchanged.
 fn stage(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
@@ -207,7 +208,8 @@ fn bounded(words: &[&str], folder: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end; an error has its last words, for the row that needs what it makes.
+/// Runs a command to its end; an error has the last lines of its output, for the rows that need the
+/// item.
 fn finish(command: &mut Command) -> Result<()> {
     let shown = command.get_args().skip(3).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {shown}"))?;
@@ -306,7 +308,7 @@ mod tests {
         assert!(told.starts_with("NOT INSTALLED: ws@") && told.ends_with("(npm): no network"), "{told}");
     }
 
-    /// Sources are named in the catalogue, and are there.
+    /// All sources named in the catalogue exist.
     #[test]
     fn sources_are_in_the_tree() {
         let folder = workspace::root().join("xtask/programs");

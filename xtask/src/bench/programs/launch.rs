@@ -4,14 +4,14 @@ use super::ways::End;
 use std::path::{Path, PathBuf};
 use tickwire_lab::Host;
 
-/// How to know that a server takes requests.
+/// How to detect that a server accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// The port is bound: `tcp` or `udp`.
     Port(&'static str, u16),
-    /// It says so, on either output, after the port is bound.
+    /// It prints this, on either output, after the port is bound.
     Says(&'static str, &'static str, u16),
-    /// Nothing shows it: the client looks for it by itself, for as long as it takes.
+    /// It cannot be detected: the client searches for the server itself.
     Searched,
 }
 
@@ -41,14 +41,14 @@ impl Launch {
     }
 }
 
-/// What a program needs to know of a measurement.
+/// The parameters of a measurement for a program.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     /// The host that the program is started on.
     pub(super) host: Host,
     /// The server's address.
     pub(super) address: String,
-    /// For how long the client measures.
+    /// How long the client measures.
     pub(super) seconds: u32,
     /// A directory that the measurements of all ways share, which goes away with the lab.
     pub(super) shared: PathBuf,

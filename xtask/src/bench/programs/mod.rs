@@ -1,5 +1,5 @@
-//! `cargo xtask bench programs`: real programs that others wrote, on the kernel and on Tickwire,
-//! one end or both.
+//! `cargo xtask bench programs`: real third-party programs on the kernel and on Tickwire, one end
+//! or both.
 //!
 //! Each program is measured in all four ways in every round, one after the other, and compared by
 //! the medians of its rounds. A measurement on Tickwire counts only if the lanes' counters show
@@ -7,15 +7,14 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `catalog`, `family` | the programs: how they are installed and started, and what they print |
-//! | `install` | installing them, and building what drives them (`xtask/programs`) |
-//! | `ways`, `bed` | the four ways, and the hosts of each |
+//! | `catalog`, `family` | the programs: installation, start, and parsers of their output |
+//! | `install` | installs them, and builds the programs that drive them (`xtask/programs`) |
+//! | `ways`, `topology` | the four ways, and the hosts of each |
 //! | `launch`, `start`, `run` | starting the two programs of a measurement, and ending them |
 //! | `proof` | whether the traffic crossed the stack |
-//! | `figure`, `trips`, `outcome` | what was measured |
+//! | `figure`, `trips`, `outcome` | the figures |
 //! | `conditions`, `promises`, `report` | the output |
 
-mod bed;
 mod catalog;
 mod conditions;
 mod family;
@@ -28,19 +27,20 @@ mod proof;
 mod report;
 mod run;
 mod start;
+mod topology;
 mod trips;
 mod ways;
 
 use crate::progress::Progress;
 use crate::{deps, prepare, workspace};
 use anyhow::{Context, Result, bail};
-use bed::Bed;
 use catalog::Program;
 use conditions::{Conditions, Watch};
 use outcome::Outcome;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
+use topology::Topology;
 use ways::{End, Way};
 
 /// How much, and where to.
@@ -75,20 +75,20 @@ pub(crate) struct Options {
     attach: String,
 }
 
-/// Measures; fails if something could not be measured, not if it is slow.
+/// Measures; fails if something could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let all = catalog::all();
     let programs = chosen(&all, options.only.as_deref())?;
     if options.list {
         let lines: String = programs.iter().map(|program| listed(program) + "\n").collect();
-        // A reader that wants no more of it has closed the pipe: `--list | head`.
+        // The reader may have closed the pipe: `--list | head`.
         let _ = std::io::stdout().write_all(lines.as_bytes());
         return Ok(());
     }
     if prepare::is_done() {
         return measure(options, &programs);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     super::will_be_written(options.json.as_deref())?;
     workspace::ask_for_root()?;
     deps::install(&deps::LAB)?;
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     workspace::again_as_root(&build)
 }
 
-/// The programs whose name contains that, or all; an error that names them if there is none.
+/// The programs whose name contains `only`, or all; without a match, the error lists the names.
 fn chosen<'a>(all: &'a [Program], only: Option<&str>) -> Result<Vec<&'a Program>> {
     let wanted = only.unwrap_or_default().to_lowercase();
     let chosen: Vec<&Program> = all.iter().filter(|program| program.name.to_lowercase().contains(&wanted)).collect();
@@ -115,7 +115,7 @@ fn listed(program: &Program) -> String {
 
 fn measure(options: &Options, programs: &[&Program]) -> Result<()> {
     let start = Instant::now();
-    let bed = Bed::new(&options.attach, options.seconds, install::directory()?)?;
+    let bed = Topology::new(&options.attach, options.seconds, install::directory()?)?;
     let mut watch = Watch::begin();
     let outcomes = in_rounds(options, &bed, programs, &mut watch)?;
     drop(bed);
@@ -156,8 +156,8 @@ fn tell(options: &Options, conditions: &Conditions, outcomes: &[Outcome]) -> Res
     Ok(())
 }
 
-/// Measures every program in every way in every round. What fails is told and kept.
-fn in_rounds(options: &Options, bed: &Bed, programs: &[&Program], watch: &mut Watch) -> Result<Vec<Outcome>> {
+/// Measures every program in every way in every round. Failures are reported and kept.
+fn in_rounds(options: &Options, bed: &Topology, programs: &[&Program], watch: &mut Watch) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = programs.iter().map(|program| Outcome::new(program)).collect();
     let unusable: Vec<Option<String>> = programs.iter().map(|program| unusable(bed, program)).collect();
     let mut progress = Progress::new();
@@ -165,7 +165,7 @@ fn in_rounds(options: &Options, bed: &Bed, programs: &[&Program], watch: &mut Wa
         let began = Instant::now();
         watch.wake_ups(bed.kernel()).context("cannot measure what a wake-up costs")?;
         for ((program, outcome), unusable) in programs.iter().zip(&mut outcomes).zip(&unusable) {
-            // Each way is first in turn, so that none has the machine's drift for it.
+            // The ways take turns in being first, so that the machine's drift favours none.
             for turn in 0..Way::ALL.len() {
                 let hosts = &bed.hosts[(turn + round as usize - 1) % Way::ALL.len()];
                 watch.look();
@@ -201,7 +201,7 @@ fn in_rounds(options: &Options, bed: &Bed, programs: &[&Program], watch: &mut Wa
 
 /// Why a program cannot be measured at all: it is not installed, or what it needs cannot be
 /// prepared.
-fn unusable(bed: &Bed, program: &Program) -> Option<String> {
+fn unusable(bed: &Topology, program: &Program) -> Option<String> {
     let site = bed.site(&bed.hosts[Way::Kernel.index()], End::Server);
     let checked = install::check(program, &site.installed);
     let prepared = checked.and_then(|()| program.prepare.map_or(Ok(()), |prepare| prepare(&site)));

@@ -1,5 +1,4 @@
-//! What the figures must show: no program is slower with an end on Tickwire, and they are faster on
-//! the whole.
+//! The promises: no program is slower with an end on Tickwire, and the geometric mean is faster.
 
 use super::figure::{Part, geometric_mean};
 use super::outcome::Outcome;
@@ -9,10 +8,10 @@ use super::ways::Way;
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) promise: String,
-    /// Times the kernel; none if something was not measured.
+    /// The ratio to the kernel; none if something was not measured.
     pub(super) measured: Option<f64>,
     pub(super) bound: f64,
-    /// The programs that keep it from being kept.
+    /// The programs that miss it.
     pub(super) missed_by: Vec<String>,
 }
 
@@ -22,9 +21,9 @@ impl Verdict {
     }
 }
 
-/// No program is slower.
+/// The bound of each program's ratio.
 const EACH: f64 = 1.0;
-/// On the whole they are faster.
+/// The bound of the mean ratio.
 const MEAN: f64 = 1.5;
 
 /// All promises.

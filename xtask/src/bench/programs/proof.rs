@@ -9,9 +9,9 @@ use std::time::Duration;
 use tickwire_lab::stat::Stat;
 use tickwire_lab::{Host, Process, tools};
 
-/// Fewer packets than this are no measurement.
+/// A measurement with fewer packets than this is invalid.
 const FEWEST: u64 = 100;
-/// `tickwire stat` answers well within this.
+/// The timeout of `tickwire stat`.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What `tickwire stat --json` showed of one end during a measurement.
@@ -36,7 +36,7 @@ impl Seen {
         Ok(Self { old, before: stat.diverted(), ..Self::default() })
     }
 
-    /// Takes in another reading.
+    /// Adds another reading.
     pub(super) fn add(&mut self, stat: &Stat) {
         self.diverted = self.diverted.max(stat.diverted().saturating_sub(self.before));
         let is_new = |lane: &&Value| lane["lane"].as_u64().is_none_or(|number| !self.old.contains(&number));
@@ -45,7 +45,7 @@ impl Seen {
         self.reasons.extend(lanes.iter().flat_map(|lane| reasons(lane)));
     }
 
-    /// Packets that crossed the stack at this end, of those that are sure.
+    /// A lower bound of the packets that crossed the stack at this end.
     pub(super) fn crossed(&self) -> u64 {
         self.diverted.max(self.through_lanes)
     }
@@ -87,7 +87,7 @@ fn reasons(lane: &Value) -> Vec<String> {
         let part = if socket["accelerated"] == true { " in part" } else { "" };
         let protocol = socket["protocol"].as_str().unwrap_or("?");
         let local = socket["local"].as_str().unwrap_or("*");
-        // Numbers of ephemeral ports would make a reason of each.
+        // Without ephemeral ports: they would make every reason unique.
         let address = local.rsplit_once(':').map_or(local, |(address, _)| address);
         reasons.push(format!("{program}, {protocol} at {address}{part}: {reason}"));
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-/// One line for each figure that a program tells: medians of the rounds, and in brackets how many
+/// One line for each figure that a program reports: medians of the rounds, and in brackets how many
 /// times better than the kernel.
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
@@ -28,7 +28,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// The program's own figure, and the latencies that it tells beside it.
+/// The program's own figure, and the latencies that it reports besides.
 fn lines(outcome: &Outcome) -> Vec<(Part, String)> {
     let is_latency = outcome.direction == Direction::LowerIsBetter;
     let own = if is_latency { "p50 us".to_owned() } else { outcome.unit.to_owned() };
@@ -52,7 +52,7 @@ fn number(value: f64) -> String {
     if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// What was not measured in a way, or not in every round, and why: none of it is silent.
+/// The ways that were not measured, or not in every round, with the reasons.
 pub(super) fn failures(outcomes: &[Outcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {

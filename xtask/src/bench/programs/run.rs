@@ -1,39 +1,39 @@
 //! One measurement: a program, one way.
 
-use super::bed::{Bed, Hosts};
 use super::catalog::Program;
 use super::figure::Figure;
 use super::launch::Ready;
 use super::proof::{self, Seen};
 use super::start::{How, command};
+use super::topology::{Hosts, Topology};
 use super::ways::End;
 use anyhow::{Context, Result};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tickwire_lab::Process;
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) figure: Figure,
     /// Packets that crossed the stack at each accelerated end.
     pub(super) crossed: Vec<(End, u64)>,
-    /// What was not as it should be and is no failure: sockets on the kernel, a server that did not
-    /// end.
+    /// Irregularities that are no failure: sockets on the kernel, a server that did not end.
     pub(super) notes: Vec<String>,
 }
 
-/// A client starts, warms up and finds its server within this, beside the seconds that it measures.
+/// The time for a client to start, warm up and find its server, in addition to the seconds that it
+/// measures.
 const TIMEOUT: Duration = Duration::from_secs(25);
 /// A server ends within this when it is asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
-/// A server that nothing shows to be ready has this to start.
+/// The startup time of a server whose readiness cannot be detected.
 const START: Duration = Duration::from_millis(300);
 /// Server and client have a processor of their own if they are pinned.
 const PROCESSORS: [&str; 2] = ["0", "1"];
 
-/// Measures, and leaves no process behind.
-pub(super) fn measure(bed: &Bed, hosts: &Hosts, program: &Program, seconds: u32, pin: bool) -> Result<Measured> {
+/// Measures, and kills all processes that are left.
+pub(super) fn measure(bed: &Topology, hosts: &Hosts, program: &Program, seconds: u32, pin: bool) -> Result<Measured> {
     hosts.clear()?;
     let mut seen = begin(hosts)?;
     let measured = with_server(bed, hosts, program, seconds, pin, &mut seen);
@@ -51,7 +51,7 @@ fn begin(hosts: &Hosts) -> Result<Vec<(End, Seen)>> {
     hosts.accelerated().map(|end| Ok((end, Seen::begin(hosts.host(end))?))).collect()
 }
 
-/// A failed measurement tells what the lanes showed, too.
+/// Adds the lanes' reasons to the error of a failed measurement.
 fn explained(error: anyhow::Error, seen: &[(End, Seen)]) -> anyhow::Error {
     let reasons: Vec<String> =
         seen.iter().flat_map(|(end, seen)| seen.reasons().map(move |reason| format!("{end}: {reason}"))).collect();
@@ -59,7 +59,7 @@ fn explained(error: anyhow::Error, seen: &[(End, Seen)]) -> anyhow::Error {
 }
 
 fn with_server(
-    bed: &Bed,
+    bed: &Topology,
     hosts: &Hosts,
     program: &Program,
     seconds: u32,
@@ -73,10 +73,12 @@ fn with_server(
     let launch = (program.server)(&bed.site(hosts, End::Server))?;
     let mut server = Process::spawn(command(hosts.host(End::Server), &launch, &how(End::Server, 0))?)?;
     match program.ready {
-        Ready::Port(protocol, port) => tickwire_lab::bound(hosts.host(End::Server), protocol, port, &mut server)?,
+        Ready::Port(protocol, port) => {
+            tickwire_lab::wait_until_listening(hosts.host(End::Server), protocol, port, &mut server)?
+        }
         Ready::Says(text, protocol, port) => {
             server.wait_for(text, TIMEOUT)?;
-            tickwire_lab::bound(hosts.host(End::Server), protocol, port, &mut server)?;
+            tickwire_lab::wait_until_listening(hosts.host(End::Server), protocol, port, &mut server)?;
         }
         Ready::Searched => std::thread::sleep(START),
     }
@@ -93,8 +95,8 @@ fn with_server(
     Ok((figure, notes.into_iter().collect()))
 }
 
-/// Runs the client to its end and looks at the lanes meanwhile, also where there are none, so that
-/// all ways are disturbed alike.
+/// Runs the client to its end and reads the lanes meanwhile, even where there are none, so that all
+/// ways are disturbed alike.
 fn watched(
     mut client: Process,
     timeout: Duration,
@@ -108,14 +110,14 @@ fn watched(
         let watcher = scope.spawn(move || look(hosts, interval, &ended, seen));
         let printed = client.success(timeout);
         drop(running);
-        // The watcher has no panic of its own to tell.
+        // Only waits for the thread: a panic in it is not reported.
         let _ = watcher.join();
         printed
     })
 }
 
-/// Reads the lanes at intervals until the client has ended, and once more: the server's are still
-/// there then.
+/// Reads the lanes at intervals until the client has ended, and once more: the server's lane still
+/// exists then.
 fn look(hosts: &Hosts, interval: Duration, ended: &Receiver<()>, seen: &mut [(End, Seen)]) {
     loop {
         let last = ended.recv_timeout(interval) != Err(RecvTimeoutError::Timeout);

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::{Host, Process, tools};
 
-/// What stands before a program.
+/// How a program is started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
-    /// By `tickwire run`.
+    /// Under `tickwire run`.
     pub(super) accelerated: bool,
     /// On this processor only.
     pub(super) processor: Option<&'static str>,
@@ -21,7 +21,7 @@ pub(super) fn command(host: &Host, launch: &Launch, how: &How) -> Result<Command
     let words = words(launch, how, &tickwire);
     let (first, rest) = words.split_first().context("an empty command")?;
     let mut command = host.command(first);
-    // Sources of Python are in the target directory, which root does not write to.
+    // Python sources are in the target directory, in which root must not leave files.
     command.args(rest).env("PYTHONDONTWRITEBYTECODE", "1");
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
     Ok(command)

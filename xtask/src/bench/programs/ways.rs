@@ -5,7 +5,7 @@ use std::fmt;
 /// Which ends are accelerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// None: what the others are compared with.
+    /// None: the baseline.
     Kernel,
     /// The client.
     Client,

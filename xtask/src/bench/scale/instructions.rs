@@ -1,6 +1,6 @@
-//! What a packet costs the stack in instructions, counted by callgrind: two stacks that hand each
-//! other the bytes of their frames. Both sides' work, the copy between them, and epoll's share are
-//! in it; the machine's speed, its caches and its other programs are not.
+//! The instructions per packet in the stack, counted by callgrind: two stacks pass each other the
+//! bytes of their frames. The count includes the work of both sides, the copy between them, and
+//! epoll. It does not depend on the machine's speed, its caches or its other programs.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,19 +13,19 @@ const LOADS: [(u32, u32); 3] = [(10, 10), (1000, 1000), (11_000, 1000)];
 
 const MESSAGES: u32 = 20_000;
 
-/// What is counted, and nothing around it.
+/// Counts this function only.
 const COUNTED: &str = "--toggle-collect=*messages_measured*";
 
-/// What was counted of one load.
+/// The result for one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost {
     pub(super) connections: u32,
     pub(super) active: u32,
-    /// Instructions a packet, sending and receiving it.
+    /// Instructions per packet, for sending and receiving it.
     pub(super) instructions: f64,
-    /// Nanoseconds a packet, in a run by itself.
+    /// Nanoseconds per packet, in a run without callgrind.
     pub(super) ns: f64,
-    /// What one connection takes of a lane's memory.
+    /// A lane's memory per connection, in bytes.
     pub(super) bytes: u64,
 }
 
@@ -61,7 +61,7 @@ fn run(command: &mut Command) -> Result<(Value, String)> {
     Ok((printed, told))
 }
 
-/// The sum that callgrind names at its end: `==12== Collected : 123`.
+/// The sum that callgrind prints at its end: `==12== Collected : 123`.
 fn collected(told: &str) -> Result<u64> {
     let sum = told.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
     let sum = sum.with_context(|| format!("callgrind counted nothing: {told}"))?;

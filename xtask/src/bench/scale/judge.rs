@@ -1,17 +1,17 @@
-//! What the figures must show, and what is only stated, beside the kernel's.
+//! The promises, and comparisons that are only stated, each beside the kernel's.
 
-use super::bed::{Ends, Measured};
 use super::instructions::Cost;
 use super::report::Outcome;
 use super::rows;
+use super::topology::{Ends, Measured};
 
-/// One promise, or one comparison that nothing was promised of.
+/// One promise, or one comparison without a promise.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) promise: &'static str,
     /// A ratio.
     pub(super) measured: f64,
-    /// The same of two kernels, where there is such a thing.
+    /// The same ratio between two kernels, if it exists.
     pub(super) kernel: Option<f64>,
     pub(super) bound: Option<Bound>,
 }
@@ -39,7 +39,7 @@ impl Rows<'_> {
         self.0.iter().find(|outcome| outcome.row.name == name && outcome.row.ends == ends)?.median()
     }
 
-    /// A figure of one row over that of another, with both ends alike.
+    /// The ratio of a figure in row `a` to that in row `b`, with the same ends.
     fn ratio(&self, ends: Ends, a: &str, b: &str, figure: fn(&Measured) -> Option<f64>) -> Option<f64> {
         Some(figure(&self.of(a, ends)?)? / figure(&self.of(b, ends)?)?)
     }
@@ -64,10 +64,10 @@ pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
         let more = many.instructions / few.instructions;
         judge("instructions a packet, 11000 connections over 10", Some(more), None, Some(Bound::AtMost(1.1)));
     }
-    // What a message takes is one over the rate.
+    // The time per message is the inverse of the rate.
     let slower = |ends| rows.ratio(ends, rows::FEW, rows::MANY, rate);
     judge("time a message, 1000 active of 11000 connections over 10", slower(Ends::Both), slower(Ends::Kernel), None);
-    // With more connections an acknowledgement finds less to ride on, so a message may take more
+    // With more connections fewer acknowledgements are piggybacked, so a message may take more
     // packets.
     let a_packet = |ends| Some(slower(ends)? * rows.ratio(ends, rows::FEW, rows::MANY, |row| row.packets)?);
     judge(
@@ -131,7 +131,7 @@ mod tests {
         let told: Vec<_> = verdicts.iter().map(|v| (v.measured, v.kernel, v.kept())).collect();
         assert_eq!(told, [(1.05, None, Some(true)), (1.25, Some(1.25), None), (0.5, None, None)]);
 
-        // Half again as many packets to a message.
+        // 1.5 times as many packets per message.
         for (outcome, packets) in outcomes.iter_mut().zip([2.0, 2.0, 2.0, 3.0]) {
             outcome.rounds[0].packets = Some(packets);
         }

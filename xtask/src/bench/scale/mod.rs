@@ -1,23 +1,24 @@
 //! `cargo xtask bench scale`: many connections, how quickly they open, two programs' lanes side by
 //! side, an interface with two queues, and what a packet costs in instructions.
 //!
-//! As in the other measurements rivals stand side by side in rounds, and are compared by the ratio
-//! of the medians of their rounds. Instructions are counted once: they are the same in every run.
+//! As in the other measurements, every row is measured in each round, and rows are compared by the
+//! ratio of the medians of their rounds. Instructions are counted once: they are the same in every
+//! run.
 
-mod bed;
 mod instructions;
 mod judge;
 mod report;
 mod rows;
+mod topology;
 
 use crate::progress::Progress;
 use crate::{deps, prepare, workspace};
 use anyhow::{Context, Result, bail};
-use bed::Bed;
 use report::{Conditions, Outcome};
 use rows::ROWS;
 use std::path::PathBuf;
 use std::time::Instant;
+use topology::Topology;
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -47,12 +48,12 @@ pub(crate) struct Options {
     attach: String,
 }
 
-/// Measures; fails if something could not be measured, not if it is slow.
+/// Measures; fails if something could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if prepare::is_done() {
         return measure(options);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
@@ -67,7 +68,7 @@ fn measure(options: &Options) -> Result<()> {
     progress.begin("instructions of a packet".to_owned());
     let costs = instructions::measure()?;
     progress.begin("hosts and services".to_owned());
-    let bed = Bed::new(options.messages, options.seconds, &options.attach)?;
+    let bed = Topology::new(options.messages, options.seconds, &options.attach)?;
     let mut outcomes: Vec<Outcome> = rows.iter().copied().map(Outcome::new).collect();
     for round in 1..=options.rounds {
         let began = Instant::now();

@@ -1,9 +1,9 @@
 //! Tables and JSON.
 
-use super::bed::{LANE_CONNECTIONS, Measured};
 use super::instructions::Cost;
 use super::judge::{Bound, Verdict};
 use super::rows::Row;
+use super::topology::{LANE_CONNECTIONS, Measured};
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) row: &'static Row,
     /// One entry for each round that succeeded.
     pub(super) rounds: Vec<Measured>,
-    /// Why others did not.
+    /// The errors of the rounds that failed.
     pub(super) failures: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
     figures.get(figures.len() / 2).copied()
 }
 
-/// Under what conditions the figures came about.
+/// The conditions of the measurement.
 pub(super) struct Conditions {
     /// From [`tickwire_report::machine`].
     pub(super) machine: String,
@@ -97,7 +97,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// What a packet costs the stack.
+/// The cost of a packet in the stack.
 pub(super) fn costs(costs: &[Cost]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
@@ -111,7 +111,7 @@ pub(super) fn costs(costs: &[Cost]) -> Table {
     table
 }
 
-/// One line for each promise, and for each figure that nothing was promised of.
+/// One line for each promise, and for each figure without a promise.
 pub(super) fn verdicts(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
@@ -187,8 +187,8 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], costs: &[Cost]
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::bed::Ends;
     use super::super::rows::{self, ROWS};
+    use super::super::topology::Ends;
     use super::*;
     use serde_json::Value;
 

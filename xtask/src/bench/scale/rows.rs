@@ -1,6 +1,6 @@
-//! What is measured, in this order, in every round.
+//! The rows, measured in this order in every round.
 
-use super::bed::{Bed, Cable, Ends, Load, Measured, Stream};
+use super::topology::{Cable, Ends, Load, Measured, Stream, Topology};
 use anyhow::Result;
 
 /// One row of the table.
@@ -8,12 +8,12 @@ use anyhow::Result;
 pub(super) struct Row {
     /// Its name; rows of the same name are compared. `--only` looks for a part of it.
     pub(super) name: &'static str,
-    /// Who is at which end.
+    /// Which ends are accelerated.
     pub(super) ends: Ends,
-    /// What its rate counts, in a second.
+    /// The unit of its rate per second.
     pub(super) unit: &'static str,
     /// Measures it once.
-    pub(super) measure: fn(&Bed, Ends) -> Result<Measured>,
+    pub(super) measure: fn(&Topology, Ends) -> Result<Measured>,
 }
 
 pub(super) const FEW: &str = "10 connections";
@@ -32,20 +32,25 @@ const FEW_LOAD: Load = Load { connections: 10, active: 10 };
 const MANY_LOAD: Load = Load { connections: 11_000, active: 1000 };
 const QUEUES_LOAD: Load = Load { connections: 100, active: 100 };
 
-const fn row(name: &'static str, ends: Ends, unit: &'static str, measure: fn(&Bed, Ends) -> Result<Measured>) -> Row {
+const fn row(
+    name: &'static str,
+    ends: Ends,
+    unit: &'static str,
+    measure: fn(&Topology, Ends) -> Result<Measured>,
+) -> Row {
     Row { name, ends, unit, measure }
 }
 
-/// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
+/// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
 pub(super) static ROWS: [Row; 24] = [
     row(FEW, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(FEW, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(MANY, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
     row(MANY, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
-    row(OPEN, Ends::Kernel, "connections", Bed::open),
-    row(OPEN, Ends::Client, "connections", Bed::open),
-    row(OPEN, Ends::Server, "connections", Bed::open),
-    row(OPEN, Ends::Both, "connections", Bed::open),
+    row(OPEN, Ends::Kernel, "connections", Topology::open),
+    row(OPEN, Ends::Client, "connections", Topology::open),
+    row(OPEN, Ends::Server, "connections", Topology::open),
+    row(OPEN, Ends::Both, "connections", Topology::open),
     row(ONE_STREAM, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 1)),
     row(ONE_STREAM, Ends::Both, "Gbit", |bed, ends| bed.streams(ends, 1)),
     row(TWO_STREAMS, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 2)),
@@ -56,8 +61,8 @@ pub(super) static ROWS: [Row; 24] = [
     row(BESIDE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::Others)),
     row(OWN, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, Stream::Own)),
     row(OWN, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::Own)),
-    row(THREADS, Ends::Kernel, "messages", Bed::threads),
-    row(THREADS, Ends::Both, "messages", Bed::threads),
+    row(THREADS, Ends::Kernel, "messages", Topology::threads),
+    row(THREADS, Ends::Both, "messages", Topology::threads),
     row(ONE_QUEUE, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
     row(ONE_QUEUE, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
     row(TWO_QUEUES, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::TwoQueues, ends, QUEUES_LOAD)),

@@ -1,8 +1,8 @@
-//! What the figures must show.
+//! The promises for the figures.
 
-use super::bed::Measured;
 use super::report::Outcome;
 use super::rows;
+use super::topology::Measured;
 use crate::bench::rivals::Ends;
 use crate::bench::targets::Verdict;
 

@@ -1,24 +1,24 @@
 //! `cargo xtask bench threads`: programs of many threads and processes, and of real-time threads,
 //! on Tickwire and on the kernel.
 //!
-//! Rivals stand side by side in rounds, and are compared by the ratio of the medians of their
+//! Every row is measured in each round, and rows are compared by the ratio of the medians of their
 //! rounds.
 
-mod bed;
 mod judge;
 mod report;
 mod rows;
+mod topology;
 
 use super::host_state::Before;
 use super::rivals::Rivals;
 use crate::prepare;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use bed::Bed;
 use report::{Conditions, Outcome};
 use rows::ROWS;
 use std::path::PathBuf;
 use std::time::Instant;
+use topology::Topology;
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -48,12 +48,12 @@ pub(crate) struct Options {
     attach: String,
 }
 
-/// Measures; fails if a row could not be measured, not if it is slow.
+/// Measures; fails if a row could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if prepare::is_done() {
         return measure(options);
     }
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     prepare::lab(|| Ok(()))
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let bed = Bed { rivals: Rivals::new(1, &options.attach, "")?, trips: options.trips, sends: options.sends };
+    let bed = Topology { rivals: Rivals::new(1, &options.attach, "")?, trips: options.trips, sends: options.sends };
     let before = Before::now();
     let mut outcomes: Vec<Outcome> = rows.iter().copied().map(Outcome::new).collect();
     let mut progress = Progress::new();

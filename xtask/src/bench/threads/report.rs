@@ -1,7 +1,7 @@
 //! Table and JSON.
 
-use super::bed::Measured;
 use super::rows::Row;
+use super::topology::Measured;
 use crate::bench::host_state::HostState;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
@@ -16,7 +16,7 @@ pub(super) struct Outcome {
     pub(super) row: &'static Row,
     /// One entry for each round that succeeded.
     pub(super) rounds: Vec<Measured>,
-    /// Why others did not.
+    /// The errors of the rounds that failed.
     pub(super) failures: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// Under what conditions the figures came about.
+/// The conditions of the measurement.
 pub(super) struct Conditions {
     pub(super) state: HostState,
     /// From [`tickwire_report::machine`].

@@ -1,6 +1,6 @@
-//! What is measured, in this order, in every round.
+//! The rows, measured in this order in every round.
 
-use super::bed::{Bed, Idle, Measured};
+use super::topology::{Idle, Measured, Topology};
 use crate::bench::rivals::Ends;
 use anyhow::Result;
 
@@ -9,10 +9,10 @@ use anyhow::Result;
 pub(super) struct Row {
     /// Its name; rows of the same name are compared. `--only` looks for a part of it.
     pub(super) name: &'static str,
-    /// Who is at which end.
+    /// Which ends are accelerated.
     pub(super) ends: Ends,
     /// Measures it once.
-    pub(super) measure: fn(&Bed, Ends) -> Result<Measured>,
+    pub(super) measure: fn(&Topology, Ends) -> Result<Measured>,
 }
 
 pub(super) const ONE: &str = "1 thread";
@@ -24,11 +24,11 @@ pub(super) const REAL_TIME: &str = "1 SCHED_FIFO thread beside 32 idle ones";
 pub(super) const SENDS: &str = "send() of a SCHED_FIFO thread beside an ordinary one";
 pub(super) const OWN_STREAM: &str = "1 thread beside the program's own stream";
 
-const fn row(name: &'static str, ends: Ends, measure: fn(&Bed, Ends) -> Result<Measured>) -> Row {
+const fn row(name: &'static str, ends: Ends, measure: fn(&Topology, Ends) -> Result<Measured>) -> Row {
     Row { name, ends, measure }
 }
 
-/// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
+/// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
 pub(super) static ROWS: [Row; 23] = [
     row(ONE, Ends::Kernel, |bed, ends| bed.threads(ends, 1)),
     row(ONE, Ends::Client, |bed, ends| bed.threads(ends, 1)),
@@ -48,9 +48,9 @@ pub(super) static ROWS: [Row; 23] = [
     row(REAL_TIME, Ends::Kernel, |bed, ends| bed.real_time(ends, Idle::Threads(32))),
     row(REAL_TIME, Ends::Client, |bed, ends| bed.real_time(ends, Idle::Threads(32))),
     row(REAL_TIME, Ends::Both, |bed, ends| bed.real_time(ends, Idle::Threads(32))),
-    row(SENDS, Ends::Kernel, Bed::sends),
-    row(SENDS, Ends::Client, Bed::sends),
-    row(OWN_STREAM, Ends::Kernel, Bed::beside_own_stream),
-    row(OWN_STREAM, Ends::Client, Bed::beside_own_stream),
-    row(OWN_STREAM, Ends::Both, Bed::beside_own_stream),
+    row(SENDS, Ends::Kernel, Topology::sends),
+    row(SENDS, Ends::Client, Topology::sends),
+    row(OWN_STREAM, Ends::Kernel, Topology::beside_own_stream),
+    row(OWN_STREAM, Ends::Client, Topology::beside_own_stream),
+    row(OWN_STREAM, Ends::Both, Topology::beside_own_stream),
 ];

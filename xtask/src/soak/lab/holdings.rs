@@ -1,4 +1,5 @@
-//! What a host and its service hold when nobody runs there: it must not grow from round to round.
+//! Resources that a host and its service hold when no program runs there: they must not grow from
+//! round to round.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -7,7 +8,7 @@ use std::fs;
 use std::process::Command;
 use tickwire_lab::{Host, tools};
 
-/// A look at them.
+/// A snapshot of these resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holdings {
     /// Descriptors of the service by kind: `socket`, `/memfd:tickwire-lane`, `anon_inode:bpf-map`,
@@ -17,27 +18,27 @@ pub(super) struct Holdings {
     pub(super) mappings: usize,
     /// Entries of its BPF maps.
     pub(super) entries: BTreeMap<String, usize>,
-    /// Lanes, as it says.
+    /// Lanes that the service lists.
     pub(super) lanes: usize,
-    /// The host's devices. Those of lanes are all called alike: which numbers they have is no
+    /// The host's devices. Those of lanes all get the same name, because their numbers do not
     /// matter.
     pub(super) devices: Vec<String>,
-    /// Sockets that are bound on the host: ports that nobody else can have.
+    /// Sockets bound on the host: ports that no other program can bind.
     pub(super) ports: Vec<String>,
-    /// Filters and XDP programs on the host's own card.
+    /// Filters and XDP programs on the host's card.
     pub(super) programs: usize,
 }
 
 /// What the program `holds` prints.
 #[derive(Debug, Deserialize)]
 pub(super) struct Held {
-    /// Lanes whose stacks were looked through, and are in order.
+    /// Lanes whose stacks were audited without a fault.
     pub(super) audited: Vec<u32>,
     entries: BTreeMap<String, usize>,
 }
 
-/// Lets `holds` look through the lanes of a host's service, which runs as this process, and its BPF
-/// maps.
+/// Runs `holds`, which audits the lanes and reads the BPF maps of a host's service. `process` is
+/// the service's.
 pub(super) fn held(host: &Host, process: u32) -> Result<Held> {
     let program = tools::built("examples/holds")?;
     let mut command: Command = host.command(&program.to_string_lossy());
@@ -48,7 +49,7 @@ pub(super) fn held(host: &Host, process: u32) -> Result<Held> {
     serde_json::from_slice(&done.stdout).context("`holds` printed something else")
 }
 
-/// Lanes that a service keeps ready for programs that come.
+/// Lanes that a service keeps ready for new programs.
 const READY: usize = 2;
 
 fn without_number(device: String) -> String {
@@ -56,11 +57,11 @@ fn without_number(device: String) -> String {
 }
 
 impl Holdings {
-    /// Looks at a host and its service, which runs as this process.
+    /// Takes a snapshot of a host and its service. `process` is the service's.
     pub(super) fn look(host: &Host, process: u32) -> Result<Self> {
         let mut descriptors = BTreeMap::new();
         for file in fs::read_dir(format!("/proc/{process}/fd")).context("the service is gone")? {
-            // It may have been closed since.
+            // The descriptor may have been closed since.
             let Ok(target) = fs::read_link(file?.path()) else { continue };
             *descriptors.entry(kind(&target.to_string_lossy())).or_insert(0) += 1;
         }
@@ -81,12 +82,12 @@ impl Holdings {
         })
     }
 
-    /// Whether no program has a part in them.
+    /// Whether none of these resources belongs to a program.
     pub(super) fn is_nobodys(&self) -> bool {
         self.lanes == 0 && self.mappings == 0 && self.ports.is_empty() && self.devices.len() == 2 + READY
     }
 
-    /// How they differ from those of another look; none if they do not.
+    /// The differences from an earlier snapshot; none if there are none.
     pub(super) fn difference(&self, before: &Self) -> Option<String> {
         let mut found = Vec::new();
         let mut compare = |what: &str, now: String, then: String| {
@@ -109,13 +110,13 @@ impl Holdings {
     }
 }
 
-/// What kind of thing a descriptor is: `socket:[123]` is a `socket`.
+/// The kind of a descriptor: `socket:[123]` is a `socket`.
 fn kind(target: &str) -> String {
     let kind = target.split(":[").next().unwrap_or(target);
     kind.trim_end_matches(" (deleted)").to_owned()
 }
 
-/// The memory of a process that is its own and present, in KiB.
+/// The resident anonymous memory of a process, in KiB.
 pub(super) fn memory(process: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;

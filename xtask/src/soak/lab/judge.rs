@@ -1,57 +1,57 @@
-//! What the programs said of their exchanges, and whether what happened to the hosts explains each
-//! that did not go well.
+//! The results that the programs print of their exchanges, and whether an event explains each
+//! failure.
 
 use super::plan::Side;
 
-/// Of addresses.
+/// The family of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     V4,
     V6,
 }
 
-/// What happened, as far as programs may notice.
+/// An event, as programs may notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// The service of a host was away: its lanes' connections were reset, and their listeners are
-    /// the kernel's now.
+    /// The service of a host was down: its lanes' connections were reset, and their listeners
+    /// belong to the kernel now.
     Service(Side),
     /// The server of a host was killed.
     Server(Side),
-    /// A host had not all of its addresses of a family, IPv6 or IPv4: a lane's connections from
-    /// such an address are ended.
+    /// A host lacked one of its addresses of a family: a lane's connections from that address are
+    /// ended.
     Address(Side, Family),
-    /// The cable was out, or an address was away: none may come about.
+    /// The link was down, or an address was missing: connecting and sending datagrams may fail.
     Way,
 }
 
-/// Something that happened, by the monotonic clock.
+/// An event with its times, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Happening {
     pub(super) what: What,
     pub(super) from: f64,
-    /// When it was over; infinite as long as it is not.
+    /// When it ended; infinite until then.
     pub(super) until: f64,
 }
 
-/// So long it may be felt afterwards, in seconds: neighbours are asked for again, dead peers are
-/// found.
+/// How long an event may still have an effect, in seconds: neighbours are resolved again, dead
+/// peers are detected.
 const AFTERWARDS: f64 = 4.0;
 
-/// A line of a program's.
+/// A line that a program prints.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
     /// A stream ended.
     Stream { outcome: String, family: Family, bytes: u64, begin: f64, end: f64 },
-    /// A socket of datagrams was closed.
+    /// A datagram socket was closed.
     Datagrams { outcome: String, sent: u64, back: u64, twice: u64, begin: f64, end: f64 },
-    /// What came is not what was sent.
+    /// The received data differs from what was sent.
     Wrong(String),
 }
 
 impl Said {
-    /// All that a program said; lines that say nothing of the kind are left out, and so is a last
-    /// one that a kill has cut short.
+    /// Parses the output of a program. Other lines are skipped, and so is a last line cut short by
+    /// a kill.
     pub(super) fn all(printed: &str) -> Vec<Self> {
         printed.split_inclusive('\n').filter(|line| line.ends_with('\n')).filter_map(Self::read).collect()
     }
@@ -80,7 +80,7 @@ impl Said {
         }
     }
 
-    /// What is wrong with it, if it was said on this host and no more happened than this.
+    /// The defect in this line, if it was printed on host `on` and these events happened.
     pub(super) fn defect(&self, on: Side, happened: &[Happening]) -> Option<String> {
         let (family, outcome, begin, end) = match self {
             Self::Wrong(what) => return Some(format!("wrong {what}")),
@@ -94,9 +94,9 @@ impl Said {
         let killed = What::Server(on.other());
         let explained = match outcome.strip_prefix("connecting:").unwrap_or(outcome) {
             "ok" => true,
-            // A kernel ends the streams of a killed program as if it had closed them.
+            // The kernel closes the streams of a killed program.
             "short" => felt(&|what| what == killed),
-            // `shutdown` of a connection that has been reset meanwhile says that there is none.
+            // `shutdown` on a connection that has been reset meanwhile fails with ENOTCONN.
             "ECONNRESET" | "ECONNREFUSED" | "EPIPE" | "ENOTCONN" => felt(&|what| match what {
                 What::Service(_) => true,
                 What::Address(_, of) => Some(of) == family,
@@ -136,7 +136,7 @@ mod tests {
         assert!(!defect("ok", &[]) && defect("ECONNRESET", &[]));
         assert!(!defect("ECONNRESET", &happened(What::Service(Side::A), 11.0, f64::INFINITY)));
         assert!(!defect("short", &happened(What::Server(Side::B), 9.0, 9.0)));
-        assert!(defect("short", &happened(What::Server(Side::A), 11.0, 11.0)), "nobody talks with his own server");
+        assert!(defect("short", &happened(What::Server(Side::A), 11.0, 11.0)), "no talker uses its own server");
         assert!(defect("ECONNRESET", &happened(What::Service(Side::A), 13.0, 14.0)), "later");
         assert!(defect("ECONNRESET", &happened(What::Service(Side::A), 1.0, 2.0)), "long before");
         assert!(defect("ECONNRESET", &happened(What::Way, 11.0, 11.5)), "a cable that is out breaks nothing");

@@ -1,28 +1,28 @@
 //! `cargo xtask soak lab`: real programs in a pair of hosts, while services, cables, addresses,
 //! MTUs and programs come and go.
 //!
-//! Round after round. In each one programs on both hosts exchange streams and datagrams, some of
-//! them accelerated, and compare every byte, while things happen whose order follows from the
-//! round's seed. At its end the programs rest and their stacks are looked through, counters are
-//! added up, everybody ends, new programs must do well, and then the hosts and their services must
-//! hold what they held before the first round, and no more.
+//! In each round, programs on both hosts, some of them accelerated, exchange streams and datagrams
+//! and compare every byte. Meanwhile events disturb the hosts; their order follows from the round's
+//! seed. At the end of a round the programs become idle, their stacks are audited and the counters
+//! are compared. Then all programs end, and new programs must run without errors. Finally the hosts
+//! and their services must hold no more resources than before the first round.
 
-mod bed;
 mod holdings;
 mod judge;
 mod plan;
 mod sums;
+mod topology;
 mod watch;
 
 use super::seed_of_today;
 use crate::{prepare, workspace};
 use anyhow::{Result, bail};
-use bed::Bed;
 use judge::Said;
 use plan::Side;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use topology::Topology;
 use watch::Watch;
 
 /// How long, and which rounds.
@@ -50,20 +50,20 @@ pub(crate) struct Options {
 struct Sums {
     rounds: u64,
     events: u64,
-    /// Streams by how they ended.
+    /// Streams by outcome.
     streams: BTreeMap<String, u64>,
-    /// Bytes of streams that came back.
+    /// Bytes of streams that were echoed.
     bytes: u64,
     datagrams_sent: u64,
     datagrams_back: u64,
-    /// Lanes whose stacks were looked through while their programs rested.
+    /// Lanes whose stacks were audited while their programs were idle.
     lanes_audited: u64,
-    /// How often the counters of a service were compared with the card's: for each round in which
-    /// it was not restarted, and for the calm afterwards.
+    /// How often the counters of a service were compared with the card's: once for each round
+    /// without a restart, and once for the check after it.
     counters_compared: u64,
-    /// The most that the memory of a service has grown after its first round, in KiB.
+    /// The largest growth of a service's memory after its first round, in KiB.
     growth_kib: u64,
-    /// What a service had then at most, in KiB.
+    /// The largest memory of a service, in KiB.
     memory_kib: u64,
 }
 
@@ -102,7 +102,7 @@ impl Sums {
     }
 }
 
-/// Lives rounds; fails at the first in which anything is wrong.
+/// Runs rounds; fails at the first with a defect.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if !prepare::is_done() {
         return prepare::lab(|| workspace::build_release_example("tickwire-link", "bpf", "holds"));
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let seed = options.seed.unwrap_or_else(seed_of_today);
     eprintln!("rounds from seed {seed} on, for {} s", options.seconds);
     let began = Instant::now();
-    let mut watch = Watch::new(Bed::new()?)?;
+    let mut watch = Watch::new(Topology::new()?)?;
     let mut sums = Sums::default();
     while sums.rounds == 0 || began.elapsed() < Duration::from_secs(options.seconds.into()) {
         let seed = seed.wrapping_add(sums.rounds);
@@ -136,8 +136,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Says what is wrong, and what the services said last.
-fn tell(defects: &[String], bed: &mut Bed) {
+/// Prints the defects, and the last output of the services.
+fn tell(defects: &[String], bed: &mut Topology) {
     for side in Side::BOTH {
         if let Ok(service) = bed.service(side) {
             let log = service.log();

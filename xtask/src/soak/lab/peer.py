@@ -1,10 +1,15 @@
-"""The programs of the endurance test in the lab: what comes is compared byte for byte at both ends. They know nothing of Tickwire.
+"""The programs of the endurance test in the lab. Both ends compare the received data byte for byte.
+They do not know of Tickwire.
 
-    peer.py serve PORT                          sends back what comes, as streams and as datagrams, at all addresses of both families
-    peer.py talk SEED PORT THREADS COUNT ADDRESS...   exchanges of either kind with that, COUNT by each thread (0: until SIGUSR1)
+    peer.py serve PORT
+        echoes streams and datagrams, at all addresses of both families
+    peer.py talk SEED PORT THREADS COUNT ADDRESS...
+        streams and datagrams to such a server, COUNT by each thread (0: until SIGUSR1)
 
-Lines on standard output: `ready`; `wrong WHAT` at once; of each stream `stream OUTCOME FAMILY BYTES BEGIN END` and of each socket of
-datagrams `datagrams OUTCOME SENT BACK TWICE BEGIN END`, times by the machine's monotonic clock; `idle` when all threads have ended. SIGTERM ends it.
+Lines on standard output: `ready`; `wrong WHAT` at once; for each stream
+`stream OUTCOME FAMILY BYTES BEGIN END` and for each datagram socket
+`datagrams OUTCOME SENT BACK TWICE BEGIN END`, with times of the machine's monotonic clock; `idle`
+when all threads have ended. SIGTERM ends it.
 """
 import errno, random, select, signal, socket, struct, sys, threading, time
 
@@ -12,10 +17,10 @@ HEADER = struct.Struct('!QQ')
 LENGTH = 1000003
 BASE = random.Random(7).randbytes(LENGTH)
 BASE += BASE[:1 << 17]
-# What is under way between two looks of a stream; every socket holds as much.
+# The most data of a stream in flight before reading the echo; all socket buffers hold this much.
 WINDOW = 48 * 1024
-# Nothing that is done to the hosts lasts as long.
-PATIENCE = 20
+# The timeout of a stream. No disturbance of the hosts lasts this long.
+TIMEOUT = 20
 over = threading.Event()
 lines = threading.Lock()
 
@@ -35,7 +40,7 @@ def name(error):
 
 
 def lively(s):
-    """A peer that was killed while the cable was out is found dead within seconds."""
+    """Keepalive, so that a peer killed while the link is down is detected within seconds."""
     s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
@@ -64,7 +69,7 @@ def serve_stream(c):
                     return
                 c.sendall(data)
         except OSError:
-            # Why, the other end tells.
+            # The other end reports the reason.
             pass
 
 
@@ -94,7 +99,7 @@ def accept(listener):
 
 
 def bound(make):
-    """Makes a server's socket, as soon as the port of one that was killed is free again."""
+    """Makes a server's socket; waits until the port of a killed server is free again."""
     end = time.monotonic() + 10
     while True:
         try:
@@ -126,7 +131,7 @@ def serve(port):
 
 
 def back(s, seed, at):
-    """Some more of what was sent comes back; the new place, or why not."""
+    """Receives more of the echo; returns the new offset, and the outcome if the stream is over."""
     data = s.recv(65536)
     if not data:
         return at, 'end'
@@ -146,7 +151,7 @@ def stream(dice, address, port):
     begin, sent, came, outcome = time.monotonic(), 0, 0, None
     try:
         with socket.socket(family) as s:
-            s.settimeout(PATIENCE)
+            s.settimeout(TIMEOUT)
             outcome = 'connecting'
             s.connect((address, port))
             outcome = None
@@ -217,7 +222,7 @@ def work(seed, port, count, addresses):
         if dice.random() < 0.7:
             stream(dice, dice.choice(addresses), port)
         else:
-            # What a server that is bound to any address says comes from the first address of its host.
+            # A server bound to the wildcard address replies from the first address of its host.
             datagrams(dice, dice.choice(addresses[:2]), port)
         time.sleep(dice.random() * 0.02)
 
@@ -228,7 +233,7 @@ def talk(seed, port, threads, count, addresses):
         worker.start()
     say('ready')
     for worker in workers:
-        # Signals are taken by this thread, between its calls.
+        # This thread handles signals, between its calls.
         while worker.is_alive():
             worker.join(0.1)
     say('idle')

@@ -1,9 +1,9 @@
-//! What happens to the hosts in a round, and when: all of it follows from the round's seed.
+//! The events of a round, and their times: all of it follows from the round's seed.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The numbers of a seed (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
+/// The random numbers of a seed (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
 #[derive(Debug)]
 pub(super) struct Dice(u64);
 
@@ -64,7 +64,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// A program that talks with the other host's server.
+/// A talker: a client of the other host's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Talker {
     pub(super) on: Side,
@@ -73,24 +73,24 @@ pub(super) struct Talker {
     pub(super) seed: u32,
 }
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The service is asked to end, and started anew after a while.
+    /// The service is asked to end, and restarted after a time.
     Restart(Side, Duration),
-    /// The service is killed, and started anew after a while.
+    /// The service is killed, and restarted after a time.
     Kill(Side, Duration),
-    /// The cable is pulled out at this end, and put in again after a while.
+    /// The link goes down at this end, and up again after a time.
     Flap(Side, Duration),
-    /// The host loses its second address of one family for a while.
+    /// The host loses its second address of one family for a time.
     Address { on: Side, v6: bool, lasts: Duration },
     /// Both ends of the cable get this MTU.
     Mtu(u32),
-    /// The server is killed under load, and started anew at once.
+    /// The server is killed under load, and restarted at once.
     KillServer(Side),
-    /// One of the talkers is killed under load: this one, counted round.
+    /// One of the talkers is killed under load: the one with this index, modulo their number.
     KillTalker(u32),
-    /// Another program begins to talk.
+    /// Another talker starts.
     Start(Talker),
 }
 
@@ -124,14 +124,14 @@ impl fmt::Display for Event {
 pub(super) struct Plan {
     /// Whether the servers of `a` and `b` are accelerated.
     pub(super) servers: [bool; 2],
-    /// Who talks from the beginning.
+    /// The talkers that run from the beginning.
     pub(super) talkers: Vec<Talker>,
-    /// What happens, and how long after what happened before has begun.
+    /// The events, each with the time since the one before began.
     pub(super) steps: Vec<(Duration, Event)>,
 }
 
 impl Plan {
-    /// The round of a seed, with so many events.
+    /// The round of a seed, with `events` events.
     pub(super) fn new(seed: u64, events: u32) -> Self {
         let mut dice = Dice::new(seed);
         let servers = [dice.chance(80), dice.chance(80)];

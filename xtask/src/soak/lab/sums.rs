@@ -1,15 +1,15 @@
-//! Do the counters add up: what came by the card went to a lane or to the kernel, and what a lane
-//! was given its stack has seen.
+//! Checks that the counters add up: every packet that the card received went to a lane or to the
+//! kernel, and the stack has seen every packet of its lane.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tickwire_lab::Host;
 use tickwire_lab::stat::Stat;
 
-/// So often the counters are read, at most, until nothing has come meanwhile.
+/// The most attempts to read the counters without a packet in between.
 const ATTEMPTS: usize = 100;
 
-/// What came to a host, as two see it who count apart.
+/// Packets received by a host, from two independent counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     /// The card.
@@ -19,8 +19,8 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    /// Reads both, at a moment in which nothing came between: nobody talks, but there are still a
-    /// few last words.
+    /// Reads both counters without a packet in between. The programs are idle, but a few last
+    /// packets may still arrive.
     pub(super) fn read(host: &Host) -> Result<Self> {
         let card = || -> Result<u64> {
             let file = "/sys/class/net/eth0/statistics/rx_packets";
@@ -37,15 +37,15 @@ impl Arrived {
         bail!("host {} never stops receiving", host.name())
     }
 
-    /// What is wrong with this, if that was read before and the service was the same.
+    /// The defect in the difference to `before`, an earlier reading with the same service.
     pub(super) fn defect(&self, before: &Self) -> Option<String> {
         let (card, divert) = (self.card - before.card, self.divert.wrapping_sub(before.divert));
         (card != divert).then(|| format!("the card has received {card} packets, and divert has seen {divert}"))
     }
 }
 
-/// What is wrong with the counters of the lanes of a host whose programs rest. Senders may have
-/// used addresses that the host did not have for a while: `unaddressed`.
+/// The defects in the counters of a host's lanes while its programs are idle. `unaddressed`: the
+/// host lacked an address for a time, and programs may have sent from it.
 pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
     let stat = Stat::read(host)?;
     let lanes = stat.all_lanes();
@@ -60,15 +60,15 @@ pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
     Ok(defects)
 }
 
-/// What a device of a lane has dropped on its way out. A lane may have none for trains.
+/// Outgoing packets that a device of a lane has dropped. A lane may have no device for trains.
 fn dropped_by(host: &Host, device: &str) -> Result<u64> {
     let file = format!("/sys/class/net/{device}/statistics/rx_dropped");
     let read = host.run(&["sh", "-c", &format!("test ! -e {file} || cat {file}")])?;
     if read.trim().is_empty() { Ok(0) } else { read.trim().parse().context("rx_dropped") }
 }
 
-/// What is wrong with the counters of a lane whose devices have dropped so many packets on their
-/// way out, because they were larger than the NIC's MTU by then.
+/// The defects in the counters of a lane. Its devices have dropped `dropped` outgoing packets that
+/// exceeded the NIC's MTU by then.
 fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
     let mut defects = Vec::new();
     let mut unknown = Vec::new();
@@ -99,14 +99,14 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
     for (why, count) in refused {
         let explained = match why {
             "source" => unaddressed,
-            // A datagram's first fragment was refused or too large, and a later one was not, as its
-            // address came back in between, or it is the short end.
+            // A datagram's first fragment was refused or too large, but a later one was not: its
+            // address came back in between, or it is the short last fragment.
             "fragment" => unaddressed || count <= dropped,
-            // A claim goes with its address, a moment before the program hears of it. Or resets
-            // that answer what came in just before the claim of a connection went, which was over:
-            // a peer that has not heard of it sends again.
+            // A claim ends with its address, a moment before the program is notified. Or these are
+            // resets: a closed connection's claim ended just after a retransmission of its peer
+            // arrived, which the reset answers.
             "port" => unaddressed || count <= resets,
-            // The NIC's MTU has become less, a moment before the program hears of it.
+            // The NIC's MTU was reduced a moment before the program is notified.
             "length" => true,
             _ => false,
         };
@@ -120,7 +120,7 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
             say(format!("{counter} is {count}"));
         }
     }
-    // All streams are closed; a descriptor that is still open belongs to a server.
+    // All streams are closed; an open descriptor belongs to a server.
     let sockets = lane["sockets"].as_array().map(Vec::as_slice).unwrap_or_default();
     for socket in sockets.iter().filter(|socket| socket["accelerated"] == true && socket["protocol"] == "tcp") {
         if !["LISTEN", "TIME-WAIT"].iter().any(|state| socket["state"] == *state) {

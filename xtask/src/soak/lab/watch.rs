@@ -1,40 +1,40 @@
-//! A round from its beginning to its end, and what is looked at in between and afterwards.
+//! A round from its beginning to its end, and the checks during and after it.
 
 use super::Sums;
-use super::bed::{Bed, Round};
 use super::holdings::{Holdings, held, memory};
 use super::plan::{Plan, Side};
 use super::sums::{Arrived, of_lanes};
+use super::topology::{Round, Topology};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// What comes to an end by itself has done so within this.
+/// The time for resources and counters to settle.
 const SETTLES: Duration = Duration::from_secs(10);
-/// What has not changed for this long at first is compared with afterwards.
+/// The baseline must be unchanged for this long.
 const UNCHANGED: Duration = Duration::from_secs(1);
-/// A service's memory grows by no more than this after its first round, in KiB: what is kept is
-/// bounded.
+/// The allowed growth of a service's memory after its first round, in KiB: its state is bounded.
 const GROWTH: u64 = 4096;
 
-/// The hosts, and what they held at first.
+/// The hosts, and the baseline of their resources.
 pub(super) struct Watch {
-    pub(super) bed: Bed,
+    pub(super) bed: Topology,
     before: [Holdings; 2],
     /// The memory of each service after the first round it saw, in KiB, and its process.
     memory: [Option<(u32, u64)>; 2],
 }
 
 impl Watch {
-    /// Looks at the hosts after a first use.
-    pub(super) fn new(mut bed: Bed) -> Result<Self> {
+    /// Takes the baseline after a first use of the hosts.
+    pub(super) fn new(mut bed: Topology) -> Result<Self> {
         let defects = bed.prove(0)?;
         anyhow::ensure!(defects.is_empty(), "before anything happened: {}", defects.join("\n"));
         let mut look = |side| {
             let process = bed.service(side)?.process().id();
             let mut holdings = Holdings::look(bed.host(side), process)?;
             let mut since = Instant::now();
-            // Until the first lanes are gone and nothing changes. A device is no longer listed a
-            // while before the kernel lets go the thread that removes it, which holds a socket.
+            // Wait until the first lanes are gone and nothing changes. A removed device disappears
+            // from the list before its removal returns in the removing thread, which holds a
+            // socket.
             let left = settled(|| {
                 let before = std::mem::replace(&mut holdings, Holdings::look(bed.host(side), process)?);
                 if !holdings.is_nobodys() || holdings != before {
@@ -49,7 +49,7 @@ impl Watch {
         Ok(Self { bed, before, memory: [None; 2] })
     }
 
-    /// Lives a round; gives what is wrong.
+    /// Runs a round; returns the defects.
     pub(super) fn round(&mut self, seed: u64, events: u32, sums: &mut Sums) -> Result<Vec<String>> {
         let plan = Plan::new(seed, events);
         eprintln!("round of seed {seed}: servers accelerated: {:?}, talkers: {:?}", plan.servers, plan.talkers);
@@ -73,8 +73,8 @@ impl Watch {
         Ok(defects)
     }
 
-    /// New programs do well, and all that they received is counted: no service has been restarted
-    /// meanwhile.
+    /// Checks that new programs run without errors, and that all packets that they receive are
+    /// counted: no service is restarted meanwhile.
     fn prove(&mut self, seed: u32, sums: &mut Sums) -> Result<Vec<String>> {
         let before = [Arrived::read(self.bed.host(Side::A))?, Arrived::read(self.bed.host(Side::B))?];
         let mut defects = self.bed.prove(seed)?;
@@ -107,7 +107,7 @@ impl Watch {
     }
 }
 
-/// Looks at the lanes of a host whose programs rest, and at what its counters say.
+/// Audits the lanes of a host whose programs are idle, and compares its counters.
 fn look_at_lanes(round: &mut Round<'_>, side: Side, arrived: &Arrived, sums: &mut Sums) -> Result<()> {
     let (unaddressed, interrupted) = (round.unaddressed[side as usize], round.interrupted[side as usize]);
     let bed = round.bed();
@@ -122,7 +122,7 @@ fn look_at_lanes(round: &mut Round<'_>, side: Side, arrived: &Arrived, sums: &mu
         Ok(held) => sums.lanes_audited += held.audited.len() as u64,
         Err(error) => defects.push(format!("{error:#}")),
     }
-    // A service that was started meanwhile has not counted from the beginning.
+    // A service that was restarted meanwhile has not counted from the beginning.
     if !interrupted {
         sums.counters_compared += 1;
         defects.extend(settled(|| Ok(Arrived::read(host)?.defect(arrived)))?);
@@ -131,8 +131,8 @@ fn look_at_lanes(round: &mut Round<'_>, side: Side, arrived: &Arrived, sums: &mu
     Ok(())
 }
 
-/// Looks until there is nothing to tell of, for as long as things may take to settle; gives what is
-/// left to tell.
+/// Repeats a check until it finds nothing, or until the time to settle is over; returns its last
+/// findings.
 fn settled<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let end = Instant::now() + SETTLES;
     loop {

@@ -1,4 +1,4 @@
-//! How good the clock is.
+//! The clock's panel.
 
 use super::panel::{Panel, STRONG, wrapped};
 use super::plain;
@@ -14,7 +14,7 @@ pub(super) fn panel(clock: &Result<Report, String>, width: usize) -> Panel {
         Err(why) => return Panel::saying("Clock", &plain(why), width),
     };
     let mut lines = vec![now(report)];
-    // What keeps it from being better: there is no bound that all of them would have to be within.
+    // All reasons that limit the bound, so the limit is the largest value.
     let why = reasons(report, u64::MAX);
     if !why.is_empty() {
         lines.extend(wrapped(&plain(&why.join("; ")), width, Style::new().fg(Color::Yellow)));
@@ -28,7 +28,7 @@ pub(super) fn panel(clock: &Result<Report, String>, width: usize) -> Panel {
     Panel { title: "Clock".to_owned(), note: plain(&report.status.join(", ")), lines, ..Panel::default() }
 }
 
-/// The time and its bound, or that it is not known.
+/// The time and its bound, or a line that the time is unknown.
 fn now(report: &Report) -> Line<'static> {
     match report.utc_ns.zip(report.bound_ns) {
         Some((ns, bound)) => {
@@ -41,7 +41,7 @@ fn now(report: &Report) -> Line<'static> {
 fn followed(report: &Report) -> String {
     let error = report.error_ns.map(|ns| format!("; error {} estimated", span(ns as f64))).unwrap_or_default();
     let Some(source) = report.sources.iter().find(|source| source.standing == "followed") else {
-        return format!("follows nobody{error}");
+        return format!("follows no server{error}");
     };
     let offset = source.offset_ns.map(|ns| {
         let sign = if ns < 0.0 { "-" } else { "+" };

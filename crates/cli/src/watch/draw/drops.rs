@@ -1,4 +1,4 @@
-//! What was dropped, where, and why.
+//! The panel of drops: where packets were dropped, and why.
 
 use super::super::dropped::{self, KINDS};
 use super::figures::count;
@@ -7,7 +7,7 @@ use super::plain;
 use crate::stat::{Lane, Reading};
 use ratatui::style::{Color, Style};
 
-/// What the machine as a whole may lose, by the names of its counters.
+/// The host's counters of lost packets.
 const OF_THE_HOST: [(&str, &str); 3] = [
     ("stray_fragments", "fragments without their first"),
     ("capture_lost", "missed by capture"),
@@ -40,7 +40,7 @@ fn of_lane(lane: &Lane) -> Option<String> {
     listed(&who, KINDS.iter().map(|kind| kind.words).zip(dropped::of(lane)))
 }
 
-/// What there was any of.
+/// The losses that are not zero, as text.
 fn listed<'a>(who: &str, losses: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
     let some: Vec<String> = losses
         .filter(|(_, number)| *number > 0)

@@ -7,7 +7,7 @@ pub(super) fn time(ns: u64) -> String {
         return format!("{ns} ns");
     }
     let ns = ns as f64;
-    // What would be rounded to a thousand is one of the next unit.
+    // A value that would round to 1000 is shown as 1 of the next unit.
     let (unit, name) = UNITS.into_iter().find(|(unit, _)| ns / unit < 999.5).unwrap_or(UNITS[2]);
     match ns / unit {
         many if many >= 9999.5 => ">9999 s".to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn size(bytes: u64) -> String {
     scaled(bytes, 7, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// A count, whole if it has so many digits at most, else with three of them.
+/// A count, in full if it has at most `most` digits, otherwise with three digits.
 pub(super) fn count(number: u64, most: usize) -> String {
     scaled(number, most, &["", "k", "M", "G", "T", "P", "E"])
 }
@@ -48,14 +48,14 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Where the deadline is in a bar of this width: the bar goes from a thousandth of it to ten times
-/// as much.
+/// The deadline's position in a bar of this width, which ranges from a thousandth of the deadline
+/// to ten times the deadline.
 fn limit(width: usize) -> usize {
     width * 3 / 4
 }
 
-/// A time beside its deadline, on a logarithmic scale. Also without colours one sees whether it is
-/// beyond: only then something is behind the mark.
+/// A bar of a time relative to its deadline, on a logarithmic scale. It passes the mark only if the
+/// time exceeds the deadline, so no colour is needed to see that.
 pub(super) fn bar(ns: u64, deadline_ns: u64, width: usize) -> String {
     let limit = limit(width);
     let place = match (ns, deadline_ns) {

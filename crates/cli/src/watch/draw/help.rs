@@ -1,4 +1,4 @@
-//! What keys do, and what is meant by what is seen.
+//! The help page: the keys, and the meaning of the panels.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

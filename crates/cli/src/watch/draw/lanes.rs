@@ -1,4 +1,5 @@
-//! Programs on lanes: their sockets, queues and retransmissions; and why some are on the kernel.
+//! The panel of programs on lanes: their sockets, queues and retransmissions, and why some are on
+//! the kernel.
 
 use super::super::dropped;
 use super::figures::{count, time};
@@ -36,7 +37,7 @@ fn note(reading: &Reading) -> String {
     format!("{} packets diverted", count(diverted, 9))
 }
 
-/// Why it, or some of its sockets, are on the kernel: each reason once.
+/// The reasons why the program, or some of its sockets, are on the kernel: each once.
 fn why(lane: &Lane, width: usize) -> Vec<Line<'static>> {
     let style = Style::new().fg(Color::Yellow);
     if let Some(reason) = lane.reason {
@@ -66,7 +67,7 @@ fn interfaces(interfaces: &[Interface], width: usize) -> Vec<Line<'static>> {
     wrapped(&format!("interfaces: {}", all.join("; ")), width, FAINT)
 }
 
-/// A column, on panels of some width and more.
+/// A column, shown on panels of at least a certain width.
 #[derive(Clone, Copy)]
 struct Field {
     title: &'static str,
@@ -93,7 +94,7 @@ const FIELDS: [Field; 10] = [
     Field { title: "drops", width: 6, from: 0, cell: |lane| noticed(dropped::in_all(lane), Color::Red) },
 ];
 
-/// Those for a panel of this width.
+/// The columns for a panel of this width.
 fn columns(width: usize) -> (Vec<Column>, Vec<Field>) {
     let fields: Vec<Field> = FIELDS.into_iter().filter(|field| width >= field.from).collect();
     let taken: usize = fields.iter().map(|field| field.width + 1).sum();
@@ -124,7 +125,7 @@ fn round_trip(lane: &Lane) -> String {
     longest_round_trip_us(lane).map_or_else(|| "-".to_owned(), |us| time(u64::from(us) * 1000))
 }
 
-/// The bytes that wait in all of its sockets.
+/// The bytes in a queue, over all of its sockets.
 fn queued(lane: &Lane, queue: fn(&Socket) -> Option<u32>) -> String {
     count(lane.sockets.iter().filter_map(queue).map(u64::from).sum(), 7)
 }

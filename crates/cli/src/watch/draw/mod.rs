@@ -1,4 +1,4 @@
-//! A snapshot on a page of any size. No I/O: the same snapshot is always the same page.
+//! Draws a snapshot on a page of any size. No I/O: the same snapshot always gives the same page.
 
 mod clock;
 mod drops;
@@ -19,20 +19,20 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::Span;
-use tickwire_testbed::legible::legible;
+use tickwire_testbed::sanitize_terminal::sanitized;
 
-/// From this width on, streams stand beside the rest, if the page is not low.
+/// From this width on, the streams have a column of their own, if the page is not too low.
 const WIDE: u16 = 150;
-/// The longest text of others that is shown, in characters.
+/// The longest untrusted text that is shown, in characters.
 const LONGEST: usize = 500;
 
-/// A text of others, as it may be shown.
+/// Makes an untrusted text safe to show.
 fn plain(text: &str) -> String {
-    legible(text, LONGEST)
+    sanitized(text, LONGEST)
 }
 
-/// Draws a page; says how much there is of what scrolls, and how much is seen. `old_s` is how many
-/// seconds the snapshot is older than it should be.
+/// Draws a page; returns the extents of the panels that scroll. `old_s` is the snapshot's age in
+/// seconds, if the next one is overdue.
 pub(super) fn page(
     buffer: &mut Buffer,
     area: Rect,
@@ -45,7 +45,7 @@ pub(super) fn page(
         buffer.set_stringn(area.x, area.y, text, area.width.into(), Style::new());
         return Default::default();
     };
-    // A page of few lines has none for the keys.
+    // A low page has no line for the keys.
     let footer = u16::from(area.height >= 8);
     let [above, below] = [
         Rect { height: area.height - footer, ..area },
@@ -59,7 +59,7 @@ pub(super) fn page(
     extents
 }
 
-/// The panels, in the order in which they are given room.
+/// The panels, in the order in which they get lines.
 struct Panels {
     clock: Panel,
     streams: Panel,
@@ -87,7 +87,7 @@ fn panels(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot, view: &View) -> 
         extent
     };
     if area.width >= WIDE && area.height >= 20 {
-        // A column stays free between them.
+        // One column stays free between them.
         let left = Rect { width: (area.width - 1) * 3 / 5, ..area };
         let right = Rect { x: left.right() + 1, width: area.width - left.width - 1, ..area };
         let all = Panels::new(snapshot, view, left.width, right.width);
@@ -98,7 +98,7 @@ fn panels(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot, view: &View) -> 
         return [draw(&all.streams, left, Some(Place::Streams)), draw(&all.lanes, lanes, Some(Place::Lanes))];
     }
     let all = Panels::new(snapshot, view, area.width, area.width);
-    // Of a low page, the clock's first line says the most.
+    // On a low page only the first line of the clock is guaranteed: it says the most.
     let clock = if area.height < 16 { 2 } else { 4 };
     let wanted = match view.focus {
         Place::Streams => [(&all.clock, clock), (&all.streams, 6), (&all.lanes, 5), (&all.drops, 2)],
@@ -110,8 +110,8 @@ fn panels(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot, view: &View) -> 
     [draw(&all.streams, streams, Some(Place::Streams)), draw(&all.lanes, lanes, Some(Place::Lanes))]
 }
 
-/// Places panels below each other: first each gets so many lines as are given with it, if it has so
-/// many; then those that have more get the rest.
+/// Stacks panels: each first gets its given number of lines, or fewer if it has fewer. Then the
+/// remaining lines go in turn to the panels that have more.
 fn stacked<const N: usize>(area: Rect, panels: [(&Panel, usize); N]) -> [Rect; N] {
     let mut left = usize::from(area.height);
     let mut heights = panels.map(|(panel, least)| {
@@ -140,7 +140,7 @@ fn stacked<const N: usize>(area: Rect, panels: [(&Panel, usize); N]) -> [Rect; N
     })
 }
 
-/// The last line: what keys there are, or that the figures are old.
+/// The last line: the keys, or a warning that the figures are old.
 fn keys(buffer: &mut Buffer, area: Rect, view: &View, old_s: Option<u64>) {
     if area.height == 0 {
         return;
@@ -149,7 +149,7 @@ fn keys(buffer: &mut Buffer, area: Rect, view: &View, old_s: Option<u64>) {
     let text = format!("q quit  ? help  Tab panel  ↑↓ PgUp PgDn scroll  s sort: {}", view.order.name());
     buffer.set_stringn(area.x, area.y, fit(&text, width), width, FAINT);
     if let Some(seconds) = old_s {
-        let text = format!(" these figures are {seconds} s old: somebody is slow to answer ");
+        let text = format!(" these figures are {seconds} s old: a daemon is slow to answer ");
         let style = Style::new().fg(Color::Black).bg(Color::Yellow);
         buffer.set_stringn(area.x, area.y, fit(&text, width), width, style);
     }
@@ -172,7 +172,7 @@ pub(super) fn text(snapshot: &Snapshot, width: u16) -> String {
     text
 }
 
-/// What is written in a buffer, line by line.
+/// The text of a buffer, line by line.
 fn lines_of(buffer: &Buffer) -> Vec<String> {
     let line = |row: Rect| {
         let mut line = String::new();
@@ -269,7 +269,7 @@ mod tests {
         assert!(all.contains("─ Lanes ") && all.contains("─ Drops "), "{all}");
         assert!(line(&lines, "13 ").contains("3 LATE"), "{all}");
         assert!(lines[49].starts_with("q quit"), "{all}");
-        // One that has all columns.
+        // A page with all columns.
         let (lines, _) = drawn(&testing::snapshot(), &View::default(), 140, 50);
         assert!(line(&lines, "stream ").contains(" producer by ") && line(&lines, "stream ").contains(" sent "));
         assert!(line(&lines, "13 ").contains("low-latency-tcp"));

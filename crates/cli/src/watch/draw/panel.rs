@@ -1,4 +1,4 @@
-//! A panel: a line with its title, and lines below it, as many as there is room for.
+//! A panel: a line with its title, and as many lines below it as fit.
 
 use super::super::view::Extent;
 use ratatui::buffer::Buffer;
@@ -6,29 +6,29 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-/// What stands below others in importance.
+/// For less important text.
 pub(super) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
-/// What stands out.
+/// For important text.
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// What a panel shows, for some width.
 #[derive(Debug, Default)]
 pub(super) struct Panel {
     pub(super) title: String,
-    /// At the end of the title's line: the sum of it all.
+    /// A summary at the end of the title's line.
     pub(super) note: String,
-    /// Stays above the lines when they scroll.
+    /// A header that does not scroll.
     pub(super) head: Option<Line<'static>>,
     pub(super) lines: Vec<Line<'static>>,
 }
 
 impl Panel {
-    /// One that only says something.
+    /// A panel with only a text.
     pub(super) fn saying(title: &str, text: &str, width: usize) -> Self {
         Self { title: title.to_owned(), lines: wrapped(text, width, Style::new()), ..Self::default() }
     }
 
-    /// How high it is with all of its lines.
+    /// Its height with all of its lines.
     pub(super) fn height(&self) -> usize {
         self.fixed() + self.lines.len()
     }
@@ -37,12 +37,12 @@ impl Panel {
         1 + usize::from(self.head.is_some())
     }
 
-    /// How much of it is seen at this height.
+    /// Its extent at this height.
     pub(super) fn extent(&self, height: u16) -> Extent {
         Extent { lines: self.lines.len(), seen: usize::from(height).saturating_sub(self.fixed()) }
     }
 
-    /// Draws it, its lines from this one on.
+    /// Draws it, starting with the line `first`.
     pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, first: usize, focused: bool) {
         let mut rows = area.rows();
         let Some(top) = rows.next() else { return };
@@ -85,7 +85,7 @@ fn rule(buffer: &mut Buffer, row: Rect, title: &str, note: &str, focused: bool) 
 pub(super) struct Column {
     pub(super) title: String,
     pub(super) width: usize,
-    /// Figures end at the same place.
+    /// Aligned to the right, for figures.
     pub(super) right: bool,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn row(columns: &[Column], cells: impl IntoIterator<Item = (String, S
     Line::from(spans)
 }
 
-/// The row above them.
+/// The header row of such columns.
 pub(super) fn titles(columns: &[Column]) -> Line<'static> {
     row(columns, columns.iter().map(|column| (column.title.clone(), FAINT)))
 }
@@ -112,7 +112,7 @@ pub(super) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'stati
     text.lines().map(|line| Line::styled(line.to_owned(), style)).collect()
 }
 
-/// So much of a text as this width has room for; that something is missing is seen.
+/// Cuts a text to this width, with a mark if anything is cut.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if breadth(text) <= width {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The streams of a testbed that runs: how long their messages take, beside their deadlines.
+//! The panel of a running testbed's streams: the latencies of their messages, and their deadlines.
 
 use super::super::snapshot::Watched;
 use super::super::view::Order;
@@ -15,9 +15,9 @@ use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::StreamDescription;
 use tickwire_testbed::pattern::Transport;
 
-/// What was said longer ago than this is said to be old.
+/// Figures of a testbed older than this are marked as old.
 const OLD: Duration = Duration::from_secs(3);
-/// The widest that bars get.
+/// The greatest width of bars.
 const WIDEST_BAR: usize = 60;
 
 pub(super) fn panel(testbed: &Result<Watched, String>, order: Order, width: usize) -> Panel {
@@ -34,7 +34,7 @@ pub(super) fn panel(testbed: &Result<Watched, String>, order: Order, width: usiz
     Panel { title: title(watched), note: note(&streams), head: Some(titles(&columns)), lines }
 }
 
-/// Which run it is, and how far; behind that what may be cut.
+/// The run and its progress, then the parts that may be cut.
 fn title(watched: &Watched) -> String {
     let Shown { pid, pattern, step, live, clock, .. } = &watched.shown;
     let mut title = match (clock, live) {
@@ -69,13 +69,13 @@ fn title(watched: &Watched) -> String {
     title + ")"
 }
 
-/// How many are met so far.
+/// The number of streams that have met their deadlines so far.
 fn note(streams: &[Stream<'_>]) -> String {
     let met = streams.iter().filter(|stream| stream.state() == State::Met).count();
     format!("{met}/{} met", streams.len())
 }
 
-/// A stream with what is known of it.
+/// A stream with its figures.
 #[derive(Clone, Debug)]
 struct Stream<'a> {
     id: u32,
@@ -83,12 +83,12 @@ struct Stream<'a> {
     live: LiveStream,
 }
 
-/// How it stands.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing has come yet.
+    /// No message has arrived yet.
     Silent,
-    /// All that has come was in time.
+    /// All messages so far arrived in time.
     Met,
     Late,
 }
@@ -133,7 +133,8 @@ impl<'a> Stream<'a> {
 fn order_by(streams: &mut [Stream<'_>], order: Order) {
     match order {
         Order::Pattern => {}
-        // Whose worst is more of the deadline than the other's: both sides times both deadlines.
+        // By the ratio of worst latency to deadline: the comparison is multiplied by both
+        // deadlines.
         Order::Margin => streams.sort_by(|a, b| {
             let share = |one: &Stream<'_>, other: &Stream<'_>| {
                 u128::from(one.live.worst_ever_ns) * u128::from(other.live.deadline_ns.max(1))
@@ -144,13 +145,13 @@ fn order_by(streams: &mut [Stream<'_>], order: Order) {
     }
 }
 
-/// A column, on panels from some width to another.
+/// A column, shown on panels of a range of widths.
 #[derive(Clone, Copy)]
 struct Field {
     title: &'static str,
     width: usize,
     right: bool,
-    /// The widths of panels on which it is.
+    /// The range of panel widths with this column.
     on: (usize, usize),
     /// It takes the rest of the width.
     bar: bool,
@@ -192,7 +193,7 @@ const fn right(title: &'static str, width: usize, on: (usize, usize)) -> Field {
     Field { right: true, ..left(title, width, on) }
 }
 
-/// Those for a panel of this width.
+/// The columns for a panel of this width.
 fn columns(width: usize) -> (Vec<Column>, Vec<Field>) {
     let fields: Vec<Field> = FIELDS.into_iter().filter(|field| (field.on.0..field.on.1).contains(&width)).collect();
     let taken: usize = fields.iter().map(|field| if field.bar { 1 } else { field.width + 1 }).sum();
@@ -210,7 +211,7 @@ fn transport(stream: &Stream<'_>, name: fn(Transport) -> &'static str) -> String
     stream.what.map(|what| name(what.transport)).unwrap_or_default().to_owned()
 }
 
-/// A transport's name where there is little room.
+/// A transport's short name.
 const fn short(transport: Transport) -> &'static str {
     match transport {
         Transport::Tcp => "tcp",
@@ -220,7 +221,7 @@ const fn short(transport: Transport) -> &'static str {
     }
 }
 
-/// A latency; nothing, if nothing came.
+/// A latency; "-" if no message has arrived.
 fn came(ns: u64) -> String {
     if ns == 0 { "-".to_owned() } else { time(ns) }
 }
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn streams_stand_in_the_order_that_was_asked_for() {
         assert_eq!(ids(Order::Pattern), [10, 11, 12]);
-        // Of the fixture, 13 is the one that is late, and 12 comes next nearest to its deadline.
+        // In the fixture, 13 is late, and 12 is the next nearest to its deadline.
         assert_eq!(ids(Order::Margin), [13, 12, 11]);
         assert_eq!(ids(Order::Late)[0], 13);
     }

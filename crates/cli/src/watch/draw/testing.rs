@@ -158,7 +158,7 @@ fn reading(lanes: Vec<Lane>) -> Reading {
     }
 }
 
-/// All is there.
+/// A snapshot with all parts.
 pub(crate) fn snapshot() -> Snapshot {
     Snapshot { clock: Ok(report()), service: Ok(reading(vec![lane("daq-consumer", 3)])), testbed: Ok(watched()) }
 }
@@ -171,7 +171,7 @@ pub(crate) fn clock_measured() -> Snapshot {
     Snapshot { testbed: Ok(testbed), ..snapshot() }
 }
 
-/// Nothing is.
+/// A snapshot with no part available.
 pub(crate) fn nothing() -> Snapshot {
     let service = std::io::Error::from_raw_os_error(2);
     Snapshot {
@@ -181,7 +181,7 @@ pub(crate) fn nothing() -> Snapshot {
     }
 }
 
-/// All is there, and nothing happens.
+/// A snapshot with all parts, in which nothing happens.
 pub(crate) fn idle() -> Snapshot {
     let silent = SourceReport { standing: "silent".into(), reach: 0, last_s: None, ..report().sources.remove(0) };
     let clock = Report {
@@ -199,7 +199,7 @@ pub(crate) fn idle() -> Snapshot {
     Snapshot { clock: Ok(clock), service: Ok(service), testbed: Ok(testbed) }
 }
 
-/// Everybody says what a terminal would obey, and figures without measure.
+/// Every text has escape sequences that a terminal would obey, and every figure is extreme.
 pub(crate) fn hostile() -> Snapshot {
     const NAME: &str = "\x1b[2J\u{202e}\"\\\n日本";
     let mut clock = report();

@@ -16,7 +16,7 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
 }
 
-/// A span as the kernel wants it.
+/// A span in the kernel's format.
 pub(crate) fn timespec(span: Span) -> timespec {
     let ns = span.as_nanos();
     timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }

@@ -1,12 +1,12 @@
-//! Descriptors, and how many there may be.
+//! Descriptors, and their limits.
 
 use super::check;
 use crate::base::errno::{Errno, Result};
 use crate::c::real;
 use core::ffi::c_int;
 
-/// Closes a descriptor for good. Not by `syscall` as it is called everywhere else: that name's
-/// `close` is this library's, and passes on to the C library's, in which a thread may be cancelled.
+/// Closes a descriptor for good. Not by `libc::syscall` as elsewhere: that name's `close` is this
+/// library's, and passes on to the C library's, in which a thread may be cancelled.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: a plain number; callers close what they own.
     unsafe { real::syscall(libc::SYS_close, fd.into(), 0, 0, 0, 0, 0) };
@@ -18,8 +18,8 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int>
     check(unsafe { real::fcntl(fd, command, argument as usize) })
 }
 
-/// Puts a file in the place of another one's descriptor, which stays close-on-exec or not. (Not by
-/// the library's own `dup3`.)
+/// Makes a descriptor refer to another one's file; its close-on-exec flag stays. (Not by the
+/// library's own `dup3`.)
 pub(crate) fn replace(fd: c_int, with: c_int) -> Result<()> {
     let cloexec = fcntl(fd, libc::F_GETFD, 0)? & libc::FD_CLOEXEC;
     let flags = if cloexec != 0 { libc::O_CLOEXEC } else { 0 };
@@ -28,7 +28,7 @@ pub(crate) fn replace(fd: c_int, with: c_int) -> Result<()> {
     if done < 0 { Err(Errno(crate::base::errno::get())) } else { Ok(()) }
 }
 
-/// A file in memory with these bytes, which does not shrink any more.
+/// A file in memory with these bytes, sealed against shrinking.
 pub(crate) fn memory_file(bytes: &[u8]) -> Result<c_int> {
     let name = c"tickwire-connection";
     let flags = i64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
@@ -62,8 +62,8 @@ pub(crate) fn set_nonblocking(fd: c_int, on: bool) -> Result<()> {
     check(unsafe { real::ioctl(fd, libc::FIONBIO, &raw const number as usize) }).map(drop)
 }
 
-/// The descriptors that this process has, the one by which it asks among them. `None` without
-/// `/proc`.
+/// The open descriptors of this process, including the one that this uses to list them. `None`
+/// without `/proc`.
 pub(crate) fn open_descriptors() -> Option<impl Iterator<Item = c_int>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     Some(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
@@ -81,10 +81,10 @@ pub(crate) fn descriptor_limit() -> c_int {
     limits().rlim_cur.min(crate::table::fd::LIMIT as u64) as c_int
 }
 
-/// Whether a list of descriptors is longer than this process may have any, which the kernel refuses
-/// before it looks at it.
+/// Whether a list of descriptors is longer than this process's limit, which the kernel refuses
+/// before it reads the list.
 pub(crate) fn too_many_descriptors(count: libc::nfds_t) -> bool {
-    // As many anybody may have, which costs no call.
+    // Up to 1024, the usual limit, this needs no call.
     count > 1024 && count > limits().rlim_cur
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn set_descriptor_limit(limit: c_int) -> Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for
+/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is raised for
 /// a moment, so one thread does this at a time.
 ///
 /// # Errors

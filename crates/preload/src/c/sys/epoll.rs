@@ -19,7 +19,7 @@ pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u6
     check(unsafe { real::epoll_ctl(epfd, op, fd, &raw mut event) }).map(drop)
 }
 
-/// What a kernel epoll instance has ready now.
+/// The ready events of a kernel epoll instance.
 pub(crate) fn epoll_take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
     if events.is_empty() {
         return Ok(0);

@@ -1,8 +1,8 @@
-//! Inboxes: how a thread is woken by other processes of its lane, alone.
+//! Inboxes: how other processes of the lane wake one thread alone.
 //!
 //! An inbox is a Unix datagram socket with a name of the kernel's choice in the abstract namespace,
 //! six bytes that fit a word of the region. A socket filter drops all datagrams without the lane's
-//! secret before they wake the thread, so processes outside of the lane cannot.
+//! secret before they wake the thread, so processes outside of the lane cannot wake it.
 
 use super::{called, check};
 use crate::base::errno::{Errno, Result};
@@ -39,7 +39,7 @@ pub(crate) fn open(secret: [u64; 2]) -> Result<Inbox> {
     named.map(|address| Inbox { fd, address }).inspect_err(|_| super::close(fd))
 }
 
-/// Has the kernel choose a name, and says which.
+/// Makes the kernel choose a name, and returns it.
 fn name(fd: c_int) -> Result<u64> {
     let family = libc::AF_UNIX as libc::sa_family_t;
     // SAFETY: as many bytes as the number has.
@@ -57,7 +57,7 @@ fn name(fd: c_int) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What the datagrams say.
+/// The content of the datagrams.
 fn words(secret: [u64; 2]) -> [u32; 4] {
     [secret[0] as u32, (secret[0] >> 32) as u32, secret[1] as u32, (secret[1] >> 32) as u32]
 }
@@ -104,7 +104,7 @@ pub(crate) fn wake(sender: c_int, address: u64, secret: [u64; 2]) -> bool {
     let sent = called(unsafe {
         libc::syscall(libc::SYS_sendto, sender, text.as_ptr(), text.len(), flags, &raw const to, len)
     });
-    // A full inbox has been rung.
+    // A full inbox has been signalled.
     matches!(sent, Ok(_) | Err(Errno(libc::EAGAIN)))
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn wake(sender: c_int, address: u64, secret: [u64; 2]) -> bool {
 pub(crate) fn drain(fd: c_int) {
     let nothing = core::ptr::null_mut::<u8>();
     loop {
-        // SAFETY: no memory is passed. What does not fit is thrown away with the datagram.
+        // SAFETY: no memory is passed. The kernel discards the rest of the datagram.
         let got = called(unsafe { libc::syscall(libc::SYS_recvfrom, fd, nothing, 0, libc::MSG_DONTWAIT, 0, 0) });
         if got.is_err() {
             return;

@@ -9,12 +9,12 @@ use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
 use libc::{msghdr, sockaddr, socklen_t};
 
-/// What a message call on a kernel socket may fill in or use beside the bytes.
+/// What a message call on a kernel socket may fill in or use besides the bytes.
 #[derive(Default)]
 pub(crate) struct Extras<'a> {
-    /// The address: as the program gave it to send, whatever is in it; filled in on receive.
+    /// The address: for a send, as the program gave it, unchecked; filled in on receive.
     pub(crate) name: [u8; name::MAX],
-    /// How much of it counts.
+    /// How many of its bytes count.
     pub(crate) name_len: usize,
     /// Control data.
     pub(crate) control: Option<Control<'a>>,
@@ -23,7 +23,8 @@ pub(crate) struct Extras<'a> {
 }
 
 impl Extras<'_> {
-    /// Takes an address to send to, and says what it means; `None` for a null pointer.
+    /// Takes the destination address of a send, and returns its parsed form; `None` for a null
+    /// pointer.
     ///
     /// # Errors
     /// As [`name::read`].
@@ -40,7 +41,7 @@ impl Extras<'_> {
     }
 }
 
-/// A place for control messages, in the program's memory.
+/// A buffer for control messages, in the program's memory.
 pub(crate) struct Control<'a> {
     start: *mut u8,
     room: usize,
@@ -49,7 +50,7 @@ pub(crate) struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// The place. What is to be sent is looked at when it is: [`Control::is_there`].
+    /// The buffer. Messages to be sent are checked when they are sent: [`Control::is_there`].
     ///
     /// # Safety
     /// `start` is the program's to give.
@@ -69,7 +70,7 @@ impl Control<'_> {
     }
 
     /// Appends one message, cut to the room as in Linux (`put_cmsg`); `false` if it did not fit
-    /// (`MSG_CTRUNC`), or its place is not there.
+    /// (`MSG_CTRUNC`), or the buffer is not accessible.
     pub(crate) fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) -> bool {
         let left = self.room - self.len;
         // SAFETY: pure arithmetic.
@@ -87,7 +88,7 @@ impl Control<'_> {
         header.cmsg_level = level;
         header.cmsg_type = kind;
         let at = self.start.wrapping_add(self.len);
-        // SAFETY: `cut` bytes fit behind `len`; the place need not be aligned for these copies.
+        // SAFETY: `cut` bytes fit after `len`; the buffer need not be aligned for these copies.
         let written = unsafe {
             guarded::store(header, at.cast()).is_ok() && guarded::copy(data.as_ptr(), at.wrapping_add(head), cut - head)
         };
@@ -98,8 +99,8 @@ impl Control<'_> {
         cut == whole
     }
 
-    /// Whether a message is shorter than its head, or longer than what is there: nothing is sent
-    /// with such (`CMSG_OK`).
+    /// Whether a message is shorter than its header, or longer than the remaining data: nothing is
+    /// sent with such a message (`CMSG_OK`).
     pub(crate) fn is_malformed(&self) -> bool {
         !self.walk(|_, _, _, _| {})
     }
@@ -132,8 +133,8 @@ impl Control<'_> {
         fds
     }
 
-    /// Every message: `each(level, type, start, length)`. False if one of them is malformed, behind
-    /// which none is looked at.
+    /// Every message: `each(level, type, start, length)`. False if one of them is malformed; the
+    /// walk stops there.
     fn walk(&self, mut each: impl FnMut(c_int, c_int, *const u8, usize)) -> bool {
         // SAFETY: pure arithmetic.
         let head = unsafe { libc::CMSG_LEN(0) } as usize;
@@ -166,7 +167,7 @@ pub(crate) fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &m
         message.msg_control = control.start.cast();
         message.msg_controllen = control.room as _;
     }
-    // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
+    // SAFETY: the buffers are valid by their creator's promise, the rest is ours.
     let len = called(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
     extras.name_len = (message.msg_namelen as usize).min(name::MAX);
     extras.flags = message.msg_flags;
@@ -191,6 +192,6 @@ pub(crate) fn send(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &mut 
         message.msg_control = control.start.cast();
         message.msg_controllen = control.room as _;
     }
-    // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
+    // SAFETY: the buffers are valid by their creator's promise, the rest is ours.
     called(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
 }

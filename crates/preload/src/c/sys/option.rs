@@ -22,7 +22,7 @@ pub(crate) fn set_option_bytes(fd: c_int, level: c_int, option: c_int, value: &[
 }
 
 /// The error with which the kernel refuses an option of any TCP socket, if it does. It is tried on
-/// one that is nobody's.
+/// a temporary socket.
 pub(crate) fn refused_by_kernel(level: c_int, option: c_int, value: &[u8]) -> Option<Errno> {
     let fd = super::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0).ok()?;
     let refused = set_option_bytes(fd, level, option, value).err();
@@ -30,7 +30,7 @@ pub(crate) fn refused_by_kernel(level: c_int, option: c_int, value: &[u8]) -> Op
     refused
 }
 
-/// Takes the socket filter off; there need not be one.
+/// Removes the socket filter, if there is one.
 pub(crate) fn detach_filter(fd: c_int) -> Result<()> {
     let ignored: c_int = 0;
     // SAFETY: the value is as long as said.
@@ -55,7 +55,7 @@ pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Result<c_int> {
     Ok(value)
 }
 
-/// Reads an option as bytes. Says how many.
+/// Reads an option as bytes. Returns how many.
 pub(crate) fn option_bytes(fd: c_int, level: c_int, option: c_int, value: &mut [u8]) -> Result<usize> {
     let mut len = value.len() as socklen_t;
     // SAFETY: `len` says how long `value` is.

@@ -1,13 +1,13 @@
-//! Who runs: processes and threads, of which namespaces they are, and what they may.
+//! Processes and threads: their numbers, their namespaces and their rights.
 
 use super::check;
 use crate::base::errno::Errno;
 use core::ffi::CStr;
 use core::mem::zeroed;
 
-/// Has the kernel empty a static in every child that does not share memory. The static fills its
-/// pages alone and begins empty, so it is anonymous memory; where pages are larger than it thinks,
-/// nothing happens.
+/// Makes the kernel clear a static in every child that does not share memory. The static fills its
+/// pages alone and begins empty, so it is anonymous memory. Where pages are larger than its
+/// alignment, this has no effect.
 pub(crate) fn wipe_in_children<T>(place: &'static T) {
     // SAFETY: pages of ours; the advice changes nothing in this process.
     unsafe { libc::madvise(core::ptr::from_ref(place).cast_mut().cast(), size_of::<T>(), libc::MADV_WIPEONFORK) };
@@ -18,7 +18,7 @@ pub(crate) fn process() -> u32 {
     std::process::id()
 }
 
-/// The calling thread, as the kernel numbers it.
+/// The calling thread, by the kernel's number.
 pub(crate) fn thread() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::gettid() as u32 }
@@ -38,8 +38,8 @@ pub(crate) fn thread_name() -> String {
     String::from_utf8_lossy(name.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
 }
 
-/// Whether the calling thread may confine itself by a filter: it has promised never to gain rights,
-/// or has them.
+/// Whether the calling thread may confine itself by a filter: it has set `no_new_privs`, or has the
+/// right.
 pub(crate) fn may_filter_calls() -> bool {
     // SAFETY: plain numbers.
     let has_promised = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 };
@@ -58,48 +58,48 @@ pub(crate) fn is_administrator() -> bool {
     told && rights[0] & SYS_ADMIN != 0
 }
 
-/// Whether a process with this number exists and is not a zombie of someone's.
+/// Whether a process with this number exists and is not a zombie.
 pub(crate) fn process_lives(pid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     if unsafe { libc::kill(pid as libc::pid_t, 0) } < 0 {
         return Errno::last() != Errno(libc::ESRCH);
     }
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    // From the state on, which is the third field; the second, the name in parentheses, may hold
-    // anything.
+    // The state, which is the third field, and what follows; the second, the name in parentheses,
+    // may contain anything.
     let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
-    // Where only the first thread has ended, the process looks dead; but it has others (the
-    // twentieth field).
+    // A process whose first thread has ended looks dead, but may have other threads (the twentieth
+    // field).
     let threads = rest.split(' ').nth(17).and_then(|n| n.parse::<u32>().ok());
     !rest.starts_with(['Z', 'X']) || threads.is_some_and(|n| n > 1)
 }
 
-/// Whether a filter of system calls lies on the calling thread, or it is confined in another way,
-/// which may make any call its death.
+/// Whether the calling thread has a filter of system calls, or is confined in another way, so that
+/// any call may kill it.
 pub(crate) fn is_filtered() -> bool {
     // SAFETY: plain numbers.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
 }
 
-/// Whether the children of the calling thread are of another process namespace than it (`unshare`,
-/// `setns`). Without `/proc` it is not known: no. Without memory of the heap: `_Fork` may be called
-/// in a signal handler.
+/// Whether the children of the calling thread are in another process namespace (`unshare`,
+/// `setns`). Without `/proc` this is unknown: false. Uses no heap memory: `_Fork` may be called in
+/// a signal handler.
 pub(crate) fn children_are_elsewhere() -> bool {
     let identity = |name: &CStr| {
         // SAFETY: all-zero is a valid `stat`.
         let mut found: libc::stat = unsafe { zeroed() };
-        // SAFETY: a C string, and room for what is told of it.
+        // SAFETY: a C string, and room for the result.
         check(unsafe { libc::stat(name.as_ptr(), &raw mut found) }).map(|_| (found.st_dev, found.st_ino))
     };
     let Ok(own) = identity(c"/proc/thread-self/ns/pid") else { return false };
     match identity(c"/proc/thread-self/ns/pid_for_children") {
         Ok(of_children) => of_children != own,
-        // It has no process yet.
+        // The namespace has no process yet.
         Err(error) => error == Errno(libc::ENOENT),
     }
 }
 
-/// Whether the process that forked this one is of another process namespace, where this one cannot
+/// Whether the process that forked this one is in another process namespace, where this one cannot
 /// see it.
 pub(crate) fn parent_is_elsewhere() -> bool {
     // SAFETY: no arguments.

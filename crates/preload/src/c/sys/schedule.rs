@@ -5,14 +5,13 @@ use crate::base::errno::{Errno, Result};
 use crate::base::scheduling::{CpuMask, Policy};
 use core::ffi::{CStr, c_int};
 
-/// The calling thread's priority among those of a real-time policy (`sched(7)`), 0 if it is of
-/// none.
+/// The calling thread's real-time priority (`sched(7)`), 0 if it has no real-time policy.
 pub(crate) fn real_time_priority() -> u32 {
     // SAFETY: a plain number.
     let policy = unsafe { libc::sched_getscheduler(0) };
     match policy & !libc::SCHED_RESET_ON_FORK {
         _ if policy <= 0 => 0,
-        // Before all others.
+        // Higher than all others.
         libc::SCHED_DEADLINE => 100,
         libc::SCHED_FIFO | libc::SCHED_RR => {
             let mut parameters = libc::sched_param { sched_priority: 0 };
@@ -30,21 +29,20 @@ pub(crate) fn is_ordinary() -> bool {
     unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER }
 }
 
-/// Whether the calling thread has what [`become_real_time`] gives.
+/// Whether the calling thread has the policy that [`become_real_time`] sets.
 pub(crate) fn is_granted_real_time() -> bool {
     // SAFETY: a plain number.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK }
 }
 
-/// Gives the calling thread `SCHED_FIFO` with a priority, but not what it forks, nor the threads
-/// that it makes.
+/// Gives the calling thread `SCHED_FIFO` with a priority; its child processes and threads do not
+/// inherit that.
 pub(crate) fn become_real_time(priority: u32) -> Result<()> {
     set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority as libc::c_int)
 }
 
-/// Gives the calling thread the ordinary policy. Without the right to make it ordinary for what it
-/// forks, too, that stays as it is: there an ordinary policy differs by a negative nice value
-/// alone.
+/// Gives the calling thread the ordinary policy. Clearing the reset-on-fork flag needs a right;
+/// without it the flag stays: with an ordinary policy it only affects a negative nice value.
 pub(crate) fn become_ordinary() -> Result<()> {
     let entirely = set_scheduler(libc::SCHED_OTHER, 0);
     entirely.or_else(|_| set_scheduler(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0))
@@ -67,14 +65,14 @@ pub(crate) fn set_policy(policy: Policy) -> Result<()> {
     };
     set_scheduler(number, priority)?;
     if let Policy::Other(nice) = policy {
-        // On Linux a nice value is the thread's own.
+        // On Linux a nice value belongs to the thread.
         // SAFETY: plain numbers.
         check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })?;
     }
     Ok(())
 }
 
-/// Opens a file to read. No point of cancellation.
+/// Opens a file to read. Not a cancellation point.
 pub(crate) fn open_to_read(path: &CStr) -> Result<c_int> {
     // SAFETY: a terminated path.
     let fd =
@@ -82,7 +80,7 @@ pub(crate) fn open_to_read(path: &CStr) -> Result<c_int> {
     if fd < 0 { Err(Errno::last()) } else { Ok(fd as c_int) }
 }
 
-/// Reads a file from its beginning. No point of cancellation.
+/// Reads a file from its beginning. Not a cancellation point.
 pub(crate) fn read_from_begin(fd: c_int, into: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is as long as said.
     let len = unsafe { libc::syscall(libc::SYS_pread64, fd, into.as_mut_ptr(), into.len(), 0_i64) };
@@ -95,7 +93,7 @@ pub(crate) fn processors_online() -> u32 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.clamp(1, 1 << 16) as u32
 }
 
-/// The one on which the calling thread runs.
+/// The processor on which the calling thread runs.
 pub(crate) fn current_processor() -> u64 {
     // SAFETY: a plain number.
     u64::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)

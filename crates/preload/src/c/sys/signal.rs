@@ -1,4 +1,4 @@
-//! Signals: kept away while a lane is held, and what they will do.
+//! Signals: blocked while a lane is held, and their effect.
 
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, zeroed};
@@ -9,7 +9,7 @@ use libc::sigset_t;
 pub(crate) const FAULTS: [c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
 
-/// Blocks every signal of this thread but those of faults, and gives back what was blocked before.
+/// Blocks every signal of this thread except those of faults, and returns the previous mask.
 pub(crate) fn block_signals() -> sigset_t {
     // SAFETY: both sets are ours and filled in before use; blocking is always allowed.
     unsafe {
@@ -23,25 +23,25 @@ pub(crate) fn block_signals() -> sigset_t {
     }
 }
 
-/// Puts back what [`block_signals`] gave.
+/// Restores the mask that [`block_signals`] returned.
 pub(crate) fn restore_signals(before: &sigset_t) {
-    // SAFETY: a set that the system gave.
+    // SAFETY: a set that the system returned.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
 }
 
-/// What the signals that wait to be let through will do.
+/// The effect of the pending signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signals {
     /// There are none.
     None,
-    /// No handler runs: they are ignored, or end or stop the process. (Signals that are ignored
-    /// wait, too, while they are blocked.)
+    /// No handler runs: they are ignored, or end or stop the process. (Ignored signals stay
+    /// pending, too, while they are blocked.)
     Silent,
-    /// Handlers run; `restart` says whether all of them were installed with `SA_RESTART`.
+    /// Handlers run; `restart` is true if all of them were installed with `SA_RESTART`.
     Handled { restart: bool },
 }
 
-/// What the signals will do that wait and that `mask` would let through.
+/// The effect of the pending signals that `mask` does not block.
 pub(crate) fn waiting_signals(mask: &sigset_t) -> Signals {
     // SAFETY: all zero is a valid set; the system fills it in.
     let pending = unsafe {
@@ -70,7 +70,7 @@ pub(crate) fn waiting_signals(mask: &sigset_t) -> Signals {
 /// Whether the handler of a signal, if it has one, was installed with `SA_RESTART`.
 fn handler_restarts(signal: c_int) -> Option<bool> {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: only asks; read only if filled in.
+    // SAFETY: only reads; the result is used only if filled in.
     let action = unsafe {
         if libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) < 0 {
             return None;
@@ -81,8 +81,8 @@ fn handler_restarts(signal: c_int) -> Option<bool> {
         .then_some(action.sa_flags & libc::SA_RESTART != 0)
 }
 
-/// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the
-/// program was installed with `SA_RESTART` (which of them ran cannot be seen from here).
+/// Whether an interrupted call restarts: true if every handler of the program was installed with
+/// `SA_RESTART` (which of them ran cannot be seen from here).
 pub(crate) fn handlers_restart() -> bool {
     // Handlers of faults do not interrupt waits.
     (1..=64).filter(|signal| !FAULTS.contains(signal)).all(|signal| handler_restarts(signal).unwrap_or(true))

@@ -1,4 +1,4 @@
-//! Kernel sockets: from their beginning to their end, and their names.
+//! Kernel sockets: their calls and their names.
 
 use super::{called, check};
 use crate::base::errno::{Errno, Result};
@@ -32,13 +32,13 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
     check(unsafe { real::listen(fd, backlog) }).map(drop)
 }
 
-/// Shuts a kernel socket.
+/// Shuts a kernel socket down.
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
     // SAFETY: plain numbers.
     check(unsafe { real::shutdown(fd, how) }).map(drop)
 }
 
-/// Accepts from a kernel socket; the peer's name comes as bytes.
+/// Accepts from a kernel socket; the peer's name is returned as bytes.
 pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
     let mut bytes = [0u8; name::MAX];
     let mut len = name::MAX as socklen_t;
@@ -64,7 +64,7 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Endpoint> {
 /// `SO_NETNS_COOKIE` (Linux 5.14).
 const SO_NETNS_COOKIE: c_int = 71;
 
-/// A number that names the network namespace in which a socket was made.
+/// A number that identifies the network namespace in which a socket was made.
 pub(crate) fn namespace(fd: c_int) -> Result<u64> {
     let mut cookie = 0u64;
     let mut len = size_of::<u64>() as socklen_t;
@@ -74,8 +74,8 @@ pub(crate) fn namespace(fd: c_int) -> Result<u64> {
     Ok(cookie)
 }
 
-/// The inode of a socket, which names it in every process that has it; `None` if the descriptor is
-/// not a socket.
+/// The inode of a socket, which identifies it in every process that has it; `None` if the
+/// descriptor is not a socket.
 pub(crate) fn socket_inode(fd: c_int) -> Option<u64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a valid place, read only if it was filled in.

@@ -1,4 +1,4 @@
-//! Waiting in the kernel, and rousing who waits: futexes, `ppoll`, doorbells.
+//! Waiting in the kernel, and waking waiters: futexes, `ppoll`, eventfds.
 
 use super::{KERNEL_SIGNALS, called, check};
 use crate::base::errno::{Errno, Result};
@@ -21,17 +21,17 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, c_int::MAX) };
 }
 
-/// An empty place in a list of descriptors.
+/// An empty entry of a descriptor list.
 pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// A place that waits for `fd` to become readable.
+/// An entry that waits for `fd` to become readable.
 pub(crate) fn readable(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
 /// `ppoll` on a list of our own; `None` waits without end.
 pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
-    // The kernel writes the rest of the time back, which nobody here wants.
+    // The kernel writes the remaining time back, which is not used.
     let mut timeout = timeout.map(super::timespec);
     let (timeout, mask) = (
         timeout.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut),
@@ -41,21 +41,22 @@ pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sig
     called(unsafe { libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), timeout, mask, KERNEL_SIGNALS) })
 }
 
-/// Rings a doorbell (an eventfd).
+/// Signals a doorbell (an eventfd).
 pub(crate) fn ring(doorbell: c_int) {
     let one = 1u64;
     // SAFETY: eight bytes of our own.
     unsafe { libc::syscall(libc::SYS_write, doorbell, &raw const one, 8usize) };
 }
 
-/// Makes an epoll instance that watches this doorbell, its edges, and nothing else, readable once,
-/// as if it alone had heard it: what is asked of anew is told anew, and a doorbell can always be
-/// written to. Nothing happens if the instance is none by now.
+/// Makes an epoll instance that watches this doorbell, edge-triggered, readable once, as if only
+/// this instance had seen a signal. It watches nothing else. `EPOLL_CTL_MOD` reports current
+/// readiness again, and a doorbell is always writable. Nothing happens if the number is no instance
+/// any more.
 pub(crate) fn ring_one(instance: c_int, doorbell: c_int) {
     const EDGES: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
     match super::epoll_ctl(instance, libc::EPOLL_CTL_MOD, doorbell, EDGES, 0) {
         Ok(_) | Err(Errno(libc::EBADF | libc::ENOENT | libc::EINVAL)) => {}
-        // A program may have forbidden itself this call.
+        // The program's filter may forbid this call.
         Err(_) => ring(doorbell),
     }
 }
@@ -66,7 +67,7 @@ pub(crate) fn eventfd() -> Result<c_int> {
     check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
 }
 
-/// Takes the count out of an eventfd.
+/// Resets the count of an eventfd.
 pub(crate) fn drain(fd: c_int) {
     let mut count = 0u64;
     // SAFETY: eight bytes of our own.

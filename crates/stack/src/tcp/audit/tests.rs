@@ -1,4 +1,4 @@
-//! Connections that are broken on purpose: see [`crate::audit`].
+//! Connections broken on purpose: see [`crate::audit`].
 
 use crate::Stack;
 use crate::audit::tests::tells;
@@ -7,7 +7,7 @@ use crate::pool::Link;
 use crate::tcp::State;
 use crate::time::{Instant, Span};
 
-/// Connection 0 is over, and its slot is not given back.
+/// Connection 0 is closed, and its slot is not freed.
 fn end(s: &mut Stack<'_>) {
     s.finish(0);
     assert_eq!(s.mem.tcp[0].state, State::Closed);
@@ -15,7 +15,7 @@ fn end(s: &mut Stack<'_>) {
 
 #[test]
 fn a_connection_that_is_over_and_without_a_handle_is_found() {
-    tells("0: nobody will ever give it back, in Closed", |s| {
+    tells("0: its slot is never freed, in Closed", |s| {
         end(s);
         s.mem.tcp[0].orphan = true;
     });
@@ -31,7 +31,7 @@ fn a_connection_that_is_over_and_found_by_packets_yet_is_found() {
 
 #[test]
 fn a_connection_without_a_handle_and_without_a_timer_is_found() {
-    tells("0: nobody will ever give it back, in FinWait2", |s| {
+    tells("0: its slot is never freed, in FinWait2", |s| {
         let tcp = &mut s.mem.tcp[0];
         (tcp.state, tcp.orphan, tcp.mss) = (State::FinWait2, true, 536);
         tcp.send.una = tcp.send.nxt;
@@ -41,7 +41,7 @@ fn a_connection_without_a_handle_and_without_a_timer_is_found() {
 
 #[test]
 fn a_half_open_connection_without_a_listener_is_found() {
-    tells("0: nobody will ever give it back, in SynReceived", |s| {
+    tells("0: its slot is never freed, in SynReceived", |s| {
         (s.mem.tcp[0].state, s.mem.tcp[0].passive) = (State::SynReceived, true);
     });
 }
@@ -53,7 +53,7 @@ fn a_connection_that_waits_on_no_list_is_found() {
 }
 
 #[test]
-fn a_timer_that_nobody_has_is_found() {
+fn a_timer_of_a_free_slot_is_found() {
     tells("timer of 0, which is free", |s| {
         s.tcp_close(s.id_of(SocketKind::Tcp, 0).try_into().unwrap(), Instant::from_nanos(2)).unwrap();
         s.arm(0, Instant::from_nanos(1) + Span::from_secs(1));

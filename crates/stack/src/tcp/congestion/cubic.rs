@@ -1,6 +1,5 @@
 //! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, flat around
-//! the window at which that loss happened. Whole numbers only: windows in bytes, time in
-//! milliseconds.
+//! the window at which that loss happened. Integers only: windows in bytes, time in milliseconds.
 
 use super::Acked;
 use crate::tcp::rtt::Rtt;
@@ -10,18 +9,18 @@ use zerocopy::FromZeros;
 /// C = 0.4 segments / s^3 (§5), as C * 10.
 const C_TIMES_10: i64 = 4;
 
-/// So long after a loss the window grows by a segment a round trip, as Linux's does: it takes its
-/// curve anew once a tick (4 ms at 250 Hz), and within the tick goes on as it began, which is
-/// towards a target one segment above. On a path of 200 us with 1 % of losses the rate of §4.3 had
-/// 0.7 to 0.8 of Linux's speed.
+/// For so long after a loss the window grows by a segment per round trip, as on Linux. Linux
+/// recomputes its target once a tick (4 ms at 250 Hz), and within the first tick the target is one
+/// segment above the window. On a path of 200 us with 1 % loss the rate of §4.3 reached 0.7 to 0.8
+/// of Linux's speed.
 const FIRST_MS: u64 = 4;
 
-/// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within
-/// 64 bits.
+/// The cube is evaluated at most this far from the plateau, in milliseconds, to keep the arithmetic
+/// within 64 bits.
 const MAX_DISTANCE_MS: i64 = 100_000;
 
-/// A stage of congestion avoidance, and where it leads: what a loss changes, and what is returned
-/// to if there was none (§4.9); windows in bytes.
+/// A stage of congestion avoidance: the state that a loss changes, and that is restored if the loss
+/// was spurious (§4.9); windows in bytes.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Stage {
@@ -29,12 +28,12 @@ pub(super) struct Stage {
     plateau: u32,
     /// cwnd_prior: the window just before the last loss.
     prior: u32,
-    /// When the stage began, put off by the time since then in which the window was not used; never
-    /// = it has not.
+    /// When the stage began, delayed by the later time in which the window was not used; never = it
+    /// has not begun.
     epoch: Instant,
     /// K: the time from the epoch to the plateau, in milliseconds.
     k_ms: u32,
-    /// W_est: what Reno would have by now (§4.3).
+    /// W_est: Reno's window at this time (§4.3).
     estimate: u32,
 }
 
@@ -43,7 +42,7 @@ pub(super) struct Stage {
 #[repr(C)]
 pub(super) struct Cubic {
     pub(super) stage: Stage,
-    /// Until when time in which the window was not used has been counted.
+    /// Time in which the window was not used has been counted up to here.
     counted: Instant,
     /// Fractions not yet turned into growth, of the estimate and of the window.
     estimate_credit: u64,
@@ -104,7 +103,7 @@ impl Cubic {
         if self.at(t, acked.mss) < i64::from(self.stage.estimate) {
             return cwnd.max(self.stage.estimate);
         }
-        // §4.4, §4.5: towards the target of one round trip ahead, at most half a window a round
+        // §4.4, §4.5: towards the target of the next round trip, at most half a window per round
         // trip.
         let target = self.at(t + rtt.srtt.as_millis(), acked.mss).clamp(i64::from(cwnd), i64::from(cwnd) * 3 / 2);
         self.credit += u64::from(bytes) * (target as u64 - u64::from(cwnd));
@@ -114,9 +113,9 @@ impl Cubic {
     }
 
     /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7). In
-    /// whole segments, because a part of one is not sent, and rounded up, as the curve does that
-    /// leads on from there; but by one segment at least. (Linux rounds down, and its curve, in
-    /// whole segments too, adds one within a round trip.)
+    /// whole segments, because a partial one is not sent. Rounded up, since the curve continues
+    /// upwards from there, but reduced by at least one segment. (Linux rounds down, and its curve,
+    /// in whole segments too, adds one within a round trip.)
     pub(super) fn reduce(&mut self, _now: Instant, mss: u32, cwnd: u32) -> u32 {
         self.stage.prior = cwnd;
         self.stage.plateau = if cwnd + mss < self.stage.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
@@ -125,9 +124,9 @@ impl Cubic {
         exact.div_ceil(segment).saturating_mul(segment).min(cwnd.saturating_sub(segment))
     }
 
-    /// The window was not used since the last acknowledgement: that time does not count (§4.2), or
-    /// the curve would run away from a window that stands still, and be followed in one leap
-    /// (§5.8).
+    /// The window was not used since the last acknowledgement: that time does not count (§4.2).
+    /// Otherwise the curve would run away from a window that does not grow, and the window would
+    /// follow in one leap (§5.8).
     pub(super) fn pause(&mut self, now: Instant) {
         if !self.stage.epoch.is_never() {
             self.stage.epoch += now.since(self.counted);
@@ -135,13 +134,13 @@ impl Cubic {
         }
     }
 
-    /// The next acknowledgement in congestion avoidance begins a new stage (§5.8).
+    /// The next acknowledgement in congestion avoidance starts a new stage (§5.8).
     pub(super) fn restart(&mut self) {
         self.stage.epoch = Instant::NEVER;
     }
 
-    /// After a timeout the window that was lost is no aim: the stage that follows slow start begins
-    /// on a plateau of its own, with K = 0 (§4.8).
+    /// After a timeout the old window is no target: the stage after slow start begins on a plateau
+    /// of its own, with K = 0 (§4.8).
     pub(super) fn timed_out(&mut self) {
         self.stage.plateau = 0;
         self.restart();

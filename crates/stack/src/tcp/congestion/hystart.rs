@@ -1,8 +1,8 @@
-//! HyStart++ (RFC 9406): leaves the first slow start when round trips grow, before a loss has to
-//! say so. Later ones end at the threshold that was found then (§4.3).
+//! HyStart++ (RFC 9406): leaves the first slow start when round trips grow, before a loss occurs.
+//! Later slow starts end at the threshold found then (§4.3).
 //!
-//! What one acknowledgement adds is not limited (§4.2, L): peers acknowledge up to 64 KiB at once,
-//! and eight segments of each would be a fifth of that.
+//! The growth per acknowledgement is not limited (§4.2, L): peers acknowledge up to 64 KiB at once,
+//! and eight segments for each would be a fifth of that.
 
 use super::Acked;
 use crate::tcp::rtt::Rtt;
@@ -28,15 +28,15 @@ const CONSERVATIVE_ROUNDS: u8 = 5;
 pub(super) struct HyStart {
     last_round: Span,
     this_round: Span,
-    /// The round trip at which conservative slow start began; zero outside it.
+    /// The round trip at which conservative slow start began; zero outside of it.
     baseline: Span,
     samples: u8,
     rounds: u8,
 }
 
 impl HyStart {
-    /// Takes an acknowledgement's round trip, whether or not the window was the limit: else the
-    /// next round that it limits would be compared with one of long ago.
+    /// Takes an acknowledgement's round trip, whether or not the window was the limit: otherwise
+    /// the next round that it limits would be compared with one of long ago.
     pub(super) fn hear(&mut self, acked: &Acked, rtt: &Rtt) {
         if acked.new_round {
             self.last_round = self.this_round;
@@ -62,13 +62,13 @@ impl HyStart {
                     self.rounds = 0;
                 }
             } else if self.this_round < self.baseline {
-                self.baseline = Span::ZERO; // it was a passing delay: slow start goes on
+                self.baseline = Span::ZERO; // it was a transient delay: slow start continues
             }
         }
         if self.baseline.is_zero() { bytes } else { bytes / CONSERVATIVE_DIVISOR }
     }
 
-    /// Whether slow start is to end here.
+    /// Whether slow start must end here.
     pub(super) const fn leaves_slow_start(&self) -> bool {
         self.rounds >= CONSERVATIVE_ROUNDS
     }

@@ -1,5 +1,5 @@
-//! Congestion control: how much may be under way. One face for all algorithms; the state is plain
-//! data, because it lives in the lane's region, so the choice is a tag and not a trait object.
+//! Congestion control: limits the bytes in flight. All algorithms share one interface. The state is
+//! plain data in the lane's region, so the choice is a tag and not a trait object.
 
 mod cubic;
 mod hystart;
@@ -40,16 +40,16 @@ impl Algorithm {
     }
 }
 
-/// What an acknowledgement tells congestion control.
+/// The input of congestion control from an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
-    /// When it came.
+    /// Arrival time.
     pub now: Instant,
     /// Bytes newly acknowledged.
     pub bytes: u32,
     /// Maximum segment size, in bytes.
     pub mss: u32,
-    /// Whether the window, rather than the program or the peer, limited what was under way (RFC
+    /// Whether the window, rather than the program or the peer, limited the bytes in flight (RFC
     /// 7661 §4.3 in spirit: a window that was not used proves nothing).
     pub limited: bool,
     /// Whether this acknowledgement begins a new round trip.
@@ -71,7 +71,7 @@ pub struct Congestion {
     hystart: HyStart,
 }
 
-/// What a loss changes, as it was before.
+/// The state that a loss changes, as it was before.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Before {
@@ -80,7 +80,7 @@ pub(super) struct Before {
     cubic: cubic::Stage,
 }
 
-/// The largest window: what the largest scaled peer window can hold.
+/// The largest window: that of the largest scaled peer window.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;
 
 /// The initial window (RFC 6928: ten segments).
@@ -89,8 +89,8 @@ pub(super) fn initial_window(mss: u32) -> u32 {
     (10 * mss).min((2 * mss).max(14_600))
 }
 
-/// The window of the first flight, and of one after a pause, on a route that says how many segments
-/// it has; 0: as many as usual.
+/// The window of the first flight, and of one after a pause, on a route with an initcwnd of
+/// `segments`; 0: the default.
 fn first_window(segments: u16, mss: u32) -> u32 {
     match segments {
         0 => initial_window(mss),
@@ -112,20 +112,20 @@ impl Congestion {
         }
     }
 
-    /// Begins with the window that the route says, in segments; 0: with the usual one.
+    /// Sets the initial window to the route's, in segments; 0: the default.
     pub(in crate::tcp) fn begin_with(&mut self, segments: u16, mss: u32) {
         self.cwnd = first_window(segments, mss);
     }
 
-    /// Whether the window grows by what is acknowledged.
+    /// Whether the connection is in slow start.
     #[must_use]
     pub(in crate::tcp) const fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// New data was acknowledged while nothing was being recovered.
+    /// New data was acknowledged, and the window may grow.
     pub(in crate::tcp) fn on_ack(&mut self, acked: &Acked, rtt: &Rtt) {
-        // RFC 9406 §4.3: later slow starts know their threshold.
+        // RFC 9406 §4.3: only the first slow start has no known threshold.
         let first = self.ssthresh == MAX_WINDOW;
         if first {
             self.hystart.hear(acked, rtt);
@@ -155,7 +155,7 @@ impl Congestion {
         self.cwnd = grown.min(MAX_WINDOW);
     }
 
-    /// Loss was found: sets the slow start threshold; PRR then leads the window there.
+    /// A loss was detected: sets the slow start threshold; PRR then leads the window to it.
     pub(in crate::tcp) fn on_loss(&mut self, now: Instant, mss: u32) {
         let reduced = match self.algorithm {
             Algorithm::Cubic => self.cubic.reduce(now, mss, self.cwnd),
@@ -165,8 +165,7 @@ impl Congestion {
         self.ssthresh = reduced.max(2 * mss);
     }
 
-    /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start
-    /// again.
+    /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start.
     pub(in crate::tcp) fn on_timeout(&mut self, now: Instant, mss: u32, first: bool) {
         if first {
             self.on_loss(now, mss);
@@ -175,13 +174,13 @@ impl Congestion {
         self.cwnd = mss;
     }
 
-    /// What is to be returned to if a loss that is found now proves to be none.
+    /// The state to restore if a loss that is detected now proves spurious.
     pub(in crate::tcp) const fn before(&self) -> Before {
         Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.stage }
     }
 
-    /// There was no loss (RFC 9438 §4.9). If that is found late, and the window is larger by now
-    /// than it was then, it goes on as it is (§4.9.2).
+    /// The loss was spurious (RFC 9438 §4.9). If the window is by now larger than before the loss,
+    /// it stays as it is (§4.9.2).
     pub(in crate::tcp) fn restore(&mut self, before: &Before) {
         if self.cwnd <= before.cwnd {
             (self.cwnd, self.ssthresh) = (before.cwnd, before.ssthresh);
@@ -189,8 +188,8 @@ impl Congestion {
         }
     }
 
-    /// The connection sends again after everything was acknowledged, and soon enough for the window
-    /// to hold.
+    /// The connection sends again after everything was acknowledged, soon enough for the window to
+    /// be valid.
     pub(in crate::tcp) fn on_start(&mut self, now: Instant) {
         self.cubic.pause(now);
     }
@@ -198,7 +197,7 @@ impl Congestion {
     /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
     pub(in crate::tcp) fn on_idle(&mut self, first: u16, mss: u32) {
         self.cubic.restart();
-        // What round trips were before the pause says nothing of the slow start that follows.
+        // Round trips before the pause are irrelevant for the slow start that follows.
         self.hystart = HyStart::default();
         self.cwnd = self.cwnd.min(first_window(first, mss));
     }
@@ -305,9 +304,9 @@ mod tests {
         assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
     }
 
-    /// RFC 9438 §4.9: what proves to be no loss changes neither the window nor where it goes,
-    /// whether it was found by an acknowledgement or by a timeout, and whether it proves so at once
-    /// or when the window has begun to grow again.
+    /// RFC 9438 §4.9: a spurious loss changes neither the window nor its growth. An acknowledgement
+    /// or a timeout may have detected it, and it may prove spurious at once or when the window has
+    /// begun to grow again.
     #[test]
     fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
@@ -339,8 +338,8 @@ mod tests {
         assert_eq!([recovery, timeout, late], [without; 3]);
     }
 
-    /// RFC 9438 §4.9.2: a window that is larger by then than it was stays, with all that belongs to
-    /// it.
+    /// RFC 9438 §4.9.2: a window that is larger by then than before the loss stays, with all its
+    /// state.
     #[test]
     fn rfc9438_4_9_2_what_is_found_too_late_changes_nothing() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
@@ -355,8 +354,8 @@ mod tests {
         assert_eq!((cc.cwnd, cc.ssthresh), now);
     }
 
-    /// RFC 9438 §4.2: the time in which the program, and not the window, limited what was sent is
-    /// none of the curve's; silence included.
+    /// RFC 9438 §4.2: the curve does not advance while the program, and not the window, limits
+    /// transmission; nor during silence.
     #[test]
     fn rfc9438_4_2_cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
         let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
@@ -404,7 +403,7 @@ mod tests {
         assert!(windows[1] - windows[0] < windows[0] / 4, "{windows:?}");
     }
 
-    /// As Linux does on a LAN, whose round trips are far shorter than a tick.
+    /// As on Linux in a LAN, whose round trips are far shorter than a tick.
     #[test]
     fn cubic_grows_by_a_segment_a_round_trip_in_the_first_milliseconds_after_a_loss() {
         let grown = |rounds: u64, us: u64| {
@@ -432,7 +431,7 @@ mod tests {
         assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
     }
 
-    /// RFC 9406 looks at one slow start; the next one begins with nothing known.
+    /// RFC 9406 evaluates one slow start; the next one starts without its state.
     #[test]
     fn slow_start_after_a_pause_is_not_left_for_what_was_before() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
@@ -447,8 +446,8 @@ mod tests {
         assert_eq!((cc.cwnd, cc.ssthresh), (40 * MSS, threshold));
     }
 
-    /// RFC 9406 §4.3: the threshold is known, and what is between is to be regained, however long
-    /// round trips take meanwhile.
+    /// RFC 9406 §4.3: the threshold is known, and the window returns to it, however long round
+    /// trips take meanwhile.
     #[test]
     fn rfc9406_4_3_slow_start_after_a_timeout_goes_to_its_threshold() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
@@ -459,7 +458,7 @@ mod tests {
         assert!((700 * MSS..710 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
     }
 
-    /// A way that became longer while little was sent is no queue that the next burst makes.
+    /// A path whose delay grew while little was sent is not taken for queueing by the next burst.
     #[test]
     fn rfc9406_4_2_rounds_that_the_window_does_not_limit_are_known_to_slow_start() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);

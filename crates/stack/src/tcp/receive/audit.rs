@@ -1,4 +1,4 @@
-//! What must hold of a receive queue: see [`crate::Stack::audit`].
+//! Invariants of a receive queue: see [`crate::Stack::audit`].
 
 use super::{MAX_RANGES, ReceiveQueue};
 use crate::audit::walk;
@@ -7,7 +7,7 @@ use crate::pool::Link;
 use crate::tcp::seq::Seq;
 
 impl ReceiveQueue {
-    /// Looks whether the queue's lists and counters agree; tells `visit` of each frame.
+    /// Checks that the queue's lists and counters agree; passes each frame to `visit`.
     pub(in crate::tcp) fn audit(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
         let (mut bytes, mut last) = (0, Link::NONE);
         let count = walk(self.head, self.frames as usize, |id| {

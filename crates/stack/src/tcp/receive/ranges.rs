@@ -1,4 +1,4 @@
-//! What came out of order: ranges of adjoining bytes, each a ring of frames.
+//! Out-of-order data: ranges of adjoining bytes, each a ring of frames.
 
 use super::{MAX_RANGES, Placed, ReceiveQueue, trim_front};
 use crate::frame::{FrameId, Frames};
@@ -7,7 +7,7 @@ use crate::tcp::options::SackBlock;
 use crate::tcp::seq::Seq;
 
 impl ReceiveQueue {
-    /// Moves the first range into the stream if it continues it.
+    /// Moves the first range into the stream if it is contiguous with it.
     pub(super) fn absorb_range(&mut self, frames: &mut Frames<'_>) -> bool {
         let Some(last) = self.ranges.get() else { return false };
         let meta = &frames.meta[last as usize];
@@ -42,7 +42,7 @@ impl ReceiveQueue {
     }
 
     pub(super) fn insert_waiting(&mut self, frames: &mut Frames<'_>, id: FrameId) -> Placed {
-        // The last range that starts at or before this segment, and the one after it.
+        // The last range that starts at or before this segment, and the next one.
         let start = Seq(frames.meta[id as usize].seq);
         let (mut before, mut after) = (Link::NONE, self.ranges);
         let mut before_that = Link::NONE;
@@ -111,8 +111,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// Drops the ranges from `after` on that the new segment covers, and trims it where the next
-    /// one begins. Returns the first range that is left.
+    /// Drops the ranges from `after` on that the new segment covers, and cuts the segment where the
+    /// next one begins. Returns the first remaining range.
     fn make_room(&mut self, frames: &mut Frames<'_>, id: FrameId, mut after: Link) -> Link {
         while let Some(range) = after.get() {
             let meta = &frames.meta[id as usize];
@@ -134,7 +134,7 @@ impl ReceiveQueue {
         after
     }
 
-    /// Joins the range that ends with `id` and the one behind it, if they adjoin.
+    /// Joins the range that ends with `id` and the next one, if they adjoin.
     fn join_next(&mut self, frames: &mut Frames<'_>, parent: Link, id: FrameId) {
         let meta = &frames.meta[id as usize];
         let (first, start, end) = (meta.next, meta.total, Seq(meta.seq) + u32::from(meta.len));
@@ -162,7 +162,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Gives up everything that waits out of order: frames run low (RFC 2018 §8 allows it).
+    /// Drops all out-of-order data: frames run low (RFC 2018 §8 allows it).
     pub(in crate::tcp) fn prune(&mut self, frames: &mut Frames<'_>) {
         while let Some(last) = self.ranges.get() {
             self.ranges = frames.meta[last as usize].prev;
@@ -171,8 +171,8 @@ impl ReceiveQueue {
         self.range_count = 0;
     }
 
-    /// Hands SACK blocks to `add`: a duplicate first (RFC 2883), then the range that changed last,
-    /// then the others from the highest down, until `add` takes no more.
+    /// Passes at most `most` SACK blocks to `add`: a duplicate first (RFC 2883), then the range
+    /// that changed last, then the others from the highest down.
     pub(in crate::tcp) fn blocks(&self, frames: &Frames<'_>, most: usize, mut add: impl FnMut(SackBlock)) {
         let mut left = most;
         if self.has_duplicate() && left > 0 {

@@ -1,4 +1,4 @@
-//! What the program takes.
+//! Reading by the program.
 
 use super::ReceiveQueue;
 use crate::frame::Frames;
@@ -6,8 +6,9 @@ use crate::pool::Link;
 use crate::time::Instant;
 
 impl ReceiveQueue {
-    /// Hands up to `limit` unread bytes to `take`, which says how many it took. Unless `peek`, what
-    /// was taken is gone. Returns the bytes taken, and when the last segment came that they are of.
+    /// Passes up to `limit` unread bytes to `take`, which returns how many it took. Removes those
+    /// unless `peek`. Returns the number of bytes taken, and the arrival time of their last
+    /// segment.
     pub(in crate::tcp) fn read(
         &mut self,
         frames: &mut Frames<'_>,
@@ -38,7 +39,7 @@ impl ReceiveQueue {
         (total, came)
     }
 
-    /// Drops the first `bytes` of the first frame, which holds that many.
+    /// Drops the first `bytes` of the first frame, which has that many.
     fn consume(&mut self, frames: &mut Frames<'_>, bytes: usize) {
         let Some(id) = self.head.get() else { return };
         let meta = &mut frames.meta[id as usize];

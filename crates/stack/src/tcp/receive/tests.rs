@@ -1,4 +1,4 @@
-//! The queue against a map of bytes.
+//! The queue compared with a map of bytes.
 
 use super::*;
 use crate::memory::{Limits, OwnedMemory};
@@ -20,9 +20,9 @@ fn segment(frames: &mut Frames<'_>, seq: u32, len: u16) -> FrameId {
 }
 
 proptest! {
-    /// Whatever comes in whatever order, with whatever overlap: the stream is right, the SACK
-    /// blocks are exactly the runs that are held, every frame is accounted for, and a duplicate is
-    /// reported of every segment that brings bytes again, and of nothing else.
+    /// For any segments in any order with any overlap: the stream is right, the SACK blocks are
+    /// exactly the ranges held, and every frame is accounted for. A duplicate is reported of every
+    /// segment that repeats bytes, and of no other.
     #[test]
     fn agrees_with_a_map_of_bytes(
         first in prop_oneof![Just(u32::MAX - 700), any::<u32>()],

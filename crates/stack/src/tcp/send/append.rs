@@ -1,11 +1,11 @@
-//! What the program writes goes into frames at the end of the queue.
+//! Appending the program's data to the queue.
 
 use super::{IN_FLIGHT, STRIDE, SendQueue};
 use crate::frame::{FRAME_SIZE, FrameId, Frames, HEADROOM, flag};
 use crate::pool::Link;
 
 impl SendQueue {
-    /// How much the unsent tail can still take, so that it is at most `part` long.
+    /// The unsent tail and the bytes it can still take, up to a length of `part`.
     fn tail_room(&self, frames: &Frames<'_>, part: usize) -> Option<(FrameId, usize)> {
         if self.next.is_none() {
             return None;
@@ -38,8 +38,8 @@ impl SendQueue {
         Some(id)
     }
 
-    /// Frame `id` comes behind the tail: the tail, which stays, is what an earlier frame may skip
-    /// to.
+    /// Frame `id` is appended behind the tail: the tail, which stays, becomes the skip target of an
+    /// earlier frame.
     fn extend_trail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         let Some(trail) = self.trail.get() else {
             (self.trail, self.behind) = (Link::to(id), 0);
@@ -54,9 +54,9 @@ impl SendQueue {
     }
 
     /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most
-    /// `part` bytes each. `fill` writes into the buffer it is given and says how much; less than
-    /// the whole buffer means it has no more. Stops when the free frames would fall to `reserve`.
-    /// Returns the bytes taken.
+    /// `part` bytes each. `fill` writes into the buffer that it gets and returns how much; less
+    /// than the whole buffer means that it has no more. Stops when the free frames would fall to
+    /// `reserve`. Returns the bytes taken.
     pub(in crate::tcp) fn append(
         &mut self,
         frames: &mut Frames<'_>,
@@ -94,7 +94,7 @@ impl SendQueue {
         total
     }
 
-    /// Takes back a frame that was appended just now and got no byte.
+    /// Frees a frame that was just appended and got no byte.
     fn drop_empty_tail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         if self.head == Link::to(id) {
             (self.head, self.tail) = (Link::NONE, Link::NONE);
@@ -120,8 +120,8 @@ impl SendQueue {
         frames.give(id);
     }
 
-    /// Queues FIN: on the unsent tail, or in a frame of its own. False if there is no frame for it
-    /// now.
+    /// Queues FIN: on the unsent tail, or in a frame of its own. False if there is no free frame
+    /// for it.
     pub(in crate::tcp) fn append_fin(&mut self, frames: &mut Frames<'_>) -> bool {
         let tail = if self.next.is_none() { None } else { self.tail.get() };
         let Some(id) = tail.or_else(|| self.append_frame(frames)) else { return false };
@@ -130,7 +130,7 @@ impl SendQueue {
         true
     }
 
-    /// Marks the newest unsent segment to carry PSH.
+    /// Marks the last unsent segment to carry PSH.
     pub(in crate::tcp) fn push_tail(&self, frames: &mut Frames<'_>) {
         if let (Some(_), Some(id)) = (self.next.get(), self.tail.get()) {
             frames.meta[id as usize].flags |= flag::PUSH;

@@ -1,4 +1,4 @@
-//! What must hold of a send queue: see [`crate::Stack::audit`].
+//! Invariants of a send queue: see [`crate::Stack::audit`].
 
 use super::{SendQueue, end, length};
 use crate::audit::walk;
@@ -9,8 +9,8 @@ use crate::time::Instant;
 use std::collections::BTreeSet;
 
 impl SendQueue {
-    /// Looks whether the queue's two orders, its counters and its frames agree; tells `visit` of
-    /// each frame.
+    /// Checks that the queue's two orders, its counters and its frames agree; passes each frame to
+    /// `visit`.
     pub(in crate::tcp) fn audit(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
         let (mut seq, mut last, mut unsent) = (self.una, Link::NONE, false);
         let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);

@@ -1,12 +1,12 @@
-//! Cutting a segment, where it must be sent in smaller ones.
+//! Splitting a segment that must be sent in smaller ones.
 
 use super::{IN_FLIGHT, SendQueue};
 use crate::frame::{FRAME_SIZE, FrameId, Frames, HEADROOM, flag};
 use crate::pool::Link;
 
 impl SendQueue {
-    /// Cuts a segment that is not under way (unsent or lost) after `at` bytes; the rest moves to a
-    /// new frame behind it. False if there is no frame for it.
+    /// Splits a segment that is not in flight (unsent or lost) after `at` bytes; the rest moves to
+    /// a new frame behind it. False if there is no free frame.
     pub(in crate::tcp) fn split(&mut self, frames: &mut Frames<'_>, id: FrameId, at: usize) -> bool {
         let meta = &frames.meta[id as usize];
         if at == 0 || at >= usize::from(meta.len) {

@@ -1,4 +1,4 @@
-//! The queue's two orders and its counters against any steps.
+//! The queue's two orders and its counters after arbitrary steps.
 
 use super::*;
 use crate::memory::{Limits, OwnedMemory};
@@ -40,7 +40,7 @@ fn byte(seq: u32) -> u8 {
     (seq.wrapping_mul(2_654_435_761) >> 24) as u8
 }
 
-/// What must hold, and that bytes stay with their numbers.
+/// The invariants, and that bytes keep their sequence numbers.
 fn check(queue: &SendQueue, frames: &Frames<'_>) {
     queue.audit(frames, |id| {
         let seq = frames.meta[id as usize].seq;
@@ -50,8 +50,8 @@ fn check(queue: &SendQueue, frames: &Frames<'_>) {
     assert_eq!(frames.meta.len() - frames.available(), queue.frames as usize);
 }
 
-/// Where the last selective acknowledgement ended is of no use once everything up to there is
-/// acknowledged: its frame is another's.
+/// The end of the last selective acknowledgement is outdated once everything up to it is
+/// acknowledged: its frame has another owner.
 #[test]
 fn no_mark_is_made_on_a_frame_that_was_given_back_a_whole_sequence_space_ago() {
     let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, ..Limits::DEFAULT });
@@ -72,7 +72,7 @@ fn no_mark_is_made_on_a_frame_that_was_given_back_a_whole_sequence_space_ago() {
     send(&mut queue, frames);
     queue.sack(frames, &[SackBlock { start: Seq(2400), end: Seq(3100) }], |_| {});
     queue.acknowledge(frames, Seq(3800), |_| {});
-    // Somebody else has the frames; then the numbers come around.
+    // Other queues take the frames; then the sequence numbers wrap around.
     let others: Vec<_> = (0..4).map(|_| frames.take().unwrap()).collect();
     for &id in &others {
         (frames.meta[id as usize].seq, frames.meta[id as usize].len) = (2500, 100);
@@ -97,7 +97,7 @@ proptest! {
         let frames = &mut stack.mem.frames;
         let mut queue = SendQueue::new(Seq(first));
         let mut now = Instant::from_nanos(1);
-        // What has been told as delivered must be told once.
+        // Each byte must be reported as delivered once.
         let mut delivered = 0u64;
         let mut acknowledged = 0u64;
         let mut forgotten = false;
@@ -157,8 +157,8 @@ proptest! {
                     }
                 }
                 Step::Keep => {
-                    // The kernel keeps the first frame, and gives it back after all when a copy is
-                    // in its place.
+                    // The kernel keeps the first frame, and returns it after a copy has replaced
+                    // it.
                     if let Some(id) = queue.first_lost(frames).filter(|&id| queue.head == Link::to(id)) {
                         frames.meta[id as usize].flags |= flag::IN_KERNEL;
                         prop_assert_eq!(queue.released(frames, id, now), None);
@@ -177,7 +177,7 @@ proptest! {
                     queue.forget_sacks(frames);
                 }
                 Step::Around(less) => {
-                    // Nearly 4 GB go through without a loss.
+                    // Nearly 4 GB are sent without a loss.
                     while let Some(id) = queue.next.get() {
                         queue.sent(frames, id, now);
                     }
@@ -189,7 +189,8 @@ proptest! {
             }
             check(&queue, frames);
         }
-        // Partly acknowledged segments are told whole, or not at all, when the rest arrives.
+        // Partly acknowledged segments are reported whole, or not at all, when the rest is
+        // acknowledged.
         if !forgotten {
             prop_assert!(delivered <= acknowledged + u64::from(queue.board.sacked));
         }

@@ -1,4 +1,4 @@
-//! What is under way: from sending to acknowledgement.
+//! Segments in flight: from transmission to acknowledgement.
 
 use super::{Delivered, SendQueue, end, length};
 use crate::frame::{FrameId, Frames, flag};
@@ -7,8 +7,7 @@ use crate::tcp::seq::Seq;
 use crate::time::Instant;
 
 impl SendQueue {
-    /// Notes that a segment is being sent now: the first unsent one, a lost one, or (a probe) one
-    /// under way.
+    /// A segment is being sent: the first unsent one, a lost one, or (a probe) one in flight.
     pub(in crate::tcp) fn sent(&mut self, frames: &mut Frames<'_>, id: FrameId, now: Instant) {
         let meta = &mut frames.meta[id as usize];
         if self.next == Link::to(id) {
@@ -44,7 +43,7 @@ impl SendQueue {
         self.newest = Link::to(id);
     }
 
-    /// Takes a segment that is under way off the list by time, and its bytes out of the pipe.
+    /// Removes a segment in flight from the list by time, and its bytes from the pipe.
     #[inline]
     pub(in crate::tcp) fn unlink(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         let meta = &mut frames.meta[id as usize];
@@ -63,8 +62,8 @@ impl SendQueue {
         }
     }
 
-    /// Frees what `ack` covers, telling `visit` of each segment that was not known to be delivered
-    /// before. `ack` must lie between `una` and `nxt`. Costs as much as there are segments
+    /// Frees the segments that `ack` covers, and passes each one not yet known to be delivered to
+    /// `visit`. `ack` must lie between `una` and `nxt`. The cost is proportional to the segments
     /// acknowledged.
     pub(in crate::tcp) fn acknowledge(&mut self, frames: &mut Frames<'_>, ack: Seq, mut visit: impl FnMut(Delivered)) {
         while let Some(id) = self.head.get() {
@@ -97,7 +96,7 @@ impl SendQueue {
         self.una = ack;
     }
 
-    /// The peer acknowledged the front of a segment: what is left starts there.
+    /// The peer acknowledged the front of a segment: its rest begins there.
     fn acknowledge_part(&mut self, frames: &mut Frames<'_>, id: FrameId, ack: Seq) {
         let meta = &mut frames.meta[id as usize];
         let cut = ack.since(Seq(meta.seq)).min(u32::from(meta.len));

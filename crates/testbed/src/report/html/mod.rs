@@ -1,4 +1,4 @@
-//! The report for a person with two minutes: one page.
+//! The report as one page, a summary.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -16,7 +16,7 @@ use crate::outcome::{Carrier, Experiment};
 use crate::time;
 use tickwire_report::{Page, Tone};
 
-/// What words and figures of the page mean.
+/// Explanations of the page's terms and figures.
 const READING: [&str; 5] = [
     "Latency: from the producer's program calling send to the consumer's program having the whole message. Everything between is in it: both stacks, both \
      machines, the switch.",
@@ -27,7 +27,7 @@ const READING: [&str; 5] = [
     "Scales of latency are logarithmic: from one grid line to the next it is ten times as long.",
 ];
 
-/// The experiment as one HTML file that needs nothing else.
+/// The experiment as one self-contained HTML file.
 #[must_use]
 pub fn html(experiment: &Experiment) -> String {
     let mut page = Page::new(&format!("Testbed report: pattern {}", experiment.pattern.name));
@@ -56,7 +56,7 @@ pub fn html(experiment: &Experiment) -> String {
     page.finish()
 }
 
-/// Tickwire beside the kernel, in words.
+/// Tickwire compared with the kernel, in words.
 fn beside(experiment: &Experiment, comparison: &Comparison) -> String {
     let met = of(experiment, Carrier::Kernel).map_or(0, |run| run.met());
     let mut text = format!("On the kernel {met} of {} streams met their deadlines.", experiment.pattern.streams.len());

@@ -8,8 +8,8 @@ use tickwire_report::{Axis, Figure, Page, Plot, Series, Size, Tone, profile};
 
 type Cell = (String, Tone);
 
-/// The stacks that were compared, with the consumer's processor time and the proof of the way that
-/// the messages took.
+/// The compared stacks, with the consumer's processor time and the proof of the path that the
+/// messages took.
 pub(super) fn stacks(page: &mut Page, experiment: &Experiment) {
     if experiment.runs.is_empty() {
         return;
@@ -69,7 +69,7 @@ pub(super) fn timings(page: &mut Page, experiment: &Experiment) {
     let all = queueing(&experiment.timings);
     let series =
         all.iter().map(|one| Series { name: timing(one.timing).to_owned(), points: profile(&one.delays.pairs(), 1e6) });
-    // Less than a microsecond is no waiting.
+    // Delays below a microsecond count as none.
     let longest = all.iter().map(|one| one.delays.summary().max_ns).max().unwrap_or(0).max(10_000);
     let x = Axis::logarithmic("queueing delay, ms").within((1e-3, longest as f64 / 1e6 * 1.3));
     let series = series.map(|one| Series { points: from(1e-3, &one.points), ..one }).collect();
@@ -110,14 +110,14 @@ pub(super) fn timings(page: &mut Page, experiment: &Experiment) {
     page.table(&head, rows);
 }
 
-/// A profile from this value on: what lies before it is one point at it.
+/// A profile from this value on: lower points merge into one point at it.
 fn from(least: f64, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let below = points.iter().take_while(|(value, _)| *value < least).count();
     let first = (below > 0).then(|| (least, points.get(below).map_or(points[below - 1].1, |next| next.1)));
     first.into_iter().chain(points[below..].iter().copied()).collect()
 }
 
-/// More and more of the pattern's rate.
+/// Increasing multiples of the pattern's rate.
 pub(super) fn sweep(page: &mut Page, experiment: &Experiment) {
     let steps = steps(experiment);
     if steps.is_empty() {

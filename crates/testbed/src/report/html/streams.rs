@@ -8,16 +8,16 @@ use crate::report::words::{carrier, ms, plain_ms};
 use crate::units::nanos;
 use tickwire_report::{Axis, Dot, DotLine, Dots, Page, Plot, Series, Sign, Size, Tone, profile};
 
-/// The most streams that are drawn: of more, those nearest to their deadlines.
+/// The most streams that are drawn: those nearest to their deadlines.
 const MOST_DRAWN: usize = 96;
-/// The most lines of one figure, so that each is as tall as a hand.
+/// The most lines of one figure, to limit its height.
 const MOST_LINES: usize = 12;
 const TRANSPORTS: [Transport; 4] = [Transport::Tcp, Transport::LowLatencyTcp, Transport::Udp, Transport::UdpMulticast];
-/// How the values of each of [`CARRIERS`] are drawn.
+/// The symbols of each of [`CARRIERS`].
 const SIGNS: [Sign; 2] = [Sign::Ring(0), Sign::Dot(1)];
 const MS: f64 = 1e6;
 
-/// A stream with its place in the pattern.
+/// A stream with its index in the pattern.
 type Placed<'a> = (usize, &'a Stream);
 
 /// Figure 4.
@@ -40,7 +40,7 @@ pub(super) fn against_deadlines(page: &mut Page, experiment: &Experiment) {
             let x = span.map_or(x.clone(), |span| x.within(span));
             (Dots { x, signs: SIGNS.to_vec(), lines }, caption)
         };
-        // Parts of about the same length.
+        // Parts of about equal length.
         streams.chunks(streams.len().div_ceil(parts.max(1)).max(1)).enumerate().map(part).collect::<Vec<_>>()
     };
     page.figures(Size::Half, TRANSPORTS.into_iter().flat_map(of_transport));
@@ -83,7 +83,7 @@ pub(super) fn percentiles(page: &mut Page, experiment: &Experiment) {
     page.paragraph("Latencies are in milliseconds. Red is what was not met.");
 }
 
-/// A row: what the stream is, and what each carrier that was measured made of it.
+/// A row: the stream's description, and its figures on each measured stack.
 fn row(stream: &Stream, figures: &[Option<Option<&StreamFigures>>]) -> Vec<(String, Tone)> {
     let plain = |text: String| (text, Tone::Plain);
     let mut cells = vec![
@@ -115,7 +115,7 @@ fn row(stream: &Stream, figures: &[Option<Option<&StreamFigures>>]) -> Vec<(Stri
     cells
 }
 
-/// What was counted of each stream: last and on demand, for on paper it takes pages.
+/// Counts of each stream: last and collapsed, because they take pages on paper.
 pub(super) fn counts(page: &mut Page, experiment: &Experiment) {
     if measured(experiment).next().is_none() {
         return;
@@ -167,7 +167,7 @@ fn count_table(page: &mut Page, experiment: &Experiment) {
     );
 }
 
-/// Profiles of all streams of a transport, and, on demand, of each stream.
+/// Profiles of all streams of a transport, and, collapsed, of each stream.
 pub(super) fn profiles(page: &mut Page, experiment: &Experiment) {
     let drawn = drawn(experiment);
     if measured(experiment).next().is_none() {
@@ -229,8 +229,8 @@ fn drawn(experiment: &Experiment) -> Vec<Placed<'_>> {
     streams
 }
 
-/// From where to where the latencies and deadlines of these streams go, in ms, so that all figures
-/// have the same scale; `least` tells the least that is shown of a stream. None if nothing came.
+/// The range of latencies and deadlines of these streams, in ms, so that all figures have the same
+/// scale; `least` returns a stream's least shown value. None if nothing arrived.
 fn span(experiment: &Experiment, streams: &[Placed], least: impl Fn(&StreamFigures) -> u64) -> Option<(f64, f64)> {
     let (mut low, mut high) = (u64::MAX, 0);
     for &(index, stream) in streams {
@@ -244,7 +244,7 @@ fn span(experiment: &Experiment, streams: &[Placed], least: impl Fn(&StreamFigur
     (low < u64::MAX).then(|| (low.max(1) as f64 / MS / 1.3, high as f64 / MS * 1.3))
 }
 
-/// The carriers that were measured, with their places among all.
+/// The measured stacks, with their indices in [`CARRIERS`].
 fn measured(experiment: &Experiment) -> impl Iterator<Item = (usize, &Run)> {
     CARRIERS.into_iter().enumerate().filter_map(move |(place, which)| Some((place, of(experiment, which)?)))
 }

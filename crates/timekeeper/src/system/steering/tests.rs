@@ -1,4 +1,4 @@
-//! A kernel's clock in virtual time: how it runs, who else is there, and what became of it.
+//! A kernel's clock in virtual time: how it runs, the other programs that steer it, and the result.
 
 use super::*;
 use std::cell::RefCell;
@@ -121,7 +121,7 @@ impl Machine {
                 disruptions: 0,
             };
             let now = Now { at: self.second * SECOND, ahead, base: -self.drift, reading, leap: self.leap };
-            let rival = self.rival.then(|| Rival { name: "chronyd".into(), process: 7 });
+            let rival = self.rival.then(|| CompetingDaemon { name: "chronyd".into(), process: 7 });
             self.steering.turn(&now, || rival);
         }
     }
@@ -135,7 +135,7 @@ impl Machine {
 fn a_clock_that_is_far_off_is_set_at_the_start_and_slewed_ever_after() {
     let mut machine = Machine::new(-3600e9, 20.0);
     machine.run(8);
-    assert_eq!(machine.clock().writes, 0, "first it is looked who else steers");
+    assert_eq!(machine.clock().writes, 0, "first it checks for other programs that steer");
     machine.run(30);
     assert_eq!(machine.clock().steps.len(), 1);
     machine.run(60);
@@ -185,7 +185,7 @@ fn nothing_is_touched_while_a_known_daemon_runs() {
     machine.run(200);
     assert!(machine.clock().ahead.abs() < 20.0);
     assert_eq!(machine.why(), "");
-    // And when one comes, the clock is his.
+    // And when one starts, the clock is left to it.
     machine.rival = true;
     machine.run(64);
     let writes = machine.clock().writes;
@@ -194,15 +194,15 @@ fn nothing_is_touched_while_a_known_daemon_runs() {
 }
 
 #[test]
-fn nothing_is_touched_while_somebody_unknown_steers() {
+fn nothing_is_touched_while_an_unknown_program_steers() {
     let mut machine = Machine::new(40e6, 0.0);
     for _ in 0..100 {
         machine.run(5);
         machine.clock().state.frequency += 100;
     }
     assert_eq!(machine.clock().writes, 0);
-    assert!(machine.why().contains("somebody else steers"), "{}", machine.why());
-    // Somebody who only says how good the clock is, as ntpd does with the kernel's loop.
+    assert!(machine.why().contains("another program steers"), "{}", machine.why());
+    // A program that only sets the error estimate, as ntpd does with the kernel's loop.
     let mut machine = Machine::new(40e6, 0.0);
     for _ in 0..100 {
         machine.run(5);
@@ -212,7 +212,7 @@ fn nothing_is_touched_while_somebody_unknown_steers() {
 }
 
 #[test]
-fn who_interferes_gets_the_clock_and_each_time_for_longer() {
+fn a_program_that_interferes_gets_the_clock_and_each_time_for_longer() {
     let change: [fn(&mut State); 3] =
         [|state| state.frequency += 1000, |state| state.tick += 1, |state| state.looped = true];
     for change in change {
@@ -223,7 +223,7 @@ fn who_interferes_gets_the_clock_and_each_time_for_longer() {
             assert!(machine.steering.report().steered);
             change(&mut machine.clock().state);
             machine.run(1);
-            assert!(machine.why().contains("somebody else has changed"), "{}", machine.why());
+            assert!(machine.why().contains("another program has changed"), "{}", machine.why());
             let begin = machine.second;
             while !machine.steering.report().steered {
                 machine.run(1);
@@ -241,7 +241,7 @@ fn without_the_time_the_clock_goes_on_at_its_rate_and_says_so() {
     machine.bound = u64::MAX;
     machine.clock().ahead = 1e6;
     machine.run(50);
-    assert!((machine.clock().ahead - 1e6).abs() < 2e3, "nobody pulls: {}", machine.clock().ahead);
+    assert!((machine.clock().ahead - 1e6).abs() < 2e3, "it is not corrected: {}", machine.clock().ahead);
     assert!(!machine.clock().told.unwrap().synchronised);
     machine.bound = 50_000;
     machine.run(100);
@@ -253,7 +253,7 @@ fn without_the_time_the_clock_goes_on_at_its_rate_and_says_so() {
 }
 
 #[test]
-fn a_clock_that_somebody_sets_is_left_alone_until_the_next_start() {
+fn a_clock_that_is_set_later_is_left_alone_until_the_next_start() {
     let mut machine = Machine::new(0.0, 10.0);
     machine.run(100);
     machine.clock().ahead = -3600e9;
@@ -270,7 +270,7 @@ fn a_clock_that_somebody_sets_is_left_alone_until_the_next_start() {
 }
 
 #[test]
-fn a_leap_second_is_announced_on_its_day_and_nobody_pulls_while_it_lasts() {
+fn a_leap_second_is_announced_on_its_day_and_not_corrected_while_it_lasts() {
     let mut machine = Machine::new(0.0, 10.0);
     machine.leap = Leap { offset: 37, step: 1, at: Nanos(90_000 * SECOND) };
     machine.run(100);
@@ -297,7 +297,7 @@ fn at_the_end_the_clock_goes_on_without_what_pulled_it() {
     assert!((machine.clock().state.frequency as f64 / UNITS_PER_PPM + 260.0).abs() < 5.0);
     machine.steering.end();
     assert!((machine.clock().state.frequency as f64 / UNITS_PER_PPM + 10.0).abs() < 0.1);
-    // Unless it is somebody else's by then.
+    // Unless another program has taken it over by then.
     machine.clock().state.frequency = 12_345;
     machine.steering.end();
     assert_eq!(machine.clock().state.frequency, 12_345);

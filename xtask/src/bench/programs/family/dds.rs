@@ -31,8 +31,8 @@ fn configured(arguments: &[&str]) -> Launch {
         .with("CYCLONEDDS_URI", CONFIGURATION)
 }
 
-/// One line for each second, of which the program itself takes the median: `50% 12.287us 90%
-/// 26.224us 99% 47.543us ... cnt 31671`.
+/// The program prints percentiles for each second: `50% 12.287us 90% 26.224us 99% 47.543us ... cnt
+/// 31671`. The figures are medians over these lines.
 fn read(printed: &str) -> Option<Figure> {
     let lines: Vec<Vec<&str>> = printed
         .lines()

@@ -7,7 +7,7 @@ use crate::bench::programs::launch::{Launch, Ready, Site};
 use crate::deps;
 
 const PORT: u16 = 5001;
-/// More than either stack carries with these datagrams.
+/// A rate above the capacity of either stack with these datagrams.
 const OFFERED: &str = "4000M";
 
 pub(in crate::bench::programs) fn programs() -> Vec<Program> {

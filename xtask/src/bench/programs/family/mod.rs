@@ -1,4 +1,5 @@
-//! One file for each family of programs: how they are installed and started, and what they print.
+//! One file for each family of programs: their installation, their start, and parsers of their
+//! output.
 
 pub(super) mod dds;
 pub(super) mod epics;

@@ -1,4 +1,4 @@
-//! nginx, asked by wrk.
+//! nginx, with wrk as its client.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::{Direction, Figure};
@@ -54,7 +54,7 @@ fn client(site: &Site, connections: u32) -> Result<Launch> {
     Ok(Launch::new(words.split(' ')))
 }
 
-/// Failed requests make it no measurement.
+/// A measurement with failed requests is invalid.
 fn read(printed: &str) -> Option<Figure> {
     let lines = || printed.lines().map(str::trim);
     let value: f64 = lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok())?;

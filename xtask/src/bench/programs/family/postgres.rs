@@ -1,4 +1,4 @@
-//! PostgreSQL, asked by its own pgbench: point selects of one row.
+//! PostgreSQL, with its own pgbench as client: point selects of one row.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::{Direction, Figure};
@@ -15,7 +15,7 @@ const PORT: u16 = 5499;
 /// The server refuses to run as root. Debian's package makes this user.
 const USER: &str = "postgres";
 const NEEDS: &[Item] = &[Item::Debian(deps::POSTGRES)];
-/// It binds its port before that.
+/// Printed after the port is bound.
 const READY: &str = "ready to accept connections";
 /// Making the tables takes some seconds.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -69,7 +69,7 @@ fn prepare(site: &Site) -> Result<()> {
     server.wait_for(READY, TIMEOUT)?;
     let fill = [&program_path("pgbench")?, "-h", &home, "-i", "-q", "-s", "1", "postgres"];
     let filled = once(site, &Launch::new(fill).user(USER), TIMEOUT);
-    // A fast shutdown: it waits for no client.
+    // A fast shutdown, which does not wait for clients.
     let _ = server.signal(nix::sys::signal::Signal::SIGINT);
     server.wait(TIMEOUT)?;
     filled?;

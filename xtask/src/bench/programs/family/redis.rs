@@ -1,4 +1,4 @@
-//! redis-server, asked by redis-benchmark.
+//! redis-server, with redis-benchmark as its client.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::{Direction, Figure};
@@ -33,14 +33,14 @@ fn program(name: &'static str, about: &'static str, client: fn(&Site) -> Result<
 }
 
 fn server(site: &Site) -> Result<Launch> {
-    // Nothing is written to disk, which would be measured too.
+    // No persistence: writing to disk would be measured, too.
     let fixed = ["redis-server", "--save", "", "--appendonly", "no", "--protected-mode", "no"].map(str::to_owned);
     let directory = site.directory().to_string_lossy().into_owned();
     let given = ["--port".into(), PORT.to_string(), "--bind".into(), site.address.clone(), "--dir".into(), directory];
     Ok(Launch::new(fixed.into_iter().chain(given)))
 }
 
-/// `rate`: requests for each second of a measurement. The program knows no time limit.
+/// `rate`: requests for each second of a measurement. The program has no time limit.
 fn client(site: &Site, clients: u32, rate: u32) -> Result<Launch> {
     let words = format!(
         "redis-benchmark -h {} -p {PORT} -t get -c {clients} -n {} --precision 3",

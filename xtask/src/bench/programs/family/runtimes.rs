@@ -1,5 +1,4 @@
-//! Runtimes and frameworks that bring an event loop of their own: Netty, tokio, Boost.Asio, Mono,
-//! Node.
+//! Runtimes and frameworks with an event loop of their own: Netty, tokio, Boost.Asio, Mono, Node.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::Direction;

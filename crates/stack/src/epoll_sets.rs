@@ -1,0 +1,486 @@
+//! Readiness sets: the epoll sets of the lane.
+//!
+//! A set holds items; an item watches one socket (or another set) for some readiness. When a
+//! socket's readiness changes, only its items are visited, and interested ones are appended to
+//! their set's ready list. A wait on a set visits its ready list only. So the cost of an event does
+//! not depend on the number of sockets, nor that of a wait on the number of idle ones.
+
+#[cfg(any(test, feature = "owned"))]
+mod audit;
+mod list;
+#[cfg(test)]
+mod tests;
+
+use crate::Stack;
+use crate::ids::{Ready, SetId, SocketId, SocketKind};
+use crate::memory::Memory;
+use crate::pool::{Link, Slot};
+use core::fmt;
+use list::{Ends, Which};
+use zerocopy::FromZeros;
+
+/// How deep sets may be nested, as on Linux.
+const MOST_NESTED: u32 = 5;
+
+/// The events that an item waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// The bits of interest; errors and hang-ups are always of interest.
+    pub ready: Ready,
+    /// Report changes only, not the state (`EPOLLET`).
+    pub edge: bool,
+    /// Report once, then stay disabled until modified (`EPOLLONESHOT`).
+    pub oneshot: bool,
+}
+
+impl Interest {
+    /// Level-triggered interest.
+    #[must_use]
+    pub const fn level(ready: Ready) -> Self {
+        Self { ready, edge: false, oneshot: false }
+    }
+
+    /// Edge-triggered interest.
+    #[must_use]
+    pub const fn edge(ready: Ready) -> Self {
+        Self { ready, edge: true, oneshot: false }
+    }
+
+    fn mask(self) -> Ready {
+        self.ready | Ready::ERR | Ready::HUP
+    }
+}
+
+/// An event that a wait reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The readiness of the socket, masked by the interest.
+    pub ready: Ready,
+    /// The user data of the item.
+    pub data: u64,
+}
+
+/// Why a change of a set was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchError {
+    /// The set or the socket does not exist any more (`EBADF`).
+    Stale,
+    /// That socket is already in the set under that key (`EEXIST`).
+    Exists,
+    /// It is not in the set (`ENOENT`).
+    Missing,
+    /// Sets would watch each other in a loop or be nested too deep (`ELOOP`).
+    Loop,
+    /// No room for more sets or items (`ENOSPC`).
+    Full,
+}
+
+impl fmt::Display for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stale => "no such set or socket",
+            Self::Exists => "already in the set",
+            Self::Missing => "not in the set",
+            Self::Loop => "sets nested in a circle or too deep",
+            Self::Full => "no room for more sets or items",
+        })
+    }
+}
+
+impl core::error::Error for WatchError {}
+
+/// A socket (or set) in a set.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct Item {
+    /// Chain of the free list.
+    link: Link,
+    /// Links in its lists, by [`Which`].
+    ends: [Ends; 3],
+    /// The set.
+    set: u32,
+    /// The handle slot of the watched socket.
+    slot: u32,
+    /// Distinguishes items on one socket: the descriptor under which it was added.
+    key: u64,
+    data: u64,
+    ready: Ready,
+    edge: bool,
+    oneshot: bool,
+    /// A oneshot item that has reported.
+    disabled: bool,
+    /// On the ready list.
+    queued: bool,
+}
+
+impl Item {
+    fn interest(&self) -> Interest {
+        Interest { ready: self.ready, edge: self.edge, oneshot: self.oneshot }
+    }
+}
+
+/// A set.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct Set {
+    /// Chain of the free list.
+    link: Link,
+    members: Link,
+    ready_head: Link,
+    ready_tail: Link,
+    /// Items on the ready list.
+    queued: u32,
+}
+
+impl Slot for Item {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Slot for Set {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Stack<'_> {
+    /// Makes an empty set.
+    ///
+    /// # Errors
+    /// [`WatchError::Full`].
+    pub fn set_create(&mut self) -> Result<SetId, WatchError> {
+        let id = self.open(SocketKind::Set).map_err(|_| WatchError::Full)?;
+        self.mem.sets[id.index as usize] = Set::new_zeroed();
+        id.try_into().map_err(|_| WatchError::Full)
+    }
+
+    /// Destroys a set; its members are no longer watched.
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`].
+    pub fn set_destroy(&mut self, set: SetId) -> Result<(), WatchError> {
+        let index = self.set_index(set)?;
+        while let Some(item) = self.mem.sets[index as usize].members.get() {
+            self.mem.item_remove(item);
+        }
+        self.release(SocketKind::Set, index);
+        Ok(())
+    }
+
+    /// Adds a socket, or another set, to a set. `key` distinguishes several items on one socket
+    /// (the descriptor); `data` is reported.
+    ///
+    /// # Errors
+    /// Any [`WatchError`] but [`WatchError::Missing`].
+    pub fn item_add(
+        &mut self,
+        set: SetId,
+        source: SocketId,
+        key: u64,
+        interest: Interest,
+        data: u64,
+    ) -> Result<(), WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        if self.mem.item_find(set, slot, key).is_some() {
+            return Err(WatchError::Exists);
+        }
+        if source.kind == SocketKind::Set {
+            let below = self.mem.depth_below(source.index, set, 0).ok_or(WatchError::Loop)?;
+            let above = self.mem.depth_above(set, 0).ok_or(WatchError::Loop)?;
+            if below + above + 1 >= MOST_NESTED {
+                return Err(WatchError::Loop);
+            }
+        }
+        let item = self.mem.core.free_items.take(self.mem.items).ok_or(WatchError::Full)?;
+        let Interest { ready, edge, oneshot } = interest;
+        self.mem.items[item as usize] =
+            Item { set, slot: slot as u32, key, data, ready, edge, oneshot, ..Item::new_zeroed() };
+        let members = &mut self.mem.sets[set as usize].members;
+        list::push_front(self.mem.items, Which::Members, members, item);
+        list::push_front(self.mem.items, Which::Watchers, &mut self.mem.handles[slot].watchers, item);
+        self.item_if_ready(item);
+        Ok(())
+    }
+
+    /// Changes what an item waits for, and rearms it.
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`], [`WatchError::Missing`].
+    pub fn item_modify(
+        &mut self,
+        set: SetId,
+        source: SocketId,
+        key: u64,
+        interest: Interest,
+        data: u64,
+    ) -> Result<(), WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        let index = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        let item = &mut self.mem.items[index as usize];
+        (item.ready, item.edge, item.oneshot) = (interest.ready, interest.edge, interest.oneshot);
+        (item.data, item.disabled) = (data, false);
+        self.item_if_ready(index);
+        Ok(())
+    }
+
+    /// Whether an item has reported once, and is disabled until it is modified
+    /// ([`Interest::oneshot`]).
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`], [`WatchError::Missing`].
+    pub fn item_is_quiet(&self, set: SetId, source: SocketId, key: u64) -> Result<bool, WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        let item = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        Ok(self.mem.items[item as usize].disabled)
+    }
+
+    /// Removes an item from a set.
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`], [`WatchError::Missing`].
+    pub fn item_delete(&mut self, set: SetId, source: SocketId, key: u64) -> Result<(), WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        let item = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        self.mem.item_remove(item);
+        Ok(())
+    }
+
+    /// Reports at most `max` ready items, those longest on the ready list first, without waiting.
+    /// Returns how many.
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`].
+    pub fn set_wait(&mut self, set: SetId, max: usize, mut sink: impl FnMut(Event)) -> Result<usize, WatchError> {
+        let set = self.set_index(set)?;
+        // Level-triggered items return to the end of the list; each is visited once.
+        let mut left = self.mem.sets[set as usize].queued;
+        let mut reported = 0;
+        while left > 0
+            && reported < max
+            && let Some(index) = self.mem.ready_pop(set)
+        {
+            left -= 1;
+            let item = &self.mem.items[index as usize];
+            let (kind, source) = self.mem.socket_of_slot(item.slot as usize);
+            let (mask, data) = (item.interest().mask(), item.data);
+            let ready = if item.disabled { Ready::NONE } else { self.ready_now(kind, source) & mask };
+            if ready.is_empty() {
+                continue;
+            }
+            sink(Event { ready, data });
+            reported += 1;
+            let item = &mut self.mem.items[index as usize];
+            if item.oneshot {
+                item.disabled = true;
+            } else if !item.edge {
+                self.mem.ready_push(index);
+            }
+        }
+        Ok(reported)
+    }
+
+    /// A member became ready for `outside` outside of the stack (a socket may have a kernel side,
+    /// too). Returns the event of both sides; `None` if the item is disabled after a oneshot
+    /// report.
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`], [`WatchError::Missing`].
+    pub fn item_report(
+        &mut self,
+        set: SetId,
+        source: SocketId,
+        key: u64,
+        outside: Ready,
+    ) -> Result<Option<Event>, WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        let index = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        let inside = self.ready_now(source.kind, source.index);
+        let item = &mut self.mem.items[index as usize];
+        if item.disabled {
+            return Ok(None);
+        }
+        let event = Event { ready: outside | inside & item.interest().mask(), data: item.data };
+        item.disabled = item.oneshot;
+        // A level-triggered item stays on the list, and is reported again for as long as it is
+        // ready.
+        if item.queued && (item.oneshot || item.edge) {
+            self.mem.ready_remove(index);
+        }
+        Ok(Some(event))
+    }
+
+    /// A socket became ready for `what`: notifies the items that watch it, and the threads that
+    /// sleep on it.
+    pub(crate) fn notify(&mut self, id: SocketId, what: Ready) {
+        if let Some(slot) = self.mem.slot(id.kind, id.index) {
+            self.mem.notify(slot, what, 0);
+        }
+    }
+
+    /// The readiness of a socket or set, for a handle known to be valid.
+    pub(crate) fn ready_now(&self, kind: SocketKind, index: u32) -> Ready {
+        self.ready_at_depth(kind, index, 0)
+    }
+
+    fn ready_at_depth(&self, kind: SocketKind, index: u32, depth: u32) -> Ready {
+        match kind {
+            SocketKind::None => Ready::NONE,
+            SocketKind::Tcp => self.tcp_readiness(index),
+            SocketKind::Listener => self.listener_readiness(index),
+            SocketKind::Udp => self.udp_readiness(index),
+            SocketKind::Set => self.set_readiness(index, depth),
+        }
+    }
+
+    /// A set is readable while a wait on it would report something.
+    fn set_readiness(&self, set: u32, depth: u32) -> Ready {
+        let mut at = self.mem.sets[set as usize].ready_head;
+        while let Some(index) = at.get()
+            && depth <= MOST_NESTED
+        {
+            let item = &self.mem.items[index as usize];
+            let (kind, source) = self.mem.socket_of_slot(item.slot as usize);
+            let ready = self.ready_at_depth(kind, source, depth + 1) & item.interest().mask();
+            if !item.disabled && !ready.is_empty() {
+                return Ready::IN;
+            }
+            at = item.ends[Which::Ready as usize].next;
+        }
+        Ready::NONE
+    }
+
+    /// Queues an item that was added or changed if its socket is already ready.
+    fn item_if_ready(&mut self, index: u32) {
+        let item = &self.mem.items[index as usize];
+        let (kind, source) = self.mem.socket_of_slot(item.slot as usize);
+        let mask = item.interest().mask();
+        if !(self.ready_now(kind, source) & mask).is_empty() {
+            self.mem.item_queue(index, 0);
+        }
+    }
+
+    fn set_index(&self, set: SetId) -> Result<u32, WatchError> {
+        self.check(set.into()).map_err(|_| WatchError::Stale)?;
+        Ok(set.index)
+    }
+
+    pub(crate) fn source_slot(&self, source: SocketId) -> Result<usize, WatchError> {
+        self.check(source).map_err(|_| WatchError::Stale)?;
+        self.mem.slot(source.kind, source.index).ok_or(WatchError::Stale)
+    }
+
+    /// Removes a socket or set that ends from all sets.
+    pub(crate) fn unwatch_all(&mut self, slot: usize) {
+        while let Some(item) = self.mem.handles[slot].watchers.get() {
+            self.mem.item_remove(item);
+        }
+        // Threads that sleep on it, or poll for it, must notice that it is gone.
+        self.mem.wake(slot);
+    }
+}
+
+impl Memory<'_> {
+    fn notify(&mut self, slot: usize, what: Ready, depth: u32) {
+        self.wake(slot);
+        let mut at = self.handles[slot].watchers;
+        while let Some(index) = at.get() {
+            let item = &self.items[index as usize];
+            at = item.ends[Which::Watchers as usize].next;
+            if !item.disabled && !(item.interest().mask() & what).is_empty() {
+                self.item_queue(index, depth);
+            }
+        }
+    }
+
+    /// Puts an item on its set's ready list, and notifies the items that watch the set, which is
+    /// now readable.
+    fn item_queue(&mut self, index: u32, depth: u32) {
+        let item = &self.items[index as usize];
+        let set = item.set;
+        if !item.queued {
+            self.ready_push(index);
+        }
+        if depth < MOST_NESTED
+            && let Some(slot) = self.slot(SocketKind::Set, set)
+        {
+            self.notify(slot, Ready::IN, depth + 1);
+        }
+    }
+
+    fn ready_push(&mut self, index: u32) {
+        let item = &mut self.items[index as usize];
+        item.queued = true;
+        let set = &mut self.sets[item.set as usize];
+        set.queued += 1;
+        list::push_back(self.items, Which::Ready, &mut set.ready_head, &mut set.ready_tail, index);
+    }
+
+    fn ready_pop(&mut self, set: u32) -> Option<u32> {
+        let index = self.sets[set as usize].ready_head.get()?;
+        self.ready_remove(index);
+        Some(index)
+    }
+
+    fn ready_remove(&mut self, index: u32) {
+        let item = &mut self.items[index as usize];
+        item.queued = false;
+        let set = &mut self.sets[item.set as usize];
+        set.queued -= 1;
+        list::remove(self.items, Which::Ready, &mut set.ready_head, Some(&mut set.ready_tail), index);
+    }
+
+    fn item_find(&self, set: u32, slot: usize, key: u64) -> Option<u32> {
+        let mut at = self.handles[slot].watchers;
+        while let Some(index) = at.get() {
+            let item = &self.items[index as usize];
+            if item.set == set && item.key == key {
+                return Some(index);
+            }
+            at = item.ends[Which::Watchers as usize].next;
+        }
+        None
+    }
+
+    fn item_remove(&mut self, index: u32) {
+        if self.items[index as usize].queued {
+            self.ready_remove(index);
+        }
+        let (set, slot) = (self.items[index as usize].set, self.items[index as usize].slot);
+        list::remove(self.items, Which::Members, &mut self.sets[set as usize].members, None, index);
+        list::remove(self.items, Which::Watchers, &mut self.handles[slot as usize].watchers, None, index);
+        self.core.free_items.give(self.items, index);
+    }
+
+    /// How deep sets are nested inside `set`; `None` if `forbidden` is among them, or it is too
+    /// deep.
+    fn depth_below(&self, set: u32, forbidden: u32, depth: u32) -> Option<u32> {
+        if set == forbidden || depth > MOST_NESTED {
+            return None;
+        }
+        let (mut deepest, mut at) = (0, self.sets[set as usize].members);
+        while let Some(index) = at.get() {
+            let item = &self.items[index as usize];
+            if let (SocketKind::Set, inner) = self.socket_of_slot(item.slot as usize) {
+                deepest = deepest.max(self.depth_below(inner, forbidden, depth + 1)? + 1);
+            }
+            at = item.ends[Which::Members as usize].next;
+        }
+        Some(deepest)
+    }
+
+    /// How deep `set` is nested in others; `None` if too deep.
+    fn depth_above(&self, set: u32, depth: u32) -> Option<u32> {
+        if depth > MOST_NESTED {
+            return None;
+        }
+        let slot = self.slot(SocketKind::Set, set)?;
+        let (mut deepest, mut at) = (0, self.handles[slot].watchers);
+        while let Some(index) = at.get() {
+            let item = &self.items[index as usize];
+            deepest = deepest.max(self.depth_above(item.set, depth + 1)? + 1);
+            at = item.ends[Which::Watchers as usize].next;
+        }
+        Some(deepest)
+    }
+}

@@ -1,0 +1,115 @@
+//! The size of the receive reserve: how many free frames are reserved for received packets.
+//!
+//! Few, because other packets cannot use them. A ring that reuses each frame only after all others
+//! would also keep many of them cold in the cache (a fifth of a stream's speed). Enough, because a
+//! packet that finds no frame is lost. So their number follows the backlog that the caller of
+//! [`Stack::batch_begin`](crate::Stack::batch_begin) reports. It is never less than what the peers
+//! of all sockets may send before they get an answer.
+
+use zerocopy::FromZeros;
+
+/// At the start: as many small datagrams as a Linux socket's default buffer holds, and three times
+/// as many large ones.
+const FIRST: u32 = 256;
+
+/// For each connection and each UDP socket: as many full segments as its peer may send into an
+/// unscaled window.
+const EACH: u32 = 44;
+
+/// After so many polls that found packets, but never a backlog, the number is halved.
+const CALM: u32 = 16_384;
+
+/// The number of frames in the receive reserve.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct ReceiveReserve {
+    /// The present target.
+    pub(crate) wanted: u32,
+    /// Lower bound: what programs requested (`SO_RCVBUF`).
+    least: u32,
+    /// Upper bound.
+    pub(crate) most: u32,
+    /// Polls since the last backlog.
+    calm: u32,
+}
+
+impl ReceiveReserve {
+    pub(crate) fn new(most: u32) -> Self {
+        let first = FIRST.min(most);
+        Self { wanted: first, least: first, most, calm: 0 }
+    }
+
+    /// A poll found `waiting` packets, for one or more of `sockets` sockets.
+    #[inline]
+    pub(crate) fn backlog(&mut self, waiting: u32, sockets: usize) {
+        let least = self.least.max(u32::try_from(sockets).map_or(self.most, |n| n.saturating_mul(EACH)).min(self.most));
+        self.wanted = self.wanted.max(least);
+        if waiting > self.wanted / 2 {
+            self.wanted = (self.wanted * 2).min(self.most);
+            self.calm = 0;
+        } else if waiting > self.wanted / 8 {
+            self.calm = 0;
+        } else if waiting > 0 {
+            self.calm += 1;
+            if self.calm >= CALM {
+                self.wanted = (self.wanted / 2).max(least);
+                self.calm = 0;
+            }
+        }
+    }
+
+    /// A program requests room for so many bytes of datagrams.
+    pub(crate) fn room_for(&mut self, bytes: u32) {
+        // A full-size Ethernet packet counts 2304 bytes in Linux's accounting.
+        self.least = self.least.max((bytes / 2304).min(self.most));
+        self.wanted = self.wanted.max(self.least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_with_the_backlog_and_shrinks_when_there_is_none() {
+        let mut fill = ReceiveReserve::new(1024);
+        assert_eq!(fill.wanted, 256);
+        fill.backlog(128, 1);
+        assert_eq!(fill.wanted, 256);
+        fill.backlog(129, 1);
+        assert_eq!(fill.wanted, 512);
+        fill.backlog(512, 1);
+        fill.backlog(1024, 1);
+        assert_eq!(fill.wanted, 1024, "never more than there are");
+        for _ in 0..3 * CALM {
+            fill.backlog(1, 1);
+        }
+        assert_eq!(fill.wanted, 256, "never fewer than at the start");
+    }
+
+    #[test]
+    fn every_socket_keeps_frames_for_what_its_peer_may_send_unasked() {
+        let mut fill = ReceiveReserve::new(1024);
+        fill.backlog(1, 20);
+        assert_eq!(fill.wanted, 880);
+        fill.backlog(1, 1000);
+        assert_eq!(fill.wanted, 1024, "never more than there are");
+        for _ in 0..3 * CALM {
+            fill.backlog(1, 7);
+        }
+        assert_eq!(fill.wanted, 308);
+    }
+
+    #[test]
+    fn large_receive_buffers_keep_frames() {
+        let mut fill = ReceiveReserve::new(1024);
+        fill.room_for(2304 * 700);
+        for _ in 0..3 * CALM {
+            fill.backlog(1, 1);
+        }
+        assert_eq!(fill.wanted, 700);
+        fill.room_for(u32::MAX);
+        assert_eq!(fill.wanted, 1024);
+        assert_eq!(ReceiveReserve::new(64).wanted, 64);
+    }
+}
