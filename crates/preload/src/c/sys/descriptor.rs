@@ -84,8 +84,8 @@ pub(crate) fn descriptor_limit() -> c_int {
 /// Whether a list of descriptors is longer than this process's limit, which the kernel refuses
 /// before it reads the list.
 pub(crate) fn too_many_descriptors(count: libc::nfds_t) -> bool {
-    // Up to 1024, the usual limit, this needs no call.
-    count > 1024 && count > limits().rlim_cur
+    // Hardly any process has a limit below 64 (the usual one is 1024), so short lists need no call.
+    count > 64 && count > limits().rlim_cur
 }
 
 /// Changes the soft descriptor limit of this process.
