@@ -164,7 +164,7 @@ try:
     sys.exit("a closed clock was read")
 except ValueError:
     waiting.join()
-    assert len(woken) == 1, "who waited in another thread still has the clock"
+    assert len(woken) == 1, "a thread that waits still has the clock"
 try:
     import numpy
     times = clock.convert(numpy.array([[1000, 3000]], dtype=numpy.uint64))
@@ -225,10 +225,46 @@ except ValueError as error:
 #[test]
 fn a_python_program_without_the_library_is_told_what_to_install() {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
-    // Which leaves no compiled module in the tree.
+    // -B leaves no compiled module in the tree.
     let import = ["-B", "-c", "import tickclock"];
     let output = Command::new("python3").args(import).env("PYTHONPATH", module).env_remove("LD_LIBRARY_PATH").output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("ImportError: tickclock needs libtickclock.so") && last.contains("wheel"), "{said}");
+}
+
+/// Checks the output of an example: the work began at a known time, and took some.
+fn stamps_work(text: &str) {
+    let numbers: Vec<i64> = text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [began, earliest, latest, span] = numbers[..] else { panic!("{text}") };
+    assert!(earliest < began && began < latest && span > 0, "{text}");
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
+}
+
+#[test]
+fn the_examples_stamp_work_in_each_language() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, _writer) = page(directory.path());
+    let library = library();
+    let beside = library.parent().unwrap();
+
+    let program = directory.path().join("read_clock");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-I"]).arg(include).arg(example("read_clock.c")).arg(&library);
+    said(compiler.arg("-o").arg(&program));
+    stamps_work(&said(Command::new(&program).arg(&path).env("LD_LIBRARY_PATH", beside)));
+
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(example("read_clock.py")).arg(&path);
+    stamps_work(&said(python.env("PYTHONPATH", module).env("LD_LIBRARY_PATH", beside)));
+
+    // Cargo builds the examples of a package with its tests.
+    let rust = [beside, beside.parent().unwrap()].map(|directory| directory.join("examples/read_clock"));
+    let rust = rust.iter().find(|path| path.exists()).expect("the example beside the test: cargo build --examples");
+    stamps_work(&said(Command::new(rust).arg(&path)));
 }
