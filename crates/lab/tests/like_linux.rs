@@ -329,3 +329,23 @@ say(e(u.send, b'probe', 0x10), e(u.recv, 10))
         20,
     );
 }
+
+#[test]
+fn a_list_that_is_longer_than_the_descriptor_limit_is_refused() {
+    same(
+        r#"
+import resource
+c = connection(b'data')
+while len(c.recv(100, socket.MSG_PEEK)) < 11: pass
+p = select.poll()
+p.register(c, select.POLLIN)
+for fd in range(1000, 1100): p.register(fd, select.POLLIN)
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+for soft in (101, 100):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    told = e(p.poll, 0)
+    say(soft, told if isinstance(told, str) else len(told))
+"#,
+        3,
+    );
+}

@@ -175,6 +175,8 @@ mod tests {
             let place = format!("{}/", folder.path().display());
             Pattern::read(&path).map(|pattern| pattern.streams).map_err(|error| error.to_string().replace(&place, ""))
         };
+        let example = include_bytes!("../../../../examples/cell.csv");
+        assert_eq!(said("cell.csv", example).map(|streams| streams.len()), Ok(12));
         let table = include_bytes!("../../patterns/2015.csv");
         assert_eq!(said("p.csv", table), Ok(Pattern::of_2015().streams));
         assert_eq!(said("P.TOML", table).unwrap_err().split(':').next(), Some("P.TOML"));
