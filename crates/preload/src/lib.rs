@@ -1,18 +1,20 @@
 //! The library that `tickwire run` loads into an unmodified program (`LD_PRELOAD`): it interposes
 //! the socket calls and runs TCP and UDP over the program's lane.
 //!
-//! It may depend on `tickwire-stack` and `tickwire-link`. All unsafe code is in `c`, the C
-//! boundary; the safe modules decide what a call does.
+//! It may depend on `tickwire-stack` and `tickwire-link`. All unsafe code is in the C
+//! boundary, `exports` on top and `sys` at the bottom; the safe modules between them decide what a
+//! call does.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `c` | exported functions, the C library behind us, the program's memory |
+//! | `exports` | the functions that the dynamic linker sees, signals, cancellation |
 //! | `process` | fork, exec, spawned programs, the helper thread |
 //! | `socket` | what calls on a socket do, from `socket` to the last acknowledgement |
 //! | `wait` | waiting: in a call, `poll`, `select`, `epoll` |
 //! | `lane` | getting a lane, what it consists of, and its communication with the service |
 //! | `table` | which descriptors are ours and what they refer to |
 //! | `base` | settings, errors, locks |
+//! | `sys` | the C library behind us, system calls, the program's memory |
 //!
 //! The module documentation of each says which others it may use.
 //!
@@ -70,12 +72,13 @@
 #![cfg_attr(test, allow(dead_code, reason = "exports are exports outside tests only"))]
 #![cfg_attr(fuzzing, no_main, allow(dead_code, unused_imports, reason = "a part of the tests, and no exports"))]
 
-pub(crate) mod c;
+pub(crate) mod exports;
 
 mod base;
 mod lane;
 mod process;
 mod socket;
+mod sys;
 mod table;
 #[cfg(any(test, fuzzing))]
 mod testing;

@@ -1,6 +1,6 @@
 //! What the environment asks of the library.
 
-use crate::base::scheduling::{Policy, Scheduling, parse_cpus};
+use crate::sys::scheduling::{Policy, Scheduling, parse_cpus};
 use std::ops::RangeInclusive;
 use tickwire_stack::time::Span;
 

@@ -3,7 +3,7 @@
 //! 2.4.3). So signals are deferred while the calling thread holds a lock, as they are inside the
 //! lane.
 
-use crate::c::signal;
+use crate::exports::signal;
 use core::ops::{Deref, DerefMut};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

@@ -1,7 +1,7 @@
 //! Whether the calling thread is inside the lane, where no handler may run: a signal that arrives
 //! meanwhile is delivered when the thread has left it.
 
-use crate::c::signal;
+use crate::exports::signal;
 use std::cell::Cell;
 
 thread_local! {

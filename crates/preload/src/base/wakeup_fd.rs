@@ -1,6 +1,6 @@
 //! The helper thread's wakeup eventfd. Any module that has work for the helper signals it.
 
-use crate::c::sys;
+use crate::sys;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 

@@ -2,11 +2,9 @@
 //! both. `service` has its communication with the service.
 
 use crate::base::config::Settings;
-use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::reentrancy;
-use crate::c::shared::{Core, Guard, LastWords, Refused, Shared};
-use crate::c::signal;
-use crate::c::sys;
+use crate::exports::shared::{Core, Guard, LastWords, Refused, Shared};
+use crate::exports::signal;
 use crate::lane::exit_gate::ExitGate;
 use crate::lane::held_acks;
 use crate::lane::kernel_rows::KernelRows;
@@ -16,6 +14,8 @@ use crate::lane::session::Session;
 use crate::lane::teardown::Teardown;
 use crate::lane::transmit::Transmission;
 use crate::lane::waiters::{Asleep, Waiters};
+use crate::sys;
+use crate::sys::errno::{AGAIN, Errno, Result};
 use crate::table::desc::Descriptions;
 use crate::table::ports::Ports;
 use crate::wait::crowd;
@@ -308,7 +308,7 @@ impl Lane {
     /// Sends trains of segments through this protected descriptor from now on.
     pub(super) fn set_bulk(&self, tap: c_int) {
         if let Some(port) = self.shared.port() {
-            port.set_bulk(Bulk::new(crate::c::shared::own(tap)));
+            port.set_bulk(Bulk::new(crate::exports::shared::own(tap)));
         }
     }
 
@@ -589,7 +589,7 @@ impl Lane {
             crate::base::wakeup_fd::ring();
         }
         if signalled {
-            crate::c::signal::deliver();
+            crate::exports::signal::deliver();
         }
         answer
     }

@@ -3,10 +3,10 @@
 //! threads of the process are kept out first. This affects only that process: forked siblings
 //! continue, however long the end takes.
 
-use crate::base::errno::AGAIN;
-use crate::base::errno::Result;
 use crate::base::locked;
-use crate::c::sys;
+use crate::sys;
+use crate::sys::errno::AGAIN;
+use crate::sys::errno::Result;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
 /// Which threads may enter the lane. While it is not open: the number of the thread that closes it,

@@ -2,9 +2,9 @@
 //! has ended. The service is asked for more when few are left. A connection waits for them only if
 //! there is none.
 
-use crate::c::sys;
 use crate::lane::{Access, Lane};
 use crate::socket::pending;
+use crate::sys;
 use crate::table::ports::Ask;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,8 @@
 //! Which lane is this process's, and other state of this process alone.
 
-use crate::c::{shared, sys};
+use crate::exports::shared;
 use crate::lane::Lane;
+use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 

@@ -173,8 +173,8 @@ impl Lane {
         if reentrancy::is_inside() {
             return Err(Unserved::Refused(Reason::ServiceError));
         }
-        let _shield = crate::c::cancel::Shield::new();
-        let borrowed = descriptor.map(crate::c::shared::borrow);
+        let _shield = crate::exports::cancel::Shield::new();
+        let borrowed = descriptor.map(crate::exports::shared::borrow);
         let answer = match self.talk.session().as_mut() {
             Some(session) => {
                 session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, brought)| match reply {

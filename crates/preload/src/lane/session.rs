@@ -74,7 +74,7 @@ impl Session {
     /// program's requests may still arrive, so the numbers start elsewhere.
     pub(crate) fn inherited(channel: Channel) -> Self {
         let mut session = Self::new(channel);
-        session.number = crate::c::sys::now().as_nanos() as u32;
+        session.number = crate::sys::now().as_nanos() as u32;
         session
     }
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn what_comes_unasked_before_an_answer_makes_the_helper_look() {
         let (ours, service) = Channel::pair().unwrap();
-        let bell = crate::c::sys::eventfd().unwrap();
+        let bell = crate::sys::eventfd().unwrap();
         let before = crate::base::wakeup_fd::replace(bell);
         let mut session = Session::new(ours);
         let answer = std::thread::scope(|scope| {
@@ -277,8 +277,8 @@ mod tests {
         assert!(matches!(answer, Ok(Reply::Attached)), "{answer:?}");
         assert!(session.has_pushes());
         let mut rung = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];
-        crate::c::sys::ppoll(&mut rung, Some(tickwire_stack::time::Span::ZERO), None).unwrap();
-        crate::c::sys::close(bell);
+        crate::sys::ppoll(&mut rung, Some(tickwire_stack::time::Span::ZERO), None).unwrap();
+        crate::sys::close(bell);
         assert_eq!(rung[0].revents, libc::POLLIN);
         let pushes = session.pushes().unwrap();
         assert!(matches!(pushes[..], [Push::Mtu { mtu: 1400 }]), "{pushes:?}");

@@ -2,9 +2,9 @@
 //! of the ended lane; threads that need the table wait.
 
 use crate::base::locked::Holding;
-use crate::c::sys;
 use crate::lane::{Lane, process_state};
 use crate::socket::close;
+use crate::sys;
 use crate::wait::epoll;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use tickwire_link::control::Reason;

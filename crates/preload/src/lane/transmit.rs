@@ -6,7 +6,7 @@
 //! The others leave theirs to it, and it looks for more until there are none, or until it has
 //! reached its limit of passes.
 
-use crate::c::shared::{Guard, Shared, Turn};
+use crate::exports::shared::{Guard, Shared, Turn};
 use tickwire_link::tx_batch::TxBatch;
 
 /// A call sends stream packets in at most this many passes. The helper sends the rest.

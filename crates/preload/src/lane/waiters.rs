@@ -7,7 +7,7 @@
 //! (`sys::inbox`) of a thread of another. If neither is possible, the doorbell wakes all threads of
 //! the lane.
 
-use crate::c::sys::{self, NO_FD, readable};
+use crate::sys::{self, NO_FD, readable};
 use crate::table::protect;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};

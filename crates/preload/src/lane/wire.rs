@@ -26,8 +26,8 @@ impl Wire {
     /// # Errors
     /// As [`RxRing::map`].
     pub(crate) fn attach(ring: c_int, tap: c_int, region: &Region) -> io::Result<Self> {
-        let rx = RxRing::map(crate::c::shared::own(ring), region.ring())?;
-        Ok(Self::Port(Box::leak(Box::new(Port::new(rx, crate::c::shared::own(tap))))))
+        let rx = RxRing::map(crate::exports::shared::own(ring), region.ring())?;
+        Ok(Self::Port(Box::leak(Box::new(Port::new(rx, crate::exports::shared::own(tap))))))
     }
 
     /// The port, which may be read without the lock.

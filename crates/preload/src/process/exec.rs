@@ -2,7 +2,6 @@
 //! the environment. The new program maps the region again and finds its sockets by their inodes. A
 //! program in a new process (`posix_spawn`) gets the lane's descriptors from the service instead.
 
-use crate::c::sys;
 use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
@@ -13,6 +12,7 @@ use crate::socket::kernel;
 use crate::socket::leaving;
 use crate::socket::open;
 use crate::socket::pending;
+use crate::sys;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::{CStr, c_int};
@@ -202,12 +202,12 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
         return Err(Reason::BadRequest);
     }
     set_close_on_exec(there, true);
-    let mapped = Region::map(crate::c::shared::borrow(region), inheritance.number, &limits);
+    let mapped = Region::map(crate::exports::shared::borrow(region), inheritance.number, &limits);
     let mapped = mapped.map_err(|_| Reason::Version)?;
     there.iter().for_each(|&fd| {
         TABLE.set(fd, Entry::Lane);
     });
-    let session = Session::inherited(Channel::from(crate::c::shared::own(control)));
+    let session = Session::inherited(Channel::from(crate::exports::shared::own(control)));
     let handover =
         Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, tap, standby };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))

@@ -1,11 +1,11 @@
 //! What a child is given of its parent's sockets: reserved before there is a child, so that nothing
 //! closes before it has run its first instruction.
 
-use crate::base::errno::{Errno, Result};
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::process::lane_processes;
 use crate::socket::{leaving, open};
+use crate::sys;
+use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tickwire_link::control::Reason;

@@ -5,15 +5,15 @@
 //! checks now and then whether that is still so. When no thread of the program does, the helper
 //! waits on the rings and for the stack's next deadline on behalf of the program.
 
-use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
-use crate::base::scheduling::{CpuMask, Policy, Scheduling};
 use crate::base::wakeup_fd;
-use crate::c::sys::{self, NO_FD, readable};
 use crate::lane::{self, Lane, ports, start};
 use crate::process::control_poll::{ControlPoll, DEAF};
 use crate::process::{lane_processes, leave, realtime};
 use crate::socket::pending;
+use crate::sys::errno::Result;
+use crate::sys::scheduling::{CpuMask, Policy, Scheduling};
+use crate::sys::{self, NO_FD, readable};
 use crate::table::protect;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use libc::pollfd;

@@ -1,8 +1,6 @@
 //! Several processes on one lane: fork, exec, and processes that die on their own.
 
-use crate::base::errno::Errno;
 use crate::base::locked::Locked;
-use crate::c::sys;
 use crate::lane::{self, Lane};
 use crate::process::fork_inheritance::{Birth, ELSEWHERE, Share, is_forked_by, is_unborn, say_elsewhere};
 use crate::socket::close;
@@ -11,6 +9,8 @@ use crate::socket::leaving;
 use crate::socket::multicast;
 use crate::socket::open;
 use crate::socket::pending;
+use crate::sys;
+use crate::sys::errno::Errno;
 use crate::table::desc::PROCESSES;
 use crate::table::fd::{Entry, TABLE};
 use crate::table::protect;
@@ -342,7 +342,7 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
         _ending: lane::teardown::hold(),
         _joined: multicast::joined(),
         _pending: pending::list(),
-        _streams: crate::c::stdio::streams(),
+        _streams: crate::exports::stdio::streams(),
         _given: crate::process::spawn::given(),
         _lane: lane.map(Lane::fork_locks),
         _still: protect::still(),

@@ -1,10 +1,10 @@
 //! Leaving the lane because the service is about to end: the connections of this process are handed
 //! over to the kernel, and its other sockets become kernel sockets.
 
-use crate::base::errno::Result;
-use crate::c::sys;
 use crate::lane::{Access, Lane};
 use crate::socket::{kernel, leaving, pending};
+use crate::sys;
+use crate::sys::errno::Result;
 use tickwire_link::control::Reason;
 use tickwire_stack::time::Span;
 

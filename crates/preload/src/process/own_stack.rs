@@ -1,7 +1,7 @@
 //! Work that needs more stack than a program may have left: its thread, its coroutine or its signal
 //! handler may have a few KiB. A thread of our own does such work while the caller waits for it.
 
-use crate::c::sys;
+use crate::sys;
 
 /// Enough for everything that starting a lane needs.
 const STACK: usize = 256 << 10;

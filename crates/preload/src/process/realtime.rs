@@ -6,8 +6,8 @@
 //! real-time threads do (`wait::budget`). Threads that have a policy of their own keep it.
 
 use crate::base::config::Spin;
-use crate::c::sys;
 use crate::lane::start;
+use crate::sys;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 

@@ -2,12 +2,12 @@
 //! fork. So the new program's share of the sockets is reserved before, and the new program attaches
 //! to the lane as it starts.
 
-use crate::base::errno::Errno;
 use crate::base::locked::{Lock, Locked};
-use crate::c::sys;
 use crate::lane;
 use crate::process::exec;
 use crate::process::fork_inheritance::{Birth, ELSEWHERE, Share, leave_to_kernel, say_elsewhere};
+use crate::sys;
+use crate::sys::errno::Errno;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;

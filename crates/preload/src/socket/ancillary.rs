@@ -1,11 +1,11 @@
 //! The data beside a datagram: its sender's name and control messages, both ways. Also the receive
 //! time of stream data.
 
-use crate::base::errno::Errno;
-use crate::c::name;
-use crate::c::sys::{Control, Extras};
 use crate::lane::Access;
 use crate::socket::option_policy::SO_TXTIME as SCM_TXTIME;
+use crate::sys::errno::Errno;
+use crate::sys::name;
+use crate::sys::{Control, Extras};
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;

@@ -1,12 +1,12 @@
 //! How references to sockets end: a socket closes with the last descriptor of the last process that
 //! has it, stops listening when it is shut down, and ends with its lane.
 
-use crate::base::errno::Result;
-use crate::c::sys;
 use crate::lane::teardown::Teardown;
 use crate::lane::{self, Access, Lane};
 use crate::socket::kernel;
 use crate::socket::pending;
+use crate::sys;
+use crate::sys::errno::Result;
 use crate::table::desc::{Descriptions, flag};
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use core::ffi::c_int;

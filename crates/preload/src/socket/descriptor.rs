@@ -1,9 +1,9 @@
 //! Flags and state of a descriptor of ours: `O_NONBLOCK`, `FIONREAD` and similar requests.
 
-use crate::base::errno::{Errno, Result};
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::tcp::{self, Stage};
+use crate::sys;
+use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 use core::ffi::{c_int, c_ulong};

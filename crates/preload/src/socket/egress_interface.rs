@@ -4,10 +4,10 @@
 //! The service is asked for the path by that interface. A socket that names an interface which is
 //! not accelerated becomes a kernel socket, and `tickwire stat` shows the reason.
 
-use crate::c::sys;
 use crate::lane::Lane;
 use crate::socket::kernel;
 use crate::socket::multicast;
+use crate::sys;
 use crate::table::desc::{Via, flag};
 use crate::wait::Same;
 use core::ffi::c_int;

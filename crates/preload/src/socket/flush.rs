@@ -1,9 +1,10 @@
 //! Waiting until sent data has been acknowledged: at the program's end, before an exec, and for
 //! `SO_LINGER`.
 
-use crate::c::{signal, sys};
+use crate::exports::signal;
 use crate::lane::Lane;
 use crate::socket::pending;
+use crate::sys;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::{Instant, Span};
@@ -37,8 +38,8 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
 fn wait_in_steps(
     lane: &'static Lane,
     until: Instant,
-    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, Kernel) -> crate::base::errno::Result<()>,
-) -> crate::base::errno::Result<()> {
+    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, Kernel) -> crate::sys::errno::Result<()>,
+) -> crate::sys::errno::Result<()> {
     loop {
         let step = (sys::now() + Span::from_millis(5)).min(until);
         let mut fds = [NO_FD; OWN];

@@ -2,9 +2,9 @@
 //! Linux a connection begins as a copy of its listener, but the kernel socket behind an accepted
 //! one is new.
 
-use crate::c::sys;
 use crate::socket::egress_interface::SO_BINDTOIFINDEX;
 use crate::socket::option_policy::{self, IPV6_MULTICAST_ALL};
+use crate::sys;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};

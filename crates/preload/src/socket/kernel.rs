@@ -1,11 +1,11 @@
 //! Kernel sockets of a program that has a lane: those that the lane cannot have go back to the
 //! kernel, and those that never were on it stay there. Each is shown with its reason.
 
-use crate::base::errno::{Errno, Result};
 use crate::base::small_vec::SmallVec;
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::close::{self, After};
+use crate::sys;
+use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;

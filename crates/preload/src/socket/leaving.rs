@@ -1,9 +1,7 @@
 //! Handing a connection over to the kernel: the service makes a kernel socket from the stack's
 //! state of it. That socket replaces the one behind its descriptors, which was never connected.
 
-use crate::base::errno::{Errno, Result};
 use crate::base::locked::{Lock, Locked};
-use crate::c::sys;
 use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
 use crate::socket::egress_interface::SO_BINDTOIFINDEX;
@@ -11,6 +9,8 @@ use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::pending;
 use crate::socket::tcp::{self, Stage};
+use crate::sys;
+use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;

@@ -4,10 +4,10 @@
 //! joined on accelerated interfaces. The kernel delivers everything else: other interfaces, groups
 //! that only other sockets have joined (`IP_MULTICAST_ALL`), and what the lane has no room for.
 
-use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
-use crate::c::sys;
 use crate::lane::Lane;
+use crate::sys;
+use crate::sys::errno::Result;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_link::control::{Claim, Interfaces, Reason, Reply, Request};

@@ -1,12 +1,12 @@
 //! How sockets are put on the lane: they are entered when they are made, and shared by dup and
 //! fork.
 
-use crate::base::errno::{Errno, Result};
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::socket::packet_sockets;
+use crate::sys;
+use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::c_int;
@@ -114,7 +114,7 @@ pub(crate) fn enter(fd: c_int, entry: Entry) {
 /// A new descriptor may be one of the C library's own streams.
 fn stand_in(fd: c_int) {
     if matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_)) {
-        crate::c::stdio::stand_in(fd);
+        crate::exports::stdio::stand_in(fd);
     }
 }
 

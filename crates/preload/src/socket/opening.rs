@@ -1,15 +1,15 @@
 //! From a fresh TCP socket to a connection or a listener, and back: `connect` and `listen`.
 
-use crate::base::errno::{DEMOTED, Errno, Result};
-use crate::c::cancel;
-use crate::c::name::{self, Name};
-use crate::c::sys;
+use crate::exports::cancel;
 use crate::lane::{Access, Lane};
 use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::options;
 use crate::socket::tcp::{Stage, stage};
+use crate::sys;
+use crate::sys::errno::{DEMOTED, Errno, Result};
+use crate::sys::name::{self, Name};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};

@@ -1,10 +1,6 @@
 //! What the exported calls do with a descriptor of ours, whatever its kind; calls on a socket that
 //! turns out to be a kernel socket go to the kernel.
 
-use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
-use crate::c::iov::Buffers;
-use crate::c::name::{self, Name};
-use crate::c::sys::{self, Extras};
 use crate::lane::{self, Lane};
 use crate::socket::ancillary;
 use crate::socket::kernel;
@@ -12,6 +8,10 @@ use crate::socket::opening;
 use crate::socket::pending;
 use crate::socket::tcp;
 use crate::socket::udp;
+use crate::sys::errno::{ANEW, DEMOTED, Errno, Result};
+use crate::sys::iov::Buffers;
+use crate::sys::name::{self, Name};
+use crate::sys::{self, Extras};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;

@@ -2,9 +2,7 @@
 //! returns the errors of wrong ones. Options that concern the stack are set there as well, and read
 //! from there. [`option_policy`] has the table of both.
 
-use crate::base::errno::{ANEW, Errno, Result};
 use crate::base::locked::Lock;
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::inherited;
 use crate::socket::kernel;
@@ -13,6 +11,8 @@ use crate::socket::multicast;
 use crate::socket::ops;
 use crate::socket::option_policy::{self, OptionPolicy};
 use crate::socket::tcp::{self, Stage};
+use crate::sys;
+use crate::sys::errno::{ANEW, Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
@@ -472,7 +472,7 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int, flags:
         (libc::SOL_SOCKET, option_policy::SO_PEERNAME) => {
             let (_, remote) = access.stack.tcp_endpoints(id)?;
             let v6 = flags & flag::V6 != 0;
-            let (name, len) = crate::c::name::emit(remote, v6, options.interface);
+            let (name, len) = crate::sys::name::emit(remote, v6, options.interface);
             Some(name[..len].to_vec())
         }
         // The thread that takes its packets in is usually the one that reads them.

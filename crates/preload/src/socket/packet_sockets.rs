@@ -6,9 +6,9 @@
 //! GigE Vision programs (Aravis) read a stream this way: the UDP socket has the port, a packet
 //! socket receives the datagrams.
 
-use crate::base::errno::ANEW;
 use crate::lane::{self, Lane};
 use crate::socket::kernel;
+use crate::sys::errno::ANEW;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
 use core::ffi::c_int;

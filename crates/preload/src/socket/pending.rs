@@ -2,9 +2,9 @@
 //! TIME-WAIT). Their flows stay claimed until it has, so that the last acknowledgements reach the
 //! stack and the port stays taken.
 
-use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
+use crate::sys::errno::Result;
 use crate::table::desc::Left;
 use tickwire_link::control::{Claim, Part, Parts, Request};
 use tickwire_stack::addr::Endpoint;

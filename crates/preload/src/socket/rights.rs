@@ -3,12 +3,12 @@
 //! Listeners and UDP sockets become kernel sockets before they are passed, and connections are
 //! handed over to the kernel.
 
-use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
-use crate::c::sys;
 use crate::lane;
 use crate::socket::kernel;
 use crate::socket::leaving;
 use crate::socket::tcp::{self, Stage};
+use crate::sys;
+use crate::sys::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;

@@ -1,17 +1,17 @@
 //! TCP sockets. Before `connect` or `listen` only the kernel socket exists, which stores all
 //! options. Then the stack has the connection, and the kernel socket keeps port and descriptor.
 
-use crate::base::errno::{DEMOTED, Errno, Result};
-use crate::c::guarded;
-use crate::c::iov::Buffers;
-use crate::c::name;
-use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary;
 use crate::socket::close;
 use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::open;
+use crate::sys::errno::{DEMOTED, Errno, Result};
+use crate::sys::guarded;
+use crate::sys::iov::Buffers;
+use crate::sys::name;
+use crate::sys::{self, Extras};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;

@@ -2,14 +2,14 @@
 //! everything that the kernel sends or receives (loopback, this host's own addresses, broadcast,
 //! looped multicast).
 
-use crate::base::errno::{DEMOTED, Errno, Result};
-use crate::c::iov::Buffers;
-use crate::c::name::{self, Name};
-use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary::{self, Way};
 use crate::socket::egress_interface;
 use crate::socket::kernel;
+use crate::sys::errno::{DEMOTED, Errno, Result};
+use crate::sys::iov::Buffers;
+use crate::sys::name::{self, Name};
+use crate::sys::{self, Extras};
 use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};

@@ -3,12 +3,12 @@
 //! Every intercepted call looks here first, so it is an array of words: for a descriptor that is
 //! not ours the cost is one load and one branch.
 
-use crate::base::errno::{Errno, Result};
+use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Descriptors from this number on are never accelerated.
-pub(crate) const LIMIT: usize = 65_536;
+pub(crate) const LIMIT: usize = crate::sys::TABLE_LIMIT;
 
 /// What a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

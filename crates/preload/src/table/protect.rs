@@ -5,9 +5,9 @@
 //! to such a number fails. Only where the hard limit leaves no room are they at the highest numbers
 //! below, where they conflict with a program that wants exactly these.
 
-use crate::base::errno::Result;
 use crate::base::locked::Holding;
-use crate::c::sys;
+use crate::sys;
+use crate::sys::errno::Result;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
@@ -186,7 +186,7 @@ mod tests {
         assert!(kept >= 500, "{kept}");
         assert_eq!(sys::descriptor_limit(), 500);
         // SAFETY: plain numbers.
-        assert_eq!(unsafe { crate::c::real::dup2(2, kept) }, -1);
+        assert_eq!(unsafe { crate::sys::real::dup2(2, kept) }, -1);
         sys::ring(kept);
         release(kept);
         sys::set_descriptor_limit(limit).unwrap();

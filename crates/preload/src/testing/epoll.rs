@@ -1,7 +1,7 @@
 use super::*;
-use crate::base::errno::Errno;
 use crate::socket::kernel;
 use crate::socket::open;
+use crate::sys::errno::Errno;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::epoll;
 use crate::wait::epoll_wait;
@@ -142,7 +142,7 @@ fn instances_do_not_contain_each_other() {
 #[test]
 fn a_thread_that_polls_an_instance_hears_of_a_socket_that_is_added_meanwhile() {
     // SAFETY: a plain number.
-    let epfd = unsafe { crate::c::waiting::epoll_create1(0) };
+    let epfd = unsafe { crate::exports::waiting::epoll_create1(0) };
     let fd = connected(7);
     let (polls, ends) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -150,7 +150,7 @@ fn a_thread_that_polls_an_instance_hears_of_a_socket_that_is_added_meanwhile() {
             let mut fds = [libc::pollfd { fd: epfd, events: libc::POLLIN, revents: 0 }];
             polls.store(sys::thread(), SeqCst);
             // SAFETY: a list of one.
-            let told = unsafe { crate::c::waiting::poll(fds.as_mut_ptr(), 1, 10_000) };
+            let told = unsafe { crate::exports::waiting::poll(fds.as_mut_ptr(), 1, 10_000) };
             ends.store(true, SeqCst);
             (told, fds[0].revents)
         });
@@ -361,14 +361,14 @@ fn an_edge_from_the_kernel_is_followed_by_its_data_at_once() {
 /// An instance as the program makes it.
 fn create() -> c_int {
     // SAFETY: a plain number.
-    unsafe { crate::c::waiting::epoll_create1(libc::EPOLL_CLOEXEC) }
+    unsafe { crate::exports::waiting::epoll_create1(libc::EPOLL_CLOEXEC) }
 }
 
 /// `epoll_wait` as the program calls it.
 fn wait_for(epfd: c_int, timeout: c_int) -> Vec<(u64, u32)> {
     let mut events = [epoll_event { events: 0, u64: 0 }; 8];
     // SAFETY: as many as said.
-    let n = unsafe { crate::c::waiting::epoll_wait(epfd, events.as_mut_ptr(), 8, timeout) };
+    let n = unsafe { crate::exports::waiting::epoll_wait(epfd, events.as_mut_ptr(), 8, timeout) };
     events[..usize::try_from(n).unwrap()].iter().map(|e| (e.u64, e.events)).collect()
 }
 
@@ -459,11 +459,11 @@ fn what_dup3_refuses_stays_registered() {
     let (epfd, fd, other) = (sys::epoll_create(0).unwrap(), connected(7), socket(libc::SOCK_STREAM));
     add(epfd, fd, IN, 1);
     // SAFETY: plain numbers.
-    assert_eq!(unsafe { crate::c::descriptor::dup3(other, fd, -1) }, -1);
+    assert_eq!(unsafe { crate::exports::descriptor::dup3(other, fd, -1) }, -1);
     assert_eq!(epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, OUT, 2), Ok(()));
     assert_eq!(ready(epfd), [(2, OUT)]);
     // SAFETY: plain numbers.
-    assert_eq!(unsafe { crate::c::descriptor::dup3(other, fd, 0) }, fd);
+    assert_eq!(unsafe { crate::exports::descriptor::dup3(other, fd, 0) }, fd);
     add(epfd, fd, IN, 3);
     [fd, other, epfd].into_iter().for_each(close);
 }

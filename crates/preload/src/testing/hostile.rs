@@ -8,8 +8,9 @@
 //! stays consistent.
 
 use super::{HERE, THERE, address, lane};
-use crate::base::errno;
-use crate::c::{data, descriptor, socket, sys, waiting};
+use crate::exports::{data, descriptor, socket, waiting};
+use crate::sys;
+use crate::sys::errno;
 use crate::table::protect;
 use core::ffi::{c_int, c_void};
 use libc::{epoll_event, iovec, msghdr, pollfd, socklen_t};

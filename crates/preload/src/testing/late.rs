@@ -3,7 +3,7 @@
 
 use super::service;
 use super::*;
-use crate::base::errno::Errno;
+use crate::sys::errno::Errno;
 use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -61,7 +61,7 @@ fn a_socket_in_the_place_of_the_one_whose_flow_is_claimed_is_not_connected() {
     let (fd, other) = (socket(libc::SOCK_STREAM), socket(libc::SOCK_STREAM));
     let answer = connecting(fd, || {
         // SAFETY: plain numbers.
-        assert_eq!(unsafe { crate::c::descriptor::dup2(other, fd) }, fd);
+        assert_eq!(unsafe { crate::exports::descriptor::dup2(other, fd) }, fd);
     });
     assert_eq!(answer, (Err(Errno(libc::EBADF)), false));
     assert_eq!(receive(fd, 1, libc::MSG_DONTWAIT), Err(Errno(libc::ENOTCONN)));

@@ -78,7 +78,7 @@ fn a_socket_that_is_not_connected_does_not_linger() {
 /// until the end, and no call may reach that.
 #[test]
 fn what_is_being_closed_is_closed_for_all_other_threads() {
-    use crate::base::errno::Errno;
+    use crate::sys::errno::Errno;
     use crate::table::fd::{Entry, TABLE};
     let fd = connected(15);
     linger(fd, 1);
@@ -106,9 +106,11 @@ fn what_is_being_closed_is_closed_for_all_other_threads() {
 /// Whatever the call, and whatever the kernel socket would return.
 #[test]
 fn every_call_on_what_is_being_closed_says_so() {
-    use crate::c::descriptor::{fcntl, ioctl};
-    use crate::c::socket::{accept, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
-    use crate::c::waiting::epoll_ctl;
+    use crate::exports::descriptor::{fcntl, ioctl};
+    use crate::exports::socket::{
+        accept, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown,
+    };
+    use crate::exports::waiting::epoll_ctl;
     let (epfd, place) = (sys::epoll_create(0).unwrap(), [0u8; 64]);
     let name = address(Address::ANY_V4, 0);
     for fd in [connected(7), socket(libc::SOCK_STREAM), socket(libc::SOCK_DGRAM)] {
@@ -118,8 +120,8 @@ fn every_call_on_what_is_being_closed_says_so() {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         let (nodelay, broadcast) = ((libc::IPPROTO_TCP, libc::TCP_NODELAY), (libc::SOL_SOCKET, libc::SO_BROADCAST));
         let says = |call: &mut dyn FnMut() -> c_int| {
-            crate::base::errno::set(0);
-            assert_eq!((call(), crate::base::errno::get()), (-1, libc::EBADF));
+            crate::sys::errno::set(0);
+            assert_eq!((call(), crate::sys::errno::get()), (-1, libc::EBADF));
         };
         // SAFETY: names, and places that are large enough.
         unsafe {
@@ -164,7 +166,7 @@ fn a_signal_ends_the_wait_and_its_handler_runs_when_the_descriptor_is_closed() {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
-        assert_eq!(crate::c::signal::sigaction(signal, &raw const action, core::ptr::null_mut()), 0);
+        assert_eq!(crate::exports::signal::sigaction(signal, &raw const action, core::ptr::null_mut()), 0);
     }
     let fd = connected(15);
     linger(fd, 30);
@@ -176,7 +178,7 @@ fn a_signal_ends_the_wait_and_its_handler_runs_when_the_descriptor_is_closed() {
         let closer = scope.spawn(|| {
             closes.store(sys::thread(), SeqCst);
             // SAFETY: a plain number.
-            unsafe { crate::c::descriptor::close(fd) }
+            unsafe { crate::exports::descriptor::close(fd) }
         });
         while crate::table::fd::TABLE.get(fd) != crate::table::fd::Entry::CLOSING {
             std::thread::yield_now();

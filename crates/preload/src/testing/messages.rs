@@ -1,8 +1,8 @@
 //! Many messages with one call.
 
 use super::*;
-use crate::base::errno::{self, Errno};
-use crate::c::data::recvmmsg;
+use crate::exports::data::recvmmsg;
+use crate::sys::errno::{self, Errno};
 use crate::wait::poll;
 use libc::{iovec, mmsghdr, timespec};
 

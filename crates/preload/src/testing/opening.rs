@@ -2,8 +2,8 @@
 //! until it is, or fail with it).
 
 use super::*;
-use crate::base::errno::Errno;
 use crate::socket::descriptor;
+use crate::sys::errno::Errno;
 use crate::wait::poll;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{sleep, spawn};

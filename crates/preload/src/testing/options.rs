@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::errno::Errno;
 use crate::socket::options;
+use crate::sys::errno::Errno;
 use crate::table::fd::{Entry, TABLE};
 use std::os::fd::AsRawFd;
 use tickwire_link::control::Reason;
@@ -228,7 +228,7 @@ fn pieces_of_a_datagram_stay_together() {
 
 /// Sends to the peer with a control message of UDP_SEGMENT.
 fn send_cut(fd: c_int, data: &[u8], segment: &[u8]) -> Result<usize> {
-    use crate::c::sys::Control;
+    use crate::sys::Control;
     let mut place = [0u64; 4];
     let room = size_of_val(&place);
     // SAFETY: the place lives on.

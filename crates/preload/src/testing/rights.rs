@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::errno::{self, Errno};
-use crate::c::data;
+use crate::exports::data;
+use crate::sys::errno::{self, Errno};
 use crate::table::fd::{Entry, TABLE};
 use std::fs::File;
 use std::net::TcpStream;

@@ -3,7 +3,7 @@
 //! the last one. It knows one path to everywhere. It answers claims late if it is [held](hold).
 
 use super::HERE;
-use crate::c::sys;
+use crate::sys;
 use core::ffi::c_int;
 use std::collections::HashMap;
 use std::fs::File;

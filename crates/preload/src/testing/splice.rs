@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::errno::{self, Errno};
-use crate::c::splice::splice;
+use crate::exports::splice::splice;
+use crate::sys::errno::{self, Errno};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU32;

@@ -1,8 +1,8 @@
 use super::*;
-use crate::base::errno::Errno;
 use crate::socket::descriptor;
 use crate::socket::kernel;
 use crate::socket::options;
+use crate::sys::errno::Errno;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::poll;
 use tickwire_stack::TcpId;
@@ -25,7 +25,7 @@ fn a_stream_goes_there_and_back() {
 /// The receive time of the data that a call took, in nanoseconds or microseconds of the wall clock,
 /// depending on the kind of the control message.
 fn received_with_stamp(fd: c_int, len: usize, flags: c_int) -> (usize, Option<(c_int, i64, i64)>) {
-    use crate::c::sys::Control;
+    use crate::sys::Control;
     let (mut place, mut data) = ([0u64; 16], [0u8; 16]);
     let iov = one(data.as_mut_ptr().cast(), len);
     // SAFETY: the data lives on.
@@ -416,7 +416,7 @@ fn a_peek_that_waits_for_all_sees_all() {
 
 /// The error of a call, if it failed.
 fn told(answer: isize) -> i32 {
-    if answer < 0 { crate::base::errno::get() } else { 0 }
+    if answer < 0 { crate::sys::errno::get() } else { 0 }
 }
 
 /// `recvfrom` as in the kernel (`move_addr_to_user`): a name of length 0 is returned if there is
@@ -429,7 +429,7 @@ fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
     let mut take = |len: &mut libc::socklen_t, named: bool| {
         let address = if named { name.as_mut_ptr().cast() } else { core::ptr::null_mut() };
         // SAFETY: buffers of our own, as long as said or with a length that is refused.
-        told(unsafe { crate::c::data::recvfrom(fd, (&raw mut byte).cast(), 1, 0, address, len) })
+        told(unsafe { crate::exports::data::recvfrom(fd, (&raw mut byte).cast(), 1, 0, address, len) })
     };
     for (said, named, error, left) in
         [(16, true, 0, 0), (u32::MAX, true, libc::EINVAL, u32::MAX), (u32::MAX, false, 0, u32::MAX)]
@@ -450,7 +450,7 @@ fn a_connection_whose_peer_cannot_be_told_is_lost_and_its_descriptor_is_not() {
     let (port, dialler) = dialled(listener);
     let (mut name, mut len) = ([0u8; 16], u32::MAX);
     // SAFETY: a buffer of our own, with a length that is refused.
-    let answer = unsafe { crate::c::socket::accept(listener, name.as_mut_ptr().cast(), &raw mut len) };
+    let answer = unsafe { crate::exports::socket::accept(listener, name.as_mut_ptr().cast(), &raw mut len) };
     assert_eq!(told(answer as isize), libc::EINVAL);
     // What the descriptors of the process refer to.
     let open = lane().with(|access| {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::errno::{self, Errno};
-use crate::c::data;
+use crate::exports::data;
+use crate::sys::errno::{self, Errno};
 use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 
@@ -90,17 +90,17 @@ fn a_neighbour_that_did_not_answer_is_looked_for_again_by_the_next_datagram() {
 /// Level, kind and data of the control messages of a datagram from the peer, with these options
 /// set.
 fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, Vec<u8>)> {
-    use crate::c::sys::Control;
+    use crate::sys::Control;
     let fd = crate::socket::open::socket(domain, libc::SOCK_DGRAM, 0).unwrap();
     for &(level, option) in options {
         crate::socket::options::set(fd, level, option, &1i32.to_ne_bytes());
     }
-    let to = crate::c::name::emit(Endpoint::new(THERE, 7), domain == libc::AF_INET6, 0);
+    let to = crate::sys::name::emit(Endpoint::new(THERE, 7), domain == libc::AF_INET6, 0);
     let text = one(b"x".as_ptr().cast(), 1);
     // SAFETY: the text lives on.
     let mut text = unsafe { Buffers::new(text.as_ptr(), 1) }.unwrap();
     let mut extras = Extras { name: to.0, name_len: to.1, ..Extras::default() };
-    let name = crate::c::name::Name::parse(&to.0[..to.1]);
+    let name = crate::sys::name::Name::parse(&to.0[..to.1]);
     assert_eq!(ops::send(fd, &mut text, 0, Some(name), &mut extras), Ok(1));
     let mut place = [0u64; 32];
     let mut data = [0u8; 8];
@@ -147,7 +147,7 @@ fn each_option_tells_of_the_datagrams_of_its_own_family() {
 
 #[test]
 fn how_many_datagrams_were_lost_is_told_with_those_that_were_queued_after_them() {
-    use crate::c::sys::Control;
+    use crate::sys::Control;
     let fd = socket(libc::SOCK_DGRAM);
     let set = |name, value: i32| {
         sys::set_option(fd, libc::SOL_SOCKET, name, &value).unwrap();

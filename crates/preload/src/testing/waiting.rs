@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::errno::Errno;
+use crate::sys::errno::Errno;
 use crate::table::desc::flag;
 use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, poll};
 use core::ffi::c_void;
@@ -224,14 +224,14 @@ extern "C-unwind" fn receive_for_ever(fd: *mut c_void) -> *mut c_void {
     let mut byte = 0u8;
     loop {
         // SAFETY: one byte of our own.
-        unsafe { crate::c::data::recv(fd as c_int, (&raw mut byte).cast(), 1, 0) };
+        unsafe { crate::exports::data::recv(fd as c_int, (&raw mut byte).cast(), 1, 0) };
     }
 }
 
 /// As above, but may be cancelled at any instruction.
 extern "C-unwind" fn receive_for_ever_at_any_time(fd: *mut c_void) -> *mut c_void {
     // SAFETY: no result is requested.
-    unsafe { crate::c::cancel::pthread_setcanceltype(1, core::ptr::null_mut()) };
+    unsafe { crate::exports::cancel::pthread_setcanceltype(1, core::ptr::null_mut()) };
     receive_for_ever(fd)
 }
 
@@ -248,7 +248,7 @@ fn a_thread_that_receives_can_be_cancelled() {
             let mut thread: libc::pthread_t = 0;
             assert_eq!(libc::pthread_create(&raw mut thread, core::ptr::null(), start, fd as *mut c_void), 0);
             std::thread::sleep(Duration::from_millis(30));
-            assert_eq!(crate::c::cancel::pthread_cancel(thread), 0);
+            assert_eq!(crate::exports::cancel::pthread_cancel(thread), 0);
             let mut end = core::ptr::null_mut();
             assert_eq!(libc::pthread_join(thread, &raw mut end), 0);
             assert_eq!(end as isize, -1, "PTHREAD_CANCELED");
@@ -267,9 +267,9 @@ fn vectors_with_flags_wait_or_not_as_they_say() {
     let mut byte = [0u8];
     let iov = one(byte.as_mut_ptr().cast(), 1);
     // SAFETY: one byte of our own.
-    let read = |flags| unsafe { crate::c::data::preadv2(fd, iov.as_ptr(), 1, -1, flags) };
-    assert_eq!((read(libc::RWF_NOWAIT), crate::base::errno::get()), (-1, libc::EAGAIN));
-    assert_eq!((read(libc::RWF_APPEND), crate::base::errno::get()), (-1, libc::EOPNOTSUPP));
+    let read = |flags| unsafe { crate::exports::data::preadv2(fd, iov.as_ptr(), 1, -1, flags) };
+    assert_eq!((read(libc::RWF_NOWAIT), crate::sys::errno::get()), (-1, libc::EAGAIN));
+    assert_eq!((read(libc::RWF_APPEND), crate::sys::errno::get()), (-1, libc::EOPNOTSUPP));
     close(fd);
 }
 
@@ -324,7 +324,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
     let handler = looks_where_it_is as *const () as usize;
     // SAFETY: valid actions, and a signal to this very thread.
     unsafe {
-        use crate::c::signal::{sigaction, signal};
+        use crate::exports::signal::{sigaction, signal};
         assert_eq!(signal(libc::SIGVTALRM, handler), libc::SIG_DFL);
         let mut action: libc::sigaction = core::mem::zeroed();
         assert_eq!(sigaction(libc::SIGVTALRM, core::ptr::null(), &raw mut action), 0);
@@ -334,7 +334,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
             "as the program installed it"
         );
         let here = libc::pthread_self();
-        let before = crate::c::signal::ran();
+        let before = crate::exports::signal::ran();
         libc::pthread_kill(here, libc::SIGVTALRM);
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 1, "at once");
         let done = lane().with(|_| {
@@ -344,7 +344,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
         });
         assert_eq!(done, Ok(1), "not inside");
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 2, "but right after, once, as signals that wait are one");
-        assert_eq!(crate::c::signal::ran(), before + 2);
+        assert_eq!(crate::exports::signal::ran(), before + 2);
         libc::pthread_kill(here, libc::SIGVTALRM);
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3, "it is not blocked");
         // Also while the registry is held.

@@ -2,12 +2,13 @@
 //! program's own together.
 
 use crate::base::config::Spin;
-use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::reentrancy::is_inside;
-use crate::c::sys::{NO_FD, readable};
-use crate::c::{cancel, signal, sys};
+use crate::exports::{cancel, signal};
 use crate::lane::{self, Access, Asleep, Lane};
 use crate::process::realtime;
+use crate::sys;
+use crate::sys::errno::{AGAIN, Errno, Result};
+use crate::sys::{NO_FD, readable};
 use crate::table::desc::{Description, flag};
 use crate::wait::{Same, budget, crowd, preemption, watch};
 use core::ffi::c_int;

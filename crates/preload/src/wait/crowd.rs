@@ -5,7 +5,7 @@
 //! polling. Where each thread has a processor, a yield would keep two that talk to each other on
 //! one.
 
-use crate::c::sys;
+use crate::sys;
 use crate::table::protect;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::cell::Cell;
@@ -94,7 +94,7 @@ mod tests {
         prepare();
         prepare();
         let mut looked = None;
-        assert_eq!(crate::c::counting::uses(|| looked = look()), 0, "of the heap");
+        assert_eq!(crate::exports::counting::uses(|| looked = look()), 0, "of the heap");
         assert!(looked.is_some());
         assert!(look().is_some_and(|running| running > 0), "this thread runs");
     }

@@ -5,11 +5,11 @@
 //! kernel instance. All its descriptors get the set, and so do the instances that contain it.
 //! Threads that are asleep in it at that moment are woken.
 
-use crate::base::errno::{Errno, Result};
 use crate::base::locked::{Holding, Lock, Locked};
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::open;
+use crate::sys;
+use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::wait::epoll_wait::{rouse, shadow_of};

@@ -1,10 +1,10 @@
 //! Waiting on an `epoll` instance: the ready items of the stack's set and of the kernel's instance,
 //! as one list of events.
 
-use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::base::small_vec::SmallVec;
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
+use crate::sys;
+use crate::sys::errno::{DEMOTED, Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::wait::epoll::{IN, errno, has_set};

@@ -24,7 +24,7 @@ pub(crate) mod readiness;
 mod same;
 mod watch;
 
-pub(crate) use crate::base::errno::AGAIN;
-pub(crate) use crate::c::sys::{NO_FD, readable};
+pub(crate) use crate::sys::errno::AGAIN;
+pub(crate) use crate::sys::{NO_FD, readable};
 pub(crate) use call::{Kernel, OWN, Plan, TIMED_OUT, and, disturb, transfer, wait};
 pub(crate) use same::Same;

@@ -1,9 +1,9 @@
 //! `poll` and `select` over descriptors of ours and of the kernel together.
 
-use crate::base::errno::{DEMOTED, Result};
 use crate::base::small_vec::SmallVec;
-use crate::c::sys;
 use crate::lane::{self, Access, Lane};
+use crate::sys;
+use crate::sys::errno::{DEMOTED, Result};
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};

@@ -1,7 +1,7 @@
 //! What a descriptor of ours is ready for.
 
-use crate::base::errno::{DEMOTED, Result};
 use crate::lane::Access;
+use crate::sys::errno::{DEMOTED, Result};
 use crate::table::desc::flag;
 use crate::table::fd::Entry;
 use crate::wait::Kernel;

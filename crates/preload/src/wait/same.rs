@@ -1,9 +1,9 @@
 //! Whether a call that released the lane's lock still has the socket with which it began.
 
-use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
-use crate::c::sys;
 use crate::lane::Access;
 use crate::socket::leaving;
+use crate::sys;
+use crate::sys::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 
@@ -142,7 +142,7 @@ mod tests {
         // socket. The number itself is never closed meanwhile.
         let bell = sys::eventfd().unwrap();
         // SAFETY: plain numbers.
-        assert_eq!(unsafe { crate::c::descriptor::dup2(bell, before) }, before);
+        assert_eq!(unsafe { crate::exports::descriptor::dup2(bell, before) }, before);
         assert_eq!(testing::lane().with(|access| Same::of(access, before, index).map(drop)), Err(ANEW));
         sys::close(bell);
         [before, after].into_iter().for_each(testing::close);

@@ -6,10 +6,10 @@
 //! Where other processes use the lane, the instance also contains the thread's inbox
 //! (`sys::inbox`), through which they wake this thread alone.
 
-use crate::base::errno::Result;
-use crate::c::sys;
-use crate::c::sys::inbox::{self, Inbox};
 use crate::lane::{self, Lane};
+use crate::sys;
+use crate::sys::errno::Result;
+use crate::sys::inbox::{self, Inbox};
 use crate::table::protect;
 use core::ffi::c_int;
 use std::cell::Cell;
