@@ -2,9 +2,9 @@
 //! the card itself if it makes them. The card's setting is not changed.
 
 use crate::Wait;
+use crate::error::Absent;
 use crate::readout::driver;
 use crate::sender::{Message, SendError, Sender};
-use crate::study::Absent;
 use std::net::SocketAddr;
 use tickwire_ntp::nic::Nic;
 use tickwire_osclock::card::Card;

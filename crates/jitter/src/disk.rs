@@ -1,7 +1,7 @@
 //! The disk load: one block of 8 MB, small enough for the disk's own cache, read repeatedly with
 //! direct I/O. And the load of a serial line, to which the paper's `dd` wrote its report.
 
-use crate::load::Going;
+use crate::going::Going;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::{O_NOCTTY, O_NONBLOCK, O_TMPFILE};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

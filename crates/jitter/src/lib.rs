@@ -10,12 +10,12 @@
 //! | `pace` | waits for an instant, by a spin on the clock or a sleep |
 //! | `sender` | sends messages at instants, with the timestamps of driver and card |
 //! | `receiver` | receives them, with the kernel's timestamps |
-//! | `load`, `disk` | the loads |
+//! | `load`, `disk`, `going` | the loads, and when they end |
 //! | `readout` | reads a card's clock |
 //! | `bench` | a lab of two hosts: the kernel's path and Tickwire's, by the same method |
 //! | `card` | a network card: the kernel's path, with the card's own timestamps |
 //! | `options` | what to measure, and its validation |
-//! | `study` | runs the whole study |
+//! | `study`, `error` | runs the whole study; why it, or a measurement, failed |
 //! | `table`, `html` | the study for a terminal and for a browser |
 //!
 //! This crate may depend on the lab, the sockets with kernel timestamps (`tickwire-ntp`), the
@@ -25,7 +25,9 @@
 mod bench;
 mod card;
 mod disk;
+mod error;
 mod figures;
+mod going;
 mod html;
 mod load;
 mod options;
@@ -37,6 +39,7 @@ mod sender;
 mod study;
 mod table;
 
+pub use error::{Absent, StudyError};
 pub use figures::{AtLeast, Figures};
 pub use html::html;
 pub use load::Load;
@@ -44,5 +47,5 @@ pub use options::{Options, Target};
 pub use pace::{PERIOD, Wait};
 pub use quantity::{Carrier, Quantity};
 pub use sender::{FRAMES, Message, SendError, Sender};
-pub use study::{Absent, Applied, Profile, Study, StudyError, study};
+pub use study::{Applied, Profile, Study, study};
 pub use table::table;

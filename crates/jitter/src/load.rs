@@ -2,11 +2,12 @@
 //! nothing outlives the program.
 
 use crate::disk::{Disk, Serial, SerialError};
+use crate::going::Going;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -110,24 +111,6 @@ pub(crate) enum LoadError {
     /// The measurement took longer than the load's limit.
     #[error("it was given up after {0:?}, while it was measured")]
     Late(Duration),
-}
-
-/// The stop condition of a load: a flag and a time limit.
-#[derive(Debug)]
-pub(crate) struct Going {
-    stop: AtomicBool,
-    limit: Duration,
-    until: Instant,
-}
-
-impl Going {
-    pub(crate) fn new(limit: Duration) -> Self {
-        Self { stop: AtomicBool::new(false), limit, until: Instant::now() + limit }
-    }
-
-    pub(crate) fn on(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed) && Instant::now() < self.until
-    }
 }
 
 /// A load that runs until this is finished or dropped.

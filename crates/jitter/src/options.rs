@@ -1,11 +1,11 @@
 //! What to measure, and its validation.
 
 use crate::disk::{Serial, SerialError};
+use crate::error::StudyError;
 use crate::load::Load;
 use crate::quantity::Carrier;
 use crate::readout;
 use crate::sender::{self, FRAMES, SendError};
-use crate::study::StudyError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Reads a network card's clock (section IV-A of the paper): the duration of a register read,
 //! between two readings of the system's clock by the card's driver.
 
-use crate::study::Absent;
+use crate::error::Absent;
 use std::path::{Path, PathBuf};
 use tickwire_osclock::card::Card;
 use tickwire_osclock::phc::{Phc, Triple};

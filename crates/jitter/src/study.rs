@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, Order, Run};
 use crate::card::CardPath;
+use crate::error::{Absent, StudyError};
 use crate::figures::Figures;
 use crate::load::{Load, Running};
 use crate::options::{AROUND_RUN, Options, RUNS, Target};
@@ -11,7 +12,6 @@ use crate::readout::{self, CardClock};
 use crate::sender::{self, WARM_UP};
 use serde::Serialize;
 use std::time::Duration;
-use thiserror::Error;
 
 /// Time for a started load to settle.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -70,46 +70,6 @@ pub struct Profile {
     /// The statistics of the times.
     #[serde(flatten)]
     pub figures: Figures,
-}
-
-/// A measurement that this machine does not support, or that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Absent {
-    /// Its name.
-    pub name: String,
-    /// The reason, and what would change it.
-    pub why: String,
-}
-
-impl Absent {
-    pub(crate) fn new(name: &str, why: &str) -> Self {
-        Self { name: name.to_owned(), why: why.to_owned() }
-    }
-}
-
-/// Why the study failed.
-#[derive(Debug, Error)]
-pub enum StudyError {
-    /// The options are invalid; nothing was started.
-    #[error("{option}: {what}")]
-    Usage {
-        /// Which option.
-        option: &'static str,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// The lab could not be created.
-    #[error("{0:#}")]
-    Lab(anyhow::Error),
-    /// Nothing at all could be measured.
-    #[error("nothing could be measured: {0}")]
-    Nothing(String),
-}
-
-impl StudyError {
-    pub(crate) fn usage(option: &'static str, what: impl ToString) -> Self {
-        Self::Usage { option, what: what.to_string() }
-    }
 }
 
 /// Runs the study and reports each step to `progress`. [`Options::estimate`] gives its duration.

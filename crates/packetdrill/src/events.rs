@@ -1,20 +1,11 @@
 //! `poll` and `epoll`.
 
 use crate::errno::{AGAIN, Errno, Result};
-use crate::machine::{Machine, Patience, State};
-use crate::table::{Descriptor, Kind};
+use crate::machine::{Machine, State, TimeLimit};
+use crate::table::{Descriptor, Kind, Watched};
 use tickwire_stack::Ready;
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::time::Span;
-
-/// A socket in an epoll instance that the stack does not know yet, because the socket is neither
-/// connected nor listening.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Watched {
-    fd: i32,
-    interest: Interest,
-    data: u64,
-}
 
 /// Readiness of a socket that is neither connected nor listening, as on Linux.
 const FRESH: Ready = Ready(Ready::OUT.0 | Ready::HUP.0);
@@ -22,11 +13,11 @@ const FRESH: Ready = Ready(Ready::OUT.0 | Ready::HUP.0);
 /// Synonyms of "readable" and "writable" (`POLLRDNORM`, `POLLWRNORM`).
 const NORMAL: [(u32, Ready); 2] = [(0x040, Ready::IN), (0x100, Ready::OUT)];
 
-fn time_limit(timeout_ms: i32) -> Patience {
+fn time_limit(timeout_ms: i32) -> TimeLimit {
     match timeout_ms {
-        0 => Patience::None,
-        ms if ms > 0 => Patience::For(Span::from_millis(ms as u64)),
-        _ => Patience::Endless,
+        0 => TimeLimit::None,
+        ms if ms > 0 => TimeLimit::For(Span::from_millis(ms as u64)),
+        _ => TimeLimit::Endless,
     }
 }
 

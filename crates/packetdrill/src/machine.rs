@@ -53,7 +53,7 @@ pub(crate) struct Machine {
 
 /// How long a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum TimeLimit {
     /// Non-blocking.
     None,
     /// With a timeout.
@@ -102,15 +102,15 @@ impl Machine {
     }
 
     /// A call that blocks while `attempt` returns [`AGAIN`], at most for `time_limit`.
-    pub(crate) fn wait<T>(&self, time_limit: Patience, mut attempt: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
+    pub(crate) fn wait<T>(&self, time_limit: TimeLimit, mut attempt: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
         let mut state = self.lock();
         let first = attempt(&mut state);
         state = self.stepped(state);
-        if !matches!(first, Err(AGAIN)) || time_limit == Patience::None {
+        if !matches!(first, Err(AGAIN)) || time_limit == TimeLimit::None {
             return first;
         }
         let until = match time_limit {
-            Patience::For(span) => Some(state.wire.now() + span),
+            TimeLimit::For(span) => Some(state.wire.now() + span),
             _ => None,
         };
         let thread = thread::current().id();

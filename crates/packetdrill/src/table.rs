@@ -2,14 +2,23 @@
 //! packetdrill itself closes, with the C library's call, those that a script has left open.
 
 use crate::errno::{Errno, Result};
-use crate::events::Watched;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 use tickwire_stack::addr::Endpoint;
+use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::tcp::TcpOptions;
 use tickwire_stack::time::Span;
 use tickwire_stack::{ListenerId, SetId, SocketId, TcpId};
+
+/// A socket in an epoll instance that the stack does not know yet, because the socket is neither
+/// connected nor listening.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched {
+    pub(crate) fd: i32,
+    pub(crate) interest: Interest,
+    pub(crate) data: u64,
+}
 
 /// The current kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

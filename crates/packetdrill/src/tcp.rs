@@ -1,7 +1,7 @@
 //! Calls on TCP sockets, from `socket` to `close`.
 
 use crate::errno::{AGAIN, Errno, Result};
-use crate::machine::{Machine, Patience, State};
+use crate::machine::{Machine, State, TimeLimit};
 use crate::name;
 use crate::table::{Descriptor, Kind};
 use tickwire_stack::addr::{Address, Endpoint};
@@ -23,11 +23,11 @@ pub(crate) struct Received {
     pub(crate) flags: i32,
 }
 
-fn time_limit(nonblock: bool, timeout: Option<tickwire_stack::time::Span>) -> Patience {
+fn time_limit(nonblock: bool, timeout: Option<tickwire_stack::time::Span>) -> TimeLimit {
     match timeout {
-        _ if nonblock => Patience::None,
-        Some(span) => Patience::For(span),
-        None => Patience::Endless,
+        _ if nonblock => TimeLimit::None,
+        Some(span) => TimeLimit::For(span),
+        None => TimeLimit::Endless,
     }
 }
 

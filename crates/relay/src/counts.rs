@@ -1,7 +1,8 @@
 //! The relay's counters, reported when it ends.
 
-use crate::cable::{Cable, Way};
+use crate::cable::Cable;
 use crate::port::Port;
+use crate::way::Way;
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;

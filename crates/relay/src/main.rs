@@ -12,9 +12,10 @@ mod cable;
 mod counts;
 mod options;
 mod port;
+mod way;
 
 use anyhow::{Context, Result};
-use cable::{Cable, Way};
+use cable::Cable;
 use clap::Parser;
 use counts::Clockwork;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -27,6 +28,7 @@ use port::Port;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tickwire_stack::time::{Instant, Span};
+use way::Way;
 
 /// Frames taken from one device before the other gets its turn.
 const BATCH: usize = 32;

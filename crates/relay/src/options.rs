@@ -1,6 +1,6 @@
 //! The command line: the cable's faults.
 
-use crate::cable::Way;
+use crate::way::Way;
 use tickwire_sim::{Burst, LinkConfig};
 use tickwire_stack::time::{Instant, Span};
 

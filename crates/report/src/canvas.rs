@@ -1,7 +1,7 @@
 //! The canvas of all figures: an image in the page's own colours, with uniform axes and mesh.
 
 use crate::axis::number;
-use crate::figure::Size;
+use crate::figure::{COLOURS, Size};
 use crate::page::escape;
 use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
@@ -16,8 +16,6 @@ pub(crate) const INK: RGBColor = RGBColor(1, 2, 3);
 pub(crate) const LINE: RGBColor = RGBColor(1, 2, 4);
 pub(crate) const BAD: RGBColor = RGBColor(1, 2, 5);
 const SERIES: u8 = 200;
-/// How many colours `page.css` has for series.
-pub(crate) const COLOURS: usize = 8;
 
 /// The colour of a series; beyond the last colour they repeat.
 pub(crate) const fn colour(series: usize) -> RGBColor {

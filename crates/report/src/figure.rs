@@ -1,6 +1,7 @@
 //! What all figures have in common: sizes, and signs with their meaning.
 
-use crate::canvas::COLOURS;
+/// How many colours `page.css` has for series.
+pub(crate) const COLOURS: usize = 8;
 
 /// Something that can be drawn.
 pub trait Figure {
