@@ -210,8 +210,8 @@ mod tests {
     fn what_is_wrong_with_a_certificate_is_told_apart() {
         let why = |wrong| tls_failure(&rustls::Error::InvalidCertificate(wrong)).why;
         let all = [
-            (CertificateError::UnknownIssuer, "vouches"),
-            (CertificateError::BadSignature, "vouches"),
+            (CertificateError::UnknownIssuer, "no trusted authority"),
+            (CertificateError::BadSignature, "no trusted authority"),
             (CertificateError::Expired, "expired"),
             (CertificateError::NotValidYet, "yet"),
             (CertificateError::NotValidForName, "name"),
