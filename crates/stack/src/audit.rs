@@ -10,7 +10,6 @@ pub(crate) mod tests;
 use crate::Stack;
 use crate::demux::audit::Found;
 use crate::frame::{FrameId, Frames, flag};
-use crate::pool::Link;
 
 /// The holder of free frames.
 const FREE: &str = "the free list";
@@ -140,23 +139,4 @@ impl Stack<'_> {
         let waiting: u32 = self.mem.paths.iter().map(|path| path.waiting).sum();
         assert_eq!(queued, core.queues.len() + waiting, "frames queued to be sent");
     }
-}
-
-/// Follows every chain of a hash table, with at most `most` entries each; `next` gets each entry
-/// and its chain's index. Returns the number of entries.
-#[track_caller]
-pub(crate) fn chains(table: &[Link], most: usize, mut next: impl FnMut(u32, usize) -> Link) -> usize {
-    table.iter().enumerate().map(|(chain, &first)| walk(first, most, |index| next(index, chain))).sum()
-}
-
-/// Follows a list of at most `most` entries; returns their number.
-#[track_caller]
-pub(crate) fn walk(mut at: Link, most: usize, mut next: impl FnMut(u32) -> Link) -> usize {
-    let mut count = 0;
-    while let Some(index) = at.get() {
-        count += 1;
-        assert!(count <= most, "a list is longer than it can be");
-        at = next(index);
-    }
-    count
 }

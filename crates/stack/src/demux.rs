@@ -109,7 +109,7 @@ impl Stack<'_> {
             return Err(Error::AddressInUse);
         }
         self.demux_remove(kind, index);
-        let slot = self.mem.slot(kind, index).ok_or(Error::Stale)?;
+        let slot = self.slot(kind, index).ok_or(Error::Stale)?;
         let bucket = self.connected_bucket(protocol, local, remote);
         let next = core::mem::replace(&mut self.mem.connected[bucket], Link::to(slot as u32));
         self.mem.nodes[slot] = Node {
@@ -140,7 +140,7 @@ impl Stack<'_> {
     ) -> Result<()> {
         self.demux_remove(kind, index);
         let protocol = protocol_of(kind);
-        let slot = self.mem.slot(kind, index).ok_or(Error::Stale)?;
+        let slot = self.slot(kind, index).ok_or(Error::Stale)?;
         let bucket = self.bound_bucket(protocol, local.port);
         let next = core::mem::replace(&mut self.mem.bound[bucket], Link::to(slot as u32));
         self.mem.nodes[slot] = Node {
@@ -158,7 +158,7 @@ impl Stack<'_> {
 
     /// Removes a socket from its table, if it is in one.
     pub(crate) fn demux_remove(&mut self, kind: SocketKind, index: u32) {
-        let Some(slot) = self.mem.slot(kind, index) else { return };
+        let Some(slot) = self.slot(kind, index) else { return };
         let Some(&Node { next, bucket, place, .. }) = self.mem.nodes.get(slot) else { return };
         let bucket = bucket as usize;
         let head = match place {
@@ -188,7 +188,7 @@ impl Stack<'_> {
         while let Some(slot) = at.get() {
             let node = &self.mem.nodes[slot as usize];
             if node.local == local && node.remote == remote && node.protocol == protocol {
-                return Some(self.mem.socket_of_slot(slot as usize));
+                return Some(self.socket_of_slot(slot as usize));
             }
             at = node.next;
         }
@@ -217,7 +217,7 @@ impl Stack<'_> {
                 .nth(nth as usize)
                 .map(|(slot, _)| slot);
         }
-        found.map(|slot| self.mem.socket_of_slot(slot as usize))
+        found.map(|slot| self.socket_of_slot(slot as usize))
     }
 
     /// The listener for a connection to `local` from `remote`.

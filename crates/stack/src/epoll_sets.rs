@@ -13,7 +13,6 @@ mod tests;
 
 use crate::Stack;
 use crate::ids::{Ready, SetId, SocketId, SocketKind};
-use crate::memory::Memory;
 use crate::pool::{Link, Slot};
 use core::fmt;
 use list::{Ends, Which};
@@ -162,7 +161,7 @@ impl Stack<'_> {
     pub fn set_destroy(&mut self, set: SetId) -> Result<(), WatchError> {
         let index = self.set_index(set)?;
         while let Some(item) = self.mem.sets[index as usize].members.get() {
-            self.mem.item_remove(item);
+            self.item_remove(item);
         }
         self.release(SocketKind::Set, index);
         Ok(())
@@ -182,12 +181,12 @@ impl Stack<'_> {
         data: u64,
     ) -> Result<(), WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
-        if self.mem.item_find(set, slot, key).is_some() {
+        if self.item_find(set, slot, key).is_some() {
             return Err(WatchError::Exists);
         }
         if source.kind == SocketKind::Set {
-            let below = self.mem.depth_below(source.index, set, 0).ok_or(WatchError::Loop)?;
-            let above = self.mem.depth_above(set, 0).ok_or(WatchError::Loop)?;
+            let below = self.depth_below(source.index, set, 0).ok_or(WatchError::Loop)?;
+            let above = self.depth_above(set, 0).ok_or(WatchError::Loop)?;
             if below + above + 1 >= MOST_NESTED {
                 return Err(WatchError::Loop);
             }
@@ -216,7 +215,7 @@ impl Stack<'_> {
         data: u64,
     ) -> Result<(), WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
-        let index = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        let index = self.item_find(set, slot, key).ok_or(WatchError::Missing)?;
         let item = &mut self.mem.items[index as usize];
         (item.ready, item.edge, item.oneshot) = (interest.ready, interest.edge, interest.oneshot);
         (item.data, item.disabled) = (data, false);
@@ -231,7 +230,7 @@ impl Stack<'_> {
     /// [`WatchError::Stale`], [`WatchError::Missing`].
     pub fn item_is_quiet(&self, set: SetId, source: SocketId, key: u64) -> Result<bool, WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
-        let item = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        let item = self.item_find(set, slot, key).ok_or(WatchError::Missing)?;
         Ok(self.mem.items[item as usize].disabled)
     }
 
@@ -241,8 +240,8 @@ impl Stack<'_> {
     /// [`WatchError::Stale`], [`WatchError::Missing`].
     pub fn item_delete(&mut self, set: SetId, source: SocketId, key: u64) -> Result<(), WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
-        let item = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
-        self.mem.item_remove(item);
+        let item = self.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        self.item_remove(item);
         Ok(())
     }
 
@@ -258,11 +257,11 @@ impl Stack<'_> {
         let mut reported = 0;
         while left > 0
             && reported < max
-            && let Some(index) = self.mem.ready_pop(set)
+            && let Some(index) = self.ready_pop(set)
         {
             left -= 1;
             let item = &self.mem.items[index as usize];
-            let (kind, source) = self.mem.socket_of_slot(item.slot as usize);
+            let (kind, source) = self.socket_of_slot(item.slot as usize);
             let (mask, data) = (item.interest().mask(), item.data);
             let ready = if item.disabled { Ready::NONE } else { self.ready_now(kind, source) & mask };
             if ready.is_empty() {
@@ -274,7 +273,7 @@ impl Stack<'_> {
             if item.oneshot {
                 item.disabled = true;
             } else if !item.edge {
-                self.mem.ready_push(index);
+                self.ready_push(index);
             }
         }
         Ok(reported)
@@ -294,7 +293,7 @@ impl Stack<'_> {
         outside: Ready,
     ) -> Result<Option<Event>, WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
-        let index = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        let index = self.item_find(set, slot, key).ok_or(WatchError::Missing)?;
         let inside = self.ready_now(source.kind, source.index);
         let item = &mut self.mem.items[index as usize];
         if item.disabled {
@@ -305,7 +304,7 @@ impl Stack<'_> {
         // A level-triggered item stays on the list, and is reported again for as long as it is
         // ready.
         if item.queued && (item.oneshot || item.edge) {
-            self.mem.ready_remove(index);
+            self.ready_remove(index);
         }
         Ok(Some(event))
     }
@@ -313,8 +312,8 @@ impl Stack<'_> {
     /// A socket became ready for `what`: notifies the items that watch it, and the threads that
     /// sleep on it.
     pub(crate) fn notify(&mut self, id: SocketId, what: Ready) {
-        if let Some(slot) = self.mem.slot(id.kind, id.index) {
-            self.mem.notify(slot, what, 0);
+        if let Some(slot) = self.slot(id.kind, id.index) {
+            self.notify_slot(slot, what, 0);
         }
     }
 
@@ -340,7 +339,7 @@ impl Stack<'_> {
             && depth <= MOST_NESTED
         {
             let item = &self.mem.items[index as usize];
-            let (kind, source) = self.mem.socket_of_slot(item.slot as usize);
+            let (kind, source) = self.socket_of_slot(item.slot as usize);
             let ready = self.ready_at_depth(kind, source, depth + 1) & item.interest().mask();
             if !item.disabled && !ready.is_empty() {
                 return Ready::IN;
@@ -353,10 +352,10 @@ impl Stack<'_> {
     /// Queues an item that was added or changed if its socket is already ready.
     fn item_if_ready(&mut self, index: u32) {
         let item = &self.mem.items[index as usize];
-        let (kind, source) = self.mem.socket_of_slot(item.slot as usize);
+        let (kind, source) = self.socket_of_slot(item.slot as usize);
         let mask = item.interest().mask();
         if !(self.ready_now(kind, source) & mask).is_empty() {
-            self.mem.item_queue(index, 0);
+            self.item_queue(index, 0);
         }
     }
 
@@ -367,25 +366,25 @@ impl Stack<'_> {
 
     pub(crate) fn source_slot(&self, source: SocketId) -> Result<usize, WatchError> {
         self.check(source).map_err(|_| WatchError::Stale)?;
-        self.mem.slot(source.kind, source.index).ok_or(WatchError::Stale)
+        self.slot(source.kind, source.index).ok_or(WatchError::Stale)
     }
 
     /// Removes a socket or set that ends from all sets.
     pub(crate) fn unwatch_all(&mut self, slot: usize) {
         while let Some(item) = self.mem.handles[slot].watchers.get() {
-            self.mem.item_remove(item);
+            self.item_remove(item);
         }
         // Threads that sleep on it, or poll for it, must notice that it is gone.
-        self.mem.wake(slot);
-    }
-}
-
-impl Memory<'_> {
-    fn notify(&mut self, slot: usize, what: Ready, depth: u32) {
         self.wake(slot);
-        let mut at = self.handles[slot].watchers;
+    }
+
+    /// [`Stack::notify`] for the socket or set of this slot, `depth` sets above the socket where
+    /// the event was.
+    fn notify_slot(&mut self, slot: usize, what: Ready, depth: u32) {
+        self.wake(slot);
+        let mut at = self.mem.handles[slot].watchers;
         while let Some(index) = at.get() {
-            let item = &self.items[index as usize];
+            let item = &self.mem.items[index as usize];
             at = item.ends[Which::Watchers as usize].next;
             if !item.disabled && !(item.interest().mask() & what).is_empty() {
                 self.item_queue(index, depth);
@@ -396,7 +395,7 @@ impl Memory<'_> {
     /// Puts an item on its set's ready list, and notifies the items that watch the set, which is
     /// now readable.
     fn item_queue(&mut self, index: u32, depth: u32) {
-        let item = &self.items[index as usize];
+        let item = &self.mem.items[index as usize];
         let set = item.set;
         if !item.queued {
             self.ready_push(index);
@@ -404,36 +403,36 @@ impl Memory<'_> {
         if depth < MOST_NESTED
             && let Some(slot) = self.slot(SocketKind::Set, set)
         {
-            self.notify(slot, Ready::IN, depth + 1);
+            self.notify_slot(slot, Ready::IN, depth + 1);
         }
     }
 
     fn ready_push(&mut self, index: u32) {
-        let item = &mut self.items[index as usize];
+        let item = &mut self.mem.items[index as usize];
         item.queued = true;
-        let set = &mut self.sets[item.set as usize];
+        let set = &mut self.mem.sets[item.set as usize];
         set.queued += 1;
-        list::push_back(self.items, Which::Ready, &mut set.ready_head, &mut set.ready_tail, index);
+        list::push_back(self.mem.items, Which::Ready, &mut set.ready_head, &mut set.ready_tail, index);
     }
 
     fn ready_pop(&mut self, set: u32) -> Option<u32> {
-        let index = self.sets[set as usize].ready_head.get()?;
+        let index = self.mem.sets[set as usize].ready_head.get()?;
         self.ready_remove(index);
         Some(index)
     }
 
     fn ready_remove(&mut self, index: u32) {
-        let item = &mut self.items[index as usize];
+        let item = &mut self.mem.items[index as usize];
         item.queued = false;
-        let set = &mut self.sets[item.set as usize];
+        let set = &mut self.mem.sets[item.set as usize];
         set.queued -= 1;
-        list::remove(self.items, Which::Ready, &mut set.ready_head, Some(&mut set.ready_tail), index);
+        list::remove(self.mem.items, Which::Ready, &mut set.ready_head, Some(&mut set.ready_tail), index);
     }
 
     fn item_find(&self, set: u32, slot: usize, key: u64) -> Option<u32> {
-        let mut at = self.handles[slot].watchers;
+        let mut at = self.mem.handles[slot].watchers;
         while let Some(index) = at.get() {
-            let item = &self.items[index as usize];
+            let item = &self.mem.items[index as usize];
             if item.set == set && item.key == key {
                 return Some(index);
             }
@@ -443,13 +442,13 @@ impl Memory<'_> {
     }
 
     fn item_remove(&mut self, index: u32) {
-        if self.items[index as usize].queued {
+        if self.mem.items[index as usize].queued {
             self.ready_remove(index);
         }
-        let (set, slot) = (self.items[index as usize].set, self.items[index as usize].slot);
-        list::remove(self.items, Which::Members, &mut self.sets[set as usize].members, None, index);
-        list::remove(self.items, Which::Watchers, &mut self.handles[slot as usize].watchers, None, index);
-        self.core.free_items.give(self.items, index);
+        let (set, slot) = (self.mem.items[index as usize].set, self.mem.items[index as usize].slot);
+        list::remove(self.mem.items, Which::Members, &mut self.mem.sets[set as usize].members, None, index);
+        list::remove(self.mem.items, Which::Watchers, &mut self.mem.handles[slot as usize].watchers, None, index);
+        self.mem.core.free_items.give(self.mem.items, index);
     }
 
     /// How deep sets are nested inside `set`; `None` if `forbidden` is among them, or it is too
@@ -458,9 +457,9 @@ impl Memory<'_> {
         if set == forbidden || depth > MOST_NESTED {
             return None;
         }
-        let (mut deepest, mut at) = (0, self.sets[set as usize].members);
+        let (mut deepest, mut at) = (0, self.mem.sets[set as usize].members);
         while let Some(index) = at.get() {
-            let item = &self.items[index as usize];
+            let item = &self.mem.items[index as usize];
             if let (SocketKind::Set, inner) = self.socket_of_slot(item.slot as usize) {
                 deepest = deepest.max(self.depth_below(inner, forbidden, depth + 1)? + 1);
             }
@@ -475,9 +474,9 @@ impl Memory<'_> {
             return None;
         }
         let slot = self.slot(SocketKind::Set, set)?;
-        let (mut deepest, mut at) = (0, self.handles[slot].watchers);
+        let (mut deepest, mut at) = (0, self.mem.handles[slot].watchers);
         while let Some(index) = at.get() {
-            let item = &self.items[index as usize];
+            let item = &self.mem.items[index as usize];
             deepest = deepest.max(self.depth_above(item.set, depth + 1)? + 1);
             at = item.ends[Which::Watchers as usize].next;
         }

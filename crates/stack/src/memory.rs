@@ -4,6 +4,9 @@
 //! after the other (by [`Place`]), tests and simulations allocate them on the heap (`OwnedMemory`,
 //! feature `owned`). All-zero memory is a valid start everywhere, so a fresh region needs no
 //! constructor. Indices instead of pointers mean the same in every process that maps it.
+//!
+//! This module only lays the memory out and clears it. What works with the content is a method of
+//! [`crate::Stack`], in the module of its mechanism.
 
 use crate::demux::Node;
 use crate::epoll_sets::{Item, Set};

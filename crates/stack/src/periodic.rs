@@ -267,7 +267,7 @@ impl Stack<'_> {
 
     /// A packet with data arrived at `at` for a socket, which is readable now.
     pub(crate) fn notify_of_data(&mut self, id: SocketId, at: Instant) {
-        let Some(slot) = self.mem.slot(id.kind, id.index) else { return };
+        let Some(slot) = self.slot(id.kind, id.index) else { return };
         let before = core::mem::take(&mut self.mem.core.wakeups.changes);
         self.notify(id, Ready::IN);
         let core = &mut *self.mem.core;

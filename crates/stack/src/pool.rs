@@ -1,6 +1,9 @@
 //! Fixed pools addressed by index: all memory is allocated once, and an index means the same in
 //! every process that shares the region.
 
+#[cfg(any(test, feature = "owned"))]
+pub(crate) mod audit;
+
 use core::marker::PhantomData;
 use zerocopy::FromZeros;
 
@@ -76,48 +79,10 @@ impl<T: Slot> FreeList<T> {
         self.used -= 1;
     }
 
-    /// The allocated slots according to the free list; `next` is the link of a slot. Checks that
-    /// the list ends, and contains each free slot once.
-    #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn taken(&self, what: &str, slots: &[T], next: impl Fn(&T) -> Link) -> Taken {
-        assert!(self.fresh as usize <= slots.len(), "{what}: more were used than there are");
-        let mut taken = vec![true; self.fresh as usize];
-        crate::audit::walk(self.head, taken.len(), |index| {
-            let is_first = taken.get_mut(index as usize).is_some_and(core::mem::take);
-            assert!(is_first, "{what}: {index} is on the free list twice, or was never used");
-            next(&slots[index as usize])
-        });
-        let taken = Taken(taken);
-        assert_eq!(
-            taken.all().count(),
-            self.used(),
-            "{what}: those that are not on the free list, and those that are taken"
-        );
-        taken
-    }
-
     /// The number of allocated slots.
     #[must_use]
     pub const fn used(&self) -> usize {
         self.used as usize
-    }
-}
-
-/// The allocated slots of a pool. The time to create it is proportional to the slots that were ever
-/// used, not to the size of the pool.
-#[cfg(any(test, feature = "owned"))]
-pub(crate) struct Taken(Vec<bool>);
-
-#[cfg(any(test, feature = "owned"))]
-impl Taken {
-    /// Whether this slot is allocated.
-    pub(crate) fn has(&self, index: u32) -> bool {
-        self.0.get(index as usize).copied().unwrap_or_default()
-    }
-
-    /// All allocated slots.
-    pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(&self.0).filter_map(|(index, &taken)| taken.then_some(index))
     }
 }
 

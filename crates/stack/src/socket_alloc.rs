@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::ids::{SocketId, SocketKind};
-use crate::memory::Memory;
 use crate::pool::Link;
 use crate::table::{Row, kind};
 use crate::{Ready, Stack};
@@ -20,25 +19,25 @@ pub(crate) struct Handle {
     pub(crate) waiters: u32,
 }
 
-impl Memory<'_> {
+impl Stack<'_> {
     /// Index into everything that exists once per socket (handles, nodes, rows). `None` if there is
     /// no such slot.
     pub(crate) fn slot(&self, kind: SocketKind, index: u32) -> Option<usize> {
         let index = index as usize;
-        let (tcp, listeners, udp) = (self.tcp.len(), self.listeners.len(), self.udp.len());
+        let (tcp, listeners, udp) = (self.mem.tcp.len(), self.mem.listeners.len(), self.mem.udp.len());
         let (base, count) = match kind {
             SocketKind::None => return None,
             SocketKind::Tcp => (0, tcp),
             SocketKind::Listener => (tcp, listeners),
             SocketKind::Udp => (tcp + listeners, udp),
-            SocketKind::Set => (tcp + listeners + udp, self.sets.len()),
+            SocketKind::Set => (tcp + listeners + udp, self.mem.sets.len()),
         };
         (index < count).then_some(base + index)
     }
 
-    /// The kind and index that [`Memory::slot`] maps to `slot`.
+    /// The kind and index that [`Stack::slot`] maps to `slot`.
     pub(crate) fn socket_of_slot(&self, slot: usize) -> (SocketKind, u32) {
-        let (tcp, listeners, udp) = (self.tcp.len(), self.listeners.len(), self.udp.len());
+        let (tcp, listeners, udp) = (self.mem.tcp.len(), self.mem.listeners.len(), self.mem.udp.len());
         if slot < tcp {
             (SocketKind::Tcp, slot as u32)
         } else if slot < tcp + listeners {
@@ -53,11 +52,9 @@ impl Memory<'_> {
     /// The row of a TCP connection, a listener or a UDP socket.
     pub(crate) fn row(&self, kind: SocketKind, index: u32) -> &Row {
         let slot = self.slot(kind, index).unwrap_or_default();
-        &self.rows[slot]
+        &self.mem.rows[slot]
     }
-}
 
-impl Stack<'_> {
     /// Allocates a slot of the kind's pool. Its content is that of the previous user, except for
     /// its row, which is cleared and carries its kind.
     pub(crate) fn open(&mut self, kind: SocketKind) -> Result<SocketId> {
@@ -70,7 +67,7 @@ impl Stack<'_> {
             SocketKind::Set => core.free_sets.take(self.mem.sets),
         }
         .ok_or(Error::NoBuffers)?;
-        let slot = self.mem.slot(kind, index).ok_or(Error::Invalid)?;
+        let slot = self.slot(kind, index).ok_or(Error::Invalid)?;
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(1) | 1;
         let generation = handle.generation;
@@ -89,7 +86,7 @@ impl Stack<'_> {
     /// Makes the program's handle stale and removes the items that watch it. The stack keeps the
     /// socket (a closed connection in FIN-WAIT).
     pub(crate) fn orphan(&mut self, kind: SocketKind, index: u32) {
-        let Some(slot) = self.mem.slot(kind, index) else { return };
+        let Some(slot) = self.slot(kind, index) else { return };
         self.unwatch_all(slot);
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(2);
@@ -98,7 +95,7 @@ impl Stack<'_> {
     /// Frees a slot: removes it from the demultiplexer, its timers and all sets, clears its row,
     /// and makes every handle to it stale.
     pub(crate) fn release(&mut self, kind: SocketKind, index: u32) {
-        let Some(slot) = self.mem.slot(kind, index) else { return };
+        let Some(slot) = self.slot(kind, index) else { return };
         self.unwatch_all(slot);
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(1) & !1;
@@ -122,13 +119,13 @@ impl Stack<'_> {
     /// Whether a slot of a pool is in use.
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn is_open(&self, kind: SocketKind, index: u32) -> bool {
-        self.mem.slot(kind, index).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
+        self.slot(kind, index).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
     }
 
     /// Checks that the allocated slots of a pool are exactly those in use, with a valid or an
     /// orphaned handle.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn audit_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::Taken) {
+    pub(crate) fn audit_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::audit::Taken) {
         for index in 0..slots as u32 {
             assert_eq!(taken.has(index), self.is_open(kind, index), "{kind:?} {index}: taken, and open");
         }
@@ -136,7 +133,7 @@ impl Stack<'_> {
 
     /// The pool index if the handle is valid, [`Error::Stale`] if not.
     pub(crate) fn check(&self, id: SocketId) -> Result<usize> {
-        let slot = self.mem.slot(id.kind, id.index).ok_or(Error::Stale)?;
+        let slot = self.slot(id.kind, id.index).ok_or(Error::Stale)?;
         if self.mem.handles[slot].generation == id.generation && id.generation & 1 == 1 {
             Ok(id.index as usize)
         } else {
@@ -146,7 +143,7 @@ impl Stack<'_> {
 
     /// The handle that is now valid for a slot.
     pub(crate) fn id_of(&self, kind: SocketKind, index: u32) -> SocketId {
-        let generation = self.mem.slot(kind, index).map_or(0, |slot| self.mem.handles[slot].generation);
+        let generation = self.slot(kind, index).map_or(0, |slot| self.mem.handles[slot].generation);
         SocketId { kind, index, generation }
     }
 
@@ -165,7 +162,7 @@ impl Stack<'_> {
     /// [`Error::Stale`]; [`Error::Invalid`] for a set, which has no row.
     pub fn socket_row(&self, id: SocketId) -> Result<&Row> {
         self.check(id)?;
-        if id.kind == SocketKind::Set { Err(Error::Invalid) } else { Ok(self.mem.row(id.kind, id.index)) }
+        if id.kind == SocketKind::Set { Err(Error::Invalid) } else { Ok(self.row(id.kind, id.index)) }
     }
 
     /// The rows of sockets that stay on the kernel; the caller manages them.

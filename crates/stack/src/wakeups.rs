@@ -10,7 +10,6 @@
 
 use crate::Stack;
 use crate::ids::SocketId;
-use crate::memory::Memory;
 use crate::pool::{Link, Slot};
 use zerocopy::FromZeros;
 
@@ -157,10 +156,10 @@ impl Stack<'_> {
         }
         if by_name && len > 0 {
             for (node, slot) in slots.into_iter().take(len).enumerate() {
-                self.mem.waiter_link(index, node, slot);
+                self.waiter_link(index, node, slot);
             }
         } else {
-            self.mem.waiter_link(index, ANYTHING, u32::MAX);
+            self.waiter_link(index, ANYTHING, u32::MAX);
         }
         Some(WaiterId(index))
     }
@@ -170,7 +169,7 @@ impl Stack<'_> {
     pub fn awake(&mut self, id: WaiterId, process: u32) {
         let waiter = self.mem.waiters.get(id.0 as usize);
         if waiter.is_some_and(|waiter| waiter.taken != 0 && waiter.target.process == process) {
-            self.mem.waiter_release(id.0);
+            self.waiter_release(id.0);
         }
     }
 
@@ -180,7 +179,7 @@ impl Stack<'_> {
         for index in 0..self.mem.core.wakeups.used {
             let waiter = &self.mem.waiters[index as usize];
             if waiter.taken != 0 && waiter.target.process == process {
-                self.mem.waiter_release(index);
+                self.waiter_release(index);
                 forgotten += 1;
             }
         }
@@ -221,7 +220,7 @@ impl Stack<'_> {
         }
         let (targets, waiters) = ([WakeTarget::default(); BATCH], [WaiterId(0); BATCH]);
         let mut wakeups = Wakeups { targets, waiters, len: 0, everybody, more: false };
-        while let Some(index) = self.mem.waiter_of_node(self.mem.core.wakeups.woken) {
+        while let Some(index) = self.waiter_of_node(self.mem.core.wakeups.woken) {
             let Some(place) = wakeups.targets.get_mut(wakeups.len) else {
                 wakeups.more = true;
                 break;
@@ -229,7 +228,7 @@ impl Stack<'_> {
             *place = self.mem.waiters[index as usize].target;
             wakeups.waiters[wakeups.len] = WaiterId(index);
             wakeups.len += 1;
-            self.mem.waiter_unlink(index, WOKEN);
+            self.waiter_unlink(index, WOKEN);
         }
         Some(wakeups)
     }
@@ -264,14 +263,14 @@ fn change_bit(slot: usize) -> u64 {
     1 << (slot % 64)
 }
 
-impl Memory<'_> {
+impl Stack<'_> {
     /// An event at the socket or set of this slot.
     pub(crate) fn wake(&mut self, slot: usize) {
-        self.core.wakeups.changes |= change_bit(slot);
-        while let Some(index) = self.waiter_of_node(self.handles[slot].waiters) {
+        self.mem.core.wakeups.changes |= change_bit(slot);
+        while let Some(index) = self.waiter_of_node(self.mem.handles[slot].waiters) {
             self.waiter_wake(index);
         }
-        while let Some(index) = self.waiter_of_node(self.core.wakeups.anything) {
+        while let Some(index) = self.waiter_of_node(self.mem.core.wakeups.anything) {
             self.waiter_wake(index);
         }
     }
@@ -292,22 +291,22 @@ impl Memory<'_> {
         for node in 0..NODES {
             self.waiter_unlink(index, node);
         }
-        self.waiters[index as usize].taken = 0;
-        self.core.free_waiters.give(self.waiters, index);
+        self.mem.waiters[index as usize].taken = 0;
+        self.mem.core.free_waiters.give(self.mem.waiters, index);
     }
 
     /// The first node of the list to which a waiter's node belongs.
     fn waiter_head(&mut self, node: usize, list: u32) -> &mut u32 {
         match node {
-            ANYTHING => &mut self.core.wakeups.anything,
-            WOKEN => &mut self.core.wakeups.woken,
-            _ => &mut self.handles[list as usize - 1].waiters,
+            ANYTHING => &mut self.mem.core.wakeups.anything,
+            WOKEN => &mut self.mem.core.wakeups.woken,
+            _ => &mut self.mem.handles[list as usize - 1].waiters,
         }
     }
 
     fn waiter_node(&mut self, number: u32) -> Option<&mut Node> {
         let number = number.checked_sub(1)? as usize;
-        self.waiters.get_mut(number / NODES)?.nodes.get_mut(number % NODES)
+        self.mem.waiters.get_mut(number / NODES)?.nodes.get_mut(number % NODES)
     }
 
     fn waiter_link(&mut self, index: u32, node: usize, list: u32) {
@@ -316,11 +315,11 @@ impl Memory<'_> {
         if let Some(next) = self.waiter_node(next) {
             next.previous = own;
         }
-        self.waiters[index as usize].nodes[node] = Node { next, previous: 0, list };
+        self.mem.waiters[index as usize].nodes[node] = Node { next, previous: 0, list };
     }
 
     fn waiter_unlink(&mut self, index: u32, node: usize) {
-        let Node { next, previous, list } = core::mem::take(&mut self.waiters[index as usize].nodes[node]);
+        let Node { next, previous, list } = core::mem::take(&mut self.mem.waiters[index as usize].nodes[node]);
         if list == 0 {
             return;
         }

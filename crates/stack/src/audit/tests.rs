@@ -160,8 +160,8 @@ fn a_place_in_the_heap_without_a_timer_is_found() {
 #[test]
 fn a_closed_socket_that_is_watched_yet_is_found() {
     tells("is watched, and not open", |s| {
-        let watchers = s.mem.handles[s.mem.slot(SocketKind::Udp, 1).unwrap()].watchers;
-        s.mem.handles[s.mem.slot(SocketKind::Udp, 2).unwrap()].watchers = watchers;
+        let watchers = s.mem.handles[s.slot(SocketKind::Udp, 1).unwrap()].watchers;
+        s.mem.handles[s.slot(SocketKind::Udp, 2).unwrap()].watchers = watchers;
     });
 }
 

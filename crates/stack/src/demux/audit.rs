@@ -3,8 +3,8 @@
 use super::protocol_of;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::audit::chains;
 use crate::ids::SocketKind;
+use crate::pool::audit::chains;
 
 /// How a socket is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Stack<'_> {
             }
             Way::Bound(local) => {
                 found.bound += 1;
-                let slot = self.mem.slot(kind, index).map(|slot| slot as u32);
+                let slot = self.slot(kind, index).map(|slot| slot as u32);
                 let is_found = self.bound_to(protocol, local).any(|(bound, _)| Some(bound) == slot);
                 assert!(is_found, "{kind:?} {index} is not found at {local:?}");
             }
@@ -49,7 +49,7 @@ impl Stack<'_> {
         let nodes = &self.mem.nodes;
         let all = |table: &[_], what| {
             chains(table, nodes.len(), |slot, _| {
-                let (kind, index) = self.mem.socket_of_slot(slot as usize);
+                let (kind, index) = self.socket_of_slot(slot as usize);
                 assert!(self.is_open(kind, index), "{kind:?} {index} is found among the {what}, and not open");
                 nodes[slot as usize].next
             })

@@ -400,7 +400,7 @@ impl Stack<'_> {
         let core = &self.mem.core;
         let taken = core.free_reassemblies.taken("reassemblies", self.mem.reassemblies, |datagram| datagram.link);
         let (mut held, mut before) = (0, Link::NONE);
-        let count = crate::audit::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
+        let count = crate::pool::audit::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
             let datagram = &self.mem.reassemblies[index as usize];
             assert!(taken.has(index), "reassembly {index} has an age, and is free");
             assert_eq!(datagram.older, before, "reassemblies by age");
@@ -413,7 +413,7 @@ impl Stack<'_> {
         });
         assert_eq!((held, before), (self.mem.core.reassembly_frames, self.mem.core.reassembly_tail), "reassemblies");
         let in_table =
-            crate::audit::chains(self.mem.reassembly_buckets, self.mem.reassemblies.len(), |index, bucket| {
+            crate::pool::audit::chains(self.mem.reassembly_buckets, self.mem.reassemblies.len(), |index, bucket| {
                 let Reassembly { link, source, destination, id, protocol, .. } = self.mem.reassemblies[index as usize];
                 assert!(taken.has(index), "reassembly {index} is found, and free");
                 assert_eq!(self.reassembly_hash(source, destination, protocol, id), bucket, "where {index} is found");

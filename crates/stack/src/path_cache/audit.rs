@@ -1,9 +1,8 @@
 //! Invariants of the path cache: see [`Stack::audit`].
 
 use crate::Stack;
-use crate::audit::{chains, walk};
 use crate::path::GUESSED;
-use crate::tcp::half_open_by;
+use crate::pool::audit::{chains, walk};
 
 impl Stack<'_> {
     pub(crate) fn audit_paths(&self) {
@@ -18,7 +17,7 @@ impl Stack<'_> {
             if path.inferred == GUESSED {
                 guesses += 1;
                 // A guess is evicted with its last guest; without any it would stay forever.
-                let most = half_open_by(self.mem.tcp, &query);
+                let most = self.half_open_by(&query);
                 assert!((1..=most).contains(&path.guests.into()), "guests of the path to {query:?}: {}", path.guests);
             }
         }

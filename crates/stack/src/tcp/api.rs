@@ -195,7 +195,7 @@ impl Stack<'_> {
                 self.send_ack(index, now);
                 self.set_timer(index);
             }
-            let row = self.mem.row(SocketKind::Tcp, index as u32);
+            let row = self.row(SocketKind::Tcp, index as u32);
             row.rx_queue.set(self.mem.tcp[index].recv.bytes);
         }
         Ok(taken)

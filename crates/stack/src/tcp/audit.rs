@@ -6,11 +6,12 @@ mod tests;
 use super::recovery::Phase;
 use super::socket::{Socket, State};
 use crate::Stack;
-use crate::audit::{Holders, walk};
+use crate::audit::Holders;
 use crate::demux::audit::{Found, Way};
 use crate::ids::SocketKind;
 use crate::path::Query;
 use crate::pool::Link;
+use crate::pool::audit::walk;
 
 impl Socket {
     /// Whether a timer must be armed in case the peer stays silent.
@@ -56,11 +57,6 @@ impl Socket {
     }
 }
 
-/// How many connections with that peer are half open.
-pub(crate) fn half_open_by(all: &[Socket], query: &Query) -> usize {
-    all.iter().filter(|s| s.state == State::SynReceived && s.query() == *query).count()
-}
-
 impl Stack<'_> {
     pub(crate) fn audit_connections(&self, holders: &mut Holders, found: &mut Found) {
         let frames = &self.mem.frames;
@@ -93,6 +89,11 @@ impl Stack<'_> {
         self.audit_heap();
         let listed = self.audit_time_wait() + self.audit_listeners(found);
         assert_eq!(queued, listed, "connections that are on a list of TIME-WAIT, or to be accepted");
+    }
+
+    /// How many half-open connections use the path that answers `query`.
+    pub(crate) fn half_open_by(&self, query: &Query) -> usize {
+        self.mem.tcp.iter().filter(|s| s.state == State::SynReceived && s.query() == *query).count()
     }
 
     fn audit_time_wait(&self) -> usize {

@@ -400,7 +400,7 @@ impl Stack<'_> {
         let merged_of = self.mem.core.merged_of;
         s.data_arrived(&self.mem.core.tcp.config, now, (segment.len, merged_of), segment.has(bit::PSH), filled);
         self.fetch_urgent(index);
-        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let row = self.row(SocketKind::Tcp, index as u32);
         row.rx_bytes.add(u64::from(news));
         let id = self.id_of(SocketKind::Tcp, index as u32);
         self.notify_of_data(id, arrived);

@@ -112,7 +112,7 @@ impl Stack<'_> {
             self.release(SocketKind::Tcp, id.index);
             return Err(error);
         }
-        let row = self.mem.row(SocketKind::Tcp, id.index);
+        let row = self.row(SocketKind::Tcp, id.index);
         row.local.set(local);
         row.remote.set(remote);
         Ok(index)

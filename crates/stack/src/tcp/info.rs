@@ -132,7 +132,7 @@ impl Stack<'_> {
         let index = self.check(id.into())?;
         let config = &self.mem.core.tcp.config;
         let s = &self.mem.tcp[index];
-        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let row = self.row(SocketKind::Tcp, index as u32);
         let outstanding = s.send.outstanding().saturating_sub(s.control_under_way());
         let acked = row.tx_bytes.get().saturating_sub(s.tally.bytes_resent).saturating_sub(outstanding.into());
         // A closed connection is not busy any more.
@@ -238,7 +238,7 @@ impl Stack<'_> {
             return;
         }
         let bounds = self.mem.core.tcp.config.bounds(s.rto_min_ms);
-        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let row = self.row(SocketKind::Tcp, index as u32);
         row.state.set(u32::from(s.state as u8));
         row.rx_queue.set(s.recv.bytes);
         row.tx_queue.set(s.send.queued());

@@ -100,7 +100,7 @@ impl Stack<'_> {
     /// Processes a segment for a connection. If it is a SYN that ended TIME-WAIT and opens a new
     /// connection, returns the SND.NXT of the old one.
     fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> Option<Seq> {
-        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let row = self.row(SocketKind::Tcp, index as u32);
         row.rx_packets.inc();
         let mut ended = None;
         let s = &mut self.mem.tcp[index];

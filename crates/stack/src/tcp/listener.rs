@@ -93,7 +93,7 @@ impl Stack<'_> {
             self.release(SocketKind::Listener, id.index);
             return Err(error);
         }
-        let row = self.mem.row(SocketKind::Listener, id.index);
+        let row = self.row(SocketKind::Listener, id.index);
         row.local.set(local);
         row.state.set(10); // LISTEN, as Linux numbers it
         ListenerId::try_from(id)
@@ -156,7 +156,7 @@ impl Stack<'_> {
         let at = self.check(id.into())?;
         self.drop_unaccepted(at, now);
         self.mem.listeners[at].phase = LEAVING;
-        if let Some(slot) = self.mem.slot(SocketKind::Listener, at as u32) {
+        if let Some(slot) = self.slot(SocketKind::Listener, at as u32) {
             self.unwatch_all(slot);
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Stack<'_> {
         s.queued = false;
         s.listener = Link::NONE;
         let len = listener.accept_len;
-        self.mem.row(SocketKind::Listener, at as u32).rx_queue.set(len);
+        self.row(SocketKind::Listener, at as u32).rx_queue.set(len);
         Some(index)
     }
 
@@ -231,7 +231,7 @@ impl Stack<'_> {
         let len = listener.accept_len;
         let s = &mut self.mem.tcp[index];
         (s.queued, s.link) = (true, Link::NONE);
-        self.mem.row(SocketKind::Listener, at).rx_queue.set(len);
+        self.row(SocketKind::Listener, at).rx_queue.set(len);
         let id = self.id_of(SocketKind::Listener, at);
         self.notify(id, Ready::IN);
     }

@@ -69,8 +69,6 @@ mod urgent;
 mod window;
 
 pub use api::{RecvFlags, Shutdown};
-#[cfg(any(test, feature = "owned"))]
-pub(crate) use audit::half_open_by;
 pub use config::Config;
 pub(crate) use config::Shared;
 pub use congestion::Algorithm;

@@ -317,7 +317,7 @@ impl Stack<'_> {
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
         s.sent = now;
         s.acknowledged(now, run.total > 0, 0, &header.options, &self.mem.core.tcp.config);
-        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let row = self.row(SocketKind::Tcp, index as u32);
         row.tx_bytes.add(u64::from(run.total));
         self.emit(index, now, &header, run);
     }
@@ -369,7 +369,7 @@ impl Stack<'_> {
         let mut send = self.mem.tcp[index].ip_send();
         send.tos |= header.codepoint;
         send.dont_fragment &= !self.path_of(index).is_some_and(|path| path.is_narrow(now));
-        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let row = self.row(SocketKind::Tcp, index as u32);
         row.tx_packets.inc();
         self.emit_to(now, &send, header, run);
     }

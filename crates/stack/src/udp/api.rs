@@ -25,7 +25,7 @@ impl Stack<'_> {
     pub fn udp_open(&mut self, options: UdpOptions) -> Result<UdpId> {
         let id = self.open(SocketKind::Udp)?;
         self.mem.udp[id.index as usize] = Socket::new(options);
-        self.mem.row(SocketKind::Udp, id.index).state.set(UNCONNECTED);
+        self.row(SocketKind::Udp, id.index).state.set(UNCONNECTED);
         id.try_into()
     }
 
@@ -45,7 +45,7 @@ impl Stack<'_> {
         (socket.local, socket.bound) = (local, local);
         let UdpOptions { v6only, reuse_port, .. } = socket.options;
         self.demux_bind(SocketKind::Udp, id.index, local, (v6only, reuse_port))?;
-        self.mem.row(SocketKind::Udp, id.index).local.set(local);
+        self.row(SocketKind::Udp, id.index).local.set(local);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Stack<'_> {
             self.demux_bind(SocketKind::Udp, id.index, bound, (options.v6only, options.reuse_port))?;
             let socket = &mut self.mem.udp[index];
             (socket.local, socket.remote, socket.interface) = (bound, Endpoint::default(), 0);
-            let row = self.mem.row(SocketKind::Udp, id.index);
+            let row = self.row(SocketKind::Udp, id.index);
             row.local.set(bound);
             row.remote.set(Endpoint::default());
             row.state.set(UNCONNECTED);
@@ -105,7 +105,7 @@ impl Stack<'_> {
         }
         let socket = &mut self.mem.udp[index];
         (socket.local, socket.remote, socket.interface, socket.path) = (local, remote, interface, path);
-        let row = self.mem.row(SocketKind::Udp, id.index);
+        let row = self.row(SocketKind::Udp, id.index);
         row.local.set(local);
         row.remote.set(remote);
         row.state.set(CONNECTED);

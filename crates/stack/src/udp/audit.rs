@@ -1,10 +1,11 @@
 //! Invariants of UDP sockets: see [`Stack::audit`].
 
 use crate::Stack;
-use crate::audit::{Holders, walk};
+use crate::audit::Holders;
 use crate::demux::audit::{Found, Way};
 use crate::ids::SocketKind;
 use crate::pool::Link;
+use crate::pool::audit::walk;
 
 use super::Socket;
 

@@ -106,7 +106,7 @@ impl Stack<'_> {
         let (mut last, mut at) = (connected, self.bound_first(UDP, local.port));
         while let Some((slot, _, next)) = self.bound_next(at, UDP, local) {
             at = next;
-            let (_, index) = self.mem.socket_of_slot(slot as usize);
+            let (_, index) = self.socket_of_slot(slot as usize);
             if !self.wants_group(index, local.address, source.address) {
                 self.mem.counters.udp_filtered.inc();
                 continue;
@@ -144,10 +144,10 @@ impl Stack<'_> {
             || available <= all / 16 && (socket.count > 0 || self.mem.core.filled <= self.mem.core.fill.wanted / 2);
         if socket.charged > socket.options.rcvbuf || low {
             if low { &counters.udp_mem_errors } else { &counters.udp_rcvbuf_errors }.inc();
-            self.mem.row(SocketKind::Udp, index).drops.inc();
+            self.row(SocketKind::Udp, index).drops.inc();
             return self.mem.frames.give_chain(frame);
         }
-        let drops = self.mem.row(SocketKind::Udp, index).drops.get();
+        let drops = self.row(SocketKind::Udp, index).drops.get();
         let frames = &mut self.mem.frames;
         let socket = &mut self.mem.udp[index as usize];
         let meta = &mut frames.meta[frame as usize];
@@ -162,7 +162,7 @@ impl Stack<'_> {
         socket.charged += charge;
         let charged = socket.charged;
         counters.udp_in_datagrams.inc();
-        let row = self.mem.row(SocketKind::Udp, index);
+        let row = self.row(SocketKind::Udp, index);
         row.rx_packets.inc();
         row.rx_bytes.add(u64::from(total));
         row.rx_queue.set(charged);
@@ -196,7 +196,7 @@ impl Stack<'_> {
         socket.charged -= total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
         let charged = socket.charged;
         frames.give_chain(frame);
-        self.mem.row(SocketKind::Udp, index).rx_queue.set(charged);
+        self.row(SocketKind::Udp, index).rx_queue.set(charged);
         true
     }
 

@@ -219,7 +219,7 @@ impl Stack<'_> {
             self.udp_emit(now, &send, [local.port, peer.port], mtu, &mut part)?;
             done += len;
             self.mem.counters.udp_out_datagrams.inc();
-            let row = self.mem.row(SocketKind::Udp, id.index);
+            let row = self.row(SocketKind::Udp, id.index);
             row.tx_packets.inc();
             row.tx_bytes.add(len as u64);
             if done == all {

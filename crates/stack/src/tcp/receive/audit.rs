@@ -1,9 +1,9 @@
 //! Invariants of a receive queue: see [`crate::Stack::audit`].
 
 use super::{MAX_RANGES, ReceiveQueue};
-use crate::audit::walk;
 use crate::frame::{FrameId, Frames};
 use crate::pool::Link;
+use crate::pool::audit::walk;
 use crate::tcp::seq::Seq;
 
 impl ReceiveQueue {

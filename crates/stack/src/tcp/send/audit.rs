@@ -1,9 +1,9 @@
 //! Invariants of a send queue: see [`crate::Stack::audit`].
 
 use super::{SendQueue, end, length};
-use crate::audit::walk;
 use crate::frame::{FrameId, Frames, flag};
 use crate::pool::Link;
+use crate::pool::audit::walk;
 use crate::tcp::seq::Seq;
 use crate::time::Instant;
 use std::collections::BTreeSet;
