@@ -11,6 +11,7 @@ pub use start::StartError;
 use crate::cards::Cards;
 use crate::event_log::{EventLog, Seen};
 use crate::hardware::Look;
+use crate::random;
 use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
 use crate::source::{Came, Source};
@@ -110,7 +111,7 @@ impl Daemon {
     /// Polls each server that is due, and no server twice.
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
-            let mut next = self.sources[number].run(now, random(), &mut self.cards);
+            let mut next = self.sources[number].run(now, random::words(), &mut self.cards);
             // Take the first of its addresses that no other source polls and that this host has a
             // route to.
             while let Some(found) = next.take() {
@@ -405,16 +406,6 @@ fn about(clock: Nanos) -> Nanos {
     clock.max(WRITTEN)
 }
 
-/// Unpredictable random numbers.
-pub(crate) fn random() -> [u64; 2] {
-    let mut bytes = [[0; 8]; 2];
-    for word in &mut bytes {
-        // getrandom does not fail on a booted Linux; without it no request is safe.
-        getrandom::fill(word).expect("the kernel's random numbers");
-    }
-    bytes.map(u64::from_ne_bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -499,7 +490,7 @@ mod tests {
         let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
         let mut now = monotonic();
         for _ in 0..2 {
-            if let Some(found) = daemon.sources[0].run(now, random(), &mut daemon.cards) {
+            if let Some(found) = daemon.sources[0].run(now, random::words(), &mut daemon.cards) {
                 assert!(daemon.sources[0].open(found, now).is_none());
             }
         }

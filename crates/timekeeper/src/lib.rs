@@ -4,12 +4,13 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `config` | the `[clock]` table of the configuration |
+//! | `config`, `server_config` | the `[clock]` table of the configuration; the entry of one server in it |
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | the counter's period, kept across restarts |
 //! | `source` | one server and its association: sends requests when due, processes the replies |
-//! | `resolver`, `addresses` | name resolution, key establishment, and which of a name's addresses to poll |
+//! | `resolver` | where a server is: when to look it up, and which of its addresses to poll |
+//! | `lookup` | name resolution, and why a lookup fails |
 //! | `tally` | statistics of the exchanges with a server, for reports |
 //! | `cards`, `timestamp_source` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
 //! | `nts` | NTS (RFC 8915): key establishment, and authentication of replies |
@@ -17,12 +18,12 @@
 //! | `report`, `status_endpoints` | the status report, and the sockets that serve it |
 //! | `event_log`, `log_rate_limit` | the event log: each change once, with a rate limit on lines that a peer can trigger |
 //! | `leap_table` | the host's table of leap seconds |
+//! | `random` | unpredictable random numbers |
 //! | `record` | a file with all inputs of the clock, and its replay |
 //! | `daemon` | the event loop |
 //! | `serve` | the NTP server for the clock's time: a program of its own, beside the daemon |
 #![forbid(unsafe_code)]
 
-mod addresses;
 mod cards;
 pub mod config;
 mod cores;
@@ -31,11 +32,14 @@ mod event_log;
 pub mod hardware;
 pub mod leap_table;
 mod log_rate_limit;
+mod lookup;
 mod nts;
+mod random;
 pub mod record;
 pub mod report;
 mod resolver;
 pub mod serve;
+mod server_config;
 mod source;
 mod state;
 mod status_endpoints;
@@ -45,7 +49,7 @@ mod timestamp_source;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};
-pub use report::{NtsReport, Report, SourceReport};
+pub use report::{NtsReport, Report, SourceReport, SystemClockReport};
 pub use serve::TimeServer;
 pub use status_endpoints::{ask, socket_of};
-pub use system::{Error as SystemError, Report as SystemClockReport};
+pub use system::Error as SystemError;

@@ -43,7 +43,7 @@ pub struct Report {
     pub disruptions: u32,
     /// The steering of the system clock, if it is configured.
     #[serde(default)]
-    pub system_clock: Option<crate::system::Report>,
+    pub system_clock: Option<SystemClockReport>,
     /// The page's path.
     pub page: String,
     /// The servers.
@@ -131,6 +131,19 @@ pub struct NtsReport {
     pub agreed: u64,
     /// How often key establishment failed, by reason.
     pub failed: BTreeMap<String, u64>,
+}
+
+/// The steering of the system clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemClockReport {
+    /// Whether it is steered now.
+    pub steered: bool,
+    /// Why not; or what is wrong with it.
+    pub why: Option<String>,
+    /// By how much it is ahead of the published time, in ns; null before that is known.
+    pub ahead_ns: Option<f64>,
+    /// By how much faster it runs than it would by itself, in ppm; null while it is not steered.
+    pub frequency_ppm: Option<f64>,
 }
 
 impl Report {

@@ -3,12 +3,19 @@
 //!
 //! The source decides whether an address is polled, and for how long without a reply. It opens
 //! what is found here, and reports the result.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `addresses` | the addresses of a server's name, and which of them to poll next |
 
-use crate::addresses::{self, Addresses};
-use crate::config::Server;
+mod addresses;
+
 use crate::log_rate_limit::LogRateLimit;
-use crate::nts::{self, Agreed, Failure, Nts};
+use crate::lookup::{self, Failure};
+use crate::nts::{self, Agreed, Nts};
 use crate::report::NtsReport;
+use crate::server_config::Server;
+use addresses::Addresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use tickwire_ntp::nts::Unproven;
@@ -342,7 +349,7 @@ fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
         let told = if server.nts {
             nts::agree(&server, avoided).map(Told::Agreed)
         } else {
-            addresses::resolve(&server.host, server.port).map(Told::At)
+            lookup::resolve(&server.host, server.port).map(Told::At)
         };
         // There is no receiver any more if the daemon has ended.
         let _ = sender.send(told);

@@ -17,6 +17,7 @@ pub use config::{Serve, listen};
 pub use tally::Tally;
 pub use tickwire_ntp::server::Network;
 
+use crate::random;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use server_socket::ServerSocket;
@@ -99,7 +100,7 @@ impl TimeServer {
         Ok(Self {
             page: page.into(),
             time,
-            core: Server::new(config.core(), crate::daemon::random()),
+            core: Server::new(config.core(), random::words()),
             desks,
             tally: Tally::default(),
         })

@@ -1,10 +1,11 @@
 //! One server and its association: sends requests when they are due, and processes the replies.
 
 use crate::cards::Cards;
-use crate::config::{Config, Server, Transmit};
+use crate::config::{Config, Transmit};
 use crate::log_rate_limit::LogRateLimit;
 use crate::report::NtsReport;
 use crate::resolver::{Address, Found, Resolver};
+use crate::server_config::Server;
 use crate::tally::Tally;
 use crate::timestamp_source::{By, TimestampSource};
 use md5::{Digest, Md5};
@@ -440,7 +441,7 @@ fn reference(address: IpAddr) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nts::Failure;
+    use crate::lookup::Failure;
     use crate::resolver::Told;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::net::UdpSocket;

@@ -3,11 +3,12 @@
 
 use super::{Daemon, PUBLISH, SECOND, monotonic, realtime};
 use crate::cards::Cards;
-use crate::config::{Config, FileError, Server};
+use crate::config::{Config, FileError};
 use crate::event_log::EventLog;
 use crate::hardware::{self, Look};
 use crate::leap_table;
 use crate::record::Recorder;
+use crate::server_config::Server;
 use crate::source::{self, Source};
 use crate::state::{Known, State};
 use crate::status_endpoints::StatusEndpoints;

@@ -6,9 +6,9 @@
 //! computing. None of that may delay a packet's timestamp, so even non-blocking TLS would need a
 //! thread. Blocking TLS, with one deadline for all of it, needs no state machine.
 
-use super::{Agreed, Failure, roots};
-use crate::addresses::resolve;
-use crate::config::{Server, host_name};
+use super::{Agreed, roots};
+use crate::lookup::{Failure, resolve};
+use crate::server_config::{Server, host_name};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, ClientConnection};

@@ -11,12 +11,13 @@ mod agreement;
 #[cfg(feature = "nts")]
 mod roots;
 
-use crate::config::Server;
+use crate::lookup::Failure;
+use crate::random;
 use crate::report::NtsReport;
+use crate::server_config::Server;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use thiserror::Error;
 use tickwire_ntp::Packet;
 use tickwire_ntp::nts::{Association, RANDOM, Retry, Unproven};
 
@@ -29,22 +30,6 @@ pub(crate) struct Agreed {
     /// The time server's address: that of the server that gave the keys, if it has named no other.
     pub(crate) address: SocketAddr,
     pub(crate) association: Association,
-}
-
-/// Why there are no keys.
-#[derive(Debug, Error)]
-#[error("{why}{}{detail}", if detail.is_empty() { "" } else { ": " })]
-pub(crate) struct Failure {
-    /// One of a few texts of this program, so that each can be counted.
-    pub(crate) why: String,
-    /// Details from the system or a library.
-    pub(crate) detail: String,
-}
-
-impl Failure {
-    pub(crate) fn new(why: &str, detail: impl ToString) -> Self {
-        Self { why: why.into(), detail: detail.to_string() }
-    }
 }
 
 /// Establishes keys with a server; takes ten seconds at most, plus the time of the resolver.
@@ -124,10 +109,7 @@ impl Nts {
 
     /// The request with its NTS fields; `None` without a key or cookie.
     pub(crate) fn protect(&mut self, request: &Packet) -> Option<Vec<u8>> {
-        let mut random = [0; RANDOM];
-        // getrandom does not fail on a booted Linux; without it no request is safe.
-        getrandom::fill(&mut random).expect("the kernel's random numbers");
-        self.association.as_mut()?.protect(request, &random)
+        self.association.as_mut()?.protect(request, &random::bytes::<RANDOM>())
     }
 
     /// Authenticates a reply.

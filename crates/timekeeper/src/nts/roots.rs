@@ -1,6 +1,6 @@
 //! The trusted certificates for a server: the host's, or only those of one file.
 
-use super::Failure;
+use crate::lookup::Failure;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -1,10 +1,10 @@
 //! The server's configuration: the `[clock.serve]` table of the configuration file. Every key is
 //! optional.
 
-use crate::config::Wrong;
 use serde::{Deserialize, Deserializer, de};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tickwire_ntp::server::{self, Network, Rate};
+use tickwire_settings::Wrong;
 
 const NTP: u16 = 123;
 

@@ -17,10 +17,9 @@ mod law;
 mod refclock;
 mod steering;
 
-pub use steering::Report;
-
 use crate::config::Config;
 use crate::hardware::Look;
+use crate::report::SystemClockReport;
 use gauge::Gauge;
 use kernel::Real;
 use nix::errno::Errno;
@@ -110,7 +109,7 @@ impl System {
     }
 
     /// The steering of the system clock, if it is configured.
-    pub(crate) fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<SystemClockReport> {
         self.steering.as_ref().map(|(steering, _)| steering.report())
     }
 

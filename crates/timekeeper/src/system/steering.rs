@@ -12,8 +12,8 @@
 use super::competing_daemons::CompetingDaemon;
 use super::kernel::Kernel;
 use super::law::{Law, Seen};
+use crate::report::SystemClockReport;
 use nix::errno::Errno;
-use serde::{Deserialize, Serialize};
 use tickclock::{Leap, Reading, Status};
 use tickwire_osclock::adjtime::{self, MOST_PPM, State, Told, UNITS_PER_PPM};
 
@@ -50,19 +50,6 @@ pub(super) struct Now {
     /// Our clock.
     pub(super) reading: Reading,
     pub(super) leap: Leap,
-}
-
-/// The report on the system clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// Whether it is steered now.
-    pub steered: bool,
-    /// Why not; or what is wrong with it.
-    pub why: Option<String>,
-    /// By how much it is ahead of the published time, in ns; null before that is known.
-    pub ahead_ns: Option<f64>,
-    /// By how much faster it runs than it would by itself, in ppm; null while it is not steered.
-    pub frequency_ppm: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -246,10 +233,10 @@ impl<K: Kernel> Steering<K> {
         }
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> SystemClockReport {
         let set = if let Phase::Steering { set } = self.phase { Some(set) } else { None };
         let waits = || "waiting for the time, and checking whether another program steers it".to_owned();
-        Report {
+        SystemClockReport {
             steered: set.is_some(),
             why: self.why.clone().or_else(|| set.is_none().then(waits)),
             ahead_ns: self.ahead,

@@ -5,8 +5,7 @@
 //! one answers. If none does, the name is looked up again and all have another turn, each time
 //! after a longer wait: every turn is a burst.
 
-use crate::nts::Failure;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use tickwire_ntp::Client;
 
 const SECOND: i64 = 1_000_000_000;
@@ -19,7 +18,7 @@ const DOUBLINGS: u32 = 4;
 
 /// A name's addresses, and what is known of them.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses {
+pub(super) struct Addresses {
     /// In the resolver's order.
     all: Vec<SocketAddr>,
     /// Polled since one of them answered, or since the turn began.
@@ -33,7 +32,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     /// Takes the result of a lookup; returns the address to poll, if there is any.
-    pub(crate) fn found(&mut self, all: Vec<SocketAddr>, now: i64) -> Option<SocketAddr> {
+    pub(super) fn found(&mut self, all: Vec<SocketAddr>, now: i64) -> Option<SocketAddr> {
         self.all.clear();
         for address in all {
             if self.all.len() < MOST && !self.all.contains(&address) {
@@ -53,13 +52,13 @@ impl Addresses {
 
     /// The lookup failed: the known addresses have another turn. Returns the one to poll, if any is
     /// known.
-    pub(crate) fn not_found(&mut self, now: i64) -> Option<SocketAddr> {
+    pub(super) fn not_found(&mut self, now: i64) -> Option<SocketAddr> {
         // The resolver may be unreachable for the same reason as the servers, and come back later.
         if self.all.is_empty() { None } else { self.found(self.all.clone(), now) }
     }
 
     /// The next address that has not been tried in this turn and does not deny service at `now`.
-    pub(crate) fn another(&mut self, now: i64) -> Option<SocketAddr> {
+    pub(super) fn another(&mut self, now: i64) -> Option<SocketAddr> {
         let denies = |address: &SocketAddr| self.denied(*address).is_some_and(|until| now < until);
         let untried = |address: &&SocketAddr| !self.tried.contains(address) && !denies(address);
         let next = self.all.iter().find(untried).copied()?;
@@ -68,19 +67,19 @@ impl Addresses {
     }
 
     /// The polled address has given a usable reply.
-    pub(crate) fn answered(&mut self, asked: Option<SocketAddr>) {
+    pub(super) fn answered(&mut self, asked: Option<SocketAddr>) {
         self.turns = 0;
         self.tried.retain(|address| Some(*address) == asked);
     }
 
     /// Minimum time between two lookups of the name, in ns.
-    pub(crate) const fn silence_timeout(&self) -> i64 {
+    pub(super) const fn silence_timeout(&self) -> i64 {
         AGAIN << self.turns
     }
 
     /// An address is not polled any more, for now. Its association is kept if the server denies
     /// service or limits the rate.
-    pub(crate) fn leave(&mut self, address: SocketAddr, client: &Client) {
+    pub(super) fn leave(&mut self, address: SocketAddr, client: &Client) {
         if client.denied().is_none() && client.slowed().is_none() {
             return;
         }
@@ -92,7 +91,7 @@ impl Addresses {
     }
 
     /// The association that was kept for an address, if there is one.
-    pub(crate) fn rejoin(&mut self, address: SocketAddr) -> Option<Client> {
+    pub(super) fn rejoin(&mut self, address: SocketAddr) -> Option<Client> {
         let at = self.restrained.iter().position(|(other, _)| *other == address)?;
         Some(self.restrained.remove(at).1)
     }
@@ -101,13 +100,6 @@ impl Addresses {
     fn denied(&self, address: SocketAddr) -> Option<i64> {
         self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied())
     }
-}
-
-/// Resolves a name to at least one address; blocks in the system's resolver.
-pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
-    let unknown = |detail: String| Failure::new("the server's name is not known", detail);
-    let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
-    if all.is_empty() { Err(unknown("it has no address".into())) } else { Ok(all) }
 }
 
 #[cfg(test)]
