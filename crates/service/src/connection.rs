@@ -1,17 +1,18 @@
 //! One process at the service's socket: its requests, and the answers and pushes to it. The service
 //! never waits for it.
 
+use crate::answer::Answer;
 use crate::rate::Bucket;
 use crate::registry::LaneId;
 use crate::usage::Returns;
 use crate::user_workers::{Foreign, Queue};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply};
+use tickwire_link::control::{Channel, Incoming, Name, Push, Reason};
 
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;
@@ -22,19 +23,6 @@ const MAX_REPLIES: usize = 64;
 /// So is one that leaves so many pushes unread. Changes of paths are not among them: only their
 /// latest state is sent.
 const MAX_PUSHES: usize = 4096;
-
-/// An answer to be sent.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) reply: Reply,
-    pub(crate) descriptors: Vec<OwnedFd>,
-}
-
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
-        Self { reply, descriptors: Vec::new() }
-    }
-}
 
 /// The process at the other end, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +227,7 @@ mod tests {
     use super::*;
     use crate::config::Limits;
     use crate::usage::Usage;
-    use tickwire_link::control::Request;
+    use tickwire_link::control::{Reply, Request};
     use tickwire_stack::addr::Address;
     use tickwire_stack::path::PathInfo;
 

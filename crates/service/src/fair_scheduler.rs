@@ -2,7 +2,8 @@
 //! the user's connections and of the requests that wait in them. A connection that exceeds its
 //! request rate is not read for a while.
 
-use crate::connection::{Answer, ConnectionId, End, Received};
+use crate::answer::refused;
+use crate::connection::{ConnectionId, End, Received};
 use crate::requests;
 use crate::service::Service;
 use std::collections::HashMap;
@@ -96,18 +97,9 @@ impl Service {
     /// answer, but learns the service's version from it.
     fn end_malformed(&mut self, id: ConnectionId, error: &Malformed) {
         if matches!(error, Malformed::Version(_)) {
-            self.answer(id, 0, requests::refused(Reason::Version));
+            self.answer(id, 0, refused(Reason::Version));
         }
         self.end_connection(id, &End::Malformed(error.to_string()));
-    }
-
-    /// Answers a request.
-    pub(crate) fn answer(&mut self, id: ConnectionId, number: u32, answer: Answer) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        match connection.answer(number, answer) {
-            Ok(()) => self.flush(id),
-            Err(end) => self.end_connection(id, &end),
-        }
     }
 
     /// Slows a connection that exceeds its request rate.

@@ -1,9 +1,6 @@
-//! The end of the service: programs are notified, and have time to hand their connections over to
-//! the kernel before their lanes end.
+//! How long a service that was asked to end waits for programs to leave their lanes.
 
-use crate::service::Service;
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Push, Reason};
 
 /// Programs are notified again after this time: a process may have joined its lane in between, or
 /// have become another program, which was not notified.
@@ -22,58 +19,51 @@ pub(crate) struct Farewell {
     told: Instant,
 }
 
-impl Service {
-    /// The service was asked to end. Returns whether it is to do so now: the second time, or if no
-    /// program has a lane. Else the programs are notified, and leave.
-    pub(crate) fn is_to_end(&mut self, hand_over: Duration) -> bool {
-        let again = self.farewell.is_some();
-        tracing::info!(lanes = self.lanes.len(), again, "asked to end");
-        if again || self.lanes.is_empty() || hand_over.is_zero() {
-            return true;
-        }
-        let now = Instant::now();
-        let (at, latest) = (now + hand_over, now + hand_over * LONGEST);
-        self.farewell = Some(Farewell { hand_over, at, latest, told: now });
-        self.refuse_waiting(Reason::Stopping);
-        self.tell_all_to_leave();
-        false
-    }
-
-    fn tell_all_to_leave(&mut self) {
-        let lanes: Vec<_> = self.lanes.keys().copied().collect();
-        for lane in lanes {
-            self.push_to_lane(lane, || Push::Leave);
-        }
-    }
-
-    /// Whether the service is about to end, so that nothing new begins on a lane.
-    pub(crate) fn parts(&self) -> bool {
-        self.farewell.is_some()
+impl Farewell {
+    /// The service was asked to end, and its programs are notified now. They have `hand_over` from
+    /// each connection that is handed over to the next.
+    pub(crate) fn begin(hand_over: Duration, now: Instant) -> Self {
+        Self { hand_over, at: now + hand_over, latest: now + hand_over * LONGEST, told: now }
     }
 
     /// A connection was handed over: the others get more time.
-    pub(crate) fn has_handed_over(&mut self) {
-        if let Some(Farewell { hand_over, at, latest, .. }) = &mut self.farewell {
-            *at = (Instant::now() + *hand_over).min(*latest);
-        }
+    pub(crate) fn extend(&mut self, now: Instant) {
+        self.at = (now + self.hand_over).min(self.latest);
     }
 
-    /// When [`Service::has_parted`] is to be called next.
-    pub(crate) fn next_farewell(&self) -> Option<Instant> {
-        self.farewell.as_ref().map(|farewell| farewell.at.min(farewell.told + TELL_AGAIN))
+    /// Whether the time is over.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.at <= now
     }
 
-    /// Whether the service is to end now: all programs have left their lanes, or their time is
-    /// over.
-    pub(crate) fn has_parted(&mut self, now: Instant) -> bool {
-        let Some(farewell) = &mut self.farewell else { return false };
-        if farewell.at <= now || self.lanes.is_empty() {
-            return true;
+    /// Whether the programs are to be notified again, which counts as done then.
+    pub(crate) fn tells_again(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.told + TELL_AGAIN;
+        if is_due {
+            self.told = now;
         }
-        if now >= farewell.told + TELL_AGAIN {
-            farewell.told = now;
-            self.tell_all_to_leave();
-        }
-        false
+        is_due
+    }
+
+    /// When one of these changes next.
+    pub(crate) fn next(&self) -> Instant {
+        self.at.min(self.told + TELL_AGAIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_that_is_handed_over_postpones_the_end_up_to_a_limit() {
+        let (hand_over, begun) = (Duration::from_secs(1), Instant::now());
+        let mut farewell = Farewell::begin(hand_over, begun);
+        assert!(!farewell.tells_again(begun) && farewell.next() == begun + TELL_AGAIN);
+        assert!(farewell.tells_again(begun + TELL_AGAIN) && !farewell.tells_again(begun + TELL_AGAIN));
+        farewell.extend(begun + hand_over / 2);
+        assert!(!farewell.is_over(begun + hand_over) && farewell.is_over(begun + hand_over * 3 / 2));
+        farewell.extend(begun + hand_over * LONGEST);
+        assert!(farewell.is_over(begun + hand_over * LONGEST));
     }
 }

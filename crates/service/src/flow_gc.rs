@@ -1,15 +1,12 @@
-//! Checks the flows of the registry in turn. Those of the kernel that are over, and those of lanes
-//! that divert has given away, are removed. The kernel's connections are queried in the background,
-//! and all at once: a busy host has many.
+//! Takes the flows of the registry in turn, and finds those of the kernel's that are over. The
+//! kernel's connections are queried in the background, and all at once: a busy host has many.
 
-use crate::registry::{FlowKey, Listed, Protocol, Title};
-use crate::service::Service;
+use crate::registry::{FlowKey, Listed, Registry};
 use crate::user_workers::Queue;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use tickwire_host::{Connections, Ends};
-use tickwire_link::control::{ClaimKind, Reason};
 
 /// So many flows are checked at a time: some milliseconds.
 const SLICE: usize = 4096;
@@ -33,7 +30,7 @@ impl FlowGc {
     }
 
     /// The result of the last check, empty if there was none; `None` while one is under way.
-    fn found(&mut self) -> Option<Vec<Listed>> {
+    pub(crate) fn found(&mut self) -> Option<Vec<Listed>> {
         match self.under_way.as_ref().map(Receiver::try_recv) {
             None => Some(Vec::new()),
             Some(Err(TryRecvError::Empty)) => {
@@ -53,8 +50,15 @@ impl FlowGc {
         }
     }
 
+    /// The next flows to be checked.
+    pub(crate) fn next(&mut self, registry: &Registry) -> Vec<Listed> {
+        let (some, last) = registry.some_flows(self.after, SLICE);
+        self.after = last;
+        some
+    }
+
     /// Asks the kernel which of these connections it no longer has.
-    fn ask(&mut self, kernels: Vec<Listed>) {
+    pub(crate) fn ask(&mut self, kernels: Vec<Listed>) {
         let Some(mut connections) = self.connections.take_if(|_| !kernels.is_empty()) else { return };
         let (tell, found) = sync_channel(1);
         self.under_way = Some(found);
@@ -77,57 +81,10 @@ fn over(mut kernels: Vec<Listed>, live: &HashSet<Ends>) -> Vec<Listed> {
     kernels
 }
 
-impl Service {
-    /// Removes flows that are over or given away. Called every second.
-    pub(crate) fn verify_flows(&mut self) {
-        let Some(over) = self.census.found() else { return };
-        over.iter().for_each(|flow| self.forget_flow(flow));
-        let (some, last) = self.registry.some_flows(self.census.after, SLICE);
-        self.census.after = last;
-        let (kernels, lanes): (Vec<Listed>, Vec<Listed>) =
-            some.into_iter().partition(|flow| flow.title == Title::Kernel);
-        for flow in lanes {
-            self.forget_if_given(&flow);
-        }
-        self.census.ask(kernels);
-    }
-
-    /// Removes a lane's flow if divert has given it to another owner meanwhile, which is about to
-    /// report it.
-    pub(crate) fn forget_given(&mut self, key: &FlowKey) {
-        if let Some(flow) = self.registry.lanes_flow(key) {
-            self.forget_if_given(&flow);
-        }
-    }
-
-    /// Divert gives it to the listener that has got a connection between its ends from the other
-    /// side (see `flows` of maps.h).
-    fn forget_if_given(&mut self, flow: &Listed) {
-        if flow.key.protocol == Protocol::Tcp && !self.programs.has_flow(&flow.key) {
-            self.forget_flow(flow);
-        }
-    }
-
-    fn forget_flow(&mut self, flow: &Listed) {
-        let (mut claims, changes) = self.registry.forget_flow(flow);
-        self.programs.apply_best(changes);
-        claims.dedup();
-        for claim in claims {
-            let Some(held) = self.claims.get_mut(&claim) else { continue };
-            if held.kind == ClaimKind::Flow {
-                self.lose_these([claim], Reason::PortTaken);
-                continue;
-            }
-            held.pinned.retain(|pinned| *pinned != flow.key);
-            let _ = self.charge(claim);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Bound, Registry};
+    use crate::registry::{Bound, Protocol};
     use tickwire_stack::addr::{Address, Endpoint};
 
     #[test]

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use tickwire_host::Host;
+use tickwire_host::link::is_lane_device;
 use tickwire_link::control::AttachMode;
 use tickwire_link::sys_tap;
 
@@ -41,7 +42,7 @@ pub(crate) enum MakeError {
     Host(#[from] tickwire_host::Error),
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    #[error("the table of lanes is full")]
+    #[error("no number is free for another lane")]
     NoPlace,
     #[error("making a TAP device: {0}")]
     Tap(io::Error),
@@ -145,6 +146,21 @@ impl Drop for LaneMaker {
 /// Name of a lane's device.
 pub(crate) fn device(number: LaneId) -> String {
     format!("tw{number}h")
+}
+
+/// Removes what an earlier service left behind. The numbers of lanes begin after the indices of all
+/// existing devices.
+pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_host::Result<Numbers> {
+    let mut numbers = Numbers::default();
+    let links = host.links()?;
+    numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
+    for link in links {
+        if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
+            tracing::info!(device = link.name, "removing a lane of an earlier service");
+            remover.remove(link.index);
+        }
+    }
+    Ok(numbers)
 }
 
 /// The state of the first thread.

@@ -1,120 +1,22 @@
-//! Making and removing lanes: the TAP device and its guard, the receive ring, the region.
+//! What the service does with lanes: it gives them to programs, adds devices for trains, keeps
+//! guards and MTU in step with the interfaces, grants priorities, and removes them.
 
-use crate::bpf_error::BpfError;
-use crate::config::LaneConfig;
-use crate::connection::{Answer, ConnectionId};
+use crate::answer::{Answer, refused};
+use crate::connection::ConnectionId;
+use crate::lane::{BulkDevice, Lane, LaneError, bytes, lane_limits, system};
 use crate::lane_maker::{Blank, device};
-use crate::numbers::Numbers;
-use crate::path_subscriptions::PathSubscriptions;
-use crate::programs::{GuardLink, LaneRings};
+use crate::nics::mode_name;
+use crate::programs::Programs;
 use crate::registry::LaneId;
-use crate::remains::Remains;
-use crate::remover::Remover;
-use crate::requests::refused;
 use crate::service::Service;
-use aya::programs::tc::SchedClassifierLink;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeSet;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
-use tickwire_host::Host;
-use tickwire_host::link::is_lane_device;
+use std::os::fd::OwnedFd;
 use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
-use tickwire_link::region::{self, RegionError, View};
-use tickwire_link::rx_ring::RING_BYTES;
-use tickwire_link::standby_ring::STANDBY_RING_BYTES;
-use tickwire_link::sys_bpf;
 use tickwire_link::sys_tap::{self, BULK_DEVICE};
-use tickwire_stack::{Limits, Memory};
-
-/// A lane.
-pub(crate) struct Lane {
-    /// The number in its device's name, which is the device's interface index.
-    pub(crate) number: LaneId,
-    pub(crate) user: u32,
-    pub(crate) pid: u32,
-    pub(crate) program: Name,
-    pub(crate) limits: Limits,
-    /// Charged to the user's memory.
-    pub(crate) bytes: u64,
-    pub(crate) token: Token,
-    pub(crate) region: OwnedFd,
-    /// The public part of the region. What is read there is the program's word, and untrusted.
-    pub(crate) view: View,
-    /// The ring that divert fills and the program reads, and the one that wakes the standby thread.
-    rings: LaneRings,
-    /// The program writes its frames into it. Held here, too, so that no other descriptor can be
-    /// attached to the device. The service writes nothing into it: the program can make that block.
-    tap: OwnedFd,
-    doorbell: OwnedFd,
-    pub(crate) guard: GuardLink,
-    /// The device for trains of segments, if the lane has asked for it.
-    bulk: Option<BulkDevice>,
-    pub(crate) connections: BTreeSet<ConnectionId>,
-    /// The smallest MTU of the interfaces that its program was told.
-    least_mtu: u32,
-    pub(crate) made: Instant,
-    pub(crate) watches: PathSubscriptions,
-}
-
-/// A lane's device for trains of segments.
-struct BulkDevice {
-    tap: OwnedFd,
-    _guard: SchedClassifierLink,
-}
-
-impl Lane {
-    /// Whether it has a device for trains of segments.
-    pub(crate) fn has_bulk(&self) -> bool {
-        self.bulk.is_some()
-    }
-
-    /// Name of its device.
-    pub(crate) fn device(&self) -> String {
-        device(self.number)
-    }
-
-    /// What is left of it when it is over.
-    pub(crate) fn remains(&self) -> Remains {
-        let LaneRings { receive, standby } = &self.rings;
-        let rings = [receive, standby].into_iter().filter_map(|ring| sys_bpf::map_id(ring.as_fd()).ok());
-        Remains::new(self.number, self.user, self.bytes, rings.collect())
-    }
-}
-
-/// Why a lane could not be made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LaneError {
-    #[error(transparent)]
-    Host(#[from] tickwire_host::Error),
-    #[error(transparent)]
-    Bpf(#[from] BpfError),
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    #[error("{what}: {source}")]
-    System { what: &'static str, source: io::Error },
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError {
-    move |source| LaneError::System { what, source }
-}
+use tickwire_stack::Memory;
 
 fn bulk_device(number: LaneId) -> String {
     format!("tw{number}b")
-}
-
-/// The limits of a lane as configured.
-pub(crate) fn lane_limits(config: &LaneConfig) -> Limits {
-    let default = Limits::DEFAULT;
-    let limits = Limits {
-        frames: config.frames.unwrap_or(default.frames),
-        tcp: config.tcp.unwrap_or(default.tcp),
-        listeners: config.listeners.unwrap_or(default.listeners),
-        udp: config.udp.unwrap_or(default.udp),
-        ..default
-    };
-    limits.with_room_for_its_sockets()
 }
 
 impl Service {
@@ -169,8 +71,8 @@ impl Service {
             return Err(Reason::BadRequest);
         }
         let limits = lane_limits(&self.config.lane);
-        let made = furnish(blank, &limits, self.nics.least_mtu()).and_then(|lane| {
-            let answer = answer(lane.number, &lane).map_err(system("handing it over"))?;
+        let made = Lane::furnish(blank, &limits, self.nics.least_mtu()).and_then(|lane| {
+            let answer = lane.answer().map_err(system("handing it over"))?;
             Ok((lane, answer))
         });
         let (mut new, answer) = made.map_err(|error| {
@@ -181,7 +83,7 @@ impl Service {
         let lane = new.number;
         (new.user, new.pid, new.program) = (peer.uid, peer.pid, program);
         new.connections.insert(id);
-        tracing::info!(lane, devices = new.device(), pid = peer.pid, uid = peer.uid, %program, guard = crate::nics::mode_name(new.guard.mode()), "lane made");
+        tracing::info!(lane, devices = new.device(), pid = peer.pid, uid = peer.uid, %program, guard = mode_name(new.guard.mode()), "lane made");
         self.lanes.insert(lane, new);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.lane = Some(lane);
@@ -199,13 +101,21 @@ impl Service {
         if connection.lane.is_some_and(|own| own != number) {
             return refused(Reason::BadRequest);
         }
-        let answer = if descriptors { answer(number, lane) } else { Ok(Reply::Attached.into()) };
+        let answer = if descriptors { lane.answer() } else { Ok(Reply::Attached.into()) };
         let Ok(answer) = answer else { return refused(Reason::ServiceError) };
         connection.lane = Some(number);
         connection.refused = None;
         lane.connections.insert(id);
         self.grant_real_time(id);
         answer
+    }
+
+    /// Grants a process that has a lane now the real-time priority of its groups, if they have one.
+    pub(crate) fn grant_real_time(&mut self, id: ConnectionId) {
+        let granted = self.connections.get(&id).and_then(|connection| self.priorities.grant(connection));
+        if let Some(priority) = granted {
+            self.push(id, Push::Realtime { priority });
+        }
     }
 
     /// Answers [`tickwire_link::control::Request::Bulk`].
@@ -223,7 +133,7 @@ impl Service {
     }
 
     fn bulk_of(&mut self, number: LaneId) -> Result<OwnedFd, LaneError> {
-        let has = |lane: &Lane| lane.bulk.as_ref().map(|bulk| bulk.tap.try_clone());
+        let has = |lane: &Lane| lane.bulk.as_ref().map(BulkDevice::tap);
         if let Some(tap) = self.lanes.get(&number).and_then(has) {
             return tap.map_err(system("handing it over"));
         }
@@ -233,7 +143,7 @@ impl Service {
             let guard = self.programs.attach_bulk_guard(&name)?;
             self.host.raise_quietly(index)?;
             let copy = tap.try_clone().map_err(system("handing it over"))?;
-            Ok((BulkDevice { tap, _guard: guard }, copy))
+            Ok((BulkDevice::new(tap, guard), copy))
         })();
         let (device, copy) = made.inspect_err(|_: &LaneError| self.maker.remove_device(index))?;
         if let Some(lane) = self.lanes.get_mut(&number) {
@@ -270,27 +180,17 @@ impl Service {
     /// change at any time.
     pub(crate) fn fit_guards(&mut self) {
         let mode = self.guard_mode();
-        self.fit_ready_guards(mode);
-        for (&id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.guard.mode() != mode) {
-            match self.programs.attach_guard(&lane.device(), id, mode) {
+        let Self { ready_lanes, lanes, programs, .. } = self;
+        ready_lanes.iter_mut().for_each(|blank| fit_guard(blank, mode, programs));
+        for (&id, lane) in lanes.iter_mut().filter(|(_, lane)| lane.guard.mode() != mode) {
+            match programs.attach_guard(&lane.device(), id, mode) {
                 Ok(guard) => {
-                    tracing::info!(lane = id, guard = crate::nics::mode_name(mode), "guard changed");
+                    tracing::info!(lane = id, guard = mode_name(mode), "guard changed");
                     // The new one is attached already, so that the lane is always guarded.
                     lane.guard = guard;
                 }
                 Err(error) => tracing::warn!(lane = id, %error, "the guard could not be changed"),
             }
-        }
-    }
-
-    /// Guards a lane that no program has in this mode.
-    pub(crate) fn fit_guard(&mut self, blank: &mut Blank, mode: AttachMode) {
-        if blank.guard.mode() == mode {
-            return;
-        }
-        match self.programs.attach_guard(&device(blank.number), blank.number, mode) {
-            Ok(guard) => blank.guard = guard,
-            Err(error) => tracing::warn!(lane = blank.number, %error, "the guard could not be changed"),
         }
     }
 
@@ -311,66 +211,13 @@ impl Service {
     }
 }
 
-/// Removes what an earlier service left behind. The numbers of lanes begin after the indices of all
-/// existing devices.
-pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_host::Result<Numbers> {
-    let mut numbers = Numbers::default();
-    let links = host.links()?;
-    numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
-    for link in links {
-        if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
-            tracing::info!(device = link.name, "removing a lane of an earlier service");
-            remover.remove(link.index);
-        }
+/// Guards a lane that no program has in this mode.
+fn fit_guard(blank: &mut Blank, mode: AttachMode, programs: &mut Programs) {
+    if blank.guard.mode() == mode {
+        return;
     }
-    Ok(numbers)
-}
-
-/// The bytes that a lane of these limits is charged with.
-fn bytes(limits: &Limits) -> u64 {
-    Memory::size(limits) as u64 + u64::from(RING_BYTES) + u64::from(STANDBY_RING_BYTES)
-}
-
-/// Makes what a program's lane has and a blank one lacks.
-fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneError> {
-    let Blank { number, tap, guard, rings } = blank;
-    let region = region::create(number, limits)?;
-    let view = View::map(region.as_fd(), limits)?;
-    let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-        .map_err(|e| system("making the doorbell")(e.into()))?;
-    Ok(Lane {
-        number,
-        user: 0,
-        pid: 0,
-        program: Name::new(""),
-        limits: *limits,
-        bytes: bytes(limits),
-        token: Token(random().map_err(system("drawing a token"))?),
-        region,
-        view,
-        rings,
-        tap,
-        doorbell: doorbell.into(),
-        guard,
-        bulk: None,
-        connections: BTreeSet::new(),
-        least_mtu,
-        made: Instant::now(),
-        watches: PathSubscriptions::new(limits.paths as usize),
-    })
-}
-
-/// The answer that hands a lane over.
-fn answer(number: LaneId, lane: &Lane) -> io::Result<Answer> {
-    let LaneRings { receive, standby } = &lane.rings;
-    let all = [&lane.region, receive, &lane.tap, &lane.doorbell, standby];
-    let descriptors = all.into_iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
-    let (token, limits, mtu) = (lane.token, lane.limits, lane.least_mtu);
-    Ok(Answer { reply: Reply::Lane { lane: number, token, limits, mtu }, descriptors })
-}
-
-fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
+    match programs.attach_guard(&device(blank.number), blank.number, mode) {
+        Ok(guard) => blank.guard = guard,
+        Err(error) => tracing::warn!(lane = blank.number, %error, "the guard could not be changed"),
+    }
 }

@@ -3,9 +3,9 @@
 //! Root sees everything, other users only what belongs to them. Of other users they see nothing but
 //! what the counters of the whole host show.
 
-use crate::connection::{Answer, ConnectionId};
+use crate::answer::{Answer, refused};
+use crate::connection::ConnectionId;
 use crate::registry::LaneId;
-use crate::requests::refused;
 use crate::service::Service;
 use std::time::Instant;
 use tickwire_link::bpf::Refusal;
@@ -17,10 +17,6 @@ use tickwire_stack::addr::Endpoint;
 const REFUSED: u64 = 1 << 32;
 
 impl Service {
-    pub(crate) fn user_of(&self, id: ConnectionId) -> Option<u32> {
-        self.connections.get(&id).map(|c| c.peer.uid)
-    }
-
     fn may_see(&self, id: ConnectionId, lane: LaneId) -> bool {
         self.lanes.get(&lane).is_some_and(|lane| self.may_see_user(id, lane.user))
     }
@@ -70,7 +66,7 @@ impl Service {
                     age_ms: 0,
                     interface: 0,
                     reason,
-                    limits: crate::lanes::lane_limits(&self.config.lane),
+                    limits: crate::lane::lane_limits(&self.config.lane),
                 };
                 Reply::LaneInfo { cursor: REFUSED + at, info: Box::new(info) }.into()
             }

@@ -1,26 +1,21 @@
 //! Lanes that are made in advance, so that a program's first socket need not wait for one; and the
-//! programs that wait for one all the same.
+//! programs that wait for one all the same, each user's in its turn.
 
-use crate::connection::{Answer, ConnectionId};
-use crate::lane_maker::{AT_A_TIME, Blank, MakeError};
+use crate::connection::ConnectionId;
+use crate::lane_maker::{AT_A_TIME, Blank};
 use crate::registry::LaneId;
-use crate::requests::refused;
-use crate::service::Service;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use tickwire_link::control::{AttachMode, Name, Reason};
-
-/// How many lanes are kept ready if the configuration does not say.
-pub(crate) const READY: u32 = 2;
+use tickwire_link::control::Name;
 
 /// After a failure, none is made in advance for so long.
 const REST: Duration = Duration::from_secs(1);
 
 /// A program whose first request is not answered yet. Its lane is booked.
-struct Waiting {
-    id: ConnectionId,
-    request: u32,
-    program: Name,
+pub(crate) struct Waiting {
+    pub(crate) id: ConnectionId,
+    pub(crate) request: u32,
+    pub(crate) program: Name,
 }
 
 /// Lanes without programs, and programs without lanes.
@@ -38,159 +33,119 @@ pub(crate) struct ReadyLanes {
 }
 
 impl ReadyLanes {
-    /// Their numbers.
+    /// The numbers of the lanes that are ready.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = LaneId> {
         self.ready.iter().map(|lane| lane.number)
     }
-}
 
-impl Service {
-    /// Answers [`tickwire_link::control::Request::Hello`]; `None` if the answer has to wait for a
-    /// lane.
-    pub(crate) fn hello(&mut self, id: ConnectionId, request: u32, program: Name, layout: u64) -> Option<Answer> {
-        let Some(connection) = self.connections.get(&id) else { return Some(refused(Reason::BadRequest)) };
-        if connection.lane.is_some() || self.ready_lanes.waiting.iter().any(|waiting| waiting.id == id) {
-            return Some(refused(Reason::BadRequest));
-        }
-        let booked = if self.parts() { Err(Reason::Stopping) } else { self.book_lane(id, layout) };
-        if let Err(reason) = booked {
-            return Some(self.without_lane(id, program, reason));
-        }
-        self.ready_lanes.waiting.push_back(Waiting { id, request, program });
-        // Programs that have waited longer may come first.
-        self.serve_waiting();
-        self.make_ready();
-        None
+    /// The lanes that are ready.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Blank> {
+        self.ready.iter_mut()
     }
 
-    /// The program gets no lane, for this reason.
-    fn without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
-        if let Some(peer) = self.connections.get(&id).map(|connection| connection.peer) {
-            tracing::info!(pid = peer.pid, uid = peer.uid, %program, %reason, "no lane");
-        }
-        self.list_without_lane(id, program, reason);
-        refused(reason)
+    /// A program waits from now on.
+    pub(crate) fn wait(&mut self, program: Waiting) {
+        self.waiting.push_back(program);
+    }
+
+    /// Whether the program at a connection waits.
+    pub(crate) fn is_waiting(&self, id: ConnectionId) -> bool {
+        self.waiting.iter().any(|waiting| waiting.id == id)
+    }
+
+    /// The program at a connection no longer waits. Returns how many requests of its own did.
+    pub(crate) fn forget(&mut self, id: ConnectionId) -> usize {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| waiting.id != id);
+        before - self.waiting.len()
     }
 
     /// The next program in turn: the first of the user whose last lane was given longest ago.
-    fn next_waiting(&mut self) -> Option<Waiting> {
-        let Self { ready_lanes: lanes, connections, .. } = self;
-        let user = |waiting: &Waiting| connections.get(&waiting.id).map(|connection| connection.peer.uid);
-        let since = |waiting: &Waiting| user(waiting).and_then(|user| lanes.served.get(&user)).copied();
+    /// `user_of` returns the user of a connection.
+    pub(crate) fn next_waiting(&mut self, user_of: impl Fn(ConnectionId) -> Option<u32>) -> Option<Waiting> {
+        let since = |waiting: &Waiting| user_of(waiting.id).and_then(|user| self.served.get(&user)).copied();
         // The first of equals. A user that has been given none comes before all others.
-        let (at, next) = lanes.waiting.iter().enumerate().min_by_key(|(_, waiting)| since(waiting))?;
-        let user = user(next);
-        lanes.given += 1;
-        if lanes.waiting.len() == 1 {
-            lanes.served.clear();
+        let (at, next) = self.waiting.iter().enumerate().min_by_key(|(_, waiting)| since(waiting))?;
+        let user = user_of(next.id);
+        self.given += 1;
+        if self.waiting.len() == 1 {
+            self.served.clear();
         }
         if let Some(user) = user {
-            lanes.served.insert(user, lanes.given);
+            self.served.insert(user, self.given);
         }
-        lanes.waiting.remove(at)
+        self.waiting.remove(at)
     }
 
-    /// Gives lanes that are ready to programs that wait.
-    fn serve_waiting(&mut self) {
-        while !self.ready_lanes.waiting.is_empty()
-            && let Some(blank) = self.ready_lanes.ready.pop_front()
-        {
-            let Some(Waiting { id, request, program }) = self.next_waiting() else { return };
-            let number = blank.number;
-            let given = self.give_lane(id, program, blank);
-            let is_given = given.is_ok();
-            let answer = given.unwrap_or_else(|reason| {
-                self.remove_lane(number, false);
-                self.without_lane(id, program, reason)
-            });
-            self.answer(id, request, answer);
-            if is_given {
-                self.grant_real_time(id);
-            }
-        }
+    /// A lane for the next program in turn; `None` if none is ready, or no program waits.
+    pub(crate) fn take(&mut self) -> Option<Blank> {
+        if self.waiting.is_empty() { None } else { self.ready.pop_front() }
     }
 
-    /// No program gets a lane any more: those that wait for one are refused.
-    pub(crate) fn refuse_waiting(&mut self, reason: Reason) {
-        while let Some(Waiting { id, request, program }) = self.next_waiting() {
-            if let Some(user) = self.user_of(id) {
-                self.give_back_lane(user);
-            }
-            let answer = self.without_lane(id, program, reason);
-            self.answer(id, request, answer);
-        }
+    /// How many lanes are to be begun now, so that each program that waits gets one and `spare` are
+    /// ready. Of the others there may be `most`, and `exist` do. After a failure none is made in
+    /// advance for a while.
+    pub(crate) fn lacking(&self, spare: usize, most: usize, exist: usize) -> usize {
+        let rests = self.rests_until.is_some_and(|until| until > Instant::now());
+        let spare = if rests { 0 } else { spare };
+        let wanted = (self.waiting.len() + spare).min((most + spare).saturating_sub(exist));
+        let lacking = wanted.saturating_sub(self.begun + self.ready.len());
+        lacking.min(AT_A_TIME.saturating_sub(self.begun))
     }
 
-    /// Removes the waiting request of a connection.
-    pub(crate) fn forget_waiting(&mut self, id: ConnectionId, user: u32) {
-        let before = self.ready_lanes.waiting.len();
-        self.ready_lanes.waiting.retain(|waiting| waiting.id != id);
-        (self.ready_lanes.waiting.len()..before).for_each(|_| self.give_back_lane(user));
+    /// A lane is being made.
+    pub(crate) fn begin(&mut self) {
+        self.begun += 1;
     }
 
-    /// Begins to make as many lanes as are wanted. Called when some were given away.
-    pub(crate) fn make_ready(&mut self) {
-        let now = Instant::now();
-        let lanes = &self.ready_lanes;
-        let in_advance = self.nics.any() && lanes.rests_until.is_none_or(|until| until <= now);
-        let spare = if in_advance { self.config.lane.ready.unwrap_or(READY) as usize } else { 0 };
-        let wanted = lanes.waiting.len() + spare;
-        let room = (self.config.limits.lanes as usize + spare).saturating_sub(self.lanes.len() + self.dying.len());
-        let wanted = wanted.min(room);
-        let lacking = wanted.saturating_sub(lanes.begun + lanes.ready.len());
-        for _ in 0..lacking.min(AT_A_TIME.saturating_sub(lanes.begun)) {
-            self.begin_lane();
-            self.ready_lanes.begun += 1;
-        }
+    /// One that was being made no longer is.
+    pub(crate) fn ended(&mut self) {
+        self.begun = self.begun.saturating_sub(1);
     }
 
-    /// A lane could not be made: the next waiting program in turn is refused.
-    fn lane_failed(&mut self, error: &MakeError) {
-        tracing::error!(%error, "a lane could not be made");
-        self.ready_lanes.rests_until = Some(Instant::now() + REST);
-        // If others are being made, these may do.
-        if self.ready_lanes.begun == 0
-            && let Some(Waiting { id, request, program }) = self.next_waiting()
-        {
-            if let Some(user) = self.user_of(id) {
-                self.give_back_lane(user);
-            }
-            let answer = self.without_lane(id, program, Reason::ServiceError);
-            self.answer(id, request, answer);
-        }
+    /// A lane is ready.
+    pub(crate) fn add(&mut self, lane: Blank) {
+        self.ready.push_back(lane);
     }
 
-    /// Lanes have been made, or could not be.
-    pub(crate) fn lanes_made(&mut self) {
-        for made in self.maker.take() {
-            self.ready_lanes.begun = self.ready_lanes.begun.saturating_sub(1);
-            let counted = made.and_then(|blank| match self.programs.begin_counting(blank.number) {
-                Ok(()) => Ok(blank),
-                Err(error) => {
-                    self.remove_lane(blank.number, false);
-                    Err(error.into())
-                }
-            });
-            match counted {
-                Ok(blank) => self.ready_lanes.ready.push_back(blank),
-                Err(error) => self.lane_failed(&error),
-            }
-        }
-        self.serve_waiting();
-        self.make_ready();
+    /// A lane could not be made. Returns whether others are being made, which may serve the
+    /// programs that wait.
+    pub(crate) fn failed(&mut self) -> bool {
+        self.rests_until = Some(Instant::now() + REST);
+        self.begun > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(id: ConnectionId) -> Waiting {
+        Waiting { id, request: 0, program: Name::new("") }
     }
 
-    /// Guards the ready lanes in this mode.
-    pub(crate) fn fit_ready_guards(&mut self, mode: AttachMode) {
-        let mut ready = std::mem::take(&mut self.ready_lanes.ready);
-        ready.iter_mut().for_each(|blank| self.fit_guard(blank, mode));
-        self.ready_lanes.ready = ready;
+    #[test]
+    fn users_whose_programs_wait_take_turns() {
+        let mut lanes = ReadyLanes::default();
+        (1..=5).for_each(|id| lanes.wait(waiting(id)));
+        assert_eq!((lanes.forget(5), lanes.forget(5)), (1, 0));
+        let user_of = |id| Some(if id == 4 { 2 } else { 1 });
+        let turns: Vec<_> = std::iter::from_fn(|| lanes.next_waiting(user_of)).map(|next| next.id).collect();
+        assert_eq!(turns, [1, 4, 2, 3]);
+        assert!(lanes.take().is_none() && !lanes.is_waiting(3));
     }
 
-    /// Removes lanes that no program has, at the end of the service.
-    pub(crate) fn drop_ready_lanes(&mut self) {
-        let numbers: Vec<LaneId> = self.ready_lanes.numbers().collect();
-        self.ready_lanes = ReadyLanes::default();
-        numbers.into_iter().for_each(|number| self.remove_lane(number, false));
+    #[test]
+    fn lanes_are_made_in_advance_and_for_programs_that_wait_up_to_a_limit() {
+        let mut lanes = ReadyLanes::default();
+        assert_eq!((lanes.lacking(2, 10, 0), lanes.lacking(2, 10, 11), lanes.lacking(2, 10, 12)), (2, 1, 0));
+        lanes.begin();
+        assert_eq!((lanes.lacking(2, 10, 0), lanes.lacking(100, 1000, 0)), (1, AT_A_TIME - 1));
+        assert!(lanes.failed(), "one is being made");
+        lanes.ended();
+        assert!(!lanes.failed());
+        assert_eq!(lanes.lacking(2, 10, 0), 0, "none in advance after a failure");
+        lanes.wait(waiting(1));
+        assert_eq!(lanes.lacking(2, 10, 0), 1);
     }
 }

@@ -1,18 +1,16 @@
 //! Real-time priorities for programs of groups that have them (`[groups]` in the settings).
 //!
 //! A stack in the program competes for the processor with all other programs, where the kernel's
-//! stack works in interrupts. The service raises the limit of the process and notifies it; the
-//! program's threads set the priority themselves.
+//! stack works in interrupts. The service raises the limit of the process, which is then notified;
+//! the program's threads set the priority themselves.
 
 use crate::config::GroupConfig;
-use crate::connection::{ConnectionId, Peer};
-use crate::service::Service;
+use crate::connection::{Connection, Peer};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Group;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use tickwire_link::control::Push;
 use tickwire_link::{sys_limits, sys_socket};
 
 /// Priorities by the id of the group.
@@ -33,6 +31,31 @@ impl Priorities {
         Self(known.collect())
     }
 
+    /// Raises the limit of the process at a connection to the priority of its groups. Returns that
+    /// priority, which the process may set from now on; `None` if it may set none.
+    pub(crate) fn grant(&self, connection: &Connection) -> Option<u32> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let priority = self.of(&groups_of(connection.as_fd()))?;
+        let Peer { pid, uid } = connection.peer;
+        // Another process may have its id by now. A priority of a user's groups may go to any
+        // process of that user.
+        if !is_of_user(pid, uid) {
+            tracing::warn!(pid, uid, "a real-time priority is not granted: the process is not to be found");
+            return None;
+        }
+        // Root mostly needs no limit.
+        if let Err(error) = sys_limits::allow_real_time(pid, priority)
+            && uid != 0
+        {
+            tracing::warn!(pid, priority, %error, "a real-time priority cannot be granted");
+            return None;
+        }
+        tracing::info!(pid, priority, "real-time priority granted");
+        Some(priority)
+    }
+
     /// The highest priority of a process's groups.
     fn of(&self, groups: &[u32]) -> Option<u32> {
         self.0.iter().filter(|(group, _)| groups.contains(group)).map(|&(_, priority)| priority).max()
@@ -49,32 +72,6 @@ fn groups_of(socket: BorrowedFd<'_>) -> Vec<u32> {
     let mut groups = sys_socket::peer_groups(socket).unwrap_or_default();
     groups.extend(getsockopt(&socket, sockopt::PeerCredentials).map(|credentials| credentials.gid()));
     groups
-}
-
-impl Service {
-    /// Grants a process that has a lane now the real-time priority of its groups, if they have one.
-    pub(crate) fn grant_real_time(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(&id).filter(|_| !self.priorities.0.is_empty()) else {
-            return;
-        };
-        let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
-        let Peer { pid, uid } = connection.peer;
-        // Another process may have its id by now. A priority of a user's groups may go to any
-        // process of that user.
-        if !is_of_user(pid, uid) {
-            tracing::warn!(pid, uid, "a real-time priority is not granted: the process is not to be found");
-            return;
-        }
-        // Root mostly needs no limit.
-        if let Err(error) = sys_limits::allow_real_time(pid, priority)
-            && uid != 0
-        {
-            tracing::warn!(pid, priority, %error, "a real-time priority cannot be granted");
-            return;
-        }
-        tracing::info!(pid, priority, "real-time priority granted");
-        self.push(id, Push::Realtime { priority });
-    }
 }
 
 #[cfg(test)]

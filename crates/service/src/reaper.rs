@@ -4,30 +4,20 @@
 //! This takes two steps. At once, its claims leave divert. Then, some in each turn of the service's
 //! loop, a RST is sent for every live connection in the lane's table (after a FIN, if the program
 //! had finished with the connection). When all are sent, ports, sockets and devices are released.
-//! The table is the dead program's word: a row counts only if the lane has owned its ends, and its
-//! source is the host's. The frames leave by the NIC, not by the lane's device: a program can make
-//! a write to that block.
+//! The frames leave by the NIC, not by the lane's device: a program can make a write to that block.
+//! Only those whose source is the host's leave (`Nics::send`). What processes still hold then stays
+//! charged to the lane's user.
 
-use crate::lanes::Lane;
-use crate::registry::{ClaimId, LaneId, Protocol, Registry};
-use crate::reset::{End, How, frame};
+use crate::dying_lane::{DyingLane, ends};
+use crate::registry::{LaneId, Protocol};
+use crate::remains::Remains;
+use crate::reset::{End, frame};
 use crate::service::Service;
 use std::time::Instant;
 use tickwire_link::control::{Push, Reason};
-use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::table::{Row, kind};
 
 /// So many frames are sent in one turn: about a millisecond.
 const AT_ONCE: usize = 256;
-
-/// A lane whose program is gone, and whose peers are being notified.
-pub(crate) struct Dying {
-    lane: Lane,
-    pub(crate) id: LaneId,
-    claims: Vec<ClaimId>,
-    /// What is still to be sent, the last first.
-    ends: Vec<End>,
-}
 
 impl Service {
     /// Ends a lane: step one. Processes that still use it are told the reason.
@@ -55,7 +45,7 @@ impl Service {
             ends.is_empty() || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp)
         });
         self.forget_claims(done);
-        self.dying.push_back(Dying { lane, id, claims, ends });
+        self.dying.push_back(DyingLane { lane, id, claims, ends });
         if self.dying.len() == 1 {
             self.bury();
         }
@@ -82,7 +72,7 @@ impl Service {
                 tracing::warn!(%error, "peers of a dead program cannot be told");
             }
             if from == 0
-                && let Some(Dying { lane, id, claims, .. }) = self.dying.pop_front()
+                && let Some(DyingLane { lane, id, claims, .. }) = self.dying.pop_front()
             {
                 self.forget_claims(claims);
                 self.remove_lane(id, lane.has_bulk());
@@ -94,117 +84,21 @@ impl Service {
     fn tell(&mut self, end: &End) -> std::io::Result<()> {
         frame(end).map_or(Ok(()), |bytes| self.nics.send(end.local.address, end.source_mac, &bytes))
     }
-}
 
-/// The segments that end the live connections of a lane, the last first.
-fn ends(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<End> {
-    let rows = lane.view.rows().iter().take(lane.limits.rows());
-    let mut ends: Vec<End> =
-        rows.flat_map(|row| row_ends(row, |local, remote| registry.owns(id, Protocol::Tcp, local, remote))).collect();
-    ends.reverse();
-    ends
-}
-
-/// States of RFC 9293 as Linux numbers them.
-const ESTABLISHED: u32 = 1;
-const CLOSE_WAIT: u32 = 8;
-/// Those in which the peer has a connection: also SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, LAST-ACK,
-/// CLOSING.
-const LIVE: [u32; 7] = [ESTABLISHED, 3, 4, 5, CLOSE_WAIT, 9, 11];
-
-/// The segments that end the connection of one row; none if the row is no live connection, or its
-/// ends are not the lane's.
-fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
-    if row.kind.get() != kind::TCP || !LIVE.contains(&row.state.get()) {
-        return Vec::new();
-    }
-    let (local, remote) = (row.local.get(), row.remote.get());
-    let (source_mac, next_hop_mac) = (row.source_mac.get(), row.next_hop_mac.get());
-    let unusable = |a: Address| a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast();
-    if remote.port == 0 || unusable(remote.address) || next_hop_mac == Mac::default() || !owns(local, remote) {
-        return Vec::new();
-    }
-    let (next, oldest) = (row.snd_nxt.get(), row.snd_una.get());
-    let acknowledgement = row.rcv_nxt.get();
-    let reset = End { how: How::Reset, source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement };
-    // The connection is complete: the program has left its sockets (by exec), and all data is
-    // acknowledged and read. The peer sees the end of the stream, as from a kernel. A kernel, which
-    // has no such socket, would answer the peer's next segment by a RST. Here the RST follows at
-    // once, because nothing would retransmit a lost FIN.
-    let complete = row.complete.get() == 1 && row.rx_queue.get() == 0 && next == oldest;
-    if complete && matches!(row.state.get(), ESTABLISHED | CLOSE_WAIT) {
-        return vec![End { how: How::Finish, ..reset }, End { sequence: next.wrapping_add(1), ..reset }];
-    }
-    // A peer obeys a RST only with the sequence number that it expects (RFC 5961 §3.2): the one
-    // that was sent last, or, if that was lost, the one that it has acknowledged. To anything in
-    // between it sends a challenge ACK, which the kernel, having no such socket, answers by a RST.
-    let mut ends = vec![reset];
-    if oldest != next {
-        ends.push(End { sequence: oldest, ..reset });
-    }
-    ends
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LOCAL: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 1]), 4000);
-
-    fn row() -> Row {
-        let row = Row::default();
-        row.kind.set(kind::TCP);
-        row.state.set(1);
-        row.local.set(LOCAL);
-        row.remote.set(Endpoint::new(Address::v4([10, 0, 0, 2]), 80));
-        row.source_mac.set(Mac([2, 0, 0, 0, 0, 1]));
-        row.next_hop_mac.set(Mac([2, 0, 0, 0, 0, 2]));
-        row.snd_nxt.set(1000);
-        row.snd_una.set(1000);
-        row.rcv_nxt.set(77);
-        row
+    /// When the next check of [`Service::look_at_remains`] is due.
+    pub(crate) fn next_look_at_remains(&self) -> Option<Instant> {
+        self.remains.iter().map(Remains::due).min()
     }
 
-    #[test]
-    fn a_live_connection_is_reset_with_the_numbers_its_peer_may_expect() {
-        let row = row();
-        let quiet = row_ends(&row, |local, remote| local == LOCAL && remote.port == 80);
-        assert_eq!(quiet.len(), 1);
-        assert_eq!((quiet[0].sequence, quiet[0].acknowledgement), (1000, 77));
-        row.snd_una.set(900);
-        let busy: Vec<u32> = row_ends(&row, |_, _| true).iter().map(|r| r.sequence).collect();
-        assert_eq!(busy, [1000, 900]);
-    }
-
-    #[test]
-    fn a_connection_that_its_program_has_done_with_ends_in_order() {
-        let row = row();
-        row.complete.set(1);
-        let ends = |row: &Row| row_ends(row, |_, _| true).iter().map(|e| (e.how, e.sequence)).collect::<Vec<_>>();
-        assert_eq!(ends(&row), [(How::Finish, 1000), (How::Reset, 1001)]);
-        row.snd_una.set(900);
-        assert_eq!(ends(&row), [(How::Reset, 1000), (How::Reset, 900)], "something is missing");
-        row.snd_una.set(1000);
-        row.state.set(5);
-        assert_eq!(ends(&row), [(How::Reset, 1000)], "it has had its end");
-    }
-
-    #[test]
-    fn rows_that_lie_or_are_at_their_end_reset_no_peer() {
-        assert!(row_ends(&row(), |_, _| false).is_empty(), "a port of another lane");
-        for state in [0, 2, 6, 7, 10, 12, 99] {
-            let row = row();
-            row.state.set(state);
-            assert!(row_ends(&row, |_, _| true).is_empty(), "state {state}");
-        }
-        let udp = row();
-        udp.kind.set(kind::UDP);
-        assert!(row_ends(&udp, |_, _| true).is_empty());
-        let unknown = row();
-        unknown.next_hop_mac.set(Mac::default());
-        assert!(row_ends(&unknown, |_, _| true).is_empty());
-        let group = row();
-        group.remote.set(Endpoint::new(Address::v4([239, 0, 0, 1]), 80));
-        assert!(row_ends(&group, |_, _| true).is_empty());
+    /// Returns to the users' accounts what no process holds any more.
+    pub(crate) fn look_at_remains(&mut self, now: Instant) {
+        let Self { remains, usage, maker, .. } = self;
+        remains.retain_mut(|left| match left.check(now, |device| maker.is_removing(device)) {
+            Some((user, bytes)) => {
+                usage.give_lane(user, bytes);
+                false
+            }
+            None => true,
+        });
     }
 }

@@ -5,7 +5,6 @@
 //! for so long.
 
 use crate::registry::LaneId;
-use crate::service::Service;
 use std::time::{Duration, Instant};
 use tickwire_link::sys_bpf;
 use tickwire_link::sys_tap::BULK_DEVICE;
@@ -31,30 +30,25 @@ impl Remains {
     pub(crate) fn new(lane: LaneId, user: u32, bytes: u64, rings: Vec<u32>) -> Self {
         Self { lane, user, bytes, rings, due: Instant::now() + SOON, wait: SOON }
     }
-}
 
-impl Service {
     /// When the next check is due.
-    pub(crate) fn next_look_at_remains(&self) -> Option<Instant> {
-        self.remains.iter().map(|remains| remains.due).min()
+    pub(crate) fn due(&self) -> Instant {
+        self.due
     }
 
-    /// Returns to the user's account what no process holds any more.
-    pub(crate) fn look_at_remains(&mut self, now: Instant) {
-        let Self { remains, usage, maker, .. } = self;
-        remains.retain_mut(|left| {
-            if left.due > now {
-                return true;
-            }
-            left.rings.retain(|&ring| sys_bpf::map_exists(ring));
-            let devices = [left.lane, left.lane | BULK_DEVICE];
-            if left.rings.is_empty() && !devices.into_iter().any(|device| maker.is_removing(device)) {
-                usage.give_lane(left.user, left.bytes);
-                return false;
-            }
-            left.wait = (left.wait * 2).min(SELDOM);
-            left.due = now + left.wait;
-            true
-        });
+    /// Checks, if that is due, whether something of it is still held. `is_removing` says whether a
+    /// device still exists. Returns what is charged for it once nothing is left: the user, and the
+    /// bytes.
+    pub(crate) fn check(&mut self, now: Instant, is_removing: impl Fn(u32) -> bool) -> Option<(u32, u64)> {
+        if self.due > now {
+            return None;
+        }
+        self.rings.retain(|&ring| sys_bpf::map_exists(ring));
+        if self.rings.is_empty() && ![self.lane, self.lane | BULK_DEVICE].into_iter().any(is_removing) {
+            return Some((self.user, self.bytes));
+        }
+        self.wait = (self.wait * 2).min(SELDOM);
+        self.due = now + self.wait;
+        None
     }
 }

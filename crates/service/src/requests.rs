@@ -1,32 +1,15 @@
 //! The dispatch of requests, and the resolution of paths.
 
-use crate::connection::{Answer, ConnectionId};
+use crate::answer::{Answer, reason_of, refused};
+use crate::connection::ConnectionId;
 use crate::path_subscriptions::differs;
 use crate::registry::LaneId;
 use crate::service::Service;
 use crate::user_workers::Foreign;
-use tickwire_host::{Answer as HostAnswer, Query, Why};
+use tickwire_host::{Answer as HostAnswer, Query};
 use tickwire_link::control::{Reason, Reply, Request};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
-
-/// A refusal.
-pub(crate) fn refused(reason: Reason) -> Answer {
-    Reply::Refused { reason, interface: 0 }.into()
-}
-
-/// The reason to give to a program for a path that is not for lanes.
-pub(crate) fn reason_of(why: Option<Why>) -> Reason {
-    match why {
-        None => Reason::None,
-        Some(Why::Loopback) => Reason::Loopback,
-        Some(Why::Broadcast) => Reason::Broadcast,
-        Some(Why::Interface(_)) => Reason::Interface,
-        Some(Why::Source) => Reason::Source,
-        Some(Why::NoRoute) => Reason::NoRoute,
-        Some(Why::NoNeighbour) => Reason::NoNeighbour,
-    }
-}
 
 /// Handles one request. `None` if its answer follows later.
 pub(crate) fn handle(

@@ -10,8 +10,7 @@ use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::fair_scheduler::Ready;
 use crate::flow_gc::FlowGc;
 use crate::groups::Groups;
-use crate::lane_maker::LaneMaker;
-use crate::lanes::remove_leftovers;
+use crate::lane_maker::{LaneMaker, remove_leftovers};
 use crate::nics::Nics;
 use crate::port_proof::Judge;
 use crate::programs::Programs;
@@ -156,7 +155,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     let outcome = serve(&mut service, &endpoint, &options, stop, &mask);
     // From here on no new program connects; connected programs and the lanes' peers are notified.
     endpoint.close();
-    end(&mut service);
+    service.end();
     outcome
 }
 
@@ -430,25 +429,4 @@ fn reload(service: &mut Service, options: &Options) {
         }
         Err(error) => tracing::error!(%error, "the configuration was not read anew"),
     }
-}
-
-/// Ends all lanes, and waits until their peers are notified.
-fn end(service: &mut Service) {
-    let lanes: Vec<_> = service.lanes.keys().copied().collect();
-    for lane in lanes {
-        service.reap(lane, Reason::Stopping);
-    }
-    while !service.dying.is_empty() {
-        service.bury();
-    }
-    service.drop_ready_lanes();
-    // Sockets that continue with the kernel must not keep the service's filters.
-    let claims: Vec<_> = service.claims.iter().map(|(&id, held)| (held.lane, id)).collect();
-    for (lane, claim) in claims {
-        service.remove_claims(lane, vec![claim]);
-    }
-    for connection in std::mem::take(&mut service.connections).into_values() {
-        connection.close();
-    }
-    tracing::info!("ended");
 }

@@ -1,11 +1,12 @@
 //! The end of claims: of a listener that leaves connections behind, by request, or because what
 //! they rest on is gone.
 
-use super::{Closed, Held, reason_of_conflict};
-use crate::connection::{Answer, ConnectionId};
+use super::reason_of_conflict;
+use crate::answer::{Answer, refused};
+use crate::claim::{Closed, HeldClaim};
+use crate::connection::ConnectionId;
 use crate::port_proof::local_name;
 use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
-use crate::requests::refused;
 use crate::service::Service;
 use crate::user_workers::Foreign;
 use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, sockopt};
@@ -45,7 +46,7 @@ impl Service {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
         // Once only: later connections to the port are the next listener's.
-        let listens = |held: &&mut Held| held.closed.is_none() && held.has_tcp_port();
+        let listens = |held: &&mut HeldClaim| held.closed.is_none() && held.has_tcp_port();
         let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane).filter(listens) else {
             return refused(Reason::BadRequest);
         };
@@ -193,7 +194,7 @@ impl Service {
             // What is not closed yet still counts: a user may make the closing last.
             let returns = self.usage.returns();
             queue.finish(move || {
-                for Held { socket, filtered, charged, .. } in some {
+                for HeldClaim { socket, filtered, charged, .. } in some {
                     if filtered && let Some(fd) = socket.get() {
                         let _ = sys_socket::detach_filter(fd);
                     }
@@ -207,7 +208,7 @@ impl Service {
     }
 
     /// Ends the claims for which `gone` says that their address has left the host.
-    pub(crate) fn lose_claims(&mut self, gone: impl Fn(&Held) -> bool, reason: Reason) {
+    pub(crate) fn lose_claims(&mut self, gone: impl Fn(&HeldClaim) -> bool, reason: Reason) {
         let lost: Vec<ClaimId> = self.claims.iter().filter(|(_, held)| gone(held)).map(|(&id, _)| id).collect();
         self.lose_these(lost, reason);
     }

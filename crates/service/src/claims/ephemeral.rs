@@ -5,11 +5,12 @@
 //! to no other socket at this address, neither by `bind` nor for a connection, and chooses no port
 //! that has a connection. So, unlike a single flow, such a port belongs to its lane as a whole.
 
-use super::Held;
-use crate::connection::{Answer, ConnectionId};
+use super::reason_of_conflict;
+use crate::answer::{Answer, refused};
+use crate::claim::HeldClaim;
+use crate::connection::ConnectionId;
 use crate::port_proof::local_name;
 use crate::registry::{Bound, LaneId, Protocol};
-use crate::requests::refused;
 use crate::service::Service;
 use crate::user_workers::Foreign;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
@@ -58,10 +59,9 @@ impl Service {
         };
         let bound = Bound { protocol: Protocol::Tcp, local, dual: false, shares: false, reuses: false };
         let entered = self.registry.claim_bound(lane, bound);
-        let (claim, changes) =
-            entered.map_err(super::reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
+        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
         let socket = Foreign::new(socket, self.offload.of(user));
-        let held = Held::new(lane, user, ClaimKind::Ephemeral, bound, Endpoint::default(), socket);
+        let held = HeldClaim::new(lane, user, ClaimKind::Ephemeral, bound, Endpoint::default(), socket);
         self.claims.insert(claim, held);
         self.apply_claim(lane, claim, changes).inspect_err(|_| self.remove_claims(lane, vec![claim]))?;
         Ok(EphemeralPort { claim: Claim(claim), port: local.port })

@@ -1,6 +1,6 @@
 //! Connections of the kernel's own, and of other lanes', on ports and flows that are claimed.
 
-use crate::lanes::Lane;
+use crate::lane::Lane;
 use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, any_of};
 use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -1,9 +1,9 @@
 //! Multicast groups that a claim's socket has joined.
 
-use crate::connection::{Answer, ConnectionId};
+use crate::answer::{Answer, refused};
+use crate::connection::ConnectionId;
 use crate::groups::{GroupKey, Member, filter};
 use crate::registry::{ClaimId, LaneId, Protocol};
-use crate::requests::refused;
 use crate::service::Service;
 use std::sync::Arc;
 use tickwire_link::control::{ClaimKind, Interfaces, Reason, Reply};

@@ -1,114 +1,37 @@
 //! Claims: what a program may have diverted to its lane, and on what proof.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | here | a program claims a bound port or a flow |
+//! | `ephemeral` | ports that the service binds for a lane in advance |
+//! | `memberships` | multicast groups that a claim's socket has joined |
+//! | `kernels` | connections of the kernel's and of other lanes' under a claim |
+//! | `connection_pinning` | connections of shared ports stay where they are |
+//! | `recheck` | claims end when their sockets give up what was claimed |
+//! | `lost_flows` | flows end when they are over, or when divert has given them away |
+//! | `takeover` | the kernel continues a lane's connection |
+//! | `ending` | the end of claims |
 
+mod connection_pinning;
 mod ending;
 mod ephemeral;
 mod kernels;
+mod lost_flows;
 mod memberships;
+mod recheck;
 mod takeover;
 
-use crate::connection::{Answer, ConnectionId};
-use crate::connection_pinning;
+use crate::answer::{Answer, refused};
+use crate::claim::HeldClaim;
+use crate::connection::ConnectionId;
 use crate::port_proof::{Flaw, PortProof};
 use crate::registry::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, Protocol};
-use crate::requests::refused;
 use crate::service::Service;
 use crate::user_workers::Foreign;
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_link::control::{Claim, ClaimKind, Reason, Reply};
 use tickwire_stack::addr::{Address, Endpoint};
-
-/// A claim as the service holds it.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) lane: LaneId,
-    pub(crate) user: u32,
-    pub(crate) kind: ClaimKind,
-    pub(crate) bound: Bound,
-    /// The address for which packets are diverted now: the bound one, or the local address of a
-    /// connected UDP socket that is bound to any.
-    pub(crate) covered: Address,
-    pub(crate) remote: Endpoint,
-    /// The program's kernel socket, or the service's own for an ephemeral port: as long as it is
-    /// held, the port stays taken in the kernel's registry.
-    pub(crate) socket: Arc<Foreign>,
-    /// The interface to which its socket is bound, 0 if to none.
-    pub(crate) interface: u32,
-    /// Whether the service's filter is on it (see [`crate::groups`]). A filter that the program has
-    /// attached itself is left alone.
-    filtered: bool,
-    /// Remotes collected so far for a conversion that takes several messages.
-    converting: Vec<Endpoint>,
-    /// Set once its listener has closed: the connections that are left.
-    pub(crate) closed: Option<Closed>,
-    /// Entries of the flow map that are booked on the user beyond the claim itself.
-    charged: usize,
-    /// Connections of a shared port that stay with this lane (see [`crate::connection_pinning`]).
-    pub(crate) pinned: Vec<FlowKey>,
-}
-
-/// What is left of a closed listener. Its claim ends with the last connection.
-#[derive(Debug, Default)]
-pub(crate) struct Closed {
-    /// How many connections there are with each remote end: one at each of the host's addresses.
-    connections: HashMap<Endpoint, u32>,
-    /// Whether the claim covers these connections only. If there was no room for so many flows, it
-    /// covers the port.
-    by_flows: bool,
-}
-
-impl Closed {
-    fn new(remotes: &[Endpoint]) -> Self {
-        let mut connections = HashMap::new();
-        remotes.iter().for_each(|&remote| *connections.entry(remote).or_default() += 1);
-        Self { connections, by_flows: false }
-    }
-
-    /// Whether nothing is left but one connection with this remote end.
-    fn has_only(&self, remote: Endpoint) -> bool {
-        self.connections.len() == 1 && self.connections.get(&remote) == Some(&1)
-    }
-
-    /// A connection is over. Says whether it was the last one with this remote end.
-    fn ends(&mut self, remote: Endpoint) -> bool {
-        let Some(count) = self.connections.get_mut(&remote) else { return false };
-        *count -= 1;
-        let last = *count == 0;
-        if last {
-            self.connections.remove(&remote);
-        }
-        last
-    }
-}
-
-impl Held {
-    /// Whether all packets to a TCP port are its.
-    pub(crate) fn has_tcp_port(&self) -> bool {
-        self.kind == ClaimKind::Bound
-            && self.bound.protocol == Protocol::Tcp
-            && !self.closed.as_ref().is_some_and(|closed| closed.by_flows)
-    }
-
-    fn new(lane: LaneId, user: u32, kind: ClaimKind, bound: Bound, remote: Endpoint, socket: Foreign) -> Self {
-        Self {
-            lane,
-            user,
-            kind,
-            bound,
-            covered: bound.local.address,
-            remote,
-            socket: Arc::new(socket),
-            interface: 0,
-            filtered: false,
-            converting: Vec::new(),
-            closed: None,
-            charged: 0,
-            pinned: Vec::new(),
-        }
-    }
-}
 
 impl Service {
     /// Answers [`tickwire_link::control::Request::Claim`].
@@ -153,7 +76,8 @@ impl Service {
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
         };
         let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
-        let held = Held { interface: proof.interface, ..Held::new(number, user, kind, bound, remote, socket) };
+        let held =
+            HeldClaim { interface: proof.interface, ..HeldClaim::new(number, user, kind, bound, remote, socket) };
         self.claims.insert(claim, held);
         self.enter(number, claim, changes).inspect_err(|_| self.remove_claims(number, vec![claim]))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
@@ -309,7 +233,7 @@ impl Service {
     /// ports, because the interfaces have changed.
     pub(crate) fn lose_bound_to_devices(&mut self) {
         for reason in [Reason::OneOfSeveral, Reason::BoundDevice] {
-            let lost = |(_, held): &(&ClaimId, &Held)| {
+            let lost = |(_, held): &(&ClaimId, &HeldClaim)| {
                 self.check_device(held.interface, held.kind, held.bound.protocol) == Err(reason)
             };
             let lost: Vec<ClaimId> = self.claims.iter().filter(lost).map(|(&claim, _)| claim).collect();

@@ -6,9 +6,10 @@
 //! to a host that is reached by an accelerated interface. The program gets the socket only after
 //! repair mode has ended: in repair mode it could give the socket any address.
 
-use crate::connection::{Answer, ConnectionId};
+use crate::answer::{Answer, reason_of, refused};
+use crate::claim::HeldClaim;
+use crate::connection::ConnectionId;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, Protocol};
-use crate::requests::{reason_of, refused};
 use crate::service::Service;
 use crate::user_workers::Foreign;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -178,7 +179,7 @@ impl Service {
         let its_own = changes.len();
         // Other claims may listen at the port, or this one does: to each of them it is a connection
         // of the kernel's.
-        let covers = |(&other, held): (&ClaimId, &super::Held)| {
+        let covers = |(&other, held): (&ClaimId, &HeldClaim)| {
             let listens = held.has_tcp_port() && held.bound.covers(flow.local) && !(whole && other == claim);
             listens.then_some((held.lane, other))
         };

@@ -7,7 +7,6 @@
 //! segments that open no connection go where they would have gone before. The connections that
 //! their handshakes have established by then are pinned, too.
 
-use crate::lanes::Lane;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
 use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -15,7 +14,6 @@ use std::time::{Duration, Instant};
 use tickwire_host::Ends;
 use tickwire_link::bpf;
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::table::{Row, kind};
 
 /// A handshake that takes longer is begun anew (RFC 6298: after one second, then two).
 pub(crate) const SETTLE: Duration = Duration::from_secs(3);
@@ -37,28 +35,6 @@ pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
         _ => None,
     };
     changes.iter().filter_map(of).collect()
-}
-
-impl Lane {
-    /// Local and remote ends of its live connections, as the lane itself reports them; its claims
-    /// decide what it may have.
-    pub(crate) fn connections_now(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> + '_ {
-        self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
-    }
-
-    /// Whether it reports this one.
-    pub(crate) fn has_connection(&self, local: Endpoint, remote: Endpoint) -> bool {
-        self.connections_now().any(|ends| ends == (local, remote))
-    }
-}
-
-/// The ends in a row, if its connection lives.
-fn connection(row: &Row) -> Option<(Endpoint, Endpoint)> {
-    /// TIME-WAIT, CLOSE and LISTEN, as Linux numbers them. A lost TIME-WAIT does no harm.
-    const OVER: [u32; 3] = [6, 7, 10];
-    let live = row.kind.get() == kind::TCP && !OVER.contains(&row.state.get());
-    let (local, remote) = (row.local.get(), row.remote.get());
-    (live && remote.port != 0).then_some((local, remote))
 }
 
 impl Service {

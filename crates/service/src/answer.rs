@@ -1,0 +1,36 @@
+//! Answers to requests, and the reasons that they give.
+
+use std::os::fd::OwnedFd;
+use tickwire_host::Why;
+use tickwire_link::control::{Reason, Reply};
+
+/// An answer to be sent.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self { reply, descriptors: Vec::new() }
+    }
+}
+
+/// A refusal.
+pub(crate) fn refused(reason: Reason) -> Answer {
+    Reply::Refused { reason, interface: 0 }.into()
+}
+
+/// The reason to give to a program for a path that is not for lanes.
+pub(crate) fn reason_of(why: Option<Why>) -> Reason {
+    match why {
+        None => Reason::None,
+        Some(Why::Loopback) => Reason::Loopback,
+        Some(Why::Broadcast) => Reason::Broadcast,
+        Some(Why::Interface(_)) => Reason::Interface,
+        Some(Why::Source) => Reason::Source,
+        Some(Why::NoRoute) => Reason::NoRoute,
+        Some(Why::NoNeighbour) => Reason::NoNeighbour,
+    }
+}

@@ -1,0 +1,56 @@
+//! Claims hold for as long as their sockets hold what was claimed with them.
+
+use crate::claim::HeldClaim;
+use crate::claim_recheck::{ClaimRecheck, Finding, Look};
+use crate::port_proof::Duty;
+use crate::registry::Protocol;
+use crate::service::Service;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tickwire_link::control::{ClaimKind, Reason};
+
+/// What a claim's socket must continue to do.
+fn duty(held: &HeldClaim) -> Duty {
+    match (held.bound.protocol, held.kind) {
+        (Protocol::Udp, _) => Duty::Datagrams,
+        (Protocol::Tcp, ClaimKind::Flow | ClaimKind::Ephemeral) => Duty::Idle,
+        (Protocol::Tcp, ClaimKind::Bound) if held.closed.is_some() => Duty::Port,
+        (Protocol::Tcp, ClaimKind::Bound) => Duty::Listen,
+    }
+}
+
+impl Service {
+    /// Ends claims whose socket no longer holds what was claimed with it: the kernel may have given
+    /// that to another socket, whose packets must not be diverted. Called every second; each call
+    /// acts on what the one before it found.
+    pub(crate) fn verify_claims(&mut self) {
+        let mut found: Vec<Finding> = Vec::new();
+        let offload = &mut self.offload;
+        self.verifications.retain(|&user, verification| verification.poll(|| offload.of(user).is_stuck(), &mut found));
+        found.retain(|(claim, seen, _)| self.claims.get(claim).is_some_and(|held| duty(held) == *seen));
+        for (claim, _, right) in found {
+            let Some((address, interface)) = right else {
+                self.lose_these([claim], Reason::NotBound);
+                continue;
+            };
+            let before = self.claims.get(&claim).map(|held| (held.covered, held.interface));
+            if before.is_some_and(|(covered, _)| covered != address) {
+                self.cover(claim, address);
+            }
+            if before.is_some_and(|(_, device)| device != interface) {
+                self.socket_names_device(claim, interface);
+            }
+        }
+        let mut due: HashMap<u32, Vec<Look>> = HashMap::new();
+        for (&claim, held) in &self.claims {
+            if !self.verifications.contains_key(&held.user) {
+                let socket = Arc::downgrade(&held.socket);
+                let right = (held.covered, held.interface);
+                due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, right, socket));
+            }
+        }
+        for (user, claims) in due {
+            self.verifications.insert(user, ClaimRecheck::begin(claims, &self.offload.of(user)));
+        }
+    }
+}
