@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use crate::processors::Processors;
+use crate::shell::run;
 use anyhow::Result;
 
 /// Properties of a cable or a switch port.
@@ -41,7 +42,7 @@ fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str, queues: u32
         a.namespace(),
         b.namespace()
     );
-    crate::run(&command.split(' ').collect::<Vec<_>>()).map(drop)
+    run(&command.split(' ').collect::<Vec<_>>()).map(drop)
 }
 
 pub(crate) fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> Result<()> {

@@ -1,28 +1,29 @@
 //! A computer of the lab: a network namespace.
 
-use crate::lab::Lab;
 use crate::process::Process;
 use crate::processors::Processors;
-use crate::{registry, shell};
+use crate::registry::Registration;
+use crate::shell;
 use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
 /// One computer. Programs run inside it with [`Host::command`]; they end with the lab.
 #[derive(Clone, Debug)]
 pub struct Host {
-    lab: Lab,
+    /// Keeps the lab while the host is in use.
+    registration: Arc<Registration>,
     name: String,
     namespace: String,
 }
 
 impl Host {
-    pub(crate) fn new(lab: Lab, name: &str) -> Result<Self> {
-        let namespace = format!("{}-{name}", lab.name());
-        registry::add_namespace(&namespace)?;
-        let host = Self { lab, name: name.to_owned(), namespace };
+    pub(crate) fn new(registration: Arc<Registration>, name: &str) -> Result<Self> {
+        let namespace = registration.add_namespace(name)?;
+        let host = Self { registration, name: name.to_owned(), namespace };
         host.run(&["ip", "link", "set", "lo", "up"])?;
         // Without duplicate address detection an address works at once; the lab has no duplicates.
         host.sysctl("net.ipv6.conf.all.accept_dad", "0")?;
@@ -46,7 +47,7 @@ impl Host {
     /// A directory of the host's own, which goes away with the lab.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
-        self.lab.directory().join(&self.name)
+        self.registration.directory().join(&self.name)
     }
 
     /// The socket of this host's Tickwire service; programs of the host get it as

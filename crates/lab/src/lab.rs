@@ -2,7 +2,8 @@
 
 use crate::cable::{CableOptions, Switch, join, plug};
 use crate::host::Host;
-use crate::registry;
+use crate::registry::Registration;
+use crate::shell::is_root;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +11,7 @@ use std::sync::Arc;
 /// A set of hosts, cables and switches that lives as long as this value and every [`Host`] of it.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    name: String,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        registry::leave(&self.name);
-    }
+    registration: Arc<Registration>,
 }
 
 impl Lab {
@@ -30,22 +20,22 @@ impl Lab {
     /// # Errors
     /// Not root, or the temporary directory is not writable.
     pub fn new() -> Result<Self> {
-        if !crate::is_root() {
+        if !is_root() {
             bail!("a lab is made of network namespaces, which only root may create: run this with sudo");
         }
-        Ok(Self { inner: Arc::new(Inner { name: registry::enter()? }) })
+        Ok(Self { registration: Arc::new(Registration::new()?) })
     }
 
     /// The lab's name, which all its namespaces begin with.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.inner.name
+        self.registration.name()
     }
 
     /// A directory that is removed with the lab, readable by every user.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
-        registry::directory(self.name())
+        self.registration.directory()
     }
 
     /// A host with only a loopback interface.
@@ -53,7 +43,7 @@ impl Lab {
     /// # Errors
     /// The namespace cannot be made, or the name is in use in this lab.
     pub fn host(&self, name: &str) -> Result<Host> {
-        Host::new(self.clone(), name)
+        Host::new(Arc::clone(&self.registration), name)
     }
 
     /// Connects two hosts by a cable; the interface has the given name on both (at most 15 bytes).

@@ -34,54 +34,74 @@ fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers a new lab and returns its name. The first call installs the signal handler and sweeps
-/// leftovers.
-pub(crate) fn enter() -> Result<String> {
-    static FIRST: Once = Once::new();
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    FIRST.call_once(|| {
-        // The caller may have installed a handler of its own; then cleanup is left to that and to
-        // the next run.
-        let _ = ctrlc::set_handler(end_on_signal);
-        if let Ok(swept @ 1..) = sweep() {
-            eprintln!("removed what killed runs had left: {swept} lab{}", if swept == 1 { "" } else { "s" });
+/// A lab's entry in the registry. Dropping it removes the lab.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    name: String,
+}
+
+impl Registration {
+    /// Registers a new lab. The first call installs the signal handler and sweeps leftovers.
+    pub(crate) fn new() -> Result<Self> {
+        static FIRST: Once = Once::new();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        FIRST.call_once(|| {
+            // The caller may have installed a handler of its own; then cleanup is left to that and
+            // to the next run.
+            let _ = ctrlc::set_handler(end_on_signal);
+            if let Ok(swept @ 1..) = sweep() {
+                eprintln!("removed what killed runs had left: {swept} lab{}", if swept == 1 { "" } else { "s" });
+            }
+        });
+        let mut live = live();
+        if live.guardian.is_none() {
+            live.guardian = Guardian::start(&format!("{PREFIX}{}-", std::process::id()), &std::env::temp_dir());
         }
-    });
-    let mut live = live();
-    if live.guardian.is_none() {
-        live.guardian = Guardian::start(&format!("{PREFIX}{}-", std::process::id()), &std::env::temp_dir());
+        // No number is reused: a caller that checks whether a lab is gone would see the next one.
+        let name = name(NEXT.fetch_add(1, Ordering::Relaxed));
+        std::fs::create_dir_all(directory(&name))
+            .with_context(|| format!("cannot create {}", directory(&name).display()))?;
+        live.names.push(name.clone());
+        Ok(Self { name })
     }
-    // No number is reused: a caller that checks whether a lab is gone would see the next one.
-    let name = name(NEXT.fetch_add(1, Ordering::Relaxed));
-    std::fs::create_dir_all(directory(&name))
-        .with_context(|| format!("cannot create {}", directory(&name).display()))?;
-    live.names.push(name.clone());
-    Ok(name)
+
+    /// The lab's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the lab keeps its sockets, logs and configuration.
+    pub(crate) fn directory(&self) -> PathBuf {
+        directory(&self.name)
+    }
+
+    /// Makes the namespace of a host and returns its name. After a signal has ended the labs, this
+    /// blocks and makes none.
+    pub(crate) fn add_namespace(&self, host: &str) -> Result<String> {
+        let namespace = format!("{}-{host}", self.name);
+        let _guard = live();
+        run(&["ip", "netns", "add", &namespace])?;
+        Ok(namespace)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut live = live();
+        remove(&self.name);
+        live.names.retain(|name| *name != self.name);
+        if live.names.is_empty() {
+            live.guardian = None;
+        }
+    }
 }
 
 fn name(number: u32) -> String {
     format!("{PREFIX}{}-{number}", std::process::id())
 }
 
-/// Where a lab keeps its sockets, logs and configuration.
-pub(crate) fn directory(lab: &str) -> PathBuf {
+fn directory(lab: &str) -> PathBuf {
     std::env::temp_dir().join(lab)
-}
-
-/// Makes a namespace of a lab. After a signal has ended the labs, this blocks and makes none.
-pub(crate) fn add_namespace(namespace: &str) -> Result<()> {
-    let _guard = live();
-    run(&["ip", "netns", "add", namespace]).map(drop)
-}
-
-/// Removes a lab.
-pub(crate) fn leave(lab: &str) {
-    let mut live = live();
-    remove(lab);
-    live.names.retain(|l| l != lab);
-    if live.names.is_empty() {
-        live.guardian = None;
-    }
 }
 
 /// Also removes a file if a signal ends this process while it has labs.

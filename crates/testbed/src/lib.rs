@@ -13,6 +13,7 @@
 //! | `controller` | starts a node on each host, and collects the results |
 //! | `time` | accuracy of the clock, against a reference |
 //! | `live` | the progress of a run, published for `tickwire watch` |
+//! | `error` | why nothing could be measured |
 //! | `units` | conversion of times |
 //! | `sanitize_terminal` | sanitizes untrusted text for display |
 //!
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod controller;
+mod error;
 pub mod live;
 pub mod node;
 pub mod outcome;
@@ -31,3 +33,5 @@ pub mod sanitize_terminal;
 pub mod schedule;
 pub mod time;
 mod units;
+
+pub use error::Error;

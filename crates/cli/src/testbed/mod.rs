@@ -10,7 +10,7 @@ use crate::args::testbed::TestbedCommand;
 use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
-use tickwire_testbed::controller::Error;
+use tickwire_testbed::Error;
 
 pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {
     match command {

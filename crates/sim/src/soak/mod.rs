@@ -1,7 +1,7 @@
 //! The endurance test: lives of two hosts, drawn from a seed, under changing faults. Every step
 //! audits both stacks ([`tickwire_stack::Stack::audit`]) and checks sequence numbers over time and
-//! between both ends (`invariants`). Data is read as it was written, in order; once the faults end, all
-//! of it arrives. After everything is closed, nothing is left.
+//! between both ends (`invariants`). Data is read as it was written, in order; once the faults end,
+//! all of it arrives. After everything is closed, nothing is left.
 //!
 //! | file | what it is about |
 //! |---|---|

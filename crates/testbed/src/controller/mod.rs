@@ -35,28 +35,8 @@ mod timeouts;
 mod topology;
 mod validation;
 
+use crate::error::Error;
 pub use experiment::{Ground, Plan, Step};
 pub use host::{Hosts, Place};
 pub use inventory::{Inventory, InventoryError};
 pub use measured::{Live, LiveStream};
-
-use crate::pattern::PatternError;
-use thiserror::Error;
-
-/// Why nothing could be measured.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// The user's input is invalid, or a prerequisite is missing; nothing was sent. The text tells
-    /// the user what to correct.
-    #[error("{0}")]
-    Refused(String),
-    /// An internal failure.
-    #[error(transparent)]
-    Broken(#[from] anyhow::Error),
-}
-
-impl From<PatternError> for Error {
-    fn from(error: PatternError) -> Self {
-        Self::Refused(error.to_string())
-    }
-}

@@ -21,7 +21,7 @@ use thiserror::Error;
 /// until the controller is heard.
 const NAP: Duration = Duration::from_millis(100);
 /// How long after the end a late producer continues.
-const PATIENCE_NS: i64 = 5_000_000_000;
+const TIMEOUT_NS: i64 = 5_000_000_000;
 /// A stream's thread needs little stack: its message is on the heap.
 const STACK: usize = 256 << 10;
 
@@ -220,7 +220,7 @@ impl Line<'_> {
         if self.quit.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
         }
-        if now > end.saturating_add(PATIENCE_NS) {
+        if now > end.saturating_add(TIMEOUT_NS) {
             return Err(Ended::Behind { sent, due });
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! which is usually by ptp4l on the card's own network.
 
 use super::reference::{Pair, Reference, known};
-use crate::controller::Error;
+use crate::error::Error;
 use tickclock::{Clock, Reading, Status};
 use tickwire_ntp::cross_timestamp::CrossTimestamp;
 use tickwire_ntp::hardware;

@@ -4,7 +4,7 @@ use super::card::{self, CardClock};
 use super::figures::{Origin, Row, Tally, TimeFigures};
 use super::topology::{Topology, sleep_until};
 use super::{reader, simulated};
-use crate::controller::Error;
+use crate::error::Error;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
