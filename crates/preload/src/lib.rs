@@ -13,10 +13,11 @@
 //! | `wait` | waiting: in a call, `poll`, `select`, `epoll` |
 //! | `lane` | getting a lane, what it consists of, and its communication with the service |
 //! | `table` | which descriptors are ours and what they refer to |
-//! | `base` | settings, errors, locks |
+//! | `base` | settings, locks, whether a thread is inside a lane |
 //! | `sys` | the C library behind us, system calls, the program's memory |
 //!
-//! The module documentation of each says which others it may use.
+//! Each may use those below it. `docs/architecture.md` names the upward imports, with their
+//! reasons.
 //!
 //! # What is not covered
 //! * The C library's own use of descriptors is not interposed. Its resolver's sockets are kernel

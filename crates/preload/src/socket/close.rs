@@ -256,6 +256,11 @@ pub(crate) fn stop_listening(lane: &'static Lane, index: u32) -> bool {
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
         let Ok(id) = ListenerId::try_from(description.socket()) else { return Ok(None) };
+        if !description.has(flag::NONBLOCK)
+            && let Some((fd, _)) = TABLE.each().find(|(_, entry)| entry.description() == Some(index))
+        {
+            kernel::restore_blocking(fd);
+        }
         let claim = core::mem::take(description.claim());
         description.set_socket(SocketId::default());
         description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);

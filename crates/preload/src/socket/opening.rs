@@ -18,7 +18,7 @@ use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
 use tickwire_stack::tcp::{State, TcpOptions};
-use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::time::Span;
 use tickwire_stack::{Error, TcpId};
 
 /// The longest accept queue, as on Linux by default.
@@ -327,6 +327,8 @@ pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
 /// For this long after its claim a listener may still receive segments of handshakes that the
 /// kernel has begun.
 const SETTLING: Span = Span::from_millis(100);
+/// The reply to a claim is awaited for this long at most (`lane::session`).
+const CLAIMING: Span = Span::from_secs(10);
 
 /// `listen` after the kernel's own.
 pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
@@ -341,10 +343,21 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family, access.now);
             options.v6only = flags & flag::V6ONLY != 0;
             let id = access.stack.tcp_listen(&options, local, backlog)?;
+            // From now on other threads and processes may accept, and poll the kernel's listener
+            // under the lane's lock: it must not block. The description keeps the mode that the
+            // program set.
+            let unblock = |flags| sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+            if let Err(error) = sys::fcntl(fd, libc::F_GETFL, 0).and_then(unblock) {
+                access.stack.tcp_close_listener(id, access.now)?;
+                return Err(error);
+            }
             // The kernel listens already. The handshakes that it has begun are known with the
             // claim.
-            access.stack.tcp_settle_listener(id, Instant::NEVER)?;
-            access.descriptions().get(index).set_socket(id.into());
+            access.stack.tcp_settle_listener(id, access.now + CLAIMING + SETTLING)?;
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            description.set_socket(id.into());
+            description.set(flag::LISTENING, true);
             open::label(access, id.into(), fd);
             Ok(Some(id))
         }
@@ -364,19 +377,16 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
         Err(reason) => return subject.give(lane, None, reason, listens).map(drop),
     };
     let noted = lane.with(|access| {
-        if !listens(&subject.stage(access)?.0) {
-            return Ok(false);
-        }
-        // The kernel's listener is polled without blocking; the description keeps the mode that the
-        // program set.
-        let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
-        sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
-        // Segments that have arrived before that are in the ring.
-        access.stack.tcp_settle_listener(id, access.now + SETTLING)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
+        // The program may have it by another descriptor now.
+        if description.socket() != id.into() {
+            return Ok(false);
+        }
         *description.claim() = claim;
-        description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, true);
+        description.set(flag::CLAIMED | flag::STARTED, true);
+        // Segments that have arrived before that are in the ring.
+        access.stack.tcp_settle_listener(id, access.now + SETTLING)?;
         Ok(true)
     });
     if noted == Ok(true) {

@@ -1,6 +1,6 @@
 //! The bottom of the library: the real C library, the system calls that this library makes for
 //! itself behind safe functions, and the program's memory. Nothing here uses this library's own
-//! exports.
+//! exports but `syscall`, which passes on all system calls that are made here.
 //!
 //! | module | purpose |
 //! |---|---|
