@@ -31,7 +31,7 @@ const HEADER: usize = 16;
 const DUMP_REQUEST: usize = 60;
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
-const PATIENCE_S: i64 = 2;
+const TIMEOUT_S: i64 = 2;
 
 /// In a request: connections of all ports.
 const ANY_PORT: u16 = 0;
@@ -61,7 +61,7 @@ impl Connections {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(fail)?;
         socket.bind(&SocketAddr::new(0, 0)).map_err(fail)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
-        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
+        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(TIMEOUT_S, 0))
             .map_err(|e| fail(e.into()))?;
         let mut connections = Self { socket, sequence: 0 };
         // The kernel returns the same error for a connection that it does not have and for missing

@@ -17,7 +17,7 @@ const REQUEST: u16 = 1;
 const ERROR: u16 = 2;
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
-const PATIENCE_S: i64 = 2;
+const TIMEOUT_S: i64 = 2;
 
 /// The flag of an attribute that consists of attributes (`NLA_F_NESTED`), and the bits that are not
 /// flags.
@@ -43,7 +43,7 @@ impl Generic {
         let mut socket = Socket::new(NETLINK_GENERIC).map_err(fail)?;
         socket.bind(&SocketAddr::new(0, 0)).map_err(fail)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
-        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
+        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(TIMEOUT_S, 0))
             .map_err(|e| fail(e.into()))?;
         let mut generic = Self { socket, family: CONTROL, sequence: 0, what };
         let mut name = Attributes::default();

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 const BUFFER: usize = 64 * 1024;
 
 /// The kernel answers within the call; this bounds the wait if an answer is lost.
-const PATIENCE_S: i64 = 2;
+const TIMEOUT_S: i64 = 2;
 
 /// A dump that was disturbed by a change (`NLM_F_DUMP_INTR`) is repeated this often.
 const DUMP_ATTEMPTS: usize = 4;
@@ -46,7 +46,7 @@ impl Netlink {
         let fail = |what| move |source| Error::Socket { what, source };
         let socket = open_socket(0)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail("connecting to the kernel"))?;
-        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
+        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(TIMEOUT_S, 0))
             .map_err(|e| Error::Socket { what: "setting the receive timeout", source: e.into() })?;
         Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0 })
     }

@@ -17,7 +17,7 @@ use tickwire_stack::time::{Instant, Span};
 /// be waiting, or running a script's shell commands. Then it advances virtual time by itself.
 const TIMEOUT: Duration = Duration::from_millis(250);
 /// The same after a wait in which no thread drove.
-const IMPATIENCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// After how many waits without any pending event it gives up.
 const VAIN: u32 = 2000;
 /// Virtual duration of a clock reading, so that a busy-wait on the clock ends.
@@ -124,7 +124,7 @@ impl Machine {
             if state.step != step {
                 time = TIMEOUT;
             } else if out.timed_out() {
-                time = IMPATIENCE;
+                time = POLL_INTERVAL;
                 match state.next_event() {
                     Some(at) => state.wire.time_is(at),
                     None => vain += 1,

@@ -19,7 +19,7 @@ const STAYS: u32 = 100;
 /// Timeout for a page to appear.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The same for ClockBound, which publishes nothing before a few polls at 16 s.
-const CLOCKBOUND_PATIENCE: Duration = Duration::from_secs(120);
+const CLOCKBOUND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A clock to be probed.
 pub enum Probed {
@@ -73,7 +73,7 @@ impl Probed {
         loop {
             match clock_bound::Client::new() {
                 Ok(client) => return Ok(Self::ClockBound(Box::new(client))),
-                Err(error) if begin.elapsed() > CLOCKBOUND_PATIENCE => {
+                Err(error) if begin.elapsed() > CLOCKBOUND_TIMEOUT => {
                     anyhow::bail!("ClockBound never came: {error:?}")
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! p = 1/2 [ (Tb_n - Tb_f)/(Ta_n - Ta_f) + (Te_n - Te_f)/(Tf_n - Tf_f) ]  (Veitch et al. 2009)
-//! error = (E_n + E_f + |Rhat_n - Rhat_f|) / (Tb_n - Tb_f),   E_i = RTT_i - Rhat
+//! error = (E_n + E_f + |Rhat_n - Rhat_f| + 50 ns) / (Tb_n - Tb_f),   E_i = RTT_i - Rhat
 //! ```
 //!
 //! It changes only for a period with a smaller error, or with an error below 1e-9, because a

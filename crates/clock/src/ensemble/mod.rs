@@ -203,7 +203,8 @@ impl Ensemble {
     /// Processes an exchange with a server, whose timestamps are Unix time.
     ///
     /// # Errors
-    /// Why it was not used; the clock is as it was.
+    /// Why it was not used. The published time is as it was, unless the counter has broken or the
+    /// servers are found to smear: then the estimates begin anew.
     pub fn exchange(
         &mut self,
         server: usize,

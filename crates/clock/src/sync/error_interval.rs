@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Tb - C0(Ta) + root  >=  offset  >=  Te - C0(Tf) - root
-//! root = root dispersion + root delay / 2 of that very reply
+//! root = root dispersion + root delay / 2 of that very reply + the error of its timestamps
 //! ```
 //!
 //! The estimate is more precise, but only as true as its assumptions. So the bound is never smaller

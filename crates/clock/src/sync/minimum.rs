@@ -1,8 +1,8 @@
 //! The shortest round trip: that of a packet without queueing.
 //!
-//! Rhat = min RTT_i over a history of one to two windows (after RADclock). Each half window a new
-//! minimum begins, so that nothing older than the history counts and nothing younger than half of
-//! it is lost.
+//! Rhat = min RTT_i over a history of half a window to a whole one (after RADclock). Each half
+//! window a new minimum begins, so that nothing older than the history counts and nothing younger
+//! than half of it is lost.
 
 /// A minimum over a sliding window.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use super::random_walk::RandomWalk;
 /// Strengths of the random walk of the rate, in (ns/s)² per second, in tenfold steps: from an
 /// oven-controlled oscillator to a computer in a draught.
 const WALKS: [f64; 8] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1];
-/// Cycles in seconds: from that of a fan to two hours, and the day. In steps of an eighth, one of
-/// them is within 6 percent of any period. Its forecast over a quarter of a cycle is right to a
-/// fiftieth of the cycle's effect in that time.
+/// Cycles in seconds: from that of a fan to nearly two hours, and the day. In steps of an eighth,
+/// one of the shorter ones is within 6 percent of any period. Its forecast over a quarter of a
+/// cycle is right to a fiftieth of the cycle's effect in that time.
 const SHORTEST_CYCLE: f64 = 120.0;
 const LONGEST_CYCLE: f64 = 7200.0;
 const CYCLE_STEP: f64 = 1.125;

@@ -1,10 +1,9 @@
 //! An oscillator whose rate is a random walk: a Kalman filter for offset and local period.
 //!
 //! RADclock takes the offset as a weighted mean over a fixed window (1024 s) and the local period
-//! over another (5120 s). The filter of Kalman (1960) computes both for an oscillator with white
-//! frequency noise below and random-walk frequency noise above the window's length. Here the
-//! strength of that walk is a parameter, and [`super::model_mixture`] selects the one that fits. So
-//! the windows adapt to the oscillator.
+//! over another (5120 s). The filter of Kalman (1960) computes both for an oscillator whose rate is
+//! a random walk. The strength of that walk is a parameter, and [`super::model_mixture`] selects
+//! the one that fits. So the windows adapt to the oscillator.
 
 use super::model::{Forecast, Model, Reading};
 
