@@ -4,6 +4,8 @@
  * and how long it took.
  *
  *     cc read_clock.c -ltickclock -o read_clock && ./read_clock [PAGE]
+ *
+ * docs/clock.md says how library and header are installed.
  */
 #include <inttypes.h>
 #include <stdio.h>

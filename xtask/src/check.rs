@@ -1,15 +1,24 @@
-//! `cargo xtask check`: the shared crates depend on nothing of an operating system.
+//! `cargo xtask check`: the shared crates depend on nothing of an operating system, no modules use
+//! each other in a new circle (`modules`), and comments and documentation keep the rules for words
+//! (`words`).
 //!
-//! They come to Windows next, so whatever they use must be the same everywhere. The check walks
-//! what each of them is really built with (normal and build dependencies for every target, its own
-//! features, no tests) and allows only packages that are listed here with a reason.
+//! They will be ported to Windows next, so they may use only what is the same everywhere. The check
+//! walks the dependencies that each is built with (normal and build dependencies for every target,
+//! its own features, no tests). It allows only packages that are listed here with a reason.
 
 use anyhow::{Context, Result, bail};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Show which module uses which, too
+    #[arg(long)]
+    graph: bool,
+}
 
 /// The crates that run on every operating system.
 const SHARED: [&str; 4] = ["tickwire-stack", "tickwire-clock", "tickwire-ntp", "tickwire-sim"];
 
-/// What they may use: pure computation, or code that runs in the compiler only.
+/// The allowed packages: pure computation, or code that runs only in the compiler.
 const ALLOWED: [&str; 42] = [
     "tickwire-stack",
     "tickwire-clock",
@@ -62,18 +71,17 @@ const ALLOWED: [&str; 42] = [
     "document-features",
 ];
 
-/// Which instructions the processor has, for which it asks the operating system on some processors;
-/// that is not followed.
+/// Detects the processor's instruction set, on some processors by asking the operating system. Its
+/// dependencies are not followed.
 const PROCESSOR: &str = "cpufeatures";
 
 /// Checks; fails with the path from a shared crate to each package that is not allowed.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let mut faults = Vec::new();
     for name in SHARED {
         // Not `cargo metadata`: it joins the features that other members, and tests, ask for.
         let output = crate::workspace::cargo()
-            // What is of the operating system is a default feature where a shared crate has it at
-            // all.
+            // In a shared crate, code for an operating system is behind a default feature.
             .args([
                 "tree",
                 "--locked",
@@ -100,11 +108,12 @@ pub(crate) fn run() -> Result<()> {
         );
     }
     println!("{} depend on nothing of an operating system", SHARED.join(", "));
-    Ok(())
+    crate::modules::check(options.graph)?;
+    crate::words::check()
 }
 
-/// The ways to packages that are not allowed, in a tree whose lines begin with their depth; not
-/// followed beyond such a package.
+/// The paths to packages that are not allowed, in a tree whose lines begin with their depth. A path
+/// ends at the first such package.
 fn forbidden(tree: &str) -> Result<Vec<String>> {
     let mut way: Vec<&str> = Vec::new();
     let mut faults = Vec::new();

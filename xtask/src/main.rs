@@ -1,9 +1,9 @@
-//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `suites`, `soak`,
-//! `lab`, `check`, `man`, `wheel`.
+//! Development tasks: `cargo xtask demo`, `bench`, `test`, `lab`, `check`, `conformance`, `suites`,
+//! `fuzz`, `soak`, `man`, `wheel`, `deps`.
 //!
-//! Depends on the lab and the figures of the benchmark only, never on the other crates: it must
-//! build on a machine on which their needs (clang, for one) are not installed yet, because it is
-//! what installs them. It builds them with cargo and runs their programs.
+//! It does not depend on crates that need installed tools (clang, for one): it must build before
+//! these are installed, because it installs them. It builds the other crates with cargo and runs
+//! their programs.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -14,6 +14,7 @@ mod deps;
 mod fuzz;
 mod lab;
 mod man;
+mod modules;
 mod prepare;
 mod progress;
 mod soak;
@@ -23,6 +24,7 @@ mod test;
 mod traffic;
 mod unpacked;
 mod wheel;
+mod words;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -46,8 +48,8 @@ enum Task {
     Test(test::Options),
     /// Make two hosts with a service each and open a shell in the first
     Lab(lab::Options),
-    /// Check that the shared crates depend on nothing of an operating system
-    Check,
+    /// Check what crates and modules may use, and the rules for words in comments and documentation
+    Check(check::Options),
     /// Run packetdrill's scripts on the stack, and write the table of what they show
     Conformance(conformance::Options),
     /// Run socket tests of others on the kernel and on Tickwire, and compare each case
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Task::Check => check::run(),
+        Task::Check(options) => check::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Suites(options) => suites::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
