@@ -1,6 +1,7 @@
 //! The service's settings: one TOML file, every key optional, unknown keys refused.
 //!
-//! `packaging/tickwire.toml` shows every key with its default; a test keeps the two in step.
+//! `packaging/tickwire.toml` shows every key with its default; a test parses it, and looks for
+//! the keys that are listed there.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

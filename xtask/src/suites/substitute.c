@@ -3,8 +3,8 @@
  * to the mirror's address, which sends the packets back. In addresses that calls return, loopback
  * addresses replace both. So the program's traffic crosses the network twice.
  *
- * A call with an invalid pointer already fails here with EFAULT, also on the kernel. Under Tickwire
- * such a call faults, by design, and would end the test program before its other cases.
+ * A call with an invalid pointer already fails here with EFAULT, on the kernel, too, because this
+ * library itself would fault on it.
  *
  * It is loaded before all other libraries (LD_PRELOAD), so that the library behind it that
  * intercepts socket calls sees real addresses. The four addresses are defined when it is compiled:
