@@ -10,7 +10,7 @@ use tickwire_stack::addr::Endpoint;
 /// How long the service may take for an answer. Long, because a host under full load is slow, and a
 /// timeout costs the requesting socket its place in the lane. A service that has ended is noticed
 /// at once, because its end of the connection closes.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many pushes fit before memory is allocated, while an answer is awaited: the requester may be
 /// a signal handler.

@@ -256,11 +256,6 @@ pub(crate) fn stop_listening(lane: &'static Lane, index: u32) -> bool {
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
         let Ok(id) = ListenerId::try_from(description.socket()) else { return Ok(None) };
-        if !description.has(flag::NONBLOCK)
-            && let Some((fd, _)) = TABLE.each().find(|(_, entry)| entry.description() == Some(index))
-        {
-            kernel::restore_blocking(fd);
-        }
         let claim = core::mem::take(description.claim());
         description.set_socket(SocketId::default());
         description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);
@@ -333,8 +328,8 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> 
                     // Other processes that continue with the lane would block in the kernel while
                     // they hold its lock.
                     let goes = for_all || ours_alone;
-                    if goes && flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
-                        kernel::restore_blocking(fd);
+                    if goes {
+                        kernel::restore_blocking(fd, flags);
                     }
                     TABLE.replace(fd, entry, unlisted(ended));
                 }

@@ -239,9 +239,7 @@ pub(crate) fn forget(lane: &'static Lane, index: u32) {
                 return Ok(flags);
             }
             for (fd, entry) in TABLE.each().filter(|(_, entry)| entry.description() == Some(index)) {
-                if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
-                    restore_blocking(fd);
-                }
+                restore_blocking(fd, flags);
                 if TABLE.replace(fd, entry, unlisted(flags)) {
                     gone.push(fd);
                 }
@@ -267,10 +265,11 @@ pub(crate) fn forget(lane: &'static Lane, index: u32) {
     }
 }
 
-/// The kernel's listener was made non-blocking; the program had it blocking.
-pub(crate) fn restore_blocking(fd: c_int) {
-    if let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) {
-        let _ = sys::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+/// Makes a kernel's listener blocking again if the program had it so. `flags` are its
+/// description's.
+pub(crate) fn restore_blocking(fd: c_int, flags: u64) {
+    if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+        let _ = sys::set_nonblocking(fd, false);
     }
 }
 

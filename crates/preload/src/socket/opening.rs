@@ -1,7 +1,7 @@
 //! From a fresh TCP socket to a connection or a listener, and back: `connect` and `listen`.
 
 use crate::exports::cancel;
-use crate::lane::{Access, Lane};
+use crate::lane::{Access, Lane, session};
 use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::socket::open;
@@ -82,9 +82,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
             (Stage::Listener(_), Name::Unspecified) => {
                 crate::socket::close::stop_listening(lane, index);
                 crate::wait::epoll::moved_to_kernel(lane, index);
-                if flags & flag::NONBLOCK == 0 {
-                    kernel::restore_blocking(fd);
-                }
+                kernel::restore_blocking(fd, flags);
                 return sys::connect(fd, address);
             }
             (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
@@ -327,8 +325,8 @@ pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
 /// For this long after its claim a listener may still receive segments of handshakes that the
 /// kernel has begun.
 const SETTLING: Span = Span::from_millis(100);
-/// The reply to a claim is awaited for this long at most (`lane::session`).
-const CLAIMING: Span = Span::from_secs(10);
+/// The reply to a claim is awaited for this long at most.
+const CLAIMING: Span = Span::from_secs(session::TIMEOUT.as_secs());
 
 /// `listen` after the kernel's own.
 pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
@@ -346,8 +344,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             // From now on other threads and processes may accept, and poll the kernel's listener
             // under the lane's lock: it must not block. The description keeps the mode that the
             // program set.
-            let unblock = |flags| sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
-            if let Err(error) = sys::fcntl(fd, libc::F_GETFL, 0).and_then(unblock) {
+            if let Err(error) = sys::set_nonblocking(fd, true) {
                 access.stack.tcp_close_listener(id, access.now)?;
                 return Err(error);
             }

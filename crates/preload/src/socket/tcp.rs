@@ -377,9 +377,7 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
             // notified first: otherwise it would revoke the claim of a socket that does not listen
             // any more, with the connections.
             let is_shut = close::stop_listening(lane, index) && has_stopped(fd);
-            if flags & flag::NONBLOCK == 0 {
-                kernel::restore_blocking(fd);
-            }
+            kernel::restore_blocking(fd, flags);
             let done = if is_shut { Ok(()) } else { sys::shutdown(fd, how) };
             crate::wait::epoll::moved_to_kernel(lane, index);
             done
