@@ -243,6 +243,10 @@ listener = socket.socket(family, socket.SOCK_STREAM)
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 30000)
 listener.bind((address, 9000))
 listener.listen()
+# In one write, so that lines of two threads do not mix.
+def tell(line):
+    sys.stdout.write(line + '\n')
+    sys.stdout.flush()
 def serve(c):
     count, line = 0, c.recv(6)
     if line == b'shut!\n': c.shutdown(socket.SHUT_WR)
@@ -251,9 +255,9 @@ def serve(c):
         while d := c.recv(65536):
             assert d == bytes((count + i) % 251 for i in range(len(d)))
             count += len(d)
-        print(count, 'ended', flush=True)
+        tell(f'{count} ended')
     except OSError as error:
-        print(count, error, flush=True)
+        tell(f'{count} {error}')
 threads = []
 for _ in range(2):
     threads.append(threading.Thread(target=serve, args=(listener.accept()[0],)))
