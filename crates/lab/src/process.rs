@@ -200,6 +200,34 @@ impl Process {
         }
     }
 
+    /// Suspends it (SIGSTOP), and waits until each of its threads is stopped: until a thread is
+    /// scheduled to take the signal, the others go on. SIGCONT resumes it.
+    ///
+    /// # Errors
+    /// It is gone, or does not stop in time.
+    pub fn suspend(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        let until = Instant::now() + Duration::from_secs(10);
+        while !self.is_suspended()? {
+            if Instant::now() > until {
+                bail!("`{}` did not stop within 10 s", self.shown);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether each of its threads is stopped.
+    fn is_suspended(&self) -> Result<bool> {
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let status = std::fs::read_to_string(thread?.path().join("status"))?;
+            if !status.lines().any(|line| line.starts_with("State:\tT")) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Sends SIGTERM, and kills it if it has not ended in time.
     ///
     /// # Errors

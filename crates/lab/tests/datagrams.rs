@@ -122,7 +122,7 @@ fn what_a_lane_has_no_room_for_is_counted() {
     let both = Both::new();
     let mut sleeper = start(both.a(), true, &[python(), "-c", SLEEP]);
     sleeper.wait_for("bound", TIMEOUT).unwrap();
-    sleeper.signal(Signal::SIGSTOP).unwrap();
+    sleeper.suspend().unwrap();
     start(both.b(), false, &[python(), "-c", FLOOD, &both.pair.a_v4()]).success(TIMEOUT).unwrap();
     let stat = both.a_service.stat().unwrap();
     let of = |name: &str| stat.number(&format!("/lanes/0/guard/{name}"));

@@ -225,7 +225,7 @@ fn a_service_that_is_stopped_does_not_wait_for_ever_for_a_program_that_does_not_
     let _server = server(&both);
     let mut client = willing(both.a(), &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
     client.wait_for("connected", TIMEOUT).unwrap();
-    client.signal(Signal::SIGSTOP).unwrap();
+    client.suspend().unwrap();
     let begin = std::time::Instant::now();
     assert!(both.a_service.stop().unwrap().status.success());
     assert!(begin.elapsed() < Duration::from_secs(6));

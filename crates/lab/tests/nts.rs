@@ -111,7 +111,7 @@ fn the_service_keeps_the_clock_by_authenticated_exchanges_only() {
 
     // Each lost exchange costs a cookie; the next reply restores all of them.
     let chronyd = chronyd.process;
-    chronyd.signal(Signal::SIGSTOP).unwrap();
+    chronyd.suspend().unwrap();
     let few = until(&pair, "cookies are spent", |source| number(source, "/nts/cookies") <= 5);
     chronyd.signal(Signal::SIGCONT).unwrap();
     let again = until(&pair, "cookies are there again", |source| number(source, "/nts/cookies") >= 7);
