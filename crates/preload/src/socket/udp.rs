@@ -9,7 +9,7 @@ use crate::socket::kernel;
 use crate::sys::errno::{DEMOTED, Errno, Result};
 use crate::sys::iov::Buffers;
 use crate::sys::name::{self, Name};
-use crate::sys::{self, Extras};
+use crate::sys::{self, Control, Extras};
 use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
@@ -192,7 +192,8 @@ pub(crate) fn send(
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = SendTo { destination, ..SendTo::default() };
-    let v6 = lane.flags_of(index) & flag::V6 != 0;
+    // Only control messages depend on it: without them the lane is entered once.
+    let v6 = extras.control.as_ref().is_some_and(Control::has_room) && lane.flags_of(index) & flag::V6 != 0;
     // Only a socket of both families has to look up its peer.
     let connected = || match v6 {
         false => Some(Family::V4),

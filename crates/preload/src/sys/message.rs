@@ -64,6 +64,11 @@ impl Control<'_> {
         guarded::can_read(self.start, self.room)
     }
 
+    /// Whether there is a buffer: a send without control messages has none.
+    pub(crate) fn has_room(&self) -> bool {
+        self.room > 0
+    }
+
     /// Bytes written.
     pub(crate) fn len(&self) -> usize {
         self.len
