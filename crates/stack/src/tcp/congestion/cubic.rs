@@ -2,7 +2,7 @@
 //! the window at which that loss happened. Integers only: windows in bytes, time in milliseconds.
 
 use super::Acked;
-use crate::tcp::rtt::Rtt;
+use crate::tcp::timers::rtt::Rtt;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 

@@ -1,11 +1,19 @@
 //! Congestion control: limits the bytes in flight. All algorithms share one interface. The state is
 //! plain data in the lane's region, so the choice is a tag and not a trait object.
+//!
+//! | file | content | RFC |
+//! |---|---|---|
+//! | `cubic` | CUBIC's congestion avoidance, the default | 9438 |
+//! | `reno` | Reno's congestion avoidance | 5681 §3.1 |
+//! | `hystart` | when the first slow start ends (HyStart++) | 9406 |
+//! | `ecn` | explicit congestion notification | 3168 |
 
 mod cubic;
+pub(super) mod ecn;
 mod hystart;
 mod reno;
 
-use super::rtt::Rtt;
+use crate::tcp::timers::rtt::Rtt;
 use crate::time::Instant;
 use cubic::Cubic;
 use hystart::HyStart;
