@@ -40,6 +40,11 @@ impl Ecn {
             _ => None,
         }
     }
+
+    /// Whether a listener accepts it from a peer with this SYN (§6.1.1).
+    pub(in crate::tcp) fn accepts(self, syn: &Segment) -> bool {
+        self != Self::Off && asks(syn)
+    }
 }
 
 /// The ECN state of a connection.
@@ -48,8 +53,6 @@ impl Ecn {
 pub(in crate::tcp) struct Marks {
     /// Our SYN asked for it.
     asked: bool,
-    /// Both sides take part.
-    pub(in crate::tcp) agreed: bool,
     /// A mark arrived to which the peer has not signalled a reaction yet: acknowledgements carry
     /// ECE (§6.1.3).
     echo: bool,
@@ -63,7 +66,7 @@ pub(in crate::tcp) struct Marks {
 }
 
 /// Whether a SYN asks for ECN (§6.1.1): both bits, and no codepoint that only data may carry.
-pub(in crate::tcp) fn asks(syn: &Segment) -> bool {
+fn asks(syn: &Segment) -> bool {
     syn.has(bit::ECE | bit::CWR) && syn.codepoint == 0
 }
 
@@ -78,19 +81,14 @@ impl Marks {
         bit::ECE | bit::CWR
     }
 
-    /// The bits of our SYN-ACK.
-    pub(in crate::tcp) fn answer(&self) -> u8 {
-        if self.agreed { bit::ECE } else { 0 }
-    }
-
-    /// The peer's SYN or SYN-ACK has arrived. `passive`: it was the first SYN, and ours has not
-    /// been sent.
-    pub(in crate::tcp) fn syn(&mut self, used: Ecn, segment: &Segment, passive: bool) {
-        self.agreed = match (segment.has(bit::ACK), passive) {
+    /// Whether both sides take part, now that the peer's SYN or SYN-ACK has arrived. `passive`: it
+    /// was the first SYN, and ours has not been sent.
+    pub(in crate::tcp) fn is_agreed(&self, used: Ecn, segment: &Segment, passive: bool) -> bool {
+        match (segment.has(bit::ACK), passive) {
             (true, _) => self.asked && segment.has(bit::ECE) && !segment.has(bit::CWR),
-            (false, true) => used != Ecn::Off && asks(segment),
+            (false, true) => used.accepts(segment),
             (false, false) => self.asked && asks(segment),
-        };
+        }
     }
 
     /// The bits that every segment carries.
@@ -98,11 +96,11 @@ impl Marks {
         if self.echo { bit::ECE } else { 0 }
     }
 
-    /// New data is sent: the codepoint of its packet, and the bits of its header. Retransmissions
-    /// carry neither, so that a forged or old packet cannot carry a mark (§6.1.5); segments without
-    /// data do not either (§6.1.4).
-    pub(in crate::tcp) fn new_data(&mut self) -> (u8, u8) {
-        match (self.agreed, core::mem::take(&mut self.tell)) {
+    /// New data is sent: the codepoint of its packet, and the bits of its header. `agreed`: both
+    /// sides take part. Retransmissions carry neither, so that a forged or old packet cannot carry
+    /// a mark (§6.1.5); segments without data do not either (§6.1.4).
+    pub(in crate::tcp) fn new_data(&mut self, agreed: bool) -> (u8, u8) {
+        match (agreed, core::mem::take(&mut self.tell)) {
             (false, _) => (0, 0),
             (true, false) => (ECT0, 0),
             (true, true) => (ECT0, bit::CWR),
@@ -130,10 +128,10 @@ impl Marks {
 impl Socket {
     /// An acceptable segment has arrived: processes its marks as the receiver of data.
     pub(in crate::tcp) fn marks_input(&mut self, counters: &Counters, segment: &Segment) {
-        let marks = &mut self.marks;
-        if !marks.agreed {
+        if !self.negotiated.ecn {
             return;
         }
+        let marks = &mut self.marks;
         if segment.has(bit::CWR) && segment.length() > 0 {
             marks.echo = false;
             // The peer's window may now be a single segment: acknowledge at once.
@@ -152,7 +150,7 @@ impl Socket {
     /// marked packets were sent.
     pub(in crate::tcp) fn is_marked(&mut self, segment: &Segment) -> bool {
         let una = self.send.una;
-        let echoed = self.marks.agreed && segment.has(bit::ECE) && !segment.has(bit::SYN);
+        let echoed = self.negotiated.ecn && segment.has(bit::ECE) && !segment.has(bit::SYN);
         // Evaluated in any case: sequence numbers of long ago would seem to lie ahead.
         !self.marks.has_reacted(una) && echoed
     }
@@ -176,10 +174,7 @@ mod tests {
             (Ecn::Accept, bit::ECE, false),
             (Ecn::Accept, 0, false),
         ] {
-            let mut marks = Marks::default();
-            marks.syn(used, &syn(bits), true);
-            assert_eq!(marks.agreed, agreed, "{used:?} {bits:#x}");
-            assert_eq!(marks.answer(), if agreed { bit::ECE } else { 0 });
+            assert_eq!(Marks::default().is_agreed(used, &syn(bits), true), agreed, "{used:?} {bits:#x}");
         }
         for (used, answer, agreed) in [
             (Ecn::Ask, bit::ECE, true),
@@ -189,22 +184,20 @@ mod tests {
         ] {
             let mut marks = Marks::default();
             marks.ask(used, false);
-            marks.syn(used, &syn(bit::ACK | answer), false);
-            assert_eq!(marks.agreed, agreed, "{used:?} {answer:#x}");
+            assert_eq!(marks.is_agreed(used, &syn(bit::ACK | answer), false), agreed, "{used:?} {answer:#x}");
         }
-        let mut marks = Marks::default();
-        marks.syn(Ecn::Accept, &Segment { codepoint: ECT0, ..syn(BOTH) }, true);
-        assert!(!marks.agreed, "a node on the path rewrites the field");
+        let rewritten = Segment { codepoint: ECT0, ..syn(BOTH) };
+        assert!(!Ecn::Accept.accepts(&rewritten), "a node on the path rewrites the field");
     }
 
     #[test]
     fn one_window_suffers_once() {
-        let mut marks = Marks { agreed: true, ..Marks::default() };
+        let mut marks = Marks::default();
         assert!(!marks.has_reacted(Seq(1)));
         marks.reduced(Seq(1000));
         assert!(marks.has_reacted(Seq(1000)));
-        assert_eq!(marks.new_data(), (ECT0, bit::CWR));
-        assert_eq!(marks.new_data(), (ECT0, 0), "said once");
+        assert_eq!(marks.new_data(true), (ECT0, bit::CWR));
+        assert_eq!(marks.new_data(true), (ECT0, 0), "said once");
         assert!(!marks.has_reacted(Seq(1001)));
         assert!(!marks.has_reacted(Seq(999)), "however the numbers lie later");
     }

@@ -18,6 +18,7 @@ use crate::tcp::receive::queue::ReceiveQueue;
 use crate::tcp::receive::urgent::Urgent;
 use crate::tcp::receive::window::Sizing;
 use crate::tcp::send::queue::SendQueue;
+use crate::tcp::setup::negotiated::Negotiated;
 use crate::tcp::timers::peer_ack_delay::PeerAckDelay;
 use crate::tcp::timers::rtt::Rtt;
 use crate::tcp::wire::seq::Seq;
@@ -209,16 +210,6 @@ pub struct Socket {
     pub(in crate::tcp) fin_queued: bool,
     /// The peer's FIN has been received in order.
     pub(in crate::tcp) fin_received: bool,
-    /// Both sides use timestamps.
-    pub(in crate::tcp) timestamps: bool,
-    /// The peer supports SACK.
-    pub(in crate::tcp) sack: bool,
-    /// Both sides scale windows.
-    pub(in crate::tcp) scaling: bool,
-    /// Shift of the windows we receive.
-    pub(in crate::tcp) send_shift: u8,
-    /// Shift of the windows we send.
-    pub(in crate::tcp) receive_shift: u8,
     /// An acknowledgement must be sent at once.
     pub(in crate::tcp) ack_now: bool,
     /// One must be sent at the end of the batch of received packets.
@@ -246,10 +237,10 @@ pub struct Socket {
     /// The peer's FIN lies at `fin_at`.
     pub(in crate::tcp) fin_seen: bool,
 
+    /// What both SYNs agreed on.
+    pub(in crate::tcp) negotiated: Negotiated,
     /// Payload bytes of a full segment.
     pub(in crate::tcp) mss: u16,
-    /// The MSS of the peer's SYN.
-    pub(in crate::tcp) peer_mss: u16,
     /// The size of a "full segment" when acknowledging: first the MSS of our SYN; once open, at
     /// most our own segment size, raised to the largest segment received.
     pub(in crate::tcp) receive_mss: u16,

@@ -35,7 +35,7 @@ impl Socket {
         let una = self.send.una;
         let mut news = News { acked: segment.ack - una, ..News::default() };
         let mut sample = Sample::default();
-        let echo = segment.options.timestamps.filter(|_| self.timestamps).map(|times| times.echo);
+        let echo = segment.options.timestamps.filter(|_| self.negotiated.timestamps).map(|times| times.echo);
         let (min_rtt, offset, point) = (self.rtt.min, self.ts_offset, self.recovery.point);
         let Self { send, rack, .. } = self;
         // RFC 8985 §6.2 step 2: an echo older than the last transmission means that an earlier one
@@ -70,7 +70,7 @@ impl Socket {
             }
         }
         let mut blocks = segment.options.blocks();
-        let Some((first, rest)) = blocks.split_first().filter(|_| self.sack) else { return (news, sample) };
+        let Some((first, rest)) = blocks.split_first().filter(|_| self.negotiated.sack) else { return (news, sample) };
         // RFC 2883 §4: a block below the acknowledgement, or inside the second block, reports a
         // duplicate.
         let inside = rest.first().is_some_and(|second| first.start.ge(second.start) && first.end.le(second.end));
@@ -104,7 +104,7 @@ impl Socket {
         if !sample.sent.is_never() {
             self.rtt.sample(now, now.since(sample.sent));
         } else if let Some(times) = segment.options.timestamps
-            && self.timestamps
+            && self.negotiated.timestamps
             && acked
             && !sample.stale
         {

@@ -60,7 +60,7 @@ impl Socket {
             Frto::Waiting if news.acked > 0 && self.send.una.lt(self.recovery.point) => Frto::Ask,
             // Without SACK the peer has received something behind the first segment, and may never
             // say more about it.
-            Frto::Waiting if news.acked > 0 || news.duplicate && !self.sack => Frto::Lost,
+            Frto::Waiting if news.acked > 0 || news.duplicate && !self.negotiated.sack => Frto::Lost,
             Frto::Asked if news.first_sending && !news.after_timeout && news.resent_at.is_never() => {
                 self.undo_reduction(frames, counters);
                 Frto::Lost

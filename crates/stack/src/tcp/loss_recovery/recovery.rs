@@ -128,7 +128,7 @@ impl Socket {
         }
         let lost_before = self.send.board.lost;
         let wait = self.rack.detect(now, &mut self.send, frames, &self.rtt, self.recovery.phase.repairs(), mss);
-        let delivered = if self.sack { news.delivered } else { self.count_duplicates(frames, news) };
+        let delivered = if self.negotiated.sack { news.delivered } else { self.count_duplicates(frames, news) };
         let found = self.send.board.lost > lost_before;
         if self.send.board.lost > 0 && !self.recovery.phase.repairs() {
             counters.tcp_recoveries.inc();

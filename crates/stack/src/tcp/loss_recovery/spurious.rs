@@ -98,7 +98,8 @@ impl Socket {
         }
         // Retransmissions of an earlier recovery prove nothing about this one.
         let resent = recovering && !resent_at.is_never() && resent_at >= undo.since;
-        let older = resent && self.timestamps && echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
+        let older =
+            resent && self.negotiated.timestamps && echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
         let all_reported = undo.duplicate_reported && undo.resent == 0;
         if older || all_reported {
             self.undo_reduction(frames, counters);

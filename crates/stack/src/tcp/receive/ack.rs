@@ -109,7 +109,7 @@ impl Socket {
     /// Whether a segment of ours with these options informs the peer of out-of-order data. One
     /// without data always does, by its acknowledgement number if not by SACK blocks.
     fn tells_of_disorder(&self, data: bool, options: &Options) -> bool {
-        !data || options.block_count > 0 || !(self.recv.has_gap() || self.sack && self.recv.has_duplicate())
+        !data || options.block_count > 0 || !(self.recv.has_gap() || self.negotiated.sack && self.recv.has_duplicate())
     }
 
     /// A segment with an acknowledgement of all but the last `left_out` bytes and with these

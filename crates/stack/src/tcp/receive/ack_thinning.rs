@@ -122,7 +122,8 @@ impl Socket {
         // The peer must have room for what is to follow. It must also learn of a gap by SACK, since
         // there would be one duplicate less.
         let room = self.open_window() >= 2 * u32::from(unpushed);
-        let wanted = self.sack && room && !self.fin_received && !self.is_quick() && !self.recv.has_duplicate();
+        let wanted =
+            self.negotiated.sack && room && !self.fin_received && !self.is_quick() && !self.recv.has_duplicate();
         unpushed > 0 && goes_on && !waited_for && wanted && now.since(wide) < delay
     }
 

@@ -33,7 +33,7 @@ const CHALLENGE_INTERVAL: Span = Span::from_millis(500);
 impl Socket {
     /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than TS.Recent.
     fn is_old_duplicate(&self, now: Instant, segment: &Segment) -> bool {
-        self.timestamps && segment.options.timestamps.is_some_and(|times| self.is_older(now, times.value))
+        self.negotiated.timestamps && segment.options.timestamps.is_some_and(|times| self.is_older(now, times.value))
     }
 
     /// Whether a timestamp is older than TS.Recent, if that is still valid.
@@ -69,7 +69,7 @@ impl Socket {
     /// Takes the timestamp to be echoed (RFC 7323 §4.3).
     pub(in crate::tcp) fn take_timestamp(&mut self, now: Instant, segment: &Segment) {
         if let Some(times) = segment.options.timestamps
-            && self.timestamps
+            && self.negotiated.timestamps
             && segment.seq.le(self.acked)
             && !self.is_older(now, times.value)
         {
@@ -116,7 +116,7 @@ impl Socket {
         if !newer {
             return false;
         }
-        let window = u32::from(segment.window) << self.send_shift;
+        let window = u32::from(segment.window) << self.negotiated.send_shift;
         let changed = window != self.window;
         self.window = window;
         self.max_window = self.max_window.max(window);
@@ -283,7 +283,7 @@ impl Stack<'_> {
         }
         counters.tcp_sack_recv.add(blocks.len() as u64);
         counters.tcp_sack_discard.add(news.senseless);
-        s.tally_news(&news, s.marks.agreed && segment.has(bit::ECE));
+        s.tally_news(&news, s.negotiated.ecn && segment.has(bit::ECE));
         news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
         if news.duplicate {
             counters.tcp_dup_acks.inc();

@@ -83,7 +83,7 @@ impl Socket {
     fn possible_window(&self, frames: &Frames<'_>) -> u32 {
         // A window that the field cannot express is not offered, and is no update either: 64 KiB
         // without scaling.
-        let most = 0xffff << self.receive_shift;
+        let most = 0xffff << self.negotiated.receive_shift;
         let (open, space) = (self.open_window(), self.receive_space(frames).min(most));
         // Silly window avoidance (RFC 9293 §3.8.6.2.2): only steps of a segment or of half the
         // buffer.
@@ -94,7 +94,7 @@ impl Socket {
     /// The window field of a segment that is about to be sent with this acknowledgement; moves the
     /// right edge along.
     pub(in crate::tcp) fn offer_window(&mut self, frames: &Frames<'_>, ack: Seq) -> u16 {
-        let shift = self.receive_shift;
+        let shift = self.negotiated.receive_shift;
         let window = self.possible_window(frames) + self.recv.next.since(ack);
         // Rounded up: rounding down would move the right edge to the left (RFC 7323 §2.4).
         let field = ((u64::from(window) + (1 << shift) - 1) >> shift).min(0xffff) as u16;
@@ -154,7 +154,8 @@ mod tests {
             let mut stack = memory.stack();
             let frames = &mut stack.mem.frames;
             let mut socket = Socket::new_zeroed();
-            (socket.receive_mss, socket.receive_shift, socket.settings.receive_buffer) = (mss, 7, 256 << 10);
+            (socket.receive_mss, socket.settings.receive_buffer) = (mss, 256 << 10);
+            socket.negotiated.receive_shift = 7;
             let mut last = u32::MAX;
             loop {
                 let window = socket.possible_window(frames);

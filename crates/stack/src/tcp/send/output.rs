@@ -90,7 +90,8 @@ impl Socket {
     /// The header of a segment at SND.NXT without payload, with an acknowledgement of all but the
     /// last `left_out` bytes, and the options that every segment carries.
     pub(in crate::tcp) fn header(&mut self, frames: &Frames<'_>, now: Instant, left_out: u16) -> Segment {
-        let timestamps = self.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
+        let timestamps =
+            self.negotiated.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
         let ack = self.recv.next - u32::from(left_out);
         Segment {
             source_port: self.local.port,
@@ -109,7 +110,7 @@ impl Socket {
     /// Adds as many SACK blocks as fit into `room` bytes of options.
     pub(in crate::tcp) fn add_blocks(&self, frames: &Frames<'_>, options: &mut Options, room: usize) {
         let some = self.recv.has_gap() || self.recv.has_duplicate();
-        if !self.sack || !some {
+        if !self.negotiated.sack || !some {
             return;
         }
         let left = room.min(MAX_OPTIONS).saturating_sub(options.emitted_len());
@@ -295,7 +296,7 @@ impl Stack<'_> {
         s.tally.segments_out = s.tally.segments_out.wrapping_add(u32::from(run.total > 0));
         if is_new {
             if run.total > 0 {
-                let (codepoint, bits) = s.marks.new_data();
+                let (codepoint, bits) = s.marks.new_data(s.negotiated.ecn);
                 (header.codepoint, header.bits) = (codepoint, header.bits | bits);
             }
             (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };

@@ -1,9 +1,10 @@
 //! SYN cookies (RFC 4987 §3.6): when the SYN queue is full, the state of a SYN is encoded in our
 //! initial sequence number and in our timestamp. The peer's acknowledgement returns both.
 
+use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::tcp::wire::options::{MAX_WINDOW_SHIFT, Options};
+use crate::tcp::wire::options::{MAX_WINDOW_SHIFT, Options, Timestamps};
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
 
@@ -16,15 +17,6 @@ const SIZES: [u16; 8] = [216, 536, 1160, 1220, 1360, 1440, 1460, 8960];
 /// Low bits of our timestamp that carry the options: window shift (4, 15 = none), SACK (1), ECN
 /// (1).
 const OPTION_BITS: u32 = 6;
-
-/// The state that a cookie encodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::tcp) struct Remembered {
-    pub(in crate::tcp) mss: u16,
-    pub(in crate::tcp) window_scale: Option<u8>,
-    pub(in crate::tcp) sack: bool,
-    pub(in crate::tcp) ecn: bool,
-}
 
 fn period(now: Instant) -> u64 {
     now.as_nanos() / PERIOD.as_nanos()
@@ -60,28 +52,31 @@ impl Stack<'_> {
         irs: Seq,
         cookie: Seq,
         echo: Option<u32>,
-    ) -> Option<Remembered> {
+    ) -> Option<Negotiated> {
         let size = (cookie.0 >> 24 & 7) as usize;
         let current = period(now);
         let good = [current, current.wrapping_sub(1)];
         good.iter().find(|&&p| self.cookie_at(local, remote, irs, p, size) == cookie)?;
-        let (mut window_scale, mut sack, mut ecn) = (None, false, false);
+        let mut syn = Options { mss: SIZES[size], ..Options::default() };
+        let mut ecn = false;
         if let Some(echo) = echo {
             let shift = (echo & 15) as u8;
-            window_scale = (shift <= MAX_WINDOW_SHIFT).then_some(shift);
-            sack = echo >> 4 & 1 == 1;
+            syn.timestamps = Some(Timestamps { echo, ..Timestamps::default() });
+            syn.window_scale = (shift <= MAX_WINDOW_SHIFT).then_some(shift);
+            syn.sack_permitted = echo >> 4 & 1 == 1;
             ecn = echo >> 5 & 1 == 1;
         }
-        Some(Remembered { mss: SIZES[size], window_scale, sack, ecn })
+        let shift = self.mem.core.tcp.config.window_shift;
+        Some(Negotiated::with(&syn, remote.address.family(), shift, ecn))
     }
 }
 
-/// Our timestamp with the peer's options in its low bits. It must not be later than the clock,
+/// Our timestamp with the negotiated options in its low bits. It must not be later than the clock,
 /// because our timestamps must not go back after it (RFC 7323 §5.4). The peer would drop our
 /// segments until the clock has caught up (§5.3).
-pub(in crate::tcp) fn timestamp_with(clock: u32, options: &Options, ecn: bool) -> u32 {
-    let shift = u32::from(options.window_scale.unwrap_or(15));
-    let agreed = u32::from(ecn) << 5 | u32::from(options.sack_permitted) << 4 | shift;
+pub(in crate::tcp) fn timestamp_with(clock: u32, negotiated: &Negotiated) -> u32 {
+    let shift = negotiated.shifts().map_or(15, |(theirs, _)| u32::from(theirs));
+    let agreed = u32::from(negotiated.ecn) << 5 | u32::from(negotiated.sack) << 4 | shift;
     let stamp = clock & !((1 << OPTION_BITS) - 1) | agreed;
     let ahead = (stamp.wrapping_sub(clock) as i32) > 0;
     if ahead { stamp.wrapping_sub(1 << OPTION_BITS) } else { stamp }
@@ -90,15 +85,16 @@ pub(in crate::tcp) fn timestamp_with(clock: u32, options: &Options, ecn: bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::Address;
+    use crate::addr::{Address, Family};
     use crate::memory::{Limits, OwnedMemory};
 
     #[test]
     fn its_timestamp_is_never_ahead_of_the_clock() {
         for (window_scale, sack_permitted) in [(None, false), (None, true), (Some(0), false), (Some(14), true)] {
             let options = Options { window_scale, sack_permitted, ..Default::default() };
+            let negotiated = Negotiated::with(&options, Family::V4, 7, sack_permitted);
             for clock in (0..130).chain(u32::MAX - 70..=u32::MAX) {
-                let behind = clock.wrapping_sub(timestamp_with(clock, &options, sack_permitted));
+                let behind = clock.wrapping_sub(timestamp_with(clock, &negotiated));
                 assert!(behind < 64, "{clock}: {behind}");
             }
         }
@@ -111,11 +107,13 @@ mod tests {
         let (a, b) = (Endpoint::new(Address::v4([10, 0, 0, 1]), 80), Endpoint::new(Address::v4([10, 0, 0, 2]), 4000));
         let at = |s: u64| Instant::from_nanos(1_000_000_000 * (6400 + s));
         let cookie = stack.make_cookie(at(0), a, b, Seq(77), 1455);
-        let options = Options { window_scale: Some(9), sack_permitted: true, ..Default::default() };
-        let echo = Some(timestamp_with(0xdead_beef, &options, true));
-        let expected = Remembered { mss: 1440, window_scale: Some(9), sack: true, ecn: true };
+        let times = Some(Timestamps { value: 1, echo: 0 });
+        let options =
+            Options { mss: 1440, window_scale: Some(9), sack_permitted: true, timestamps: times, ..Default::default() };
+        let expected = Negotiated::with(&options, Family::V4, 0, true);
+        let echo = Some(timestamp_with(0xdead_beef, &expected));
         assert_eq!(stack.check_cookie(at(70), a, b, Seq(77), cookie, echo), Some(expected));
-        let plain = Remembered { mss: 1440, window_scale: None, sack: false, ecn: false };
+        let plain = Negotiated::with(&Options { mss: 1440, ..Default::default() }, Family::V4, 0, false);
         assert_eq!(stack.check_cookie(at(0), a, b, Seq(77), cookie, None), Some(plain));
         assert_eq!(stack.check_cookie(at(130), a, b, Seq(77), cookie, echo), None, "too old");
         assert_eq!(stack.check_cookie(at(0), a, b, Seq(78), cookie, echo), None, "another SYN");

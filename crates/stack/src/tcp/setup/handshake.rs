@@ -1,8 +1,9 @@
 //! Connection setup: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), including
 //! simultaneous open.
 
+use super::negotiated::Negotiated;
 use crate::Stack;
-use crate::addr::{Endpoint, Family};
+use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::ids::{Ready, SocketKind};
 use crate::path::{Metrics, PathState};
@@ -25,15 +26,11 @@ use crate::time::Instant;
 use zerocopy::FromZeros;
 
 impl Socket {
-    /// Takes the options of the peer's SYN. Options that we did not offer cannot be agreed on.
+    /// Takes the peer's SYN.
     fn take_syn(&mut self, now: Instant, config: &Config, segment: &Segment, route: &Metrics) {
-        let (options, shift) = (&segment.options, config.window_shift);
-        self.marks.syn(config.ecn, segment, self.passive);
-        // RFC 9293 §3.7.1: without the option, what every host must take.
-        let default = if self.remote.address.family() == Family::V4 { 536 } else { 1220 };
-        self.peer_mss = if options.mss == 0 { default } else { options.mss.max(MIN_MSS) };
-        self.agree(shift, options.window_scale, options.sack_permitted, options.timestamps.is_some());
-        if let Some(times) = options.timestamps {
+        let (family, ecn) = (self.remote.address.family(), self.marks.is_agreed(config.ecn, segment, self.passive));
+        self.negotiated = Negotiated::with(&segment.options, family, config.window_shift, ecn);
+        if let Some(times) = segment.options.timestamps {
             (self.ts_recent, self.ts_recent_at) = (times.value, now);
         }
         self.irs = segment.seq;
@@ -45,21 +42,12 @@ impl Socket {
         (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
     }
 
-    /// Takes over the options that both SYNs offer; `shift` is ours.
-    pub(in crate::tcp) fn agree(&mut self, shift: u8, window_scale: Option<u8>, sack: bool, timestamps: bool) {
-        self.scaling = window_scale.is_some();
-        self.send_shift = window_scale.unwrap_or(0);
-        self.receive_shift = if self.scaling { shift } else { 0 };
-        self.sack = sack;
-        self.timestamps = timestamps;
-    }
-
     /// The segment size that fits a path of `mtu` bytes, the peer's MSS, and the program's limit.
     pub(in crate::tcp) fn fitting_mss(&self, mtu: u32) -> u16 {
-        let options = if self.timestamps { TIMESTAMPS_LEN as u32 } else { 0 };
+        let options = if self.negotiated.timestamps { TIMESTAMPS_LEN as u32 } else { 0 };
         let path = mtu.saturating_sub(self.header_len());
         let user = if self.settings.max_segment == 0 { u32::MAX } else { u32::from(self.settings.max_segment) };
-        let largest = path.min(u32::from(self.peer_mss)).min(user).saturating_sub(options);
+        let largest = path.min(u32::from(self.negotiated.peer_mss)).min(user).saturating_sub(options);
         multi_frame_segment::whole_parts(largest.max(32) as usize) as u16
     }
 }
@@ -98,7 +86,7 @@ impl Stack<'_> {
         (s.iss, s.ts_offset) = (iss, ts_offset);
         s.send = SendQueue::new(iss);
         (s.heard, s.sent) = (now, now);
-        s.peer_mss = u16::MAX;
+        s.negotiated = Negotiated::nothing();
         // The length of the options is not known yet; the peer subtracts it by itself (RFC 6691).
         s.receive_mss = asked_segment(mtu, s.header_len(), &metrics);
         if settings.max_segment != 0 {
@@ -158,20 +146,15 @@ impl Stack<'_> {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         let answers = s.state == State::SynReceived;
-        let timestamps = (!answers || s.timestamps)
-            .then(|| Timestamps { value: s.timestamp(now), echo: if answers { s.ts_recent } else { 0 } });
-        let options = Options {
-            mss: s.receive_mss,
-            window_scale: (!answers || s.scaling).then_some(self.mem.core.tcp.config.window_shift),
-            sack_permitted: !answers || s.sack,
-            timestamps,
-            ..Options::default()
-        };
+        let timestamps = Timestamps { value: s.timestamp(now), echo: if answers { s.ts_recent } else { 0 } };
+        let config = &self.mem.core.tcp.config;
+        let negotiated = if answers { s.negotiated } else { Negotiated::offer(config.window_shift) };
+        let options = negotiated.options(s.receive_mss, timestamps);
         s.send.nxt = s.iss + 1;
         s.send.end = s.iss + 1;
         let (iss, ack) = (s.iss, s.recv.next);
         let window = s.offer_syn_window(&route);
-        let marks = if answers { s.marks.answer() } else { s.marks.ask(self.mem.core.tcp.config.ecn, s.attempts > 0) };
+        let marks = if answers { negotiated.ecn_answer() } else { s.marks.ask(config.ecn, s.attempts > 0) };
         s.sent = now;
         self.send_bare(index, now, |header| {
             header.seq = iss;
@@ -311,7 +294,7 @@ impl Stack<'_> {
         }
         self.establish(index, now, &segment);
         let s = &mut self.mem.tcp[index];
-        s.window = u32::from(segment.window) << s.send_shift;
+        s.window = u32::from(segment.window) << s.negotiated.send_shift;
         s.max_window = s.max_window.max(s.window);
         (s.window_seq, s.window_ack) = (segment.seq, segment.ack);
         if s.write_shut {
@@ -358,7 +341,7 @@ impl Stack<'_> {
         if s.retransmits == 0 && s.sent != now {
             s.rtt.sample(now, now.since(s.sent));
         } else if s.retransmits > 0
-            && let Some(times) = segment.options.timestamps.filter(|_| s.timestamps)
+            && let Some(times) = segment.options.timestamps.filter(|_| s.negotiated.timestamps)
         {
             s.take_echo(now, times.echo, initial);
         }

@@ -3,20 +3,20 @@
 
 use super::cookies::timestamp_with;
 use super::handshake::asked_segment;
+use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
 use crate::path::Metrics;
 use crate::pool::{Link, Slot};
-use crate::tcp::congestion::ecn::{Ecn, asks};
 use crate::tcp::connection::socket::State;
 use crate::tcp::program::settings::{Settings, TcpOptions};
 use crate::tcp::receive::input::{Payload, Stray};
 use crate::tcp::receive::queue::ReceiveQueue;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
-use crate::tcp::wire::options::{Options, Timestamps};
+use crate::tcp::wire::options::Timestamps;
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -316,26 +316,22 @@ impl Stack<'_> {
         let window = settings.receive_buffer.min(0xffff) as u16;
         let known = self.path_find(&query);
         let metrics = known.map_or_else(Metrics::default, |path| self.path_metrics(path));
-        let offered = &segment.options;
+        let (config, offered) = (&self.mem.core.tcp.config, &segment.options);
+        let (family, ecn) = (remote.address.family(), config.ecn.accepts(segment));
+        let negotiated = Negotiated::with(offered, family, config.window_shift, ecn).kept_by_cookie();
         let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
-        // Only options that the echoed timestamp encodes may be agreed on.
-        let ecn = offered.timestamps.is_some() && self.mem.core.tcp.config.ecn != Ecn::Off && asks(segment);
-        let timestamps = offered
-            .timestamps
-            .map(|theirs| Timestamps { value: timestamp_with(clock, offered, ecn), echo: theirs.value });
+        let echo = offered.timestamps.map_or(0, |theirs| theirs.value);
+        let timestamps = Timestamps { value: timestamp_with(clock, &negotiated), echo };
         let mtu = known.map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
         let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
-        let mut options = Options { mss: asked_segment(mtu, header_len, &metrics), timestamps, ..Options::default() };
-        if timestamps.is_some() {
-            options.sack_permitted = offered.sack_permitted;
-            options.window_scale = offered.window_scale.map(|_| self.mem.core.tcp.config.window_shift);
-        }
-        let cookie =
-            self.make_cookie(now, local, remote, segment.seq, if offered.mss == 0 { 536 } else { offered.mss });
+        let options = negotiated.options(asked_segment(mtu, header_len, &metrics), timestamps);
+        // Without the option, the smaller default of both families.
+        let mss = if offered.mss == 0 { 536 } else { negotiated.peer_mss };
+        let cookie = self.make_cookie(now, local, remote, segment.seq, mss);
         let header = Segment {
             seq: cookie,
             ack: segment.seq + 1,
-            bits: bit::SYN | bit::ACK | if ecn { bit::ECE } else { 0 },
+            bits: bit::SYN | bit::ACK | negotiated.ecn_answer(),
             window,
             options,
             ..Segment::default()
@@ -352,7 +348,7 @@ impl Stack<'_> {
         }
         let (irs, cookie) = (segment.seq - 1, segment.ack - 1);
         let echo = segment.options.timestamps.map(|t| t.echo);
-        let Some(remembered) = self.check_cookie(now, local, remote, irs, cookie, echo) else {
+        let Some(negotiated) = self.check_cookie(now, local, remote, irs, cookie, echo) else {
             self.mem.counters.tcp_syncookies_failed.inc();
             return false;
         };
@@ -374,14 +370,7 @@ impl Stack<'_> {
         s.state = State::SynReceived;
         s.iss = cookie;
         s.irs = irs;
-        s.peer_mss = remembered.mss;
-        s.agree(
-            self.mem.core.tcp.config.window_shift,
-            remembered.window_scale,
-            remembered.sack,
-            segment.options.timestamps.is_some(),
-        );
-        s.marks.agreed = remembered.ecn;
+        s.negotiated = negotiated;
         if let Some(times) = segment.options.timestamps {
             (s.ts_recent, s.ts_recent_at) = (times.value, now);
         }
@@ -391,7 +380,7 @@ impl Stack<'_> {
         self.mem.listeners[at].half_open += 1; // `establish` subtracts it again
         self.establish(index, now, segment);
         let s = &mut self.mem.tcp[index];
-        s.window = u32::from(segment.window) << s.send_shift;
+        s.window = u32::from(segment.window) << s.negotiated.send_shift;
         s.max_window = s.window;
         (s.window_seq, s.window_ack) = (segment.seq, Seq(segment.ack.0));
         self.established_input(index, now, segment, payload);

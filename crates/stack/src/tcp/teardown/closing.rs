@@ -165,7 +165,7 @@ impl Stack<'_> {
         if segment.bits & (bit::SYN | bit::ACK) == bit::SYN {
             // RFC 6191 and RFC 9293 §3.10.7.4: new enough by timestamp or by sequence number.
             let newer = match segment.options.timestamps {
-                Some(times) if s.timestamps => {
+                Some(times) if s.negotiated.timestamps => {
                     (times.value.wrapping_sub(s.ts_recent) as i32) > 0
                         || times.value == s.ts_recent && segment.seq.gt(s.recv.next)
                 }

@@ -29,7 +29,7 @@ fn earlier(a: Instant, b: Instant) -> Instant {
 impl Socket {
     /// Whether a tail loss probe may be scheduled (RFC 8985 §7.2).
     fn may_probe(&self) -> bool {
-        self.sack
+        self.negotiated.sack
             && matches!(self.recovery.phase, Phase::Open | Phase::Reduction)
             && !self.recovery.probing
             && self.send.board.sacked == 0
@@ -48,7 +48,7 @@ impl Socket {
         if !self.has_little_out() || self.recovery.phase != Phase::Open || self.recovery.probing {
             return bounds;
         }
-        Bounds { min: self.held_back.allowance(now, bounds.min, self.sack), ..bounds }
+        Bounds { min: self.held_back.allowance(now, bounds.min, self.negotiated.sack), ..bounds }
     }
 
     /// Whether data is held back because the window is open, but too small to be worth using (RFC
@@ -268,7 +268,7 @@ impl Stack<'_> {
         }
         s.cc.on_timeout(now, u32::from(s.mss), first);
         s.marks.reduced(s.send.nxt);
-        if s.sack || !s.has_little_out() {
+        if s.negotiated.sack || !s.has_little_out() {
             s.held_back.lost();
         } else if first {
             s.held_back.needless_probe(now);
