@@ -135,14 +135,14 @@ impl Socket {
         if segment.has(bit::CWR) && segment.length() > 0 {
             marks.echo = false;
             // The peer's window may now be a single segment: acknowledge at once.
-            self.ack_now = true;
-            self.left_out.narrowed();
+            self.ack.now = true;
+            self.ack.thinning.narrowed();
         }
         if segment.codepoint == CE && segment.length() > 0 {
             counters.tcp_in_ce.inc();
-            self.ack_now |= !marks.echo;
+            self.ack.now |= !marks.echo;
             marks.echo = true;
-            self.left_out.narrowed();
+            self.ack.thinning.narrowed();
         }
     }
 

@@ -91,7 +91,10 @@ impl Stack<'_> {
                 true => (STUCK_ORPHAN, LEAST / 2),
                 false => (STUCK, LEAST / 2),
             };
-            s.state.is_synchronized() && !s.suspended && s.send.frames >= least && now.since(s.freed_at) >= timeout
+            s.state.is_synchronized()
+                && !s.suspended
+                && s.send.frames >= least
+                && now.since(s.progress.freed_at) >= timeout
         };
         let all = self.mem.tcp.iter().enumerate().filter(|(index, s)| *index != except && stuck(s));
         // First those without a handle. But a single frame (a FIN) from each of many closed

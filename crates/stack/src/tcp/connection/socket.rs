@@ -11,14 +11,19 @@ use crate::tcp::information::stats::Stats;
 use crate::tcp::loss_recovery::prr::Prr;
 use crate::tcp::loss_recovery::rack::Rack;
 use crate::tcp::loss_recovery::recovery::Recovery;
-use crate::tcp::path_mtu::black_hole::BlackHole;
+use crate::tcp::path_mtu::pmtu::ConnectionPath;
 use crate::tcp::program::settings::Settings;
-use crate::tcp::receive::ack_thinning::AckThinning;
+use crate::tcp::receive::ack::AckState;
+use crate::tcp::receive::answer_limit::AnswerLimit;
 use crate::tcp::receive::queue::ReceiveQueue;
+use crate::tcp::receive::timestamps::TimestampState;
 use crate::tcp::receive::urgent::Urgent;
-use crate::tcp::receive::window::Sizing;
+use crate::tcp::receive::window::ReceiveWindow;
+use crate::tcp::send::output::SmallSegment;
 use crate::tcp::send::queue::SendQueue;
+use crate::tcp::send::window::SendWindow;
 use crate::tcp::setup::negotiated::Negotiated;
+use crate::tcp::teardown::closing::Closing;
 use crate::tcp::timers::peer_ack_delay::PeerAckDelay;
 use crate::tcp::timers::rtt::Rtt;
 use crate::tcp::wire::seq::Seq;
@@ -170,7 +175,39 @@ pub(in crate::tcp) struct Deadlines {
     pub(in crate::tcp) waiting: Waiting,
 }
 
-/// A TCP connection.
+/// When something last went on, and what has been in vain since.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(in crate::tcp) struct Progress {
+    /// When the peer was last heard, and when we last sent data.
+    pub(in crate::tcp) heard: Instant,
+    pub(in crate::tcp) sent: Instant,
+    /// Since when there has been no progress though something is to be sent; never = there is
+    /// progress.
+    pub(in crate::tcp) stuck_since: Instant,
+    /// When a frame of the send queue last became free, or the queue was last empty.
+    pub(in crate::tcp) freed_at: Instant,
+    /// Segments retransmitted.
+    pub(in crate::tcp) retransmits: u32,
+    /// Consecutive retransmissions of SYN, data or a probe.
+    pub(in crate::tcp) attempts: u8,
+    /// Unanswered keepalive probes.
+    pub(in crate::tcp) keep_probes: u8,
+    /// The timer of the present timeout fired late and was set again.
+    pub(in crate::tcp) excused: bool,
+}
+
+/// Room in the send buffer that the program waits for.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(in crate::tcp) struct Room {
+    /// `tcp_send` found no free frame; the program is notified when there may be some.
+    pub(in crate::tcp) starved: bool,
+    /// The program found the send buffer full and waits for room.
+    pub(in crate::tcp) wanted: bool,
+}
+
+/// A TCP connection. Fields that are used together adjoin, in an order that needs little padding.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 pub struct Socket {
@@ -180,9 +217,6 @@ pub struct Socket {
     pub(in crate::tcp) back: Link,
     /// Its listener, until it is accepted.
     pub(in crate::tcp) listener: Link,
-    /// Its path, and that path's MTU at the last check.
-    pub(in crate::tcp) path: u32,
-    pub(in crate::tcp) mtu: u32,
     pub(in crate::tcp) local: Endpoint,
     pub(in crate::tcp) remote: Endpoint,
     pub(in crate::tcp) state: State,
@@ -201,44 +235,10 @@ pub struct Socket {
     pub(in crate::tcp) abandoned: bool,
     /// It is suspended, because it is being handed over to another stack (`leaving`).
     pub(in crate::tcp) suspended: bool,
-    /// The program has shut its receiving side.
-    pub(in crate::tcp) read_shut: bool,
-    /// The program has shut its sending side: FIN is queued, or will be when there is a frame for
-    /// it.
-    pub(in crate::tcp) write_shut: bool,
-    /// FIN is in the send queue.
-    pub(in crate::tcp) fin_queued: bool,
-    /// The peer's FIN has been received in order.
-    pub(in crate::tcp) fin_received: bool,
-    /// An acknowledgement must be sent at once.
-    pub(in crate::tcp) ack_now: bool,
-    /// One must be sent at the end of the batch of received packets.
-    pub(in crate::tcp) ack_soon: bool,
-    /// How many acknowledgements are still sent without delay (quick-ack mode).
-    pub(in crate::tcp) quick_acks: u8,
-    /// Consecutive retransmissions of SYN, data or a probe.
-    pub(in crate::tcp) attempts: u8,
-    /// How often the wait between answers to empty segments outside of the window has doubled.
-    pub(in crate::tcp) outside_doublings: u8,
-    /// Unanswered keepalive probes.
-    pub(in crate::tcp) keep_probes: u8,
-    /// The timer of the present timeout fired late and was set again.
-    pub(in crate::tcp) excused: bool,
-    /// `tcp_send` found no free frame; the program is notified when there may be some.
-    pub(in crate::tcp) starved: bool,
-    /// The program found the send buffer full and waits for room.
-    pub(in crate::tcp) wants_room: bool,
+    pub(in crate::tcp) room: Room,
     /// The transmit queue of its segments.
     pub(in crate::tcp) class: Class,
-    /// The segment that was sent last was shorter than a full one and is not acknowledged
-    /// (Minshall's variant of Nagle's algorithm).
-    pub(in crate::tcp) small_end: Seq,
-    pub(in crate::tcp) small_out: bool,
-    /// The peer's FIN lies at `fin_at`.
-    pub(in crate::tcp) fin_seen: bool,
 
-    /// What both SYNs agreed on.
-    pub(in crate::tcp) negotiated: Negotiated,
     /// Payload bytes of a full segment.
     pub(in crate::tcp) mss: u16,
     /// The size of a "full segment" when acknowledging: first the MSS of our SYN; once open, at
@@ -246,62 +246,35 @@ pub struct Socket {
     pub(in crate::tcp) receive_mss: u16,
     /// The MSS of our SYN: no segment of the peer is longer, even if several were merged.
     pub(in crate::tcp) offered_mss: u16,
-    /// The least retransmission timeout of the path's route, in milliseconds; 0: none.
-    pub(in crate::tcp) rto_min_ms: u16,
+    /// What both SYNs agreed on.
+    pub(in crate::tcp) negotiated: Negotiated,
+    pub(in crate::tcp) closing: Closing,
+    /// The last small segment (Nagle's algorithm).
+    pub(in crate::tcp) small: SmallSegment,
     /// ISS and IRS.
     pub(in crate::tcp) iss: Seq,
     pub(in crate::tcp) irs: Seq,
-    /// SND.WND in bytes, the largest it ever was, and the segment that set it (SND.WL1, SND.WL2).
-    pub(in crate::tcp) window: u32,
-    pub(in crate::tcp) max_window: u32,
-    pub(in crate::tcp) window_seq: Seq,
-    pub(in crate::tcp) window_ack: Seq,
-    /// The right edge of the offered window: never moves left.
-    pub(in crate::tcp) edge: Seq,
-    /// Last.ACK.sent (RFC 7323 §4.3), including bytes that it left out: those have arrived, and
-    /// their timestamp was evaluated.
-    pub(in crate::tcp) acked: Seq,
-    pub(in crate::tcp) left_out: AckThinning,
-    /// The peer's FIN lies here, if `fin_seen`.
-    pub(in crate::tcp) fin_at: Seq,
-    /// TS.Recent and when it was taken.
-    pub(in crate::tcp) ts_recent: u32,
-    pub(in crate::tcp) ts_recent_at: Instant,
-    /// Added to our timestamp clock, so that it reveals nothing about the host (RFC 7323 §7.1).
-    pub(in crate::tcp) ts_offset: u32,
 
+    pub(in crate::tcp) send_window: SendWindow,
     pub(in crate::tcp) send: SendQueue,
     pub(in crate::tcp) recv: ReceiveQueue,
-    pub(in crate::tcp) sizing: Sizing,
+    pub(in crate::tcp) receive_window: ReceiveWindow,
+    pub(in crate::tcp) ack: AckState,
+    pub(in crate::tcp) timestamps: TimestampState,
     pub(in crate::tcp) rtt: Rtt,
-    pub(in crate::tcp) held_back: PeerAckDelay,
+    pub(in crate::tcp) peer_ack_delay: PeerAckDelay,
     pub(in crate::tcp) cc: Congestion,
     pub(in crate::tcp) rack: Rack,
     pub(in crate::tcp) prr: Prr,
+    pub(in crate::tcp) urgent: Urgent,
     pub(in crate::tcp) recovery: Recovery,
     pub(in crate::tcp) marks: Marks,
-    pub(in crate::tcp) hole: BlackHole,
-    pub(in crate::tcp) urgent: Urgent,
+    pub(in crate::tcp) path: ConnectionPath,
     pub(in crate::tcp) settings: Settings,
-    pub(in crate::tcp) tally: Stats,
+    pub(in crate::tcp) stats: Stats,
     pub(in crate::tcp) at: Deadlines,
-    /// When the peer was last heard, and when we last sent data.
-    pub(in crate::tcp) heard: Instant,
-    pub(in crate::tcp) sent: Instant,
-    /// Since when there has been no progress though something is to be sent; never = there is
-    /// progress.
-    pub(in crate::tcp) stuck_since: Instant,
-    /// When the peer connected, if the host had not reported a path to it by then: its address may
-    /// be forged.
-    pub(in crate::tcp) stranger_since: Instant,
-    /// Segments retransmitted.
-    pub(in crate::tcp) retransmits: u32,
-    /// When the last empty segment outside of the window was answered.
-    pub(in crate::tcp) outside_at: Instant,
-    /// When a frame of the send queue last became free, or the queue was last empty.
-    pub(in crate::tcp) freed_at: Instant,
-    /// When the last challenge acknowledgement was sent.
-    pub(in crate::tcp) challenged_at: Instant,
+    pub(in crate::tcp) progress: Progress,
+    pub(in crate::tcp) answer_limit: AnswerLimit,
 }
 
 impl Slot for Socket {
@@ -317,11 +290,6 @@ impl Socket {
             Family::V4 => 40,
             Family::V6 => 60,
         }
-    }
-
-    /// The value of our timestamp clock (RFC 7323 §5.4): it ticks once a millisecond.
-    pub(in crate::tcp) const fn timestamp(&self, now: Instant) -> u32 {
-        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
     }
 
     /// Bytes in flight, as congestion control sees them.
@@ -353,18 +321,18 @@ impl Socket {
     pub(in crate::tcp) fn writable(&self) -> bool {
         let (space, mark) = (self.buffer_space(), self.settings.notsent_lowat);
         let below = mark == 0 || self.send.unsent() < mark.div_ceil(2);
-        !self.starved && space > 0 && space >= self.send.queued() / 2 && below
+        !self.room.starved && space > 0 && space >= self.send.queued() / 2 && below
     }
 
     /// Adopts the route's settings for as long as the connection lasts.
     pub(in crate::tcp) fn follow_route(&mut self, route: &Metrics) {
-        self.rto_min_ms = route.rto_min_ms;
+        self.path.rto_min_ms = route.rto_min_ms;
         (self.settings.route_hops, self.settings.route_quickack) = (route.hop_limit, route.quick_ack);
     }
 
     /// The time since the peer was last heard.
     pub(in crate::tcp) fn idle(&self, now: Instant) -> Span {
-        now.since(self.heard)
+        now.since(self.progress.heard)
     }
 }
 

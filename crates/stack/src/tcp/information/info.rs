@@ -119,7 +119,7 @@ impl Socket {
     /// Sequence numbers in flight that are no payload: our SYN, or our FIN.
     fn control_under_way(&self) -> u32 {
         let opening = matches!(self.state, State::SynSent | State::SynReceived);
-        u32::from(self.send.outstanding() > 0 && (opening || self.fin_queued && self.send.unsent() == 0))
+        u32::from(self.send.outstanding() > 0 && (opening || self.closing.fin_queued && self.send.unsent() == 0))
     }
 }
 
@@ -134,9 +134,9 @@ impl Stack<'_> {
         let s = &self.mem.tcp[index];
         let row = self.row(SocketKind::Tcp, index as u32);
         let outstanding = s.send.outstanding().saturating_sub(s.control_under_way());
-        let acked = row.tx_bytes.get().saturating_sub(s.tally.bytes_resent).saturating_sub(outstanding.into());
+        let acked = row.tx_bytes.get().saturating_sub(s.stats.bytes_resent).saturating_sub(outstanding.into());
         // A closed connection is not busy any more.
-        let until = if s.state == State::Closed { s.sent.max(s.heard) } else { now };
+        let until = if s.state == State::Closed { s.progress.sent.max(s.progress.heard) } else { now };
         Ok(TcpInfo {
             state: s.state,
             congestion_state: match s.recovery.phase {
@@ -145,14 +145,14 @@ impl Stack<'_> {
                 Phase::Recovery => 3,
                 Phase::Loss => 4,
             },
-            retransmits: s.attempts,
-            probes: s.keep_probes,
+            retransmits: s.progress.attempts,
+            probes: s.progress.keep_probes,
             backoff: s.rtt.backoff(),
             timestamps: s.negotiated.timestamps,
             sack: s.negotiated.sack,
             ecn: s.negotiated.ecn,
             scale: s.negotiated.shifts(),
-            rto: s.rtt.rto(&config.bounds(s.rto_min_ms)),
+            rto: s.rtt.rto(&config.bounds(s.path.rto_min_ms)),
             ack_delay: config.delay(),
             send_mss: s.mss,
             receive_mss: s.receive_mss,
@@ -168,28 +168,28 @@ impl Stack<'_> {
             min_rtt: s.rtt.min,
             cwnd: s.cc.cwnd,
             ssthresh: s.cc.ssthresh,
-            send_window: s.window,
+            send_window: s.send_window.size,
             receive_window: s.open_window(),
             receive_buffer: s.settings.receive_buffer,
-            path_mtu: self.path_of(index).map_or(s.mtu, |path| path.mtu(now)),
-            total_retransmits: s.retransmits,
+            path_mtu: self.path_of(index).map_or(s.path.mtu, |path| path.mtu(now)),
+            total_retransmits: s.progress.retransmits,
             segments_out: row.tx_packets.get() as u32,
             segments_in: row.rx_packets.get() as u32,
-            data_segments_out: s.tally.segments_out,
-            data_segments_in: s.tally.segments_in,
+            data_segments_out: s.stats.segments_out,
+            data_segments_in: s.stats.segments_in,
             bytes_sent: row.tx_bytes.get(),
-            bytes_resent: s.tally.bytes_resent,
+            bytes_resent: s.stats.bytes_resent,
             bytes_acked: acked,
             bytes_received: row.rx_bytes.get(),
-            delivered: s.tally.delivered.wrapping_add(u32::from(s.send.una != s.iss)),
-            delivered_marked: s.tally.delivered_marked,
-            duplicates: s.tally.duplicates,
-            reordering: s.tally.degree(),
-            overtaken: s.tally.overtaken,
-            early: s.tally.early,
-            busy: s.tally.busy(until),
-            since_sent: now.since(s.sent),
-            since_received: now.since(s.heard),
+            delivered: s.stats.delivered.wrapping_add(u32::from(s.send.una != s.iss)),
+            delivered_marked: s.stats.delivered_marked,
+            duplicates: s.stats.duplicates,
+            reordering: s.stats.degree(),
+            overtaken: s.stats.overtaken,
+            early: s.stats.early,
+            busy: s.stats.busy(until),
+            since_sent: now.since(s.progress.sent),
+            since_received: now.since(s.progress.heard),
             algorithm: s.cc.algorithm,
         })
     }
@@ -237,7 +237,7 @@ impl Stack<'_> {
         if s.state == State::Free {
             return;
         }
-        let bounds = self.mem.core.tcp.config.bounds(s.rto_min_ms);
+        let bounds = self.mem.core.tcp.config.bounds(s.path.rto_min_ms);
         let row = self.row(SocketKind::Tcp, index as u32);
         row.state.set(u32::from(s.state as u8));
         row.rx_queue.set(s.recv.bytes);
@@ -248,7 +248,7 @@ impl Stack<'_> {
         row.cwnd.set(s.cc.cwnd);
         row.ssthresh.set(s.cc.ssthresh);
         row.mss.set(u32::from(s.mss));
-        row.retransmits.set(s.retransmits);
+        row.retransmits.set(s.progress.retransmits);
         row.srtt_us.set(s.rtt.srtt.as_micros() as u32);
         row.rto_us.set(s.rtt.rto(&bounds).as_micros() as u32);
         // The next hop may change at any time; the service needs the one in use to reset a dead

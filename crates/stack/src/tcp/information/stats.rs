@@ -68,10 +68,10 @@ impl Stats {
 
 impl Socket {
     /// Counts the results of an acknowledgement. `echoes`: it echoes a mark.
-    pub(in crate::tcp) fn tally_news(&mut self, news: &News, echoes: bool) {
-        self.tally.delivered = self.tally.delivered.wrapping_add(news.segments);
+    pub(in crate::tcp) fn count_news(&mut self, news: &News, echoes: bool) {
+        self.stats.delivered = self.stats.delivered.wrapping_add(news.segments);
         if echoes {
-            self.tally.delivered_marked = self.tally.delivered_marked.wrapping_add(news.segments);
+            self.stats.delivered_marked = self.stats.delivered_marked.wrapping_add(news.segments);
         }
         if let Some(first) = news.overtaken {
             self.tally_overtaken(first);
@@ -81,8 +81,8 @@ impl Socket {
     /// Segments from `first` on have arrived after some that were sent later.
     fn tally_overtaken(&mut self, first: Seq) {
         let by = self.rack.highest().since(first).div_ceil(u32::from(self.mss).max(1));
-        self.tally.degree = self.tally.degree.max(by.min(MOST_DEGREE));
-        self.tally.overtaken = self.tally.overtaken.wrapping_add(1);
+        self.stats.degree = self.stats.degree.max(by.min(MOST_DEGREE));
+        self.stats.overtaken = self.stats.overtaken.wrapping_add(1);
     }
 }
 

@@ -20,7 +20,7 @@ impl Socket {
             _ if self.suspended => false,
             State::SynSent | State::SynReceived => true,
             State::Free | State::Closed | State::TimeWait => false,
-            _ => self.send.queued() > 0 || self.write_shut && !self.fin_queued,
+            _ => self.send.queued() > 0 || self.closing.write_shut && !self.closing.fin_queued,
         }
     }
 
@@ -47,13 +47,19 @@ impl Socket {
             return;
         }
         assert!(send.una.le(send.nxt) && send.nxt.le(send.end), "{index}: SND.UNA, SND.NXT, end of the queue");
-        assert!(self.acked.le(recv.next) && recv.next.le(self.edge), "{index}: Last.ACK.sent, RCV.NXT, right edge");
-        let asked = !self.at.ack.is_never() || self.ack_now || self.ack_soon;
-        assert!(self.left_out.bytes == 0 || asked, "{index}: what was left out would never be acknowledged");
+        assert!(
+            self.ack.last_sent.le(recv.next) && recv.next.le(self.receive_window.edge),
+            "{index}: Last.ACK.sent, RCV.NXT, right edge"
+        );
+        let asked = !self.at.ack.is_never() || self.ack.now || self.ack.soon;
+        assert!(self.ack.thinning.bytes == 0 || asked, "{index}: what was left out would never be acknowledged");
         assert!(self.mss > 0, "{index}: segments without payload");
         assert!(self.cc.cwnd > 0 || self.recovery.phase != Phase::Open, "{index}: a shut congestion window");
-        assert!(self.window <= self.max_window, "{index}: largest window");
-        assert!(!self.fin_received || self.fin_seen && recv.next == self.fin_at + 1, "{index}: FIN");
+        assert!(self.send_window.size <= self.send_window.largest, "{index}: largest window");
+        assert!(
+            !self.closing.fin_received || self.closing.fin_seen && recv.next == self.closing.fin_at + 1,
+            "{index}: FIN"
+        );
     }
 }
 

@@ -54,9 +54,9 @@ impl SeqSnapshot {
     }
 
     fn of(id: SocketId, s: &Socket) -> Self {
-        let Socket { orphan, local, remote, iss, irs, edge, .. } = *s;
-        let fin_sent = s.fin_queued && s.send.unsent() == 0;
-        let (una, nxt, received) = (s.send.una, s.send.nxt, s.recv.next);
+        let Socket { orphan, local, remote, iss, irs, .. } = *s;
+        let fin_sent = s.closing.fin_queued && s.send.unsent() == 0;
+        let (una, nxt, received, edge) = (s.send.una, s.send.nxt, s.recv.next, s.receive_window.edge);
         Self { id, orphan, local, remote, iss, irs, una, nxt, fin_sent, received, edge }
     }
 }

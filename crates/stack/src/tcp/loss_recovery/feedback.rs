@@ -36,7 +36,7 @@ impl Socket {
         let mut news = News { acked: segment.ack - una, ..News::default() };
         let mut sample = Sample::default();
         let echo = segment.options.timestamps.filter(|_| self.negotiated.timestamps).map(|times| times.echo);
-        let (min_rtt, offset, point) = (self.rtt.min, self.ts_offset, self.recovery.point);
+        let (min_rtt, offset, point) = (self.rtt.min, self.timestamps.offset, self.recovery.point);
         let Self { send, rack, .. } = self;
         // RFC 8985 §6.2 step 2: an echo older than the last transmission means that an earlier one
         // has arrived.

@@ -55,7 +55,7 @@ impl Socket {
         }
         // An acknowledgement that arrives together with the one that triggered the new segments
         // cannot answer them.
-        let answers = self.sent != now && (news.acked > 0 || news.delivered > 0 || news.duplicate);
+        let answers = self.progress.sent != now && (news.acked > 0 || news.delivered > 0 || news.duplicate);
         self.recovery.frto = match self.recovery.frto {
             Frto::Waiting if news.acked > 0 && self.send.una.lt(self.recovery.point) => Frto::Ask,
             // Without SACK the peer has received something behind the first segment, and may never
@@ -90,7 +90,9 @@ impl Stack<'_> {
             let ready = |id: &u32| frames.meta[*id as usize].flags & IN_FLIGHT == 0;
             let next = s.send.next.get().filter(ready).filter(|_| s.state.may_transmit());
             let run = next.and_then(|id| s.send.cut_run(frames, id, s.mss.into()));
-            let Some(run) = run.filter(|run| (s.send.nxt + run.length).le(s.send.una + s.window)) else { return };
+            let Some(run) = run.filter(|run| (s.send.nxt + run.length).le(s.send.una + s.send_window.size)) else {
+                return;
+            };
             self.send_segment(index, now, &run);
             let s = &mut self.mem.tcp[index];
             s.recovery.frto = Frto::Asked;

@@ -186,7 +186,7 @@ impl Socket {
             self.begin_reduction(now, Phase::Recovery, delivered);
         }
         self.recovery.probing = false;
-        self.held_back.lost();
+        self.peer_ack_delay.lost();
     }
 
     /// Lowers the slow start threshold; PRR leads the window to it.
@@ -247,7 +247,7 @@ impl Socket {
     pub(in crate::tcp) fn probe_was_needless(&mut self, now: Instant) {
         self.recovery.probing = false;
         if self.recovery.probe_was_retransmission {
-            self.held_back.needless_probe(now);
+            self.peer_ack_delay.needless_probe(now);
         }
     }
 
@@ -263,7 +263,7 @@ impl Socket {
         } else if self.send.una.gt(end) {
             self.recovery.probing = false;
             counters.tcp_loss_probe_recovery.inc();
-            self.held_back.lost();
+            self.peer_ack_delay.lost();
             if self.recovery.phase == Phase::Open {
                 self.cc.on_loss(now, u32::from(self.mss));
                 self.marks.reduced(self.send.nxt);

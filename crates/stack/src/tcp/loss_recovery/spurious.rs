@@ -127,8 +127,8 @@ impl Socket {
     pub(in crate::tcp) fn duplicate_reported(&mut self, block: SackBlock) {
         // Segments that arrive together may be reported together.
         let segments = (block.end - block.start).div_ceil(u32::from(self.mss).max(1));
-        if block.start.lt(block.end) && block.end - block.start <= self.max_window {
-            self.tally.duplicates = self.tally.duplicates.wrapping_add(segments);
+        if block.start.lt(block.end) && block.end - block.start <= self.send_window.largest {
+            self.stats.duplicates = self.stats.duplicates.wrapping_add(segments);
         }
         let undo = &mut self.recovery.undo;
         let sent_again = undo.covers(block);

@@ -70,7 +70,7 @@ pub(in crate::tcp) struct BlackHole {
 impl Socket {
     /// The largest packet to send over a path whose reported MTU is `mtu` bytes.
     pub(in crate::tcp) fn packet_limit(&self, mtu: u32) -> u32 {
-        match self.hole.limit {
+        match self.path.black_hole.limit {
             0 => mtu,
             limit => mtu.min(limit.into()),
         }
@@ -78,7 +78,7 @@ impl Socket {
 
     /// The path has changed, or its MTU has been reported.
     pub(in crate::tcp) fn forget_black_hole(&mut self) {
-        self.hole = BlackHole::default();
+        self.path.black_hole = BlackHole::default();
     }
 
     /// The smaller packet size to probe after the present number of timeouts.
@@ -86,20 +86,20 @@ impl Socket {
         if self.recovery.phase != Phase::Loss {
             return None;
         }
-        let now = self.packet_limit(self.mtu);
+        let now = self.packet_limit(self.path.mtu);
         let least = if self.remote.address.family() == Family::V6 { LEAST_V6 } else { 0 };
-        let fits = |&&(mtu, timeouts): &&(u32, u8)| mtu < now && mtu >= least && self.attempts >= timeouts;
+        let fits = |&&(mtu, timeouts): &&(u32, u8)| mtu < now && mtu >= least && self.progress.attempts >= timeouts;
         STEPS.iter().rfind(fits).map(|&(mtu, _)| mtu)
     }
 
     /// The larger packet size to probe, if one is due.
     fn larger(&self, now: Instant) -> Option<u32> {
-        let BlackHole { limit, failed, trying, next, .. } = self.hole;
-        if limit == 0 || trying != Trying::Nothing || self.attempts > 0 || now < next {
+        let BlackHole { limit, failed, trying, next, .. } = self.path.black_hole;
+        if limit == 0 || trying != Trying::Nothing || self.progress.attempts > 0 || now < next {
             return None;
         }
-        let untried = |&mtu: &u32| mtu <= self.mtu && mtu > limit.into() && (failed == 0 || mtu < failed.into());
-        [self.mtu, 1500, LEAST_V6].into_iter().find(untried).or(Some(self.mtu))
+        let untried = |&mtu: &u32| mtu <= self.path.mtu && mtu > limit.into() && (failed == 0 || mtu < failed.into());
+        [self.path.mtu, 1500, LEAST_V6].into_iter().find(untried).or(Some(self.path.mtu))
     }
 
     /// Payload bytes allowed for the segment that begins with the frame `id` and is sent now. One
@@ -125,8 +125,12 @@ impl Socket {
     /// A segment that begins at `seq` is being sent; `again`: it is a retransmission.
     pub(in crate::tcp) fn note_size(&mut self, now: Instant, seq: Seq, run: &MultiFrameSegment, again: bool) {
         let end = seq + run.length;
-        if again && self.hole.trying == Trying::Large && seq.lt(self.hole.end) && end.gt(self.hole.from) {
-            let hole = &mut self.hole;
+        if again
+            && self.path.black_hole.trying == Trying::Large
+            && seq.lt(self.path.black_hole.end)
+            && end.gt(self.path.black_hole.from)
+        {
+            let hole = &mut self.path.black_hole;
             let wait = AGAIN.times(1 << hole.doublings).min(AGAIN_MOST);
             (hole.trying, hole.failed, hole.next) = (Trying::Nothing, hole.size, now + wait);
             if wait < AGAIN_MOST {
@@ -137,7 +141,8 @@ impl Socket {
         {
             let missing = u32::from(self.fitting_mss(mtu)).saturating_sub(run.total);
             let (size, frame) = (mtu.saturating_sub(missing).min(0xffff) as u16, Link::to(run.first));
-            self.hole = BlackHole { trying: Trying::Large, size, from: seq, end, frame, ..self.hole };
+            self.path.black_hole =
+                BlackHole { trying: Trying::Large, size, from: seq, end, frame, ..self.path.black_hole };
         }
     }
 
@@ -145,13 +150,14 @@ impl Socket {
     /// through.
     pub(in crate::tcp) fn try_smaller(&mut self, seq: Seq) {
         if let Some(mtu) = self.smaller() {
-            self.hole = BlackHole { trying: Trying::Small, size: mtu as u16, from: seq, ..self.hole };
+            self.path.black_hole =
+                BlackHole { trying: Trying::Small, size: mtu as u16, from: seq, ..self.path.black_hole };
         }
     }
 
     /// Whether the probed size has arrived. Then the packet size changes from now on.
     fn size_is_proven(&mut self, frames: &Frames<'_>) -> bool {
-        let hole = &mut self.hole;
+        let hole = &mut self.path.black_hole;
         if hole.trying == Trying::Nothing {
             return false;
         }
@@ -164,7 +170,7 @@ impl Socket {
                 *hole = BlackHole { limit: hole.size, ..BlackHole::default() };
             }
             Trying::Large if acknowledged || sacked() => {
-                *hole = match u32::from(hole.size) >= self.mtu {
+                *hole = match u32::from(hole.size) >= self.path.mtu {
                     true => BlackHole::default(),
                     false => BlackHole { limit: hole.size, trying: Trying::Nothing, ..*hole },
                 };
@@ -180,7 +186,7 @@ impl Stack<'_> {
     pub(in crate::tcp) fn learn_packet_size(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
         if s.size_is_proven(&self.mem.frames) {
-            let mtu = s.mtu;
+            let mtu = s.path.mtu;
             self.set_packet_size(index, mtu);
         }
     }

@@ -1,5 +1,6 @@
 //! Path MTU (RFC 1191, RFC 8201) and ICMP errors (RFC 9293 §3.9.2.2, RFC 5927).
 
+use super::black_hole::BlackHole;
 use crate::Stack;
 use crate::demux::TCP;
 use crate::frame::{MAX_PAYLOAD, flag};
@@ -11,6 +12,7 @@ use crate::tcp::connection::socket::{Pending, Socket, State};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
 
 /// Every link carries packets of this size (RFC 791).
 pub(in crate::tcp) const LEAST_MTU: u32 = 68;
@@ -18,12 +20,28 @@ pub(in crate::tcp) const LEAST_MTU: u32 = 68;
 /// The host resolves the path of a peer that connected over an inferred one within this time.
 const UNPROVEN: Span = RESOLVE_TIME.times(2);
 
+/// The path of a connection, as far as the connection depends on it.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(in crate::tcp) struct ConnectionPath {
+    /// Its slot in the cache.
+    pub(in crate::tcp) index: u32,
+    /// Its MTU at the last check.
+    pub(in crate::tcp) mtu: u32,
+    pub(in crate::tcp) black_hole: BlackHole,
+    /// When the peer connected, if the host had not reported a path to it by then: its address may
+    /// be forged.
+    pub(in crate::tcp) stranger_since: Instant,
+    /// The least retransmission timeout of the path's route, in milliseconds; 0: none.
+    pub(in crate::tcp) rto_min_ms: u16,
+}
+
 impl Socket {
     /// Whether this peer connected a moment ago, its neighbour has not been resolved since, and it
     /// has never acknowledged any data. All that is known is that some node on the link answered
     /// our SYN-ACK, which was sent back to the source of the SYN.
     fn is_unproven(&self, found: Instant, now: Instant) -> bool {
-        let since = self.stranger_since;
+        let since = self.path.stranger_since;
         let lately = !since.is_never() && now.since(since) <= UNPROVEN;
         let silent = self.send.una == self.iss + 1;
         self.state.is_synchronized() && lately && silent && found < since
@@ -35,7 +53,7 @@ impl Stack<'_> {
     /// path.
     pub(in crate::tcp) fn path_of(&self, index: usize) -> Option<&Path> {
         let s = &self.mem.tcp[index];
-        self.mem.paths.get(s.path as usize).filter(|path| path.info.query == s.query())
+        self.mem.paths.get(s.path.index as usize).filter(|path| path.info.query == s.query())
     }
 
     /// The metrics of a connection's route.
@@ -86,7 +104,7 @@ impl Stack<'_> {
         if !s.state.is_synchronized() {
             return;
         }
-        if mtu != s.mtu {
+        if mtu != s.path.mtu {
             s.forget_black_hole();
         }
         self.set_packet_size(index, mtu);
@@ -95,7 +113,7 @@ impl Stack<'_> {
     /// The same for a path whose MTU is `mtu` bytes.
     pub(in crate::tcp) fn set_packet_size(&mut self, index: usize, mtu: u32) {
         let s = &mut self.mem.tcp[index];
-        s.mtu = mtu;
+        s.path.mtu = mtu;
         let mss = s.fitting_mss(s.packet_limit(mtu));
         if mss == s.mss {
             return;
@@ -126,7 +144,7 @@ impl Stack<'_> {
     /// has moved to another slot of the cache.
     pub(in crate::tcp) fn follow_path(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
-        let mtu = match self.mem.paths.get(s.path as usize) {
+        let mtu = match self.mem.paths.get(s.path.index as usize) {
             Some(path) if path.info.query == s.query() => {
                 if path.inferred != 0 || !matches!(path.info.state, PathState::Ready | PathState::Resolving) {
                     return; // the host has not reported an MTU: the known one stays
@@ -145,12 +163,12 @@ impl Stack<'_> {
                 // Evicted. If it has not been entered again since, sending will request it.
                 let query = s.query();
                 if let Some(path) = self.path_find(&query) {
-                    self.mem.tcp[index].path = path;
+                    self.mem.tcp[index].path.index = path;
                 }
                 return;
             }
         };
-        if mtu.max(LEAST_MTU) != s.mtu {
+        if mtu.max(LEAST_MTU) != s.path.mtu {
             self.refresh_mss(index, now);
         }
     }
@@ -166,7 +184,7 @@ impl Stack<'_> {
         }
         for index in 0..self.mem.tcp.len() {
             let s = &mut self.mem.tcp[index];
-            if s.path != path || s.query() != info.query {
+            if s.path.index != path || s.query() != info.query {
                 continue;
             }
             match s.state {

@@ -78,7 +78,8 @@ impl Stack<'_> {
             self.tcp_output(index, now, hold);
             // Transmission may have made room below the low-water mark of unsent bytes.
             let s = &self.mem.tcp[index];
-            let room = s.settings.notsent_lowat != 0 && s.error == Pending::None && s.send_space() > 0 && !s.starved;
+            let room =
+                s.settings.notsent_lowat != 0 && s.error == Pending::None && s.send_space() > 0 && !s.room.starved;
             if !room || source.remaining() == 0 || source.failed() {
                 break;
             }
@@ -110,7 +111,7 @@ impl Stack<'_> {
         match s.state {
             State::SynSent | State::SynReceived => return Err(Error::WouldBlock),
             _ if s.suspended => return Err(Error::WouldBlock),
-            State::Established | State::CloseWait if !s.write_shut => {}
+            State::Established | State::CloseWait if !s.closing.write_shut => {}
             _ => return Err(Error::Pipe),
         }
         if source.remaining() == 0 {
@@ -119,7 +120,7 @@ impl Stack<'_> {
         let space = s.send_space() as usize;
         let reserve = s.frames_for_others(&self.mem.frames);
         if s.send.frames == 0 {
-            s.freed_at = now;
+            s.progress.freed_at = now;
         }
         let (mss, larger) = (usize::from(s.mss), s.queue_size(now));
         let wanted = source.remaining();
@@ -132,7 +133,7 @@ impl Stack<'_> {
         let taken = first + append(mss, space.min(wanted) - first);
         // Also when all was taken: a caller that is now told that there is little room waits for a
         // notification.
-        s.wants_room |= taken < wanted || !s.writable();
+        s.room.wanted |= taken < wanted || !s.writable();
         if taken < wanted.min(space) && !source.failed() {
             self.relieve(index, now);
         }
@@ -144,7 +145,7 @@ impl Stack<'_> {
             if space > 0 {
                 // No frame is free: not writable until an acknowledgement frees some, or a timer if
                 // none is outstanding.
-                s.starved = true;
+                s.room.starved = true;
                 self.mem.counters.frames_exhausted.inc();
                 self.schedule(index, now, false);
             }
@@ -212,13 +213,13 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         // The peer's stream is complete, whatever happened to the connection afterwards: the error
         // is for writers (as on Linux).
-        if s.fin_received {
+        if s.closing.fin_received {
             return Ok(0);
         }
         if s.error != Pending::None {
             return Err(over(core::mem::take(&mut s.error)));
         }
-        if s.read_shut {
+        if s.closing.read_shut {
             return Ok(0);
         }
         match s.state {

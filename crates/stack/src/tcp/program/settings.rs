@@ -288,7 +288,7 @@ impl Stack<'_> {
                 self.tcp_output(index, now, Hold::AsSet);
             }
             Setting::QuickAck(on) => {
-                s.quick_acks = if on { QUICK } else { 0 };
+                s.ack.quick = if on { QUICK } else { 0 };
                 if on && !s.at.ack.is_never() {
                     self.send_ack(index, now);
                 }
@@ -297,7 +297,7 @@ impl Stack<'_> {
             Setting::KeepAlive(_) | Setting::KeepIdle(_)
                 if s.state.is_synchronized() && s.state != State::TimeWait && !s.orphan =>
             {
-                s.at.keep = if s.settings.keepalive { s.heard + s.settings.keep_idle } else { Instant::NEVER };
+                s.at.keep = if s.settings.keepalive { s.progress.heard + s.settings.keep_idle } else { Instant::NEVER };
                 self.set_timer(index);
             }
             Setting::Algorithm(algorithm) => s.cc.algorithm = algorithm,

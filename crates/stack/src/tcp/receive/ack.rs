@@ -13,10 +13,12 @@
 //! takes several microseconds, which would delay the message; and an answer may carry the
 //! acknowledgement.
 
+use super::ack_thinning::AckThinning;
 use crate::Stack;
 use crate::tcp::connection::config::Config;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::options::Options;
+use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
@@ -54,6 +56,23 @@ impl Batch {
 /// peer's window opens quickly.
 pub(in crate::tcp) const QUICK: u8 = 16;
 
+/// What is acknowledged, and when the next acknowledgement is sent.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(in crate::tcp) struct AckState {
+    /// Which acknowledgements may leave out the last segment.
+    pub(in crate::tcp) thinning: AckThinning,
+    /// Last.ACK.sent (RFC 7323 §4.3), including bytes that it left out: those have arrived, and
+    /// their timestamp was evaluated.
+    pub(in crate::tcp) last_sent: Seq,
+    /// An acknowledgement must be sent at once.
+    pub(in crate::tcp) now: bool,
+    /// One must be sent at the end of the batch of received packets.
+    pub(in crate::tcp) soon: bool,
+    /// How many acknowledgements are still sent without delay (quick-ack mode).
+    pub(in crate::tcp) quick: u8,
+}
+
 impl Socket {
     /// In-order data has arrived in a segment of `len` bytes: acknowledge now or later.
     /// `merged_of`: the size of the segments it was merged from, or 0. `pushed`: it has PSH.
@@ -66,23 +85,23 @@ impl Socket {
         filled_gap: bool,
     ) {
         // A retransmission proves nothing, nor does data that had waited behind it.
-        let behind = !filled_gap && self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
+        let behind = !filled_gap && self.recv.next.since(self.ack.last_sent) + u32::from(self.ack.thinning.bytes) > len;
         let rtt = self.rtt.known().then_some(self.rtt.srtt);
-        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
+        self.ack.thinning.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
         let merged = merged_of > 0;
         let each = if merged { merged_of } else { len };
         self.receive_mss = self.receive_mss.max(each.min(self.offered_mss.into()) as u16);
-        let unacknowledged = self.recv.next.since(self.acked);
+        let unacknowledged = self.recv.next.since(self.ack.last_sent);
         let full = 2 * u32::from(self.receive_mss);
         self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.is_quick();
         if filled_gap || self.recv.has_gap() || unacknowledged >= MOST_TOGETHER {
-            self.ack_now = true;
+            self.ack.now = true;
         } else if unacknowledged >= full || merged {
-            self.ack_soon = true;
-        } else if self.quick_acks > 0 || self.settings.route_quickack {
+            self.ack.soon = true;
+        } else if self.ack.quick > 0 || self.settings.route_quickack {
             // Acknowledgements are counted, not segments.
-            self.quick_acks = self.quick_acks.saturating_sub(u8::from(!self.ack_soon));
-            self.ack_soon = true;
+            self.ack.quick = self.ack.quick.saturating_sub(u8::from(!self.ack.soon));
+            self.ack.soon = true;
         } else {
             self.delay_acknowledgement(now, config.delay());
         }
@@ -96,14 +115,14 @@ impl Socket {
     /// A segment arrived that must be acknowledged at once: out of order, duplicate, or outside of
     /// the window.
     pub(in crate::tcp) fn disorder(&mut self) {
-        self.ack_now = true;
-        self.left_out.narrowed();
-        self.quick_acks = self.quick_acks.max(QUICK);
+        self.ack.now = true;
+        self.ack.thinning.narrowed();
+        self.ack.quick = self.ack.quick.max(QUICK);
     }
 
     /// The delay is over, and no answer has been sent.
     pub(in crate::tcp) fn was_one_way(&mut self) {
-        self.quick_acks = self.quick_acks.max(QUICK);
+        self.ack.quick = self.ack.quick.max(QUICK);
     }
 
     /// Whether a segment of ours with these options informs the peer of out-of-order data. One
@@ -124,12 +143,12 @@ impl Socket {
     ) {
         // An answer soon after a request: the exchange is interactive, and later answers can carry
         // the acknowledgement.
-        if data && now.since(self.heard) < config.delay() && !self.is_quick() {
-            self.quick_acks = 0;
+        if data && now.since(self.progress.heard) < config.delay() && !self.is_quick() {
+            self.ack.quick = 0;
         }
-        self.left_out.acknowledged(now, left_out);
-        self.acked = self.recv.next;
-        self.ack_soon = false;
+        self.ack.thinning.acknowledged(now, left_out);
+        self.ack.last_sent = self.recv.next;
+        self.ack.soon = false;
         self.at.ack = Instant::NEVER;
         if left_out > 0 {
             self.delay_acknowledgement(now, config.delay());
@@ -138,10 +157,10 @@ impl Socket {
         // acknowledgement (RFC 5681 §2). A bare one must follow, or the peer would not learn of a
         // gap while we have much to send.
         if self.tells_of_disorder(data, options) {
-            self.ack_now = false;
+            self.ack.now = false;
             self.recv.duplicate = Default::default();
         } else {
-            self.ack_now |= self.recv.has_duplicate();
+            self.ack.now |= self.recv.has_duplicate();
         }
     }
 }
@@ -170,7 +189,7 @@ impl Stack<'_> {
     #[inline]
     pub fn has_held_acks(&self) -> bool {
         let batch = &self.mem.core.tcp.batch;
-        let held = |&index: &u32| self.mem.tcp.get(index as usize).is_some_and(|s| s.ack_soon);
+        let held = |&index: &u32| self.mem.tcp.get(index as usize).is_some_and(|s| s.ack.soon);
         batch.waiting > 0 && batch.sockets.iter().take(batch.waiting as usize).any(held)
     }
 
@@ -179,11 +198,11 @@ impl Stack<'_> {
         let s = &self.mem.tcp[index];
         let tcp = &self.mem.core.tcp;
         let waits = tcp.batch.open != 0 || s.recv.ack_may_wait && tcp.config.hold_acks;
-        if s.ack_now || s.ack_soon && !waits {
+        if s.ack.now || s.ack.soon && !waits {
             return self.acknowledge_received(index, now);
         }
         let known = tcp.batch.sockets.get(..tcp.batch.waiting as usize);
-        if !s.ack_soon || known.is_some_and(|known| known.contains(&(index as u32))) {
+        if !s.ack.soon || known.is_some_and(|known| known.contains(&(index as u32))) {
             return;
         }
         if known.is_none_or(|known| known.len() == MOST_WAITING) {
@@ -200,7 +219,7 @@ impl Stack<'_> {
             // It may have been sent with data, or the connection may have ended meanwhile.
             let index = number as usize;
             let Some(s) =
-                self.mem.tcp.get_mut(index).filter(|s| s.ack_soon && s.state.is_synchronized() && !s.suspended)
+                self.mem.tcp.get_mut(index).filter(|s| s.ack.soon && s.state.is_synchronized() && !s.suspended)
             else {
                 continue;
             };

@@ -105,25 +105,28 @@ impl Socket {
     /// Before an acknowledgement is sent: how many bytes it leaves out. Other acknowledgements are
     /// sent after `delay`.
     pub(in crate::tcp) fn leave_out(&mut self, now: Instant, delay: Span) -> u16 {
-        let AckThinning { unpushed, bytes, .. } = self.left_out;
-        let unacknowledged = self.recv.next.since(self.acked) + u32::from(bytes);
-        if self.ack_now {
+        let AckThinning { unpushed, bytes, .. } = self.ack.thinning;
+        let unacknowledged = self.recv.next.since(self.ack.last_sent) + u32::from(bytes);
+        if self.ack.now {
             return 0;
         }
         if unacknowledged >= 3 * u32::from(self.receive_mss) {
-            self.left_out.wide = now;
+            self.ack.thinning.wide = now;
         }
         if unacknowledged > unpushed.into() && self.may_leave_out(now, delay) { unpushed } else { 0 }
     }
 
     /// Whether the last segment may wait for what follows it.
     fn may_leave_out(&self, now: Instant, delay: Span) -> bool {
-        let AckThinning { unpushed, waited_for, goes_on, wide, .. } = self.left_out;
+        let AckThinning { unpushed, waited_for, goes_on, wide, .. } = self.ack.thinning;
         // The peer must have room for what is to follow. It must also learn of a gap by SACK, since
         // there would be one duplicate less.
         let room = self.open_window() >= 2 * u32::from(unpushed);
-        let wanted =
-            self.negotiated.sack && room && !self.fin_received && !self.is_quick() && !self.recv.has_duplicate();
+        let wanted = self.negotiated.sack
+            && room
+            && !self.closing.fin_received
+            && !self.is_quick()
+            && !self.recv.has_duplicate();
         unpushed > 0 && goes_on && !waited_for && wanted && now.since(wide) < delay
     }
 
@@ -137,6 +140,6 @@ impl Socket {
             self.at.ack = due;
         }
         // Once the data that must follow has arrived, a timer set for it is an ordinary one.
-        self.left_out.waits = waits && (sooner || self.left_out.waits);
+        self.ack.thinning.waits = waits && (sooner || self.ack.thinning.waits);
     }
 }

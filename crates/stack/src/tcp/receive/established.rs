@@ -10,83 +10,19 @@ use crate::pool::Link;
 use crate::tcp::connection::socket::{Pending, Socket, State, Waiting};
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::SackBlock;
-use crate::time::{Instant, Span};
-
-/// After this long without a segment the peer's timestamp is not valid any more (RFC 7323 §5.5).
-const TIMESTAMP_VALID: Span = Span::from_secs(24 * 24 * 3600);
-
-/// Empty segments outside of the window are answered no sooner than this after the last one (per
-/// connection). The wait doubles each time: two peers that disagree must not keep a loop of
-/// acknowledgements going (RFC 5961 §7). Linux waits half a second from the start; window probes on
-/// a LAN arrive sooner than that, but back off likewise.
-const OUT_OF_WINDOW_LEAST: Span = Span::from_millis(1);
-
-/// The longest wait, as on Linux.
-const OUT_OF_WINDOW_MOST: Span = Span::from_millis(500);
-
-/// After this many waits without an answer the wait returns to the shortest.
-const OUT_OF_WINDOW_QUIET: u64 = 4;
-
-/// A challenge ACK is sent at most once in this time per connection, as on Linux.
-const CHALLENGE_INTERVAL: Span = Span::from_millis(500);
+use crate::time::Instant;
 
 impl Socket {
-    /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than TS.Recent.
-    fn is_old_duplicate(&self, now: Instant, segment: &Segment) -> bool {
-        self.negotiated.timestamps && segment.options.timestamps.is_some_and(|times| self.is_older(now, times.value))
-    }
-
-    /// Whether a timestamp is older than TS.Recent, if that is still valid.
-    fn is_older(&self, now: Instant, value: u32) -> bool {
-        (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < TIMESTAMP_VALID
-    }
-
-    /// Rate limit for an answer that any host can provoke by a forged segment.
-    pub(in crate::tcp) fn may_challenge(&mut self, now: Instant) -> bool {
-        let may = self.challenged_at.is_never() || now.since(self.challenged_at) >= CHALLENGE_INTERVAL;
-        if may {
-            self.challenged_at = now;
-        }
-        may
-    }
-
-    /// Whether an empty segment outside of the window may be answered.
-    fn may_answer_outside(&mut self, now: Instant) -> bool {
-        let wait = OUT_OF_WINDOW_LEAST.times(1 << self.outside_doublings).min(OUT_OF_WINDOW_MOST);
-        let passed = now.since(self.outside_at);
-        if passed < wait {
-            return false;
-        }
-        self.outside_at = now;
-        if passed >= wait.times(OUT_OF_WINDOW_QUIET) {
-            self.outside_doublings = 0;
-        } else if wait < OUT_OF_WINDOW_MOST {
-            self.outside_doublings += 1;
-        }
-        true
-    }
-
-    /// Takes the timestamp to be echoed (RFC 7323 §4.3).
-    pub(in crate::tcp) fn take_timestamp(&mut self, now: Instant, segment: &Segment) {
-        if let Some(times) = segment.options.timestamps
-            && self.negotiated.timestamps
-            && segment.seq.le(self.acked)
-            && !self.is_older(now, times.value)
-        {
-            (self.ts_recent, self.ts_recent_at) = (times.value, now);
-        }
-    }
-
     /// RFC 5961 §5.2: a segment that acknowledges data that was never sent, or is older than any
     /// window, is not from the peer.
     fn may_acknowledge(&self, segment: &Segment) -> bool {
-        let oldest = self.send.una - self.max_window.max(1);
+        let oldest = self.send.una - self.send_window.largest.max(1);
         segment.ack.le(self.send.nxt) && segment.ack.ge(oldest)
     }
 
     /// RFC 9293 §3.10.7.4, first check, with the right edge that was actually offered.
     pub(in crate::tcp) fn is_acceptable(&self, segment: &Segment) -> bool {
-        let (next, edge) = (self.recv.next, self.edge);
+        let (next, edge) = (self.recv.next, self.receive_window.edge);
         let (seq, end) = (segment.seq, segment.end());
         match (segment.length() > 0, edge.gt(next)) {
             // As on Linux: FIN takes no room, and a peer with nothing more to send may not wait for
@@ -101,27 +37,6 @@ impl Socket {
             (true, false) => false,
             (true, true) => seq.lt(edge) && end.gt(next),
         }
-    }
-
-    /// Takes the peer's window (RFC 9293 §3.10.7.4, SND.WL1 and SND.WL2). Returns whether it
-    /// changed.
-    ///
-    /// RFC 9293 compares SEG.SEQ first. As on Linux a segment that acknowledges more than the one
-    /// that set the window counts as later, even if it carries older data: such data is a
-    /// retransmission. If its acknowledgement were taken without its window, SND.UNA would carry
-    /// the old window beyond what the peer has ever offered.
-    pub(in crate::tcp) fn take_window(&mut self, segment: &Segment) -> bool {
-        let (seq, ack) = (self.window_seq, self.window_ack);
-        let newer = ack.lt(segment.ack) || ack == segment.ack && seq.le(segment.seq);
-        if !newer {
-            return false;
-        }
-        let window = u32::from(segment.window) << self.negotiated.send_shift;
-        let changed = window != self.window;
-        self.window = window;
-        self.max_window = self.max_window.max(window);
-        (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
-        changed
     }
 }
 
@@ -149,9 +64,9 @@ impl Stack<'_> {
             return;
         }
         s.take_timestamp(now, segment);
-        s.heard = now;
-        if !s.orphan && (s.keep_probes > 0 || s.settings.keepalive && s.at.keep.is_never()) {
-            s.keep_probes = 0;
+        s.progress.heard = now;
+        if !s.orphan && (s.progress.keep_probes > 0 || s.settings.keepalive && s.at.keep.is_never()) {
+            s.progress.keep_probes = 0;
             s.at.keep = now + s.settings.keep_idle;
         }
         s.marks_input(self.mem.counters, segment);
@@ -187,7 +102,7 @@ impl Stack<'_> {
                 // §5.3, R2). Otherwise a sender whose acknowledgement was lost would take its
                 // timeout for a round trip. Earlier segments do not count, so that a blind attacker
                 // must hit one sequence number.
-                if segment.has(bit::ACK) && segment.end().ge(s.acked) && s.may_acknowledge(segment) {
+                if segment.has(bit::ACK) && segment.end().ge(s.ack.last_sent) && s.may_acknowledge(segment) {
                     s.take_timestamp(now, segment);
                 }
             }
@@ -198,18 +113,18 @@ impl Stack<'_> {
                 && segment.has(bit::ACK)
                 && segment.ack.gt(s.send.una)
                 && segment.ack.le(s.send.nxt)
-                && segment.seq.le(s.edge)
+                && segment.seq.le(s.receive_window.edge)
                 && segment.seq.ge(s.recv.next)
             {
                 self.acknowledgement(index, now, segment);
             } else if segment.has(bit::ACK) && segment.ack == s.send.una && segment.seq + 1 == s.recv.next {
-                s.heard = now; // a keepalive or window probe: the peer is alive
+                s.progress.heard = now; // a keepalive or window probe: the peer is alive
             }
         }
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::SYN) && s.state != State::SynReceived {
             self.challenge(index, now);
-        } else if segment.length() > 0 || s.may_answer_outside(now) {
+        } else if segment.length() > 0 || s.answer_limit.may_answer_outside(now) {
             // Neither data nor FIN is an answer, so there is no loop, and a peer that repeats them
             // waits for our acknowledgement.
             s.disorder();
@@ -237,7 +152,7 @@ impl Stack<'_> {
     /// per connection: a shared limit tells an attacker how much of it other connections have used
     /// (CVE-2016-5696).
     pub(in crate::tcp) fn challenge(&mut self, index: usize, now: Instant) {
-        if !self.mem.tcp[index].may_challenge(now) {
+        if !self.mem.tcp[index].answer_limit.may_challenge(now) {
             self.mem.counters.tcp_challenge_limited.inc();
             return;
         }
@@ -253,51 +168,52 @@ impl Stack<'_> {
         let counters = self.mem.counters;
         // As it was when the acknowledged data was sent: the sample of a late acknowledgement would
         // raise the timeout that it is compared with.
-        let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds(s.rto_min_ms));
+        let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds(s.path.rto_min_ms));
         let una = s.send.una;
         if segment.ack.lt(una) {
             // An old acknowledgement, overtaken by a newer one: its window counts from an outdated
             // left edge (RFC 9293 §3.10.7.4, fifth check).
             return;
         }
-        let window_changed = s.take_window(segment);
+        let window_changed = s.send_window.update(segment, s.negotiated.send_shift);
         // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as
         // long as the program holds the connection.
-        s.attempts = if !s.orphan && (s.window == 0 || s.send.outstanding() == 0) { 0 } else { s.attempts };
+        s.progress.attempts =
+            if !s.orphan && (s.send_window.size == 0 || s.send.outstanding() == 0) { 0 } else { s.progress.attempts };
         let blocks = segment.options.blocks();
         if s.send.outstanding() == 0 && blocks.is_empty() {
             if segment.length() == 0 && !window_changed && s.recovery.probing {
                 s.probe_was_needless(now); // both the probe and the original arrived (RFC 8985 §7.4.2)
             }
-            if window_changed && s.window > 0 {
+            if window_changed && s.send_window.size > 0 {
                 s.rtt.recovered();
                 s.at.waiting = Waiting::Nothing;
-                s.stuck_since = Instant::NEVER;
+                s.progress.stuck_since = Instant::NEVER;
             }
             return;
         }
         let queued = s.send.frames;
         let (mut news, sample) = s.take_feedback(frames, now, segment);
         if s.send.frames < queued {
-            s.freed_at = now;
+            s.progress.freed_at = now;
         }
         counters.tcp_sack_recv.add(blocks.len() as u64);
         counters.tcp_sack_discard.add(news.senseless);
-        s.tally_news(&news, s.negotiated.ecn && segment.has(bit::ECE));
+        s.count_news(&news, s.negotiated.ecn && segment.has(bit::ECE));
         news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
         if news.duplicate {
             counters.tcp_dup_acks.inc();
         }
         s.sample_rtt(now, &sample, segment, news.acked > 0);
         if news.acked > 0 {
-            (s.attempts, s.excused) = (0, false);
-            s.stuck_since = Instant::NEVER;
+            (s.progress.attempts, s.progress.excused) = (0, false);
+            s.progress.stuck_since = Instant::NEVER;
             s.soft_error = Pending::None;
-            s.held_back.acknowledged(now, now.since(s.at.timeout_from), unlearnt);
+            s.peer_ack_delay.acknowledged(now, now.since(s.at.timeout_from), unlearnt);
             s.at.timeout_from = now;
             (s.at.waiting, s.at.retransmit) = (Waiting::Nothing, Instant::NEVER);
-            if s.small_out && s.small_end.le(s.send.una) {
-                s.small_out = false;
+            if s.small.is_out && s.small.end.le(s.send.una) {
+                s.small.is_out = false;
             }
         }
         s.check_spurious(frames, counters, news.resent_at, segment.options.timestamps.map(|t| t.echo));
@@ -320,10 +236,10 @@ impl Stack<'_> {
         if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
         }
-        s.starved = false;
+        s.room.starved = false;
         self.tell_of_room(index);
         let s = &self.mem.tcp[index];
-        if s.fin_queued && s.send.una == s.send.end {
+        if s.closing.fin_queued && s.send.una == s.send.end {
             self.fin_acknowledged(index, now);
         }
     }
@@ -343,7 +259,7 @@ impl Stack<'_> {
         if !s.state.may_receive() {
             return;
         }
-        let is_shut = s.read_shut && matches!(s.state, State::FinWait1 | State::FinWait2);
+        let is_shut = s.closing.read_shut && matches!(s.state, State::FinWait1 | State::FinWait2);
         if s.orphan || is_shut {
             // It will never be read: the peer must learn of that (RFC 2525 §2.17). Data that was
             // read before may be retransmitted together with the FIN, which is no data.
@@ -369,7 +285,7 @@ impl Stack<'_> {
             let start = seq;
             (meta.flags, meta.seq) = (0, start.0);
             // Data beyond the window is not taken.
-            meta.len = u32::from(meta.len).min(s.edge.since(seq)) as u16;
+            meta.len = u32::from(meta.len).min(s.receive_window.edge.since(seq)) as u16;
             seq += u32::from(meta.len);
             if meta.len == 0 {
                 frames.give(id);
@@ -405,7 +321,7 @@ impl Stack<'_> {
             }
         }
         let s = &mut self.mem.tcp[index];
-        s.tally.early = s.tally.early.wrapping_add(u32::from(early));
+        s.stats.early = s.stats.early.wrapping_add(u32::from(early));
         let news = s.recv.next - before;
         if news == 0 {
             return;

@@ -104,7 +104,7 @@ impl Stack<'_> {
         row.rx_packets.inc();
         let mut ended = None;
         let s = &mut self.mem.tcp[index];
-        s.tally.segments_in = s.tally.segments_in.wrapping_add(u32::from(segment.len > 0));
+        s.stats.segments_in = s.stats.segments_in.wrapping_add(u32::from(segment.len > 0));
         if s.suspended {
             return None;
         }

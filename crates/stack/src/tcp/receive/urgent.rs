@@ -73,7 +73,7 @@ impl Socket {
 
     /// The first unread sequence number.
     fn unread(&self) -> Seq {
-        let fin = u32::from(self.fin_received);
+        let fin = u32::from(self.closing.fin_received);
         self.recv.next - fin - self.recv.bytes
     }
 
@@ -145,7 +145,7 @@ impl Stack<'_> {
     /// Looks for the announced byte in the received data.
     pub(in crate::tcp) fn fetch_urgent(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
-        if s.urgent.mark != Mark::Announced || s.recv.next.le(s.urgent.at) || s.fin_received {
+        if s.urgent.mark != Mark::Announced || s.recv.next.le(s.urgent.at) || s.closing.fin_received {
             return;
         }
         let mut before = s.urgent.at.since(s.unread()) as usize;

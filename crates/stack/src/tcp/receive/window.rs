@@ -19,10 +19,12 @@ const FAIR_SHARE: u32 = 4;
 /// headers. A longer segment takes several frames.
 const PIECE: u32 = FRAME_SIZE as u32 - 256;
 
-/// Receive buffer autotuning (dynamic right-sizing).
+/// The window that we offer, and receive buffer autotuning (dynamic right-sizing).
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
-pub(in crate::tcp) struct Sizing {
+pub(in crate::tcp) struct ReceiveWindow {
+    /// The right edge of the offered window: never moves left.
+    pub(in crate::tcp) edge: Seq,
     /// Bytes that the program has read since `since`.
     taken: u32,
     since: Instant,
@@ -76,7 +78,7 @@ impl Socket {
 
     /// Bytes from RCV.NXT to the right edge already offered.
     pub(in crate::tcp) fn open_window(&self) -> u32 {
-        self.edge.since(self.recv.next)
+        self.receive_window.edge.since(self.recv.next)
     }
 
     /// The window that could be offered now, before rounding; the right edge never moves left.
@@ -98,14 +100,14 @@ impl Socket {
         let window = self.possible_window(frames) + self.recv.next.since(ack);
         // Rounded up: rounding down would move the right edge to the left (RFC 7323 §2.4).
         let field = ((u64::from(window) + (1 << shift) - 1) >> shift).min(0xffff) as u16;
-        self.edge = self.edge.max(ack + (u32::from(field) << shift));
+        self.receive_window.edge = self.receive_window.edge.max(ack + (u32::from(field) << shift));
         field
     }
 
     /// The window field of SYN and SYN-ACK, which is not scaled (RFC 7323 §2.2).
     pub(in crate::tcp) fn offer_syn_window(&mut self, route: &Metrics) -> u16 {
         let field = self.syn_window(route);
-        self.edge = self.recv.next + field;
+        self.receive_window.edge = self.recv.next + field;
         field as u16
     }
 
@@ -121,18 +123,18 @@ impl Socket {
     /// The program has read `bytes`. Grows the buffer if it read more than half of it in a round
     /// trip. Returns whether the window has opened so far that an unsolicited window update is due.
     pub(in crate::tcp) fn taken(&mut self, frames: &Frames<'_>, now: Instant, bytes: u32, most: u32) -> bool {
-        self.sizing.taken = self.sizing.taken.saturating_add(bytes);
-        let span = now.since(self.sizing.since);
+        self.receive_window.taken = self.receive_window.taken.saturating_add(bytes);
+        let span = now.since(self.receive_window.since);
         if span >= self.rtt.srtt.max(MIN_INTERVAL) {
             // Twice the data of a round trip lets the peer's slow start double (as on Linux).
-            let wanted = self.sizing.taken.saturating_mul(2).saturating_add(16 * u32::from(self.receive_mss));
+            let wanted = self.receive_window.taken.saturating_mul(2).saturating_add(16 * u32::from(self.receive_mss));
             // One connection never takes more than a quarter of all frames.
             let most = most.min(frames.meta.len() as u32 / 4 * 1024);
             let plenty = frames.available() > frames.meta.len() / 2;
             if !self.settings.receive_fixed && plenty && span < self.rtt.srtt.max(MIN_INTERVAL).times(4) {
                 self.settings.receive_buffer = self.settings.receive_buffer.max(wanted.min(most));
             }
-            (self.sizing.taken, self.sizing.since) = (0, now);
+            (self.receive_window.taken, self.receive_window.since) = (0, now);
         }
         let (open, possible) = (self.open_window(), self.possible_window(frames));
         possible > open && possible >= 2 * open

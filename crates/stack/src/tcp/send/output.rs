@@ -20,6 +20,7 @@ use crate::tcp::wire::header::{HEADER_LEN, Segment, bit};
 use crate::tcp::wire::options::{MAX_OPTIONS, Options, Timestamps};
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use zerocopy::FromZeros;
 
 /// What may hold back an incomplete segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,17 @@ const STREAM: u32 = 16 * 1024;
 /// processed each segment separately, during the write: 140 us instead of 70 us as a train.
 const MOST_PROMPT: u32 = 2;
 
+/// The segment that was sent last, if it was shorter than a full one and is not acknowledged
+/// (Minshall's variant of Nagle's algorithm).
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(in crate::tcp) struct SmallSegment {
+    /// The sequence number after it.
+    pub(in crate::tcp) end: Seq,
+    /// Whether there is one.
+    pub(in crate::tcp) is_out: bool,
+}
+
 impl Socket {
     /// Chooses the queue for a segment that takes `length` sequence numbers. Later segments must
     /// not overtake it. So a connection moves from the prompt queue to the stream queue, which is
@@ -63,7 +75,7 @@ impl Socket {
     /// How many more queued bytes both windows allow to be sent now.
     fn burst(&self) -> u32 {
         let queued = self.send.end.since(self.send.nxt);
-        let room = self.window.min(self.cc.cwnd).saturating_sub(self.send.nxt.since(self.send.una));
+        let room = self.send_window.size.min(self.cc.cwnd).saturating_sub(self.send.nxt.since(self.send.una));
         queued.min(room)
     }
 
@@ -75,7 +87,7 @@ impl Socket {
     /// The IP parameters of this connection's packets.
     pub(in crate::tcp) fn ip_send(&self) -> IpSend {
         IpSend {
-            path: self.path,
+            path: self.path.index,
             on_guess: self.state == State::SynReceived,
             query: self.query(),
             source: self.local.address,
@@ -91,7 +103,7 @@ impl Socket {
     /// last `left_out` bytes, and the options that every segment carries.
     pub(in crate::tcp) fn header(&mut self, frames: &Frames<'_>, now: Instant, left_out: u16) -> Segment {
         let timestamps =
-            self.negotiated.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
+            self.negotiated.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.timestamps.recent });
         let ack = self.recv.next - u32::from(left_out);
         Segment {
             source_port: self.local.port,
@@ -152,7 +164,7 @@ impl Socket {
             return None;
         }
         let mss = usize::from(self.mss);
-        let edge = self.send.una + self.window;
+        let edge = self.send.una + self.send_window.size;
         if let Some(id) = self.send.first_lost(frames) {
             if self.recovery.frto == Frto::Waiting && self.in_flight() > 0 {
                 return None; // F-RTO: only the first, until it is known whether the others are lost
@@ -182,7 +194,7 @@ impl Socket {
         let room = edge.since(self.send.nxt) as usize;
         if len > room {
             // Silly window avoidance on our side (RFC 9293 §3.8.6.2.1).
-            let worth = room >= self.max_window as usize / 2 || hold == Hold::Nothing;
+            let worth = room >= self.send_window.largest as usize / 2 || hold == Hold::Nothing;
             if room == 0 || !worth {
                 return None;
             }
@@ -197,7 +209,7 @@ impl Socket {
             return None;
         }
         if len < mss && run.is_tail && run.flags & flag::FIN == 0 && !matches!(hold, Hold::Flush | Hold::Nothing) {
-            let small_under_way = self.small_out && self.small_end.gt(self.send.una);
+            let small_under_way = self.small.is_out && self.small.end.gt(self.send.una);
             if hold == Hold::More || self.settings.cork || !self.settings.nodelay && small_under_way {
                 return None;
             }
@@ -238,11 +250,11 @@ impl Stack<'_> {
     /// FIN waits for a frame if none was free when the program shut its side.
     fn append_pending_fin(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
-        if s.write_shut && !s.fin_queued && s.state.may_transmit() {
+        if s.closing.write_shut && !s.closing.fin_queued && s.state.may_transmit() {
             if s.send.frames == 0 {
-                s.freed_at = now;
+                s.progress.freed_at = now;
             }
-            s.fin_queued = s.send.append_fin(&mut self.mem.frames);
+            s.closing.fin_queued = s.send.append_fin(&mut self.mem.frames);
         }
     }
 
@@ -250,13 +262,13 @@ impl Stack<'_> {
     /// timeout is at least a second. Ours is far shorter, and a pause of milliseconds does not
     /// matter on a LAN.
     fn restart_after_idle(&mut self, index: usize, now: Instant) {
-        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
+        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let first = self.route_of(index).initcwnd;
         let s = &mut self.mem.tcp[index];
         if s.send.outstanding() > 0 {
             return;
         }
-        if now.since(s.sent) > s.rtt.base(&bounds).max(bounds.initial) {
+        if now.since(s.progress.sent) > s.rtt.base(&bounds).max(bounds.initial) {
             s.cc.on_idle(first, u32::from(s.mss));
         } else {
             s.cc.on_start(now);
@@ -293,16 +305,18 @@ impl Stack<'_> {
                 }
             }
         }
-        s.tally.segments_out = s.tally.segments_out.wrapping_add(u32::from(run.total > 0));
+        s.stats.segments_out = s.stats.segments_out.wrapping_add(u32::from(run.total > 0));
         if is_new {
             if run.total > 0 {
                 let (codepoint, bits) = s.marks.new_data(s.negotiated.ecn);
                 (header.codepoint, header.bits) = (codepoint, header.bits | bits);
             }
-            (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };
+            if was_small {
+                s.small = SmallSegment { end: s.send.nxt, is_out: true };
+            }
         } else {
-            s.retransmits = s.retransmits.saturating_add(1);
-            s.tally.bytes_resent = s.tally.bytes_resent.wrapping_add(u64::from(run.total));
+            s.progress.retransmits = s.progress.retransmits.saturating_add(1);
+            s.stats.bytes_resent = s.stats.bytes_resent.wrapping_add(u64::from(run.total));
             s.recovery.undo.sent_again(header.seq, header.seq + run.length);
             self.mem.counters.tcp_retrans_segs.inc();
             if s.recovery.phase == Phase::Recovery {
@@ -316,7 +330,7 @@ impl Stack<'_> {
             }
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
-        s.sent = now;
+        s.progress.sent = now;
         s.acknowledged(now, run.total > 0, 0, &header.options, &self.mem.core.tcp.config);
         let row = self.row(SocketKind::Tcp, index as u32);
         row.tx_bytes.add(u64::from(run.total));

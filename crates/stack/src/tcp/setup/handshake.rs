@@ -31,15 +31,13 @@ impl Socket {
         let (family, ecn) = (self.remote.address.family(), self.marks.is_agreed(config.ecn, segment, self.passive));
         self.negotiated = Negotiated::with(&segment.options, family, config.window_shift, ecn);
         if let Some(times) = segment.options.timestamps {
-            (self.ts_recent, self.ts_recent_at) = (times.value, now);
+            (self.timestamps.recent, self.timestamps.recent_at) = (times.value, now);
         }
         self.irs = segment.seq;
         self.recv = ReceiveQueue::new(segment.seq + 1);
-        self.acked = segment.seq + 1;
-        self.edge = self.recv.next + self.syn_window(route); // what our SYN offered, or will offer
-        self.window = u32::from(segment.window); // never scaled in a SYN (RFC 7323 §2.2)
-        self.max_window = self.window;
-        (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
+        self.ack.last_sent = segment.seq + 1;
+        self.receive_window.edge = self.recv.next + self.syn_window(route); // what our SYN offered, or will offer
+        self.send_window.take(segment, 0); // never scaled in a SYN (RFC 7323 §2.2)
     }
 
     /// The segment size that fits a path of `mtu` bytes, the peer's MSS, and the program's limit.
@@ -81,11 +79,11 @@ impl Stack<'_> {
         let metrics = self.path_metrics(path);
         let s = &mut self.mem.tcp[index];
         *s = Socket::new_zeroed();
-        (s.local, s.remote, s.path, s.settings) = (local, remote, path, *settings);
+        (s.local, s.remote, s.path.index, s.settings) = (local, remote, path, *settings);
         s.follow_route(&metrics);
-        (s.iss, s.ts_offset) = (iss, ts_offset);
+        (s.iss, s.timestamps.offset) = (iss, ts_offset);
         s.send = SendQueue::new(iss);
-        (s.heard, s.sent) = (now, now);
+        (s.progress.heard, s.progress.sent) = (now, now);
         s.negotiated = Negotiated::nothing();
         // The length of the options is not known yet; the peer subtracts it by itself (RFC 6691).
         s.receive_mss = asked_segment(mtu, s.header_len(), &metrics);
@@ -121,7 +119,7 @@ impl Stack<'_> {
 
     /// Sends SYN or SYN-ACK, for the first time or on timeout, and sets the timer.
     pub(in crate::tcp) fn send_syn(&mut self, index: usize, now: Instant) {
-        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
+        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
         (s.at.waiting, s.at.retransmit) = (Waiting::Timeout, now + s.rtt.rto(&bounds));
         self.write_syn(index, now);
@@ -135,8 +133,8 @@ impl Stack<'_> {
     /// for each SYN to a third party.
     fn repeat_syn(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
-        if s.may_challenge(now) {
-            s.retransmits += 1;
+        if s.answer_limit.may_challenge(now) {
+            s.progress.retransmits += 1;
             self.mem.counters.tcp_retrans_segs.inc();
             self.write_syn(index, now);
         }
@@ -146,7 +144,7 @@ impl Stack<'_> {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         let answers = s.state == State::SynReceived;
-        let timestamps = Timestamps { value: s.timestamp(now), echo: if answers { s.ts_recent } else { 0 } };
+        let timestamps = Timestamps { value: s.timestamp(now), echo: if answers { s.timestamps.recent } else { 0 } };
         let config = &self.mem.core.tcp.config;
         let negotiated = if answers { s.negotiated } else { Negotiated::offer(config.window_shift) };
         let options = negotiated.options(s.receive_mss, timestamps);
@@ -154,8 +152,8 @@ impl Stack<'_> {
         s.send.end = s.iss + 1;
         let (iss, ack) = (s.iss, s.recv.next);
         let window = s.offer_syn_window(&route);
-        let marks = if answers { negotiated.ecn_answer() } else { s.marks.ask(config.ecn, s.attempts > 0) };
-        s.sent = now;
+        let marks = if answers { negotiated.ecn_answer() } else { s.marks.ask(config.ecn, s.progress.attempts > 0) };
+        s.progress.sent = now;
         self.send_bare(index, now, |header| {
             header.seq = iss;
             header.bits = marks | if answers { bit::SYN | bit::ACK } else { bit::SYN };
@@ -171,18 +169,18 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         let retries = if s.passive { config.synack_retries } else { config.syn_retries };
         let limit = s.settings.user_timeout;
-        if s.stuck_since.is_never() {
-            s.stuck_since = s.heard;
+        if s.progress.stuck_since.is_never() {
+            s.progress.stuck_since = s.progress.heard;
         }
-        let late = !limit.is_zero() && now.since(s.stuck_since) >= limit;
-        if s.attempts >= retries || late {
+        let late = !limit.is_zero() && now.since(s.progress.stuck_since) >= limit;
+        if s.progress.attempts >= retries || late {
             self.mem.counters.tcp_attempt_fails.inc();
             self.time_out(index, now);
             return;
         }
-        s.attempts += 1;
+        s.progress.attempts += 1;
         s.rtt.back_off();
-        s.retransmits += 1;
+        s.progress.retransmits += 1;
         self.mem.counters.tcp_retrans_segs.inc();
         self.send_syn(index, now);
     }
@@ -204,7 +202,7 @@ impl Stack<'_> {
                 // The peer had an old connection between these endpoints, most likely in TIME-WAIT.
                 // It is gone now, and our SYN is welcome. As on Linux it is repeated at once: its
                 // timer, which is not reset, would delay each reuse of a port by a second.
-                if self.mem.tcp[index].retransmits == 0 {
+                if self.mem.tcp[index].progress.retransmits == 0 {
                     self.repeat_syn(index, now);
                 }
             }
@@ -223,11 +221,11 @@ impl Stack<'_> {
         }
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
-        s.heard = now;
+        s.progress.heard = now;
         s.take_syn(now, &self.mem.core.tcp.config, segment, &route);
         if acknowledges {
             self.establish(index, now, segment);
-            self.mem.tcp[index].ack_now = true;
+            self.mem.tcp[index].ack.now = true;
             // Data or FIN on a SYN-ACK would be retransmitted if ignored; take them now.
             let rest = Segment { seq: segment.seq + 1, bits: segment.bits & !bit::SYN, ..*segment };
             self.payload_input(index, now, &rest, payload);
@@ -262,7 +260,7 @@ impl Stack<'_> {
             segment.seq += 1;
         }
         if !self.sequence_is_good(index, now, &segment) {
-            if core::mem::take(&mut self.mem.tcp[index].ack_now) {
+            if core::mem::take(&mut self.mem.tcp[index].ack.now) {
                 self.send_ack(index, now);
             }
             return;
@@ -294,10 +292,8 @@ impl Stack<'_> {
         }
         self.establish(index, now, &segment);
         let s = &mut self.mem.tcp[index];
-        s.window = u32::from(segment.window) << s.negotiated.send_shift;
-        s.max_window = s.max_window.max(s.window);
-        (s.window_seq, s.window_ack) = (segment.seq, segment.ack);
-        if s.write_shut {
+        s.send_window.take(&segment, s.negotiated.send_shift);
+        if s.closing.write_shut {
             self.shut_sending(index, now); // the program has shut it during the handshake
         }
         self.established_input(index, now, &segment, payload);
@@ -319,7 +315,7 @@ impl Stack<'_> {
         let query = self.mem.tcp[index].query();
         match self.path_again(&query, now) {
             Ok(path) => {
-                self.mem.tcp[index].path = path;
+                self.mem.tcp[index].path.index = path;
                 true
             }
             Err(_) => false,
@@ -328,38 +324,38 @@ impl Stack<'_> {
 
     /// Both SYNs have been acknowledged, ours by `segment`.
     pub(in crate::tcp) fn establish(&mut self, index: usize, now: Instant, segment: &Segment) {
-        let path = self.mem.tcp[index].path;
+        let path = self.mem.tcp[index].path.index;
         let mtu = self.path_mtu(path, now);
         let known = self.path_of(index).is_some_and(|path| path.inferred == 0 && path.info.state == PathState::Ready);
         let initial = self.mem.core.tcp.config.initial_rto;
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
-        s.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
+        s.path.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
         s.rtt.recovered();
         // It is not known which of several SYNs was acknowledged (RFC 6298 §3). An echoed timestamp
         // gives an upper bound of the round trip, but the peer may have delayed its answer.
-        if s.retransmits == 0 && s.sent != now {
-            s.rtt.sample(now, now.since(s.sent));
-        } else if s.retransmits > 0
+        if s.progress.retransmits == 0 && s.progress.sent != now {
+            s.rtt.sample(now, now.since(s.progress.sent));
+        } else if s.progress.retransmits > 0
             && let Some(times) = segment.options.timestamps.filter(|_| s.negotiated.timestamps)
         {
             s.take_echo(now, times.echo, initial);
         }
-        s.rtt.careful(s.attempts > 0);
+        s.rtt.careful(s.progress.attempts > 0);
         s.send = SendQueue::new(s.iss + 1);
         s.rack = Rack::new(s.iss + 1);
         s.recovery.round = s.iss + 1;
         s.recovery.limited_to = s.iss + 1;
-        (s.mtu, s.mss) = (mtu, s.fitting_mss(mtu));
+        (s.path.mtu, s.mss) = (mtu, s.fitting_mss(mtu));
         s.cc = Congestion::new(s.settings.algorithm, u32::from(s.mss));
         s.cc.begin_with(route.initcwnd, u32::from(s.mss));
-        if s.attempts > 1 {
+        if s.progress.attempts > 1 {
             s.cc.cwnd = u32::from(s.mss); // RFC 5681 §3.1: a lost SYN means a window of one segment
         }
         s.receive_mss = s.receive_mss.min(s.mss.max(536));
-        (s.attempts, s.stuck_since) = (0, Instant::NEVER);
+        (s.progress.attempts, s.progress.stuck_since) = (0, Instant::NEVER);
         s.at = Default::default();
-        s.quick_acks = QUICK;
+        s.ack.quick = QUICK;
         s.state = State::Established;
         if s.settings.keepalive && !s.orphan {
             s.at.keep = now + s.settings.keep_idle;

@@ -17,7 +17,6 @@ use crate::tcp::receive::queue::ReceiveQueue;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::Timestamps;
-use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
@@ -214,7 +213,7 @@ impl Stack<'_> {
             let listener = &mut self.mem.listeners[at as usize];
             listener.half_open = listener.half_open.saturating_sub(1);
         }
-        let (path, query) = (self.mem.tcp[index].path, self.mem.tcp[index].query());
+        let (path, query) = (self.mem.tcp[index].path.index, self.mem.tcp[index].query());
         self.path_leave(path, &query);
     }
 
@@ -372,17 +371,15 @@ impl Stack<'_> {
         s.irs = irs;
         s.negotiated = negotiated;
         if let Some(times) = segment.options.timestamps {
-            (s.ts_recent, s.ts_recent_at) = (times.value, now);
+            (s.timestamps.recent, s.timestamps.recent_at) = (times.value, now);
         }
         s.recv = ReceiveQueue::new(segment.seq);
-        s.acked = segment.seq;
-        s.edge = segment.seq + settings.receive_buffer.min(0xffff);
+        s.ack.last_sent = segment.seq;
+        s.receive_window.edge = segment.seq + settings.receive_buffer.min(0xffff);
         self.mem.listeners[at].half_open += 1; // `establish` subtracts it again
         self.establish(index, now, segment);
         let s = &mut self.mem.tcp[index];
-        s.window = u32::from(segment.window) << s.negotiated.send_shift;
-        s.max_window = s.window;
-        (s.window_seq, s.window_ack) = (segment.seq, Seq(segment.ack.0));
+        s.send_window.take(segment, s.negotiated.send_shift);
         self.established_input(index, now, segment, payload);
         if self.mem.tcp[index].state.is_synchronized() {
             self.tcp_output(index, now, Hold::AsSet);

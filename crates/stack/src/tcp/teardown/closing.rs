@@ -13,6 +13,25 @@ use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// How far each direction has been closed.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(in crate::tcp) struct Closing {
+    /// The peer's FIN lies here, if `fin_seen`.
+    pub(in crate::tcp) fin_at: Seq,
+    pub(in crate::tcp) fin_seen: bool,
+    /// The peer's FIN has been received in order.
+    pub(in crate::tcp) fin_received: bool,
+    /// The program has shut its receiving side.
+    pub(in crate::tcp) read_shut: bool,
+    /// The program has shut its sending side: FIN is queued, or will be when there is a frame for
+    /// it.
+    pub(in crate::tcp) write_shut: bool,
+    /// FIN is in the send queue.
+    pub(in crate::tcp) fin_queued: bool,
+}
 
 impl Stack<'_> {
     /// Changes the state of a connection and maintains the count of established ones.
@@ -32,22 +51,22 @@ impl Stack<'_> {
     /// 9293 §3.10.7.4, eighth check).
     pub(in crate::tcp) fn fin_input(&mut self, index: usize, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
-        if segment.has(bit::FIN) && !s.fin_received {
+        if segment.has(bit::FIN) && !s.closing.fin_received {
             let at = segment.seq + segment.len;
-            if at.le(s.edge) && at.ge(s.recv.next) {
-                (s.fin_seen, s.fin_at) = (true, at);
+            if at.le(s.receive_window.edge) && at.ge(s.recv.next) {
+                (s.closing.fin_seen, s.closing.fin_at) = (true, at);
             }
             if at.gt(s.recv.next) {
                 s.disorder();
             }
         }
-        if !s.fin_seen || s.fin_received || s.fin_at != s.recv.next || !s.state.may_receive() {
+        if !s.closing.fin_seen || s.closing.fin_received || s.closing.fin_at != s.recv.next || !s.state.may_receive() {
             return;
         }
-        s.fin_received = true;
+        s.closing.fin_received = true;
         s.recv.next += 1;
-        s.edge = s.edge.max(s.recv.next);
-        s.ack_now = true;
+        s.receive_window.edge = s.receive_window.edge.max(s.recv.next);
+        s.ack.now = true;
         s.recv.prune(&mut self.mem.frames);
         match s.state {
             State::Established => self.set_state(index, State::CloseWait),
@@ -85,7 +104,7 @@ impl Stack<'_> {
             return self.finish(index);
         }
         let limit = if s.settings.fin_wait.is_zero() { config.fin_timeout } else { s.settings.fin_wait };
-        let least = s.rtt.rto(&config.bounds(s.rto_min_ms)).times(7).over(2);
+        let least = s.rtt.rto(&config.bounds(s.path.rto_min_ms)).times(7).over(2);
         s.at.keep = now + limit.max(least);
     }
 
@@ -93,7 +112,7 @@ impl Stack<'_> {
         self.set_state(index, State::TimeWait);
         self.mem.counters.tcp_time_wait.inc();
         let s = &mut self.mem.tcp[index];
-        s.tally.ends(now);
+        s.stats.ends(now);
         s.send.clear(&mut self.mem.frames);
         s.at.retransmit = Instant::NEVER;
         if s.orphan {
@@ -101,7 +120,7 @@ impl Stack<'_> {
         }
         self.restart_time_wait(index, now);
         let s = &mut self.mem.tcp[index];
-        if s.ack_now {
+        if s.ack.now {
             self.send_ack(index, now); // output has nothing else to send in this state
         }
         self.set_timer(index);
@@ -166,8 +185,8 @@ impl Stack<'_> {
             // RFC 6191 and RFC 9293 §3.10.7.4: new enough by timestamp or by sequence number.
             let newer = match segment.options.timestamps {
                 Some(times) if s.negotiated.timestamps => {
-                    (times.value.wrapping_sub(s.ts_recent) as i32) > 0
-                        || times.value == s.ts_recent && segment.seq.gt(s.recv.next)
+                    (times.value.wrapping_sub(s.timestamps.recent) as i32) > 0
+                        || times.value == s.timestamps.recent && segment.seq.gt(s.recv.next)
                 }
                 _ => segment.seq.gt(s.recv.next),
             };
@@ -188,7 +207,7 @@ impl Stack<'_> {
         if segment.has(bit::FIN) && segment.seq + segment.len + 1 == s.recv.next {
             self.restart_time_wait(index, now);
             self.send_ack(index, now);
-        } else if (segment.length() > 0 || segment.seq != s.recv.next) && s.may_challenge(now) {
+        } else if (segment.length() > 0 || segment.seq != s.recv.next) && s.answer_limit.may_challenge(now) {
             self.send_ack(index, now); // rate-limited: two peers that disagree must not loop
         }
         None
@@ -210,7 +229,7 @@ impl Stack<'_> {
         self.disarm(index as u32);
         let s = &mut self.mem.tcp[index];
         s.at = Default::default();
-        (s.ack_now, s.ack_soon, s.suspended) = (false, false, false);
+        (s.ack.now, s.ack.soon, s.suspended) = (false, false, false);
         s.send.clear(&mut self.mem.frames);
         s.recv.prune(&mut self.mem.frames);
         if nobody {
@@ -271,14 +290,14 @@ impl Stack<'_> {
             if s.abandoned {
                 // As on Linux the directions of an unconnected socket are shut all the same, for
                 // readers and pollers.
-                s.read_shut |= how != Shutdown::Write;
-                s.write_shut |= how != Shutdown::Read;
+                s.closing.read_shut |= how != Shutdown::Write;
+                s.closing.write_shut |= how != Shutdown::Read;
                 self.notify(id.into(), self.tcp_readiness(index as u32));
             }
             return Err(Error::NotConnected);
         }
         if how != Shutdown::Write {
-            s.read_shut = true;
+            s.closing.read_shut = true;
         }
         if how != Shutdown::Read {
             self.shut_sending(index, now);
@@ -294,7 +313,7 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         let next = match s.state {
             State::SynReceived => {
-                s.write_shut = true;
+                s.closing.write_shut = true;
                 return;
             }
             State::Established => State::FinWait1,
@@ -302,7 +321,7 @@ impl Stack<'_> {
             _ => return,
         };
         self.set_state(index, next);
-        self.mem.tcp[index].write_shut = true;
+        self.mem.tcp[index].closing.write_shut = true;
         self.tcp_output(index, now, Hold::AsSet);
     }
 
@@ -417,16 +436,17 @@ impl Stack<'_> {
         let s = &self.mem.tcp[index as usize];
         let mut ready = Ready::NONE;
         if matches!(s.state, State::SynSent | State::SynReceived) {
-            if s.read_shut {
+            if s.closing.read_shut {
                 ready |= Ready::IN | Ready::RDHUP;
             }
-            if s.read_shut && s.write_shut {
+            if s.closing.read_shut && s.closing.write_shut {
                 ready |= Ready::HUP;
             }
             return ready;
         }
         let over = s.state == State::Closed;
-        let (no_more_in, no_more_out) = (s.fin_received || s.read_shut || over && !s.abandoned, s.write_shut || over);
+        let (no_more_in, no_more_out) =
+            (s.closing.fin_received || s.closing.read_shut || over && !s.abandoned, s.closing.write_shut || over);
         if no_more_in && no_more_out || over {
             ready |= Ready::HUP;
         }
@@ -457,8 +477,8 @@ impl Stack<'_> {
     /// now.
     pub(in crate::tcp) fn tell_of_room(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
-        if s.wants_room && s.writable() {
-            s.wants_room = false;
+        if s.room.wanted && s.writable() {
+            s.room.wanted = false;
             self.notify_writable(index);
         }
     }

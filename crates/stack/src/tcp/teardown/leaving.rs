@@ -67,16 +67,16 @@ pub struct Leaving {
 impl Socket {
     /// The number behind the last byte that the program wrote.
     fn data_end(&self) -> Seq {
-        self.send.end - u32::from(self.fin_queued)
+        self.send.end - u32::from(self.closing.fin_queued)
     }
 
     fn fin_acknowledged(&self) -> bool {
-        self.fin_queued && self.send.una == self.send.end
+        self.closing.fin_queued && self.send.una == self.send.end
     }
 
     /// Whether another stack can take the connection: it is open, or has been closed in order.
     fn may_leave(&self) -> bool {
-        let ended = self.state == State::Closed && self.fin_received && self.fin_acknowledged();
+        let ended = self.state == State::Closed && self.closing.fin_received && self.fin_acknowledged();
         let passable = self.state.is_synchronized() || ended;
         passable && !self.suspended && self.error == Pending::None && !self.urgent.is_known(self.send.una)
     }
@@ -84,7 +84,7 @@ impl Socket {
     fn leaving(&self, now: Instant) -> Leaving {
         let end = self.data_end();
         let (una, nxt) = (self.send.una.min(end), self.send.nxt.min(end));
-        let next = self.recv.next - u32::from(self.fin_received);
+        let next = self.recv.next - u32::from(self.closing.fin_received);
         Leaving {
             local: self.local,
             remote: self.remote,
@@ -95,16 +95,16 @@ impl Socket {
             unsent: end.since(nxt),
             receive_next: next.0,
             unread: self.recv.bytes,
-            send_window: self.window,
-            largest_window: self.max_window,
-            window_seq: self.window_seq.0,
-            receive_window: self.edge.since(next),
+            send_window: self.send_window.size,
+            largest_window: self.send_window.largest,
+            window_seq: self.send_window.seq.0,
+            receive_window: self.receive_window.edge.since(next),
             peer_mss: self.negotiated.peer_mss,
             shifts: self.negotiated.shifts(),
             sack: self.negotiated.sack,
             timestamp: self.negotiated.timestamps.then(|| self.timestamp(now)),
-            echo: self.ts_recent,
-            fin_received: self.fin_received,
+            echo: self.timestamps.recent,
+            fin_received: self.closing.fin_received,
             fin_acknowledged: self.fin_acknowledged(),
         }
     }
@@ -179,7 +179,7 @@ impl Stack<'_> {
             return Err(Error::Invalid);
         }
         // Informs the peer of RCV.NXT, whatever was dropped.
-        s.ack_now = s.state.is_synchronized();
+        s.ack.now = s.state.is_synchronized();
         self.tcp_output(index, now, Hold::AsSet);
         self.update_row(index);
         self.notify(id.into(), self.tcp_readiness(index as u32));
@@ -197,7 +197,7 @@ impl Stack<'_> {
         if !s.suspended {
             return Err(Error::Invalid);
         }
-        let shut = (s.read_shut, s.write_shut);
+        let shut = (s.closing.read_shut, s.closing.write_shut);
         s.orphan = true;
         // Threads that wait for it continue with the other stack.
         self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP);

@@ -48,14 +48,16 @@ impl Socket {
         if !self.has_little_out() || self.recovery.phase != Phase::Open || self.recovery.probing {
             return bounds;
         }
-        Bounds { min: self.held_back.allowance(now, bounds.min, self.negotiated.sack), ..bounds }
+        Bounds { min: self.peer_ack_delay.allowance(now, bounds.min, self.negotiated.sack), ..bounds }
     }
 
     /// Whether data is held back because the window is open, but too small to be worth using (RFC
     /// 9293 §3.8.6.2.1).
     fn waits_for_window(&self) -> bool {
         let next = self.send.unsent().min(self.mss.into());
-        self.window > 0 && self.window < next && self.window < self.max_window / 2
+        self.send_window.size > 0
+            && self.send_window.size < next
+            && self.send_window.size < self.send_window.largest / 2
     }
 
     /// Whether the user timeout (RFC 5482) is over; false if only retransmission counts limit the
@@ -67,8 +69,8 @@ impl Socket {
     /// Restarts the retransmission timeout, because of a retransmission that must be answered
     /// first. The user timeout continues.
     pub(in crate::tcp) fn begin_timeout(&mut self, now: Instant) {
-        if self.stuck_since.is_never() {
-            self.stuck_since = self.at.timeout_from;
+        if self.progress.stuck_since.is_never() {
+            self.progress.stuck_since = self.at.timeout_from;
         }
         self.at.timeout_from = now;
     }
@@ -89,7 +91,7 @@ impl Socket {
     /// The end of the user timeout (RFC 5482), if it is set and something is outstanding.
     fn gives_up_at(&self) -> Option<Instant> {
         let limit = self.settings.user_timeout;
-        let since = if self.stuck_since.is_never() { self.at.timeout_from } else { self.stuck_since };
+        let since = if self.progress.stuck_since.is_never() { self.at.timeout_from } else { self.progress.stuck_since };
         (!limit.is_zero() && !since.is_never()).then(|| since + limit)
     }
 }
@@ -99,13 +101,13 @@ impl Stack<'_> {
     /// deadline. `sent`: data was sent just now.
     pub(in crate::tcp) fn schedule(&mut self, index: usize, now: Instant, sent: bool) {
         let config = &self.mem.core.tcp.config;
-        let bounds = config.bounds(self.mem.tcp[index].rto_min_ms);
+        let bounds = config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
         if s.state.is_synchronized() && s.state != State::TimeWait {
             if s.send.outstanding() > 0 {
                 if s.at.timeout_from.is_never() {
                     s.at.timeout_from = now;
-                    s.tally.begins(now);
+                    s.stats.begins(now);
                 }
                 let bounds = s.time_limit(now, bounds);
                 let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
@@ -122,18 +124,18 @@ impl Stack<'_> {
                         (Waiting::Timeout, timeout)
                     };
                 }
-            } else if s.send.unsent() > 0 || s.write_shut && !s.fin_queued {
+            } else if s.send.unsent() > 0 || s.closing.write_shut && !s.closing.fin_queued {
                 s.at.timeout_from = Instant::NEVER;
-                s.tally.begins(now);
+                s.stats.begins(now);
                 if s.at.waiting != Waiting::Persist {
-                    let held = s.window > 0 && s.settings.cork || s.waits_for_window();
+                    let held = s.send_window.size > 0 && s.settings.cork || s.waits_for_window();
                     let wait = if held { config.cork_time } else { s.rtt.rto(&bounds) };
                     (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + wait);
                 }
             } else {
                 s.at.timeout_from = Instant::NEVER;
-                s.tally.ends(now);
-                if !s.starved {
+                s.stats.ends(now);
+                if !s.room.starved {
                     (s.at.waiting, s.at.retransmit) = (Waiting::Nothing, Instant::NEVER);
                 } else if s.at.waiting != Waiting::Persist {
                     (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + bounds.min);
@@ -161,12 +163,12 @@ impl Stack<'_> {
         if s.state == State::Free {
             return;
         }
-        let bounds = self.mem.core.tcp.config.bounds(s.rto_min_ms);
+        let bounds = self.mem.core.tcp.config.bounds(s.path.rto_min_ms);
         let due = |at: Instant| !at.is_never() && at <= now;
         if due(s.at.ack) {
             s.at.ack = Instant::NEVER;
-            s.ack_now = true;
-            if !s.left_out.give_up() {
+            s.ack.now = true;
+            if !s.ack.thinning.give_up() {
                 s.was_one_way();
             }
             self.mem.counters.tcp_delayed_acks.inc();
@@ -178,10 +180,10 @@ impl Stack<'_> {
             let waiting = core::mem::take(&mut s.at.waiting);
             match (s.state, waiting) {
                 (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
-                (_, Waiting::Timeout | Waiting::Probe) if late && !s.excused => {
+                (_, Waiting::Timeout | Waiting::Probe) if late && !s.progress.excused => {
                     // This program was not scheduled in time; the answer may be in its receive
                     // ring. That does not indicate loss, so there is more time, once.
-                    s.excused = true;
+                    s.progress.excused = true;
                     s.grant_time(now, bounds);
                 }
                 (_, Waiting::Timeout) => self.retransmission_timeout(index, now),
@@ -208,11 +210,11 @@ impl Stack<'_> {
     fn give_up(&mut self, index: usize, now: Instant) -> bool {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
-        if s.stuck_since.is_never() {
-            s.stuck_since = if s.at.timeout_from.is_never() { now } else { s.at.timeout_from };
+        if s.progress.stuck_since.is_never() {
+            s.progress.stuck_since = if s.at.timeout_from.is_never() { now } else { s.at.timeout_from };
         }
         let retries = if s.orphan { config.orphan_retries } else { config.retries };
-        let over = s.attempts >= retries && s.settings.user_timeout.is_zero() || s.is_given_up(now);
+        let over = s.progress.attempts >= retries && s.settings.user_timeout.is_zero() || s.is_given_up(now);
         if over {
             self.time_out(index, now);
         }
@@ -224,7 +226,7 @@ impl Stack<'_> {
         let over = self.give_up(index, now);
         if !over {
             let s = &mut self.mem.tcp[index];
-            s.attempts = s.attempts.saturating_add(1);
+            s.progress.attempts = s.progress.attempts.saturating_add(1);
         }
         over
     }
@@ -246,7 +248,7 @@ impl Stack<'_> {
         let Some(head) = s.send.head.get().filter(|_| s.send.outstanding() > 0) else { return };
         if is_leaving(&frames.meta[head as usize], now) {
             if !self.give_up(index, now) {
-                let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
+                let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
                 self.mem.tcp[index].grant_time(now, bounds);
             }
             return;
@@ -262,16 +264,16 @@ impl Stack<'_> {
         }
         // RFC 5681 §3.1: the threshold is lowered once per loss, however often the timer expires
         // for it.
-        let first = s.attempts == 1;
+        let first = s.progress.attempts == 1;
         if first && s.recovery.phase != Phase::Loss {
             s.recovery.undo = Undo::before(s, now);
         }
         s.cc.on_timeout(now, u32::from(s.mss), first);
         s.marks.reduced(s.send.nxt);
         if s.negotiated.sack || !s.has_little_out() {
-            s.held_back.lost();
+            s.peer_ack_delay.lost();
         } else if first {
-            s.held_back.needless_probe(now);
+            s.peer_ack_delay.needless_probe(now);
         }
         let mss = u32::from(s.mss);
         let allowed = s.rack.allowed(&s.rtt, s.send.board.sacked, mss);
@@ -283,7 +285,7 @@ impl Stack<'_> {
         s.rtt.back_off();
         s.at.timeout_from = now;
         // It is sent however much is in flight (RFC 6298 §5.4).
-        let room = s.window.max(length(&frames.meta[head as usize])) as usize;
+        let room = s.send_window.size.max(length(&frames.meta[head as usize])) as usize;
         let first = s.send.released(frames, head, now);
         if let Some(run) = first.and_then(|id| s.cut_lost(frames, now, id, room, room)) {
             self.send_segment(index, now, &run);
@@ -308,7 +310,7 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.at.waiting = Waiting::Timeout;
         s.begin_timeout(now);
-        let edge = s.send.una + s.window;
+        let edge = s.send.una + s.send_window.size;
         let frames = &self.mem.frames;
         let ready = |id: &u32| frames.meta[*id as usize].flags & IN_FLIGHT == 0;
         let new = s.send.next.get().filter(ready).filter(|&id| {
@@ -332,16 +334,16 @@ impl Stack<'_> {
     }
 
     fn persist_timeout(&mut self, index: usize, now: Instant) {
-        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
+        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
-        if core::mem::take(&mut s.starved) {
+        if core::mem::take(&mut s.room.starved) {
             self.notify_writable(index);
         }
         let s = &mut self.mem.tcp[index];
-        if s.send.unsent() == 0 && (!s.write_shut || s.fin_queued) {
+        if s.send.unsent() == 0 && (!s.closing.write_shut || s.closing.fin_queued) {
             return;
         }
-        if s.window > s.send.outstanding() {
+        if s.send_window.size > s.send.outstanding() {
             // The window is open: a cork, Nagle's algorithm or silly window avoidance has held the
             // data back long enough.
             self.tcp_output(index, now, Hold::Nothing);
@@ -381,21 +383,21 @@ impl Stack<'_> {
             s.at.keep = now + idle; // data serves as a probe
             return;
         }
-        if s.idle(now) < idle && s.keep_probes == 0 {
-            s.at.keep = s.heard + idle;
+        if s.idle(now) < idle && s.progress.keep_probes == 0 {
+            s.at.keep = s.progress.heard + idle;
             return;
         }
         let limit = s.settings.user_timeout;
         let enough = if limit.is_zero() {
-            s.keep_probes >= s.settings.keep_count
+            s.progress.keep_probes >= s.settings.keep_count
         } else {
-            s.keep_probes > 0 && s.idle(now) >= limit
+            s.progress.keep_probes > 0 && s.idle(now) >= limit
         };
         if enough {
             self.time_out(index, now);
             return;
         }
-        s.keep_probes = s.keep_probes.saturating_add(1);
+        s.progress.keep_probes = s.progress.keep_probes.saturating_add(1);
         s.at.keep = now + interval.max(Span::from_millis(1));
         self.mem.counters.tcp_keepalives.inc();
         self.send_probe(index, now);
