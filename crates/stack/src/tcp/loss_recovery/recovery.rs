@@ -136,7 +136,7 @@ impl Socket {
         } else if news.marked && self.recovery.phase == Phase::Open {
             counters.tcp_ecn_reductions.inc();
             self.recovery.undo.disarm();
-            self.begin_reduction(now, Phase::Reduction, delivered);
+            self.begin_reduction(Phase::Reduction, delivered);
         }
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
@@ -183,15 +183,15 @@ impl Socket {
             (self.recovery.phase, self.recovery.point) = (Phase::Recovery, self.send.nxt);
         } else {
             self.recovery.undo = Undo::before(self, now);
-            self.begin_reduction(now, Phase::Recovery, delivered);
+            self.begin_reduction(Phase::Recovery, delivered);
         }
         self.recovery.probing = false;
         self.peer_ack_delay.lost();
     }
 
     /// Lowers the slow start threshold; PRR leads the window to it.
-    fn begin_reduction(&mut self, now: Instant, phase: Phase, delivered: u32) {
-        self.cc.on_loss(now, u32::from(self.mss));
+    fn begin_reduction(&mut self, phase: Phase, delivered: u32) {
+        self.cc.on_loss(u32::from(self.mss));
         self.marks.reduced(self.send.nxt);
         // RFC 9937 §6.1: data that had arrived before is not delivered in this recovery.
         let arrived = self.send.board.sacked.saturating_add(self.recovery.arrived_unnamed);
@@ -265,7 +265,7 @@ impl Socket {
             counters.tcp_loss_probe_recovery.inc();
             self.peer_ack_delay.lost();
             if self.recovery.phase == Phase::Open {
-                self.cc.on_loss(now, u32::from(self.mss));
+                self.cc.on_loss(u32::from(self.mss));
                 self.marks.reduced(self.send.nxt);
                 self.cc.cwnd = self.cc.cwnd.min(self.cc.ssthresh);
             }

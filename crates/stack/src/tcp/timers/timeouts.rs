@@ -268,7 +268,7 @@ impl Stack<'_> {
         if first && s.recovery.phase != Phase::Loss {
             s.recovery.undo = Undo::before(s, now);
         }
-        s.cc.on_timeout(now, u32::from(s.mss), first);
+        s.cc.on_timeout(u32::from(s.mss), first);
         s.marks.reduced(s.send.nxt);
         if s.negotiated.sack || !s.has_little_out() {
             s.peer_ack_delay.lost();
