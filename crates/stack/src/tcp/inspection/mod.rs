@@ -2,8 +2,8 @@
 //!
 //! | file | content | RFC |
 //! |---|---|---|
-//! | `audit` | invariants of connections and listeners |  |
+//! | `invariants` | invariants of connections and listeners |  |
 //! | `seq_snapshot` | the sequence numbers of a connection, to compare both ends |  |
 
-mod audit;
+mod invariants;
 pub(super) mod seq_snapshot;

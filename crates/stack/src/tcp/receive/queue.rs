@@ -7,7 +7,7 @@
 //! ranges do not depend on their lengths.
 
 #[cfg(any(test, feature = "owned"))]
-mod audit;
+mod invariants;
 mod ranges;
 mod read;
 #[cfg(test)]

@@ -7,9 +7,9 @@
 //! which RACK (RFC 8985) visits them. The sum of their lengths is the `pipe` of RFC 6675.
 
 mod append;
-#[cfg(any(test, feature = "owned"))]
-mod audit;
 mod in_transmission;
+#[cfg(any(test, feature = "owned"))]
+mod invariants;
 mod split;
 #[cfg(test)]
 mod tests;

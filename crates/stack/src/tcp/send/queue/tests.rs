@@ -42,7 +42,7 @@ fn byte(seq: u32) -> u8 {
 
 /// The invariants, and that bytes keep their sequence numbers.
 fn check(queue: &SendQueue, frames: &Frames<'_>) {
-    queue.audit(frames, |id| {
+    queue.check_invariants(frames, |id| {
         let seq = frames.meta[id as usize].seq;
         let good = |(n, b): (usize, &u8)| *b == byte(seq.wrapping_add(n as u32));
         assert!(frames.data(id).iter().enumerate().all(good), "bytes of {seq}");

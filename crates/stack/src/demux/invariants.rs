@@ -1,10 +1,10 @@
-//! Invariants of the lookup tables of sockets: see [`Stack::audit`].
+//! Invariants of the lookup tables of sockets: see [`Stack::check_invariants`].
 
 use super::protocol_of;
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::ids::SocketKind;
-use crate::pool::audit::chains;
+use crate::pool::invariants::chains;
 
 /// How a socket is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Found {
 
 impl Stack<'_> {
     /// Checks that a socket is found in this way.
-    pub(crate) fn audit_way(&self, kind: SocketKind, index: u32, way: Way, found: &mut Found) {
+    pub(crate) fn check_way(&self, kind: SocketKind, index: u32, way: Way, found: &mut Found) {
         let protocol = protocol_of(kind);
         match way {
             Way::None => {}
@@ -45,7 +45,7 @@ impl Stack<'_> {
     }
 
     /// Checks that the tables contain no other sockets.
-    pub(crate) fn audit_tables(&self, found: &Found) {
+    pub(crate) fn check_tables(&self, found: &Found) {
         let nodes = &self.mem.nodes;
         let all = |table: &[_], what| {
             chains(table, nodes.len(), |slot, _| {

@@ -1,11 +1,11 @@
-//! Invariants of UDP sockets: see [`Stack::audit`].
+//! Invariants of UDP sockets: see [`Stack::check_invariants`].
 
 use crate::Stack;
-use crate::audit::Holders;
-use crate::demux::audit::{Found, Way};
+use crate::demux::invariants::{Found, Way};
 use crate::ids::SocketKind;
+use crate::invariants::Holders;
 use crate::pool::Link;
-use crate::pool::audit::walk;
+use crate::pool::invariants::walk;
 
 use super::Socket;
 
@@ -20,10 +20,10 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    pub(crate) fn audit_datagrams(&self, holders: &mut Holders, found: &mut Found) {
+    pub(crate) fn check_datagrams(&self, holders: &mut Holders, found: &mut Found) {
         let (core, frames) = (&self.mem.core, &self.mem.frames);
         let taken = core.free_udp.taken("sockets for datagrams", self.mem.udp, |socket| socket.link);
-        self.audit_handles(SocketKind::Udp, self.mem.udp.len(), &taken);
+        self.check_handles(SocketKind::Udp, self.mem.udp.len(), &taken);
         let lines = core.free_groups.taken("memberships", self.mem.groups, |line| line.link);
         let mut memberships = 0;
         for index in taken.all() {
@@ -39,7 +39,7 @@ impl Stack<'_> {
                 assert!(lines.has(line), "membership {line} of {index} is free");
                 self.mem.groups[line as usize].link
             });
-            self.audit_way(SocketKind::Udp, index, socket.way(), found);
+            self.check_way(SocketKind::Udp, index, socket.way(), found);
         }
         assert_eq!(memberships, core.free_groups.used(), "memberships");
     }

@@ -1,15 +1,15 @@
-//! Invariants of connections and listeners: see [`Stack::audit`].
+//! Invariants of connections and listeners: see [`Stack::check_invariants`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::Stack;
-use crate::audit::Holders;
-use crate::demux::audit::{Found, Way};
+use crate::demux::invariants::{Found, Way};
 use crate::ids::SocketKind;
+use crate::invariants::Holders;
 use crate::path::Query;
 use crate::pool::Link;
-use crate::pool::audit::walk;
+use crate::pool::invariants::walk;
 use crate::tcp::connection::socket::{Socket, State};
 use crate::tcp::loss_recovery::recovery::Phase;
 
@@ -41,7 +41,7 @@ impl Socket {
         }
     }
 
-    fn audit(&self, index: usize) {
+    fn check_invariants(&self, index: usize) {
         let Self { send, recv, .. } = self;
         if !self.state.is_synchronized() {
             return;
@@ -64,21 +64,21 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    pub(crate) fn audit_connections(&self, holders: &mut Holders, found: &mut Found) {
+    pub(crate) fn check_connections(&self, holders: &mut Holders, found: &mut Found) {
         let frames = &self.mem.frames;
         let taken = self.mem.core.free_tcp.taken("connections", self.mem.tcp, |s| s.link);
-        self.audit_handles(SocketKind::Tcp, self.mem.tcp.len(), &taken);
+        self.check_handles(SocketKind::Tcp, self.mem.tcp.len(), &taken);
         let (mut established, mut queued) = (0, 0);
         for (index, s) in self.mem.tcp.iter().enumerate() {
-            let due = self.audit_timer(index as u32);
+            let due = self.check_timer(index as u32);
             assert_eq!(taken.has(index as u32), s.state != State::Free, "handle of {index}, {:?}", s.state);
             if s.state == State::Free {
                 assert!(due.is_never(), "timer of {index}, which is free");
                 continue;
             }
-            s.send.audit(frames, |id| holders.note(id, "a send queue"));
-            s.recv.audit(frames, |id| holders.note(id, "a receive queue"));
-            s.audit(index);
+            s.send.check_invariants(frames, |id| holders.note(id, "a send queue"));
+            s.recv.check_invariants(frames, |id| holders.note(id, "a receive queue"));
+            s.check_invariants(index);
             let deadlines = [s.at.retransmit, s.at.ack, s.at.keep].into_iter();
             let earliest = deadlines.filter(|at| !at.is_never() && !s.suspended).min();
             let armed = earliest.is_none_or(|at| due <= at && !due.is_never());
@@ -87,13 +87,13 @@ impl Stack<'_> {
             let ends = s.state != State::TimeWait || !s.at.keep.is_never();
             assert!(ends, "{index}: TIME-WAIT without end");
             assert!(s.will_end(), "{index}: its slot is never freed, in {:?}", s.state);
-            self.audit_way(SocketKind::Tcp, index as u32, s.way(), found);
+            self.check_way(SocketKind::Tcp, index as u32, s.way(), found);
             queued += usize::from(s.queued);
             established += u64::from(matches!(s.state, State::Established | State::CloseWait));
         }
         assert_eq!(self.mem.counters.tcp_curr_estab.get(), established, "TcpCurrEstab");
-        self.audit_heap();
-        let listed = self.audit_time_wait() + self.audit_listeners(found);
+        self.check_heap();
+        let listed = self.check_time_wait() + self.check_listeners(found);
         assert_eq!(queued, listed, "connections that are on a list of TIME-WAIT, or to be accepted");
     }
 
@@ -102,7 +102,7 @@ impl Stack<'_> {
         self.mem.tcp.iter().filter(|s| s.state == State::SynReceived && s.query() == *query).count()
     }
 
-    fn audit_time_wait(&self) -> usize {
+    fn check_time_wait(&self) -> usize {
         let shared = &self.mem.core.tcp;
         let mut before = Link::NONE;
         let listed = walk(shared.time_wait_head, self.mem.tcp.len(), |index| {
@@ -118,9 +118,9 @@ impl Stack<'_> {
     }
 
     /// Returns how many connections are to be accepted.
-    fn audit_listeners(&self, found: &mut Found) -> usize {
+    fn check_listeners(&self, found: &mut Found) -> usize {
         let taken = self.mem.core.free_listeners.taken("listeners", self.mem.listeners, |listener| listener.link);
-        self.audit_handles(SocketKind::Listener, self.mem.listeners.len(), &taken);
+        self.check_handles(SocketKind::Listener, self.mem.listeners.len(), &taken);
         for s in self.mem.tcp.iter().filter(|s| s.state != State::Free) {
             assert!(s.listener.get().is_none_or(|at| taken.has(at)), "the listener of {:?} is closed", s.remote);
         }
@@ -140,7 +140,7 @@ impl Stack<'_> {
             assert_eq!(queued, listener.accept_len as usize, "the queue of listener {at}");
             assert_eq!(before, listener.accept_tail, "the end of the queue of listener {at}");
             to_accept += queued;
-            self.audit_way(SocketKind::Listener, at, Way::Bound(listener.local), found);
+            self.check_way(SocketKind::Listener, at, Way::Bound(listener.local), found);
         }
         to_accept
     }

@@ -1,5 +1,5 @@
-//! The audit itself: it detects a stack that is broken on purpose. (The simulations show that an
-//! intact one passes.)
+//! The checks themselves: they detect a stack that is broken on purpose. (The simulations show that
+//! an intact one passes.)
 
 use crate::addr::{Address, Endpoint};
 use crate::epoll_sets::Interest;
@@ -47,28 +47,29 @@ fn populate(stack: &mut Stack<'_>) {
     }
 }
 
-/// The panic message of the audit of such a stack after `harm`; `None` if it passes.
-pub(crate) fn audited(harm: impl FnOnce(&mut Stack<'_>)) -> Option<String> {
+/// The invariant that such a stack violates after `harm`, by the panic message; `None` if it
+/// violates none.
+pub(crate) fn violated(harm: impl FnOnce(&mut Stack<'_>)) -> Option<String> {
     let limits = Limits { frames: 64, tcp: 8, listeners: 4, udp: 8, paths: 16, watch_items: 16, ..Limits::DEFAULT };
     let mut memory = OwnedMemory::new(&limits);
     let mut stack = memory.stack();
     populate(&mut stack);
-    stack.audit();
+    stack.check_invariants();
     harm(&mut stack);
-    let told = catch_unwind(AssertUnwindSafe(|| stack.audit())).err()?;
+    let told = catch_unwind(AssertUnwindSafe(|| stack.check_invariants())).err()?;
     Some(told.downcast_ref::<String>().map_or_else(|| "?".into(), Clone::clone))
 }
 
-/// The audit detects the harm, and names it.
+/// The harm is detected, and named.
 #[track_caller]
 pub(crate) fn tells(wanted: &str, harm: impl FnOnce(&mut Stack<'_>)) {
-    let told = audited(harm);
+    let told = violated(harm);
     assert!(told.as_ref().is_some_and(|told| told.contains(wanted)), "{wanted:?} is not told, but {told:?}");
 }
 
 #[test]
 fn what_is_sound_passes() {
-    assert_eq!(audited(|_| ()), None);
+    assert_eq!(violated(|_| ()), None);
 }
 
 #[test]
@@ -169,8 +170,8 @@ fn a_closed_socket_that_is_watched_yet_is_found() {
 fn what_is_in_use_is_told() {
     let some =
         InUse { connections: 1, listeners: 1, datagrams: 2, memberships: 1, sets: 1, items: 3, ..InUse::default() };
-    assert_eq!(audited(|s| assert_eq!(s.in_use(), some)), None);
-    let closed = audited(|s| {
+    assert_eq!(violated(|s| assert_eq!(s.in_use(), some)), None);
+    let closed = violated(|s| {
         let id = |s: &Stack<'_>, kind, index| s.id_of(kind, index);
         s.tcp_close(id(s, SocketKind::Tcp, 0).try_into().unwrap(), NOW).unwrap();
         s.tcp_close_listener(id(s, SocketKind::Listener, 0).try_into().unwrap(), NOW).unwrap();

@@ -1,14 +1,14 @@
-//! Invariants of a receive queue: see [`crate::Stack::audit`].
+//! Invariants of a receive queue: see [`crate::Stack::check_invariants`].
 
 use super::{MAX_RANGES, ReceiveQueue};
 use crate::frame::{FrameId, Frames};
 use crate::pool::Link;
-use crate::pool::audit::walk;
+use crate::pool::invariants::walk;
 use crate::tcp::wire::seq::Seq;
 
 impl ReceiveQueue {
     /// Checks that the queue's lists and counters agree; passes each frame to `visit`.
-    pub(in crate::tcp) fn audit(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
+    pub(in crate::tcp) fn check_invariants(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
         let (mut bytes, mut last) = (0, Link::NONE);
         let count = walk(self.head, self.frames as usize, |id| {
             let meta = &frames.meta[id as usize];

@@ -1,5 +1,5 @@
 //! Invariants of lists, chains and free lists; those of every pool and table build on them: see
-//! [`crate::Stack::audit`].
+//! [`crate::Stack::check_invariants`].
 
 use super::{FreeList, Link, Slot};
 

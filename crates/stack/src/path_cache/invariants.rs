@@ -1,11 +1,11 @@
-//! Invariants of the path cache: see [`Stack::audit`].
+//! Invariants of the path cache: see [`Stack::check_invariants`].
 
 use crate::Stack;
 use crate::path::GUESSED;
-use crate::pool::audit::{chains, walk};
+use crate::pool::invariants::{chains, walk};
 
 impl Stack<'_> {
-    pub(crate) fn audit_paths(&self) {
+    pub(crate) fn check_paths(&self) {
         let (core, paths) = (&self.mem.core, &self.mem.paths);
         let taken = core.free_paths.taken("paths", paths, |path| path.link);
         let (mut guesses, mut waiting) = (0, 0);

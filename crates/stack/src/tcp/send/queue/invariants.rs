@@ -1,9 +1,9 @@
-//! Invariants of a send queue: see [`crate::Stack::audit`].
+//! Invariants of a send queue: see [`crate::Stack::check_invariants`].
 
 use super::{SendQueue, end, length};
 use crate::frame::{FrameId, Frames, flag};
 use crate::pool::Link;
-use crate::pool::audit::walk;
+use crate::pool::invariants::walk;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 impl SendQueue {
     /// Checks that the queue's two orders, its counters and its frames agree; passes each frame to
     /// `visit`.
-    pub(in crate::tcp) fn audit(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
+    pub(in crate::tcp) fn check_invariants(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
         let (mut seq, mut last, mut unsent) = (self.una, Link::NONE, false);
         let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);
         let (mut resent, mut again) = (0, 0);
@@ -54,10 +54,10 @@ impl SendQueue {
             assert_eq!((resent, again), told, "under way again after a loss, and for whatever reason");
             assert_eq!(pipe + lost + sacked, self.nxt - self.una, "all that is outstanding");
         }
-        self.audit_times(frames, under_way);
+        self.check_times(frames, under_way);
     }
 
-    fn audit_times(&self, frames: &Frames<'_>, under_way: usize) {
+    fn check_times(&self, frames: &Frames<'_>, under_way: usize) {
         let (mut before, mut time) = (Link::NONE, Instant::NEVER);
         let count = walk(self.oldest, under_way, |id| {
             let meta = &frames.meta[id as usize];

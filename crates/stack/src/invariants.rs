@@ -8,7 +8,7 @@
 pub(crate) mod tests;
 
 use crate::Stack;
-use crate::demux::audit::Found;
+use crate::demux::invariants::Found;
 use crate::frame::{FrameId, Frames, flag};
 
 /// The holder of free frames.
@@ -92,28 +92,28 @@ impl Stack<'_> {
     ///
     /// # Panics
     /// If an invariant is violated; the message names it.
-    pub fn audit(&self) {
+    pub fn check_invariants(&self) {
         let mut holders = Holders { of: vec![None; self.mem.frames.meta.len()] };
         let (free, frames) = (&self.mem.frames.free, &self.mem.frames);
         let taken = free.taken("frames", frames.meta, |meta| meta.next);
         (0..frames.meta.len() as FrameId).filter(|&id| !taken.has(id)).for_each(|id| holders.note(id, FREE));
         let mut found = Found::default();
-        self.audit_connections(&mut holders, &mut found);
-        self.audit_datagrams(&mut holders, &mut found);
-        self.audit_tables(&found);
-        self.audit_paths();
-        self.audit_sets();
-        self.audit_reassemblies(&mut holders);
+        self.check_connections(&mut holders, &mut found);
+        self.check_datagrams(&mut holders, &mut found);
+        self.check_tables(&found);
+        self.check_paths();
+        self.check_sets();
+        self.check_reassemblies(&mut holders);
         if let Some(first) = self.mem.core.partial_head.get() {
             let count = holders.note_chain(&self.mem.frames, first, "a packet that is coming in");
             assert!(count <= self.mem.core.partial_len);
         }
-        self.audit_rings(&holders);
+        self.check_rings(&holders);
     }
 
     /// Frames without a holder are being transmitted, and are freed afterwards; the rings hold as
     /// many frames as their counters say.
-    fn audit_rings(&self, holders: &Holders) {
+    fn check_rings(&self, holders: &Holders) {
         let core = &self.mem.core;
         let (mut filled, mut queued) = (0, 0);
         for (id, (meta, holder)) in self.mem.frames.meta.iter().zip(&holders.of).enumerate() {

@@ -1,8 +1,8 @@
-//! Connections broken on purpose: see [`crate::audit`].
+//! Connections broken on purpose: see [`crate::invariants`].
 
 use crate::Stack;
-use crate::audit::tests::tells;
 use crate::ids::SocketKind;
+use crate::invariants::tests::tells;
 use crate::pool::Link;
 use crate::tcp::State;
 use crate::time::{Instant, Span};
