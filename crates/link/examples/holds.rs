@@ -1,9 +1,11 @@
 //! What a service and the lanes that it made hold, for tests that look for leaks. Needs root.
 //!
 //! `holds SOCKET PROCESS`: every lane of the service at that socket is locked, and its stack looked
-//! through ([`Stack::audit`]); the entries in the BPF maps of the service, which runs as that
-//! process, are counted. One line of JSON: `{"audited": [1, 2], "entries": {"flows": 0, ...}}`.
-//! What an audit finds ends this with a panic that says it.
+//! through ([`Stack::check_invariants`]); the entries in the BPF maps of the service, which runs as
+//! that process, are counted.
+//!
+//! One line of JSON: `{"audited": [1, 2], "entries": {"flows": 0, ...}}`.
+//! A violated invariant ends this with a panic that names it.
 
 use anyhow::{Context, Result, bail};
 use aya::Pod;
@@ -54,7 +56,7 @@ fn audit(socket: &Path) -> Result<Vec<u32>> {
         if guard.is_ok() {
             // SAFETY: the lock is held until after the last use, by this thread, the only one here;
             // the region outlives the value.
-            Stack::new(unsafe { region.memory() }).audit();
+            Stack::new(unsafe { region.memory() }).check_invariants();
             audited.push(info.lane);
         }
     }

@@ -122,7 +122,7 @@ impl Arena {
         };
         let mut stack = Config::default();
         stack.tcp.ecn = if marks { Ecn::Ask } else { stack.tcp.ecn };
-        let mut pair = Pair::new(&PairConfig { limits, stack, audit: true, ..PairConfig::default() });
+        let mut pair = Pair::new(&PairConfig { limits, stack, stack_invariants: true, ..PairConfig::default() });
         let mut stack = pair.stack(1);
         let options = stack.tcp_defaults();
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");
@@ -215,7 +215,7 @@ impl Arena {
                 16 => self.connect_udp(input.u8()),
                 _ => self.cut(input.u8()),
             }
-            self.pair.stack(1).audit();
+            self.pair.stack(1).check_invariants();
         }
     }
 

@@ -1,5 +1,5 @@
 //! Invariants of sequence numbers over time, and between the two ends of a connection (RFC 9293
-//! §3.4, §3.8). An audit of one stack at one moment cannot check these.
+//! §3.4, §3.8). A look at one stack at one moment cannot check these.
 
 use std::collections::{HashMap, HashSet};
 use tickwire_stack::Stack;
@@ -34,13 +34,13 @@ fn goes_back(before: &SeqSnapshot, now: &SeqSnapshot) -> Option<&'static str> {
 
 /// The invariant violated between the sending end of a connection and the receiving one.
 fn disagrees(from: &SeqSnapshot, to: &SeqSnapshot) -> Option<&'static str> {
-    let laws = [
+    let order = [
         (from.una, to.received, "what was not received is acknowledged"),
         (to.received, from.nxt, "what was not sent is received"),
         // FIN may take the one sequence number beyond the window.
         (from.nxt, to.edge + u32::from(from.fin_sent), "more is sent than was asked for"),
     ];
-    laws.into_iter().find(|(less, more, _)| more.lt(*less)).map(|(_, _, what)| what)
+    order.into_iter().find(|(less, more, _)| more.lt(*less)).map(|(_, _, what)| what)
 }
 
 impl Invariants {
@@ -101,8 +101,8 @@ mod tests {
     }
 
     fn broken(looks: &[[SeqSnapshot; 2]]) -> Option<String> {
-        let mut laws = Invariants::default();
-        let mut see = |ends: &[SeqSnapshot; 2]| laws.see([ends[0]].into_iter(), [ends[1]].into_iter());
+        let mut invariants = Invariants::default();
+        let mut see = |ends: &[SeqSnapshot; 2]| invariants.see([ends[0]].into_iter(), [ends[1]].into_iter());
         let all = || looks.iter().for_each(&mut see);
         let told = catch_unwind(AssertUnwindSafe(all)).err()?;
         told.downcast_ref::<String>().cloned()
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_keeps_to_the_laws() {
+    fn what_goes_on_violates_no_invariant() {
         let later = |[first, second]: [SeqSnapshot; 2]| {
             let first = SeqSnapshot { una: first.una + 20, nxt: first.nxt + 50, ..first };
             [first, SeqSnapshot { received: second.received + 100, edge: second.edge + 10, ..second }]
@@ -144,7 +144,7 @@ mod tests {
     /// The next connection between the same ports has other numbers, and may coexist with the
     /// remaining end of the previous one.
     #[test]
-    fn another_connection_between_the_same_ports_has_laws_of_its_own() {
+    fn another_connection_between_the_same_ports_is_checked_by_itself() {
         let [first, second] = ends();
         let next = SeqSnapshot::new(first.local, first.remote, 40, 9_000);
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     /// RFC 4987 §3.6: the cookie of a connection that was reset arrives again, and creates a new
     /// connection with the same numbers.
     #[test]
-    fn what_is_made_of_the_same_cookie_has_laws_of_its_own() {
+    fn what_is_made_of_the_same_cookie_is_checked_by_itself() {
         let [first, second] = ends();
         let mut again = SeqSnapshot::new(first.local, first.remote, first.iss.0, first.irs.0);
         again.id.generation += 4;

@@ -24,12 +24,12 @@ pub struct PairConfig {
     /// Each host knows the path to the other from the start. If false, the next step answers a path
     /// request.
     pub paths: bool,
-    /// Audits both stacks at every step ([`Stack::audit`]), which takes time in proportion to their
-    /// frames and sockets.
-    pub audit: bool,
+    /// Checks both stacks at every step ([`Stack::check_invariants`]), which takes time in
+    /// proportion to their frames and sockets.
+    pub stack_invariants: bool,
     /// Checks the sequence numbers of connections from step to step, and against those of the other
     /// host (`invariants`). Only valid if no third party injects packets.
-    pub laws: bool,
+    pub sequence_invariants: bool,
 }
 
 impl Default for PairConfig {
@@ -41,8 +41,8 @@ impl Default for PairConfig {
             links: [LinkConfig::default(); 2],
             mtu: 1500,
             paths: true,
-            audit: false,
-            laws: false,
+            stack_invariants: false,
+            sequence_invariants: false,
         }
     }
 }
@@ -71,8 +71,8 @@ pub struct Pair {
     rng: Rng,
     now: Instant,
     mtu: u32,
-    audit: bool,
-    laws: Option<Invariants>,
+    stack_invariants: bool,
+    sequence_invariants: Option<Invariants>,
     trace: u64,
     /// The last frame that each host sent.
     last: [Vec<u8>; 2],
@@ -96,8 +96,8 @@ impl Pair {
             rng,
             now,
             mtu: config.mtu,
-            audit: config.audit,
-            laws: config.laws.then(Invariants::default),
+            stack_invariants: config.stack_invariants,
+            sequence_invariants: config.sequence_invariants.then(Invariants::default),
             trace: 0xcbf2_9ce4_8422_2325,
             last: [const { Vec::new() }; 2],
         };
@@ -244,12 +244,12 @@ impl Pair {
             }
         }
         self.flush();
-        if self.audit {
-            self.hosts.iter_mut().for_each(|host| host.stack().audit());
+        if self.stack_invariants {
+            self.hosts.iter_mut().for_each(|host| host.stack().check_invariants());
         }
-        if let Some(laws) = &mut self.laws {
+        if let Some(invariants) = &mut self.sequence_invariants {
             let [one, other] = self.hosts.each_mut().map(Host::stack);
-            laws.look([&one, &other]);
+            invariants.look([&one, &other]);
         }
         true
     }

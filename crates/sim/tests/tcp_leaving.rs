@@ -26,10 +26,10 @@ fn bytes(pair: &mut Pair, host: usize, id: TcpId) -> Vec<u8> {
     all
 }
 
-/// A pair whose stacks are audited at each step, on a cable with a delay of 1 ms.
+/// A pair whose stacks are checked at each step, on a cable with a delay of 1 ms.
 fn looked_through(seed: u64, loss: u32) -> Pair {
     let link = LinkConfig { delay: Span::from_millis(1), loss, ..LinkConfig::default() };
-    Pair::new(&PairConfig { audit: true, ..PairConfig::default().with_seed(seed).with_link(link) })
+    Pair::new(&PairConfig { stack_invariants: true, ..PairConfig::default().with_seed(seed).with_link(link) })
 }
 
 /// Packets that a host has sent on the cable.

@@ -29,8 +29,9 @@ fn random_lives_leave_nothing_behind() {
             ..LinkConfig::default()
         };
         let limits = Limits { frames: 512, tcp: 64, udp: 8, ..Limits::DEFAULT };
-        let config =
-            PairConfig { limits, audit: true, laws: true, ..PairConfig::default() }.with_seed(seed).with_link(link);
+        let config = PairConfig { limits, stack_invariants: true, sequence_invariants: true, ..PairConfig::default() }
+            .with_seed(seed)
+            .with_link(link);
         let mut pair = Pair::new(&config);
         let mut rng = Rng::new(seed ^ 0xabcd);
         let listener = listen(&mut pair, 1, 16);

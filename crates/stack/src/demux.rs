@@ -3,7 +3,7 @@
 //! on the number of sockets.
 
 #[cfg(any(test, feature = "owned"))]
-pub(crate) mod audit;
+pub(crate) mod invariants;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@
 //! not depend on the number of sockets, nor that of a wait on the number of idle ones.
 
 #[cfg(any(test, feature = "owned"))]
-mod audit;
+mod invariants;
 mod list;
 #[cfg(test)]
 mod tests;

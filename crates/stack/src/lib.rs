@@ -21,8 +21,6 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
-#[cfg(any(test, feature = "owned"))]
-mod audit;
 pub mod checksum;
 mod deadline;
 mod demux;
@@ -31,6 +29,8 @@ pub mod error;
 pub mod frame;
 mod globals;
 pub mod ids;
+#[cfg(any(test, feature = "owned"))]
+mod invariants;
 pub mod ip;
 pub mod memory;
 pub mod path;
@@ -51,12 +51,12 @@ pub mod udp;
 mod wakeups;
 mod writing;
 
-#[cfg(any(test, feature = "owned"))]
-pub use audit::InUse;
 #[doc(inline)]
 pub use error::{Error, Result};
 pub use globals::Config;
 pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, Source, TcpId, UdpId};
+#[cfg(any(test, feature = "owned"))]
+pub use invariants::InUse;
 pub use ip::{Checksum, Received};
 #[cfg(any(test, feature = "owned"))]
 pub use memory::OwnedMemory;

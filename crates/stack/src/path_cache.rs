@@ -2,7 +2,7 @@
 //! algorithm when it is full.
 
 #[cfg(any(test, feature = "owned"))]
-mod audit;
+mod invariants;
 
 use crate::Stack;
 use crate::addr::Address;

@@ -2,7 +2,7 @@
 //! every process that shares the region.
 
 #[cfg(any(test, feature = "owned"))]
-pub(crate) mod audit;
+pub(crate) mod invariants;
 
 use core::marker::PhantomData;
 use zerocopy::FromZeros;

@@ -125,7 +125,7 @@ impl Stack<'_> {
     /// Checks that the allocated slots of a pool are exactly those in use, with a valid or an
     /// orphaned handle.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn audit_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::audit::Taken) {
+    pub(crate) fn check_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::invariants::Taken) {
         for index in 0..slots as u32 {
             assert_eq!(taken.has(index), self.is_open(kind, index), "{kind:?} {index}: taken, and open");
         }

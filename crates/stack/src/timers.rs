@@ -93,7 +93,7 @@ impl Stack<'_> {
 
     /// The deadline of a connection's timer; never if it has none. Checks its entry in the heap.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn audit_timer(&self, tcp: u32) -> Instant {
+    pub(crate) fn check_timer(&self, tcp: u32) -> Instant {
         let Timer { due, key, place } = self.mem.timers[tcp as usize];
         let Some(place) = place.get() else {
             assert!(due.is_never(), "timer {tcp} is armed and not in the heap");
@@ -111,7 +111,7 @@ impl Stack<'_> {
 
     /// Checks that each entry of the heap belongs to one timer.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn audit_heap(&self) {
+    pub(crate) fn check_heap(&self) {
         for (place, entry) in (0..).zip(&self.mem.heap[..self.mem.core.heap_len as usize]) {
             let held = self.mem.timers.get(entry.tcp as usize).map(|timer| timer.place);
             assert_eq!(held, Some(Link::to(place)), "whose timer is at {place}");

@@ -127,7 +127,7 @@ pub(crate) fn calls(data: &[u8]) {
     crate::socket::pending::sweep(lane());
     lane()
         .with(|access| {
-            access.stack.audit();
+            access.stack.check_invariants();
             Ok(())
         })
         .expect("the lane is there");

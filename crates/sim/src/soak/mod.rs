@@ -1,7 +1,7 @@
 //! The endurance test: lives of two hosts, drawn from a seed, under changing faults. Every step
-//! audits both stacks ([`tickwire_stack::Stack::audit`]) and checks sequence numbers over time and
-//! between both ends (`invariants`). Data is read as it was written, in order; once the faults end,
-//! all of it arrives. After everything is closed, nothing is left.
+//! checks both stacks ([`tickwire_stack::Stack::check_invariants`]), and sequence numbers over time
+//! and between both ends (`invariants`). Data is read as it was written, in order; once the faults
+//! end, all of it arrives. After everything is closed, nothing is left.
 //!
 //! | file | what it is about |
 //! |---|---|
@@ -106,13 +106,20 @@ impl Hosts {
             tcp: 64,
             listeners: 4,
             udp: 8,
-            // Unused entries would only slow down the audit of every step.
+            // Unused entries would only slow down the checks of every step.
             paths: 64,
             watch_sets: 4,
             ..Limits::DEFAULT
         };
-        let config =
-            PairConfig { seed, limits, stack, mtu: weather.told, audit: true, laws: true, ..PairConfig::default() };
+        let config = PairConfig {
+            seed,
+            limits,
+            stack,
+            mtu: weather.told,
+            stack_invariants: true,
+            sequence_invariants: true,
+            ..PairConfig::default()
+        };
         let mut pair = Pair::new(&config);
         let listeners = [0, 1].map(|host| {
             let mut stack = pair.stack(host);

@@ -395,30 +395,34 @@ fn note_offsets(frames: &mut Frames<'_>, first: FrameId, start: u32) -> FrameId 
 
 #[cfg(any(test, feature = "owned"))]
 impl Stack<'_> {
-    /// See [`Stack::audit`].
-    pub(crate) fn audit_reassemblies(&self, holders: &mut crate::audit::Holders) {
+    /// See [`Stack::check_invariants`].
+    pub(crate) fn check_reassemblies(&self, holders: &mut crate::invariants::Holders) {
         let core = &self.mem.core;
         let taken = core.free_reassemblies.taken("reassemblies", self.mem.reassemblies, |datagram| datagram.link);
         let (mut held, mut before) = (0, Link::NONE);
-        let count = crate::pool::audit::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
-            let datagram = &self.mem.reassemblies[index as usize];
-            assert!(taken.has(index), "reassembly {index} has an age, and is free");
-            assert_eq!(datagram.older, before, "reassemblies by age");
-            before = Link::to(index);
-            let frames = &self.mem.frames;
-            let count = datagram.head.get().map_or(0, |head| holders.note_chain(frames, head, "a reassembly"));
-            assert_eq!(count, datagram.count, "frames of a reassembly");
-            held += count;
-            datagram.newer
-        });
+        let count =
+            crate::pool::invariants::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
+                let datagram = &self.mem.reassemblies[index as usize];
+                assert!(taken.has(index), "reassembly {index} has an age, and is free");
+                assert_eq!(datagram.older, before, "reassemblies by age");
+                before = Link::to(index);
+                let frames = &self.mem.frames;
+                let count = datagram.head.get().map_or(0, |head| holders.note_chain(frames, head, "a reassembly"));
+                assert_eq!(count, datagram.count, "frames of a reassembly");
+                held += count;
+                datagram.newer
+            });
         assert_eq!((held, before), (self.mem.core.reassembly_frames, self.mem.core.reassembly_tail), "reassemblies");
-        let in_table =
-            crate::pool::audit::chains(self.mem.reassembly_buckets, self.mem.reassemblies.len(), |index, bucket| {
+        let in_table = crate::pool::invariants::chains(
+            self.mem.reassembly_buckets,
+            self.mem.reassemblies.len(),
+            |index, bucket| {
                 let Reassembly { link, source, destination, id, protocol, .. } = self.mem.reassemblies[index as usize];
                 assert!(taken.has(index), "reassembly {index} is found, and free");
                 assert_eq!(self.reassembly_hash(source, destination, protocol, id), bucket, "where {index} is found");
                 link
-            });
+            },
+        );
         let used = core.free_reassemblies.used();
         assert_eq!((count, in_table), (used, used), "reassemblies by age, and those that are found");
     }

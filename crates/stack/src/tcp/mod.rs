@@ -1,85 +1,52 @@
-//! TCP (RFC 9293 and its companions): one small file per mechanism, each with its RFC.
+//! TCP (RFC 9293 and its companions): one small file per mechanism. Each folder begins with a table
+//! of its files and their RFCs.
 //!
-//! | file | mechanism |
+//! | folder | content |
 //! |---|---|
-//! | `seq`, `options`, `header` | the wire format |
-//! | `socket`, `config` | what a connection consists of, and defaults |
-//! | `send`, `scoreboard`, `multi_frame_segment` | the send queue, its SACK marks, and what is sent as one segment |
-//! | `feedback`, `rtt`, `peer_ack_delay`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `frto`, `ecn` | loss recovery and congestion control: when to retransmit, and how much to send |
-//! | `receive`, `window`, `ack`, `ack_thinning` | the receive queue, the receive window, delayed acknowledgements, and ACK thinning so that a loss behind it is found early |
-//! | `output` | what is sent now |
-//! | `input`, `handshake`, `established`, `closing` | processing of received segments |
-//! | `timers` | processing of timeouts |
-//! | `pressure` | limits of what each connection may queue when frames are few |
-//! | `listener`, `cookies`, `isn` | passive opens |
-//! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets silently, urgent data |
-//! | `api`, `settings` | what a program calls |
-//! | `leaving` | handing a live connection over to another stack of the host |
-//! | `info`, `stats`, `linux_info`, `linux_options` | information for the program about its connection |
-//! | `audit`, `seq_snapshot` | inspection by tests and simulations |
+//! | `wire` | sequence numbers, headers, options |
+//! | `connection` | what a connection consists of, its defaults, its share of the memory |
+//! | `setup` | the handshake and what it agrees on, listeners, SYN cookies, initial sequence numbers |
+//! | `receive` | processing of received segments, the receive queue and window, acknowledgements, urgent data |
+//! | `send` | the send queue, its SACK marks, what is sent as one segment, and what is sent now |
+//! | `loss_recovery` | which segments are lost, what is sent again, and whether that was needless |
+//! | `congestion` | how much may be in flight: CUBIC, Reno, HyStart++, ECN |
+//! | `timers` | processing of timeouts, and the round trips that set them |
+//! | `path_mtu` | path MTU and ICMP errors, paths that drop large packets silently |
+//! | `teardown` | the end of a connection, and handing it over to another stack of the host |
+//! | `program` | what a program calls, and its socket options |
+//! | `information` | information for the program about its connection |
+//! | `inspection` | inspection by tests and simulations |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on
 //! one part of a connection.
 
-mod ack;
-mod ack_thinning;
-mod api;
-#[cfg(any(test, feature = "owned"))]
-mod audit;
-mod black_hole;
-mod closing;
-mod config;
 mod congestion;
-mod cookies;
-mod ecn;
-mod established;
-mod feedback;
-mod frto;
-mod handshake;
-mod header;
-mod info;
-mod input;
-mod isn;
-mod leaving;
-mod linux_info;
-mod linux_options;
-mod listener;
-mod multi_frame_segment;
-mod options;
-mod output;
-mod peer_ack_delay;
-mod pmtu;
-mod pressure;
-mod prr;
-mod rack;
+mod connection;
+mod information;
+#[cfg(any(test, feature = "owned"))]
+mod inspection;
+mod loss_recovery;
+mod path_mtu;
+mod program;
 mod receive;
-mod recovery;
-mod rtt;
-mod scoreboard;
 mod send;
-mod seq;
-#[cfg(any(test, feature = "owned"))]
-mod seq_snapshot;
-mod settings;
-mod socket;
-mod spurious;
-mod stats;
+mod setup;
+mod teardown;
 mod timers;
-mod urgent;
-mod window;
+mod wire;
 
-pub use api::{RecvFlags, Shutdown};
-pub use config::Config;
-pub(crate) use config::Shared;
 pub use congestion::Algorithm;
-pub use ecn::Ecn;
-pub use info::TcpInfo;
-pub use leaving::Leaving;
-pub use linux_info::LINUX_INFO_LEN;
-pub use listener::Listener;
+pub use congestion::ecn::Ecn;
+pub use connection::config::Config;
+pub(crate) use connection::config::Shared;
+pub use connection::socket::{Socket, State};
+pub use information::info::TcpInfo;
+pub use information::linux_info::LINUX_INFO_LEN;
 #[cfg(any(test, feature = "owned"))]
-pub use seq::Seq;
+pub use inspection::seq_snapshot::SeqSnapshot;
+pub use program::api::{RecvFlags, Shutdown};
+pub use program::settings::{Setting, TcpOptions};
+pub use setup::listener::Listener;
+pub use teardown::leaving::Leaving;
 #[cfg(any(test, feature = "owned"))]
-pub use seq_snapshot::SeqSnapshot;
-pub use settings::{Setting, TcpOptions};
-pub use socket::{Socket, State};
+pub use wire::seq::Seq;

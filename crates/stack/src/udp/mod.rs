@@ -1,9 +1,9 @@
 //! UDP (RFC 768) over both families: sockets, their options, and the program's calls.
 
 mod api;
-#[cfg(any(test, feature = "owned"))]
-mod audit;
 mod groups;
+#[cfg(any(test, feature = "owned"))]
+mod invariants;
 mod receive;
 mod send;
 

@@ -2,7 +2,7 @@
 //! the window at which that loss happened. Integers only: windows in bytes, time in milliseconds.
 
 use super::Acked;
-use crate::tcp::rtt::Rtt;
+use crate::tcp::timers::rtt::Rtt;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
@@ -15,38 +15,38 @@ const C_TIMES_10: i64 = 4;
 /// of Linux's speed.
 const FIRST_MS: u64 = 4;
 
-/// The cube is evaluated at most this far from the plateau, in milliseconds, to keep the arithmetic
-/// within 64 bits.
+/// The cube is evaluated at most this far from K, in milliseconds, to keep the arithmetic within 64
+/// bits.
 const MAX_DISTANCE_MS: i64 = 100_000;
 
-/// A stage of congestion avoidance: the state that a loss changes, and that is restored if the loss
-/// was spurious (§4.9); windows in bytes.
+/// An epoch of congestion avoidance: the state that a loss changes, and that is restored if the
+/// loss was spurious (§4.9); windows in bytes.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
-pub(super) struct Stage {
+pub(super) struct Epoch {
     /// W_max: the window at the last loss (after fast convergence).
-    plateau: u32,
+    w_max: u32,
     /// cwnd_prior: the window just before the last loss.
-    prior: u32,
-    /// When the stage began, delayed by the later time in which the window was not used; never = it
+    cwnd_prior: u32,
+    /// When the epoch began, delayed by the later time in which the window was not used; never = it
     /// has not begun.
-    epoch: Instant,
-    /// K: the time from the epoch to the plateau, in milliseconds.
+    start: Instant,
+    /// K: the time from the epoch's start until the window is W_max again, in milliseconds.
     k_ms: u32,
     /// W_est: Reno's window at this time (§4.3).
-    estimate: u32,
+    w_est: u32,
 }
 
 /// CUBIC's own state.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Cubic {
-    pub(super) stage: Stage,
+    pub(super) epoch: Epoch,
     /// Time in which the window was not used has been counted up to here.
     counted: Instant,
-    /// Fractions not yet turned into growth, of the estimate and of the window.
-    estimate_credit: u64,
-    credit: u64,
+    /// Fractions not yet turned into growth, of W_est and of the window.
+    w_est_credit: u64,
+    cwnd_credit: u64,
 }
 
 fn cube_root(n: u64) -> u64 {
@@ -61,54 +61,54 @@ fn cube_root(n: u64) -> u64 {
 }
 
 impl Cubic {
-    fn begin(&mut self, now: Instant, mss: u32, cwnd: u32) {
-        (self.stage.epoch, self.counted) = (now, now);
-        self.stage.estimate = cwnd;
-        self.estimate_credit = 0;
-        self.credit = 0;
-        if cwnd < self.stage.plateau {
+    fn begin_epoch(&mut self, now: Instant, mss: u32, cwnd: u32) {
+        (self.epoch.start, self.counted) = (now, now);
+        self.epoch.w_est = cwnd;
+        self.w_est_credit = 0;
+        self.cwnd_credit = 0;
+        if cwnd < self.epoch.w_max {
             // K^3 = (W_max - cwnd) / (C * segment), in s^3 (equation 2); 1 s^3 = 10^9 ms^3.
-            let bytes = u64::from(self.stage.plateau - cwnd);
+            let bytes = u64::from(self.epoch.w_max - cwnd);
             let cube = bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss.max(1)) * 1_000;
-            self.stage.k_ms = cube_root(cube) as u32;
+            self.epoch.k_ms = cube_root(cube) as u32;
         } else {
-            self.stage.plateau = cwnd;
-            self.stage.k_ms = 0;
+            self.epoch.w_max = cwnd;
+            self.epoch.k_ms = 0;
         }
     }
 
     /// W_cubic(t) (equation 1), in bytes.
-    fn at(&self, t_ms: u64, mss: u32) -> i64 {
-        let distance = (t_ms as i64 - i64::from(self.stage.k_ms)).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
+    fn w_cubic(&self, t_ms: u64, mss: u32) -> i64 {
+        let distance = (t_ms as i64 - i64::from(self.epoch.k_ms)).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
         let cube = distance * distance * distance / 100_000;
-        i64::from(self.stage.plateau) + cube * C_TIMES_10 * i64::from(mss) / 100_000
+        i64::from(self.epoch.w_max) + cube * C_TIMES_10 * i64::from(mss) / 100_000
     }
 
     /// The window after `bytes` were acknowledged in congestion avoidance.
     pub(super) fn avoid(&mut self, acked: &Acked, bytes: u32, rtt: &Rtt, cwnd: u32) -> u32 {
-        if self.stage.epoch.is_never() {
-            self.begin(acked.now, acked.mss, cwnd);
+        if self.epoch.start.is_never() {
+            self.begin_epoch(acked.now, acked.mss, cwnd);
         }
         self.counted = acked.now;
         let window = u64::from(cwnd.max(acked.mss).max(1));
-        let t = acked.now.since(self.stage.epoch).as_millis();
+        let t = acked.now.since(self.epoch.start).as_millis();
         // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
-        let slower = self.stage.estimate < self.stage.prior && t >= FIRST_MS;
+        let slower = self.epoch.w_est < self.epoch.cwnd_prior && t >= FIRST_MS;
         let (numerator, denominator) = if slower { (9, 17) } else { (1, 1) };
-        self.estimate_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;
+        self.w_est_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;
         let whole = window * denominator;
-        self.stage.estimate = self.stage.estimate.saturating_add((self.estimate_credit / whole) as u32);
-        self.estimate_credit %= whole;
+        self.epoch.w_est = self.epoch.w_est.saturating_add((self.w_est_credit / whole) as u32);
+        self.w_est_credit %= whole;
 
-        if self.at(t, acked.mss) < i64::from(self.stage.estimate) {
-            return cwnd.max(self.stage.estimate);
+        if self.w_cubic(t, acked.mss) < i64::from(self.epoch.w_est) {
+            return cwnd.max(self.epoch.w_est);
         }
         // §4.4, §4.5: towards the target of the next round trip, at most half a window per round
         // trip.
-        let target = self.at(t + rtt.srtt.as_millis(), acked.mss).clamp(i64::from(cwnd), i64::from(cwnd) * 3 / 2);
-        self.credit += u64::from(bytes) * (target as u64 - u64::from(cwnd));
-        let growth = self.credit / window;
-        self.credit %= window;
+        let target = self.w_cubic(t + rtt.srtt.as_millis(), acked.mss).clamp(i64::from(cwnd), i64::from(cwnd) * 3 / 2);
+        self.cwnd_credit += u64::from(bytes) * (target as u64 - u64::from(cwnd));
+        let growth = self.cwnd_credit / window;
+        self.cwnd_credit %= window;
         cwnd.saturating_add(growth as u32)
     }
 
@@ -116,10 +116,10 @@ impl Cubic {
     /// whole segments, because a partial one is not sent. Rounded up, since the curve continues
     /// upwards from there, but reduced by at least one segment. (Linux rounds down, and its curve,
     /// in whole segments too, adds one within a round trip.)
-    pub(super) fn reduce(&mut self, _now: Instant, mss: u32, cwnd: u32) -> u32 {
-        self.stage.prior = cwnd;
-        self.stage.plateau = if cwnd + mss < self.stage.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
-        self.stage.epoch = Instant::NEVER;
+    pub(super) fn reduce(&mut self, mss: u32, cwnd: u32) -> u32 {
+        self.epoch.cwnd_prior = cwnd;
+        self.epoch.w_max = if cwnd + mss < self.epoch.w_max { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
+        self.epoch.start = Instant::NEVER;
         let (segment, exact) = (mss.max(1), (u64::from(cwnd) * 7 / 10) as u32);
         exact.div_ceil(segment).saturating_mul(segment).min(cwnd.saturating_sub(segment))
     }
@@ -128,21 +128,21 @@ impl Cubic {
     /// Otherwise the curve would run away from a window that does not grow, and the window would
     /// follow in one leap (§5.8).
     pub(super) fn pause(&mut self, now: Instant) {
-        if !self.stage.epoch.is_never() {
-            self.stage.epoch += now.since(self.counted);
+        if !self.epoch.start.is_never() {
+            self.epoch.start += now.since(self.counted);
             self.counted = now;
         }
     }
 
-    /// The next acknowledgement in congestion avoidance starts a new stage (§5.8).
+    /// The next acknowledgement in congestion avoidance starts a new epoch (§5.8).
     pub(super) fn restart(&mut self) {
-        self.stage.epoch = Instant::NEVER;
+        self.epoch.start = Instant::NEVER;
     }
 
-    /// After a timeout the old window is no target: the stage after slow start begins on a plateau
-    /// of its own, with K = 0 (§4.8).
+    /// After a timeout the old window is no target: the epoch after slow start begins at a W_max of
+    /// its own, with K = 0 (§4.8).
     pub(super) fn timed_out(&mut self) {
-        self.stage.plateau = 0;
+        self.epoch.w_max = 0;
         self.restart();
     }
 }

@@ -5,7 +5,7 @@
 //! and eight segments for each would be a fifth of that.
 
 use super::Acked;
-use crate::tcp::rtt::Rtt;
+use crate::tcp::timers::rtt::Rtt;
 use crate::time::Span;
 use zerocopy::FromZeros;
 

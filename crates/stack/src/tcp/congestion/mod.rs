@@ -1,11 +1,19 @@
 //! Congestion control: limits the bytes in flight. All algorithms share one interface. The state is
 //! plain data in the lane's region, so the choice is a tag and not a trait object.
+//!
+//! | file | content | RFC |
+//! |---|---|---|
+//! | `cubic` | CUBIC's congestion avoidance, the default | 9438 |
+//! | `reno` | Reno's congestion avoidance | 5681 §3.1 |
+//! | `hystart` | when the first slow start ends (HyStart++) | 9406 |
+//! | `ecn` | explicit congestion notification | 3168 |
 
 mod cubic;
+pub(super) mod ecn;
 mod hystart;
 mod reno;
 
-use super::rtt::Rtt;
+use crate::tcp::timers::rtt::Rtt;
 use crate::time::Instant;
 use cubic::Cubic;
 use hystart::HyStart;
@@ -77,7 +85,7 @@ pub struct Congestion {
 pub(super) struct Before {
     pub(super) cwnd: u32,
     ssthresh: u32,
-    cubic: cubic::Stage,
+    cubic: cubic::Epoch,
 }
 
 /// The largest window: that of the largest scaled peer window.
@@ -156,9 +164,9 @@ impl Congestion {
     }
 
     /// A loss was detected: sets the slow start threshold; PRR then leads the window to it.
-    pub(in crate::tcp) fn on_loss(&mut self, now: Instant, mss: u32) {
+    pub(in crate::tcp) fn on_loss(&mut self, mss: u32) {
         let reduced = match self.algorithm {
-            Algorithm::Cubic => self.cubic.reduce(now, mss, self.cwnd),
+            Algorithm::Cubic => self.cubic.reduce(mss, self.cwnd),
             Algorithm::Reno => self.reno.reduce(self.cwnd),
         };
         self.hystart = HyStart::default();
@@ -166,9 +174,9 @@ impl Congestion {
     }
 
     /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start.
-    pub(in crate::tcp) fn on_timeout(&mut self, now: Instant, mss: u32, first: bool) {
+    pub(in crate::tcp) fn on_timeout(&mut self, mss: u32, first: bool) {
         if first {
-            self.on_loss(now, mss);
+            self.on_loss(mss);
         }
         self.cubic.timed_out();
         self.cwnd = mss;
@@ -176,7 +184,7 @@ impl Congestion {
 
     /// The state to restore if a loss that is detected now proves spurious.
     pub(in crate::tcp) const fn before(&self) -> Before {
-        Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.stage }
+        Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.epoch }
     }
 
     /// The loss was spurious (RFC 9438 §4.9). If the window is by now larger than before the loss,
@@ -184,7 +192,7 @@ impl Congestion {
     pub(in crate::tcp) fn restore(&mut self, before: &Before) {
         if self.cwnd <= before.cwnd {
             (self.cwnd, self.ssthresh) = (before.cwnd, before.ssthresh);
-            self.cubic.stage = before.cubic;
+            self.cubic.epoch = before.cubic;
         }
     }
 
@@ -257,7 +265,7 @@ mod tests {
     fn reno_halves_and_grows_by_one_segment_a_round() {
         let mut cc = Congestion::new(Algorithm::Reno, MSS);
         cc.cwnd = 100 * MSS;
-        cc.on_loss(Instant::from_nanos(1), MSS);
+        cc.on_loss(MSS);
         assert_eq!(cc.ssthresh, 50 * MSS);
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 10, 10);
@@ -272,7 +280,7 @@ mod tests {
         {
             let mut cc = Congestion::new(Algorithm::Cubic, MSS);
             cc.cwnd = segments * MSS;
-            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.on_loss(MSS);
             assert_eq!(cc.ssthresh, threshold * MSS, "{segments}");
         }
     }
@@ -282,10 +290,10 @@ mod tests {
         // RFC 9438 §4.2: K = cbrt(W_max (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4) = 9.08 s.
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 1000 * MSS;
-        cc.on_loss(Instant::from_nanos(1), MSS);
+        cc.on_loss(MSS);
         assert_eq!(cc.ssthresh, 700 * MSS);
         cc.cwnd = cc.ssthresh;
-        run(&mut cc, 0, 45, 100); // 4.5 s: the plateau is near but not reached
+        run(&mut cc, 0, 45, 100); // 4.5 s: W_max is near but not reached
         assert!((930 * MSS..1000 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
         run(&mut cc, 4_500, 46, 100); // 9.1 s
         assert!((990 * MSS..1010 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
@@ -298,7 +306,7 @@ mod tests {
     fn after_a_timeout_cubic_does_not_hurry_back_to_the_window_that_was_lost() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 1000 * MSS;
-        cc.on_timeout(Instant::from_nanos(1), MSS, true);
+        cc.on_timeout(MSS, true);
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 45, 100); // 4.5 s: 0.4 * 4.5^3 = 36 segments above
         assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
@@ -309,11 +317,10 @@ mod tests {
     /// begun to grow again.
     #[test]
     fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
-        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
         let grown = |loss: &dyn Fn(&mut Congestion)| {
             let mut cc = Congestion::new(Algorithm::Cubic, MSS);
             cc.cwnd = 1000 * MSS;
-            cc.on_loss(at(0), MSS);
+            cc.on_loss(MSS);
             cc.cwnd = cc.ssthresh;
             run(&mut cc, 0, 40, 100);
             let before = cc.before();
@@ -326,12 +333,12 @@ mod tests {
         let without = grown(&|_| {});
         assert!(without > 1000, "beyond the old window: {without}");
         let recovery = grown(&|cc| {
-            cc.on_loss(at(4_000), MSS);
+            cc.on_loss(MSS);
             cc.cwnd = cc.ssthresh;
         });
-        let timeout = grown(&|cc| cc.on_timeout(at(4_000), MSS, true));
+        let timeout = grown(&|cc| cc.on_timeout(MSS, true));
         let late = grown(&|cc| {
-            cc.on_loss(at(4_000), MSS);
+            cc.on_loss(MSS);
             cc.cwnd = cc.ssthresh;
             run(cc, 4_100, 1, 100);
         });
@@ -345,7 +352,7 @@ mod tests {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 100 * MSS;
         let before = cc.before();
-        cc.on_loss(Instant::from_nanos(1), MSS);
+        cc.on_loss(MSS);
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 100, 100);
         let now = (cc.cwnd, cc.ssthresh);
@@ -361,7 +368,7 @@ mod tests {
         let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
             let mut cc = Congestion::new(Algorithm::Cubic, MSS);
             cc.cwnd = 100 * MSS;
-            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.on_loss(MSS);
             cc.cwnd = cc.ssthresh;
             run(&mut cc, 0, 20, 100);
             let before = cc.cwnd;
@@ -394,7 +401,7 @@ mod tests {
         let mut windows = [Algorithm::Cubic, Algorithm::Reno].map(|algorithm| {
             let mut cc = Congestion::new(algorithm, MSS);
             cc.cwnd = 40 * MSS;
-            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.on_loss(MSS);
             cc.cwnd = cc.ssthresh;
             run(&mut cc, 0, 200, 1);
             cc.cwnd
@@ -409,7 +416,7 @@ mod tests {
         let grown = |rounds: u64, us: u64| {
             let mut cc = Congestion::new(Algorithm::Cubic, MSS);
             cc.cwnd = 100 * MSS;
-            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.on_loss(MSS);
             cc.cwnd = cc.ssthresh;
             for round in 0..rounds {
                 let now = Instant::from_nanos(round * us * 1_000 + 1);
@@ -425,9 +432,9 @@ mod tests {
     #[test]
     fn a_timeout_starts_again_from_one_segment() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        cc.on_timeout(Instant::from_nanos(1), MSS, true);
+        cc.on_timeout(MSS, true);
         assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
-        cc.on_timeout(Instant::from_nanos(2), MSS, false);
+        cc.on_timeout(MSS, false);
         assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
     }
 
@@ -452,7 +459,7 @@ mod tests {
     fn rfc9406_4_3_slow_start_after_a_timeout_goes_to_its_threshold() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 1000 * MSS;
-        cc.on_timeout(Instant::from_nanos(1), MSS, true);
+        cc.on_timeout(MSS, true);
         run(&mut cc, 0, 6, 10);
         run(&mut cc, 60, 4, 30);
         assert!((700 * MSS..710 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);

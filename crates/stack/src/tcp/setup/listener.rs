@@ -1,0 +1,395 @@
+//! Listening: the SYN queue (connections in SYN-RECEIVED), SYN cookies when it is full, and the
+//! accept queue.
+
+use super::cookies::timestamp_with;
+use super::handshake::asked_segment;
+use super::negotiated::Negotiated;
+use crate::Stack;
+use crate::addr::{Address, Endpoint};
+use crate::error::{Error, Result};
+use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
+use crate::path::Metrics;
+use crate::pool::{Link, Slot};
+use crate::tcp::connection::socket::State;
+use crate::tcp::program::settings::{Settings, TcpOptions};
+use crate::tcp::receive::input::{Payload, Stray};
+use crate::tcp::receive::queue::ReceiveQueue;
+use crate::tcp::send::output::Hold;
+use crate::tcp::wire::header::{Segment, bit};
+use crate::tcp::wire::options::Timestamps;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// Cookies are checked only for so long after the last one was sent.
+const COOKIE_LIFE: Span = Span::from_secs(128);
+
+/// A listening socket.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub struct Listener {
+    pub(in crate::tcp) link: Link,
+    pub(in crate::tcp) local: Endpoint,
+    pub(in crate::tcp) settings: Settings,
+    /// Accepted connections that the program has not taken, the oldest first.
+    pub(in crate::tcp) accept_head: Link,
+    pub(in crate::tcp) accept_tail: Link,
+    pub(in crate::tcp) accept_len: u32,
+    /// Most connections that may wait to be accepted.
+    backlog: u32,
+    /// Connections in SYN-RECEIVED.
+    pub(in crate::tcp) half_open: u32,
+    /// Its phase: `OPEN`, `SETTLING` or `LEAVING`.
+    phase: u32,
+    /// When `SETTLING` ends; never, as long as that is not known.
+    settles: Instant,
+}
+
+/// The phase of a listener that answers everything.
+const OPEN: u32 = 0;
+/// Another stack of the host has listened before, and may have handshakes in progress: unknown
+/// acknowledgements are not answered.
+const SETTLING: u32 = 1;
+/// Another stack of the host is about to listen instead: nothing is answered.
+const LEAVING: u32 = 2;
+
+impl Slot for Listener {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Listener {
+    /// As on Linux, a backlog of n lets n + 1 connections wait.
+    fn is_full(&self) -> bool {
+        self.accept_len > self.backlog
+    }
+
+    /// Whether an acknowledgement of an unknown handshake may belong to another stack.
+    fn is_settling(&self, now: Instant) -> bool {
+        self.phase == SETTLING && (self.settles.is_never() || now < self.settles)
+    }
+
+    pub(in crate::tcp) fn readiness(&self) -> Ready {
+        if self.accept_len > 0 { Ready::IN } else { Ready::NONE }
+    }
+}
+
+impl Stack<'_> {
+    /// Listens on `local`, whose address may be any address of its family, or `::` for both.
+    ///
+    /// # Errors
+    /// [`Error::NoBuffers`] if the lane has as many listeners as it can hold; [`Error::Invalid`]
+    /// without a port.
+    pub fn tcp_listen(&mut self, options: &TcpOptions, local: Endpoint, backlog: u32) -> Result<ListenerId> {
+        if local.port == 0 {
+            return Err(Error::Invalid);
+        }
+        let id = self.open(SocketKind::Listener)?;
+        let listener = &mut self.mem.listeners[id.index as usize];
+        *listener = Listener { phase: OPEN, ..Listener::new_zeroed() };
+        (listener.local, listener.settings, listener.backlog) = (local, *options, backlog);
+        // Listeners share a port only by SO_REUSEPORT.
+        if let Err(error) = self.demux_bind(SocketKind::Listener, id.index, local, (options.v6only, true)) {
+            self.release(SocketKind::Listener, id.index);
+            return Err(error);
+        }
+        let row = self.row(SocketKind::Listener, id.index);
+        row.local.set(local);
+        row.state.set(10); // LISTEN, as Linux numbers it
+        ListenerId::try_from(id)
+    }
+
+    /// Another stack of the host has listened before. Segments of its handshakes arrive here until
+    /// the host has redirected them, which it has at `settles` ([`Instant::NEVER`]: not before this
+    /// is called again). Until then unknown acknowledgements are not answered.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_settle_listener(&mut self, id: ListenerId, settles: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        let listener = &mut self.mem.listeners[index];
+        if listener.phase != LEAVING {
+            (listener.phase, listener.settles) = (SETTLING, settles);
+        }
+        Ok(())
+    }
+
+    /// Changes how many connections may wait to be accepted (a second `listen` call).
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<()> {
+        let index = self.check(id.into())?;
+        self.mem.listeners[index].backlog = backlog;
+        Ok(())
+    }
+
+    /// Takes the oldest connection of the accept queue. It may have ended meanwhile; reading from
+    /// it reports that.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if none waits; [`Error::Stale`].
+    pub fn tcp_accept(&mut self, id: ListenerId) -> Result<TcpId> {
+        let at = self.check(id.into())?;
+        let index = self.dequeue_accepted(at).ok_or(Error::WouldBlock)?;
+        TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
+    }
+
+    /// Stops listening. Connections that were not accepted are reset.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_close_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
+        let at = self.check(id.into())?;
+        self.drop_unaccepted(at, now);
+        self.release(SocketKind::Listener, at as u32);
+        Ok(())
+    }
+
+    /// Another stack of the host is about to listen instead. Until this listener is closed, its
+    /// segments are not answered, so that peers retransmit their SYN and are not refused.
+    /// Connections that were not accepted are reset.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_leave_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
+        let at = self.check(id.into())?;
+        self.drop_unaccepted(at, now);
+        self.mem.listeners[at].phase = LEAVING;
+        if let Some(slot) = self.slot(SocketKind::Listener, at as u32) {
+            self.unwatch_all(slot);
+        }
+        Ok(())
+    }
+
+    fn drop_unaccepted(&mut self, at: usize, now: Instant) {
+        while let Some(index) = self.dequeue_accepted(at) {
+            self.drop_connection(index, now);
+        }
+        if self.mem.listeners[at].half_open > 0 {
+            for index in 0..self.mem.tcp.len() {
+                let s = &self.mem.tcp[index];
+                if s.state == State::SynReceived && s.listener == Link::to(at as u32) {
+                    self.drop_connection(index, now);
+                }
+            }
+        }
+    }
+
+    fn dequeue_accepted(&mut self, at: usize) -> Option<usize> {
+        let listener = &mut self.mem.listeners[at];
+        let index = listener.accept_head.get()? as usize;
+        let s = &mut self.mem.tcp[index];
+        listener.accept_head = core::mem::take(&mut s.link);
+        if listener.accept_head.is_none() {
+            listener.accept_tail = Link::NONE;
+        }
+        listener.accept_len -= 1;
+        s.queued = false;
+        s.listener = Link::NONE;
+        let len = listener.accept_len;
+        self.row(SocketKind::Listener, at as u32).rx_queue.set(len);
+        Some(index)
+    }
+
+    /// Whether the accept queue has room for another connection.
+    pub(in crate::tcp) fn has_accept_room(&self, index: usize) -> bool {
+        self.mem.tcp[index].listener.get().is_none_or(|at| self.listener_has_room(at as usize))
+    }
+
+    /// Whether a listener's accept queue has room for another connection. Counts a drop if not.
+    fn listener_has_room(&self, at: usize) -> bool {
+        let full = self.mem.listeners[at].is_full();
+        if full {
+            self.mem.counters.tcp_listen_overflows.inc();
+            self.mem.counters.tcp_listen_drops.inc();
+        }
+        !full
+    }
+
+    /// A connection has left SYN-RECEIVED, whatever its next state.
+    pub(in crate::tcp) fn leave_half_open(&mut self, index: usize) {
+        if let Some(at) = self.mem.tcp[index].listener.get() {
+            let listener = &mut self.mem.listeners[at as usize];
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+        let (path, query) = (self.mem.tcp[index].path.index, self.mem.tcp[index].query());
+        self.path_leave(path, &query);
+    }
+
+    /// Appends an established connection to its listener's accept queue.
+    pub(in crate::tcp) fn enqueue_accepted(&mut self, index: usize) {
+        self.leave_half_open(index);
+        let Some(at) = self.mem.tcp[index].listener.get() else { return };
+        let listener = &mut self.mem.listeners[at as usize];
+        let this = Link::to(index as u32);
+        match core::mem::replace(&mut listener.accept_tail, this).get() {
+            Some(last) => self.mem.tcp[last as usize].link = this,
+            None => listener.accept_head = this,
+        }
+        listener.accept_len += 1;
+        let len = listener.accept_len;
+        let s = &mut self.mem.tcp[index];
+        (s.queued, s.link) = (true, Link::NONE);
+        self.row(SocketKind::Listener, at).rx_queue.set(len);
+        let id = self.id_of(SocketKind::Listener, at);
+        self.notify(id, Ready::IN);
+    }
+
+    /// A segment for a listener (RFC 9293 §3.10.7.2).
+    #[inline(never)]
+    pub(in crate::tcp) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
+        let &Stray { packet, segment, local, remote, .. } = stray;
+        if segment.has(bit::RST) || self.mem.listeners[at].phase == LEAVING {
+            return;
+        }
+        if segment.has(bit::ACK) {
+            let taken = !segment.has(bit::SYN) && self.take_cookie(at, now, stray, payload);
+            if !taken && !self.mem.listeners[at].is_settling(now) {
+                self.refuse(now, stray);
+            }
+            return;
+        }
+        if !segment.has(bit::SYN) || segment.has(bit::FIN) {
+            return;
+        }
+        if !self.listener_has_room(at) {
+            return;
+        }
+        let listener = &self.mem.listeners[at];
+        let most = self.mem.core.tcp.config.syn_queue.min(listener.backlog.max(8));
+        let settings = self.settings_for(at, remote.address);
+        // A SYN flood must not take the slots that the program's own connections need.
+        let scarce =
+            self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
+        let query = settings.query(local, remote);
+        let path = if self.mem.listeners[at].half_open >= most || scarce {
+            Err(Error::NoBuffers)
+        } else {
+            self.path_infer(packet, &query, now)
+        };
+        let index = match path {
+            Ok(path) => {
+                let made = self.new_connection(now, local, remote, path, &settings).ok();
+                if made.is_none() {
+                    self.path_leave(path, &query);
+                }
+                made
+            }
+            Err(Error::NoBuffers) => None,
+            // The host reports that the sender is not reachable by the lane.
+            Err(_) => {
+                self.mem.counters.tcp_listen_drops.inc();
+                return;
+            }
+        };
+        match index {
+            Some(index) => {
+                if let Some(sent) = stray.predecessor {
+                    self.begin_beyond(index, sent);
+                }
+                self.mem.listeners[at].half_open += 1;
+                self.answer_syn(index, at, now, segment);
+            }
+            None => self.send_cookie(at, now, stray),
+        }
+    }
+
+    /// The initial settings of a connection with a peer. A link-local peer is reached by its own
+    /// link.
+    fn settings_for(&self, at: usize, peer: Address) -> Settings {
+        let settings = self.mem.listeners[at].settings;
+        if settings.interface != 0 || !peer.is_link_local() {
+            return settings;
+        }
+        Settings { interface: self.mem.core.came_by, ..settings }
+    }
+
+    fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
+        let &Stray { segment, local, remote, .. } = stray;
+        self.mem.core.tcp.cookie_sent = now;
+        self.mem.counters.tcp_syncookies_sent.inc();
+        let (_, offset) = self.initial_sequence(now, local, remote);
+        let settings = self.settings_for(at, remote.address);
+        let query = settings.query(local, remote);
+        let window = settings.receive_buffer.min(0xffff) as u16;
+        let known = self.path_find(&query);
+        let metrics = known.map_or_else(Metrics::default, |path| self.path_metrics(path));
+        let (config, offered) = (&self.mem.core.tcp.config, &segment.options);
+        let (family, ecn) = (remote.address.family(), config.ecn.accepts(segment));
+        let negotiated = Negotiated::with(offered, family, config.window_shift, ecn).kept_by_cookie();
+        let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
+        let echo = offered.timestamps.map_or(0, |theirs| theirs.value);
+        let timestamps = Timestamps { value: timestamp_with(clock, &negotiated), echo };
+        let mtu = known.map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
+        let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
+        let options = negotiated.options(asked_segment(mtu, header_len, &metrics), timestamps);
+        // Without the option, the smaller default of both families.
+        let mss = if offered.mss == 0 { 536 } else { negotiated.peer_mss };
+        let cookie = self.make_cookie(now, local, remote, segment.seq, mss);
+        let header = Segment {
+            seq: cookie,
+            ack: segment.seq + 1,
+            bits: bit::SYN | bit::ACK | negotiated.ecn_answer(),
+            window,
+            options,
+            ..Segment::default()
+        };
+        self.reply(now, stray, header);
+    }
+
+    /// Creates a connection from an acknowledgement with a valid cookie. False if it has none.
+    fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
+        let &Stray { segment, local, remote, .. } = stray;
+        let sent = self.mem.core.tcp.cookie_sent;
+        if sent.is_never() || now.since(sent) > COOKIE_LIFE {
+            return false;
+        }
+        let (irs, cookie) = (segment.seq - 1, segment.ack - 1);
+        let echo = segment.options.timestamps.map(|t| t.echo);
+        let Some(negotiated) = self.check_cookie(now, local, remote, irs, cookie, echo) else {
+            self.mem.counters.tcp_syncookies_failed.inc();
+            return false;
+        };
+        self.mem.counters.tcp_syncookies_recv.inc();
+        if !self.listener_has_room(at) {
+            return true; // dropped silently: the peer tries again
+        }
+        let settings = self.settings_for(at, remote.address);
+        // A connection with data needs more than a guessed path.
+        let query = settings.query(local, remote);
+        let Ok(path) = self.path_again(&query, now) else { return true };
+        let Ok(index) = self.new_connection(now, local, remote, path, &settings) else {
+            self.mem.counters.tcp_listen_drops.inc();
+            return true;
+        };
+        let s = &mut self.mem.tcp[index];
+        s.passive = true;
+        s.listener = Link::to(at as u32);
+        s.state = State::SynReceived;
+        s.iss = cookie;
+        s.irs = irs;
+        s.negotiated = negotiated;
+        if let Some(times) = segment.options.timestamps {
+            (s.timestamps.recent, s.timestamps.recent_at) = (times.value, now);
+        }
+        s.recv = ReceiveQueue::new(segment.seq);
+        s.ack.last_sent = segment.seq;
+        s.receive_window.edge = segment.seq + settings.receive_buffer.min(0xffff);
+        self.mem.listeners[at].half_open += 1; // `establish` subtracts it again
+        self.establish(index, now, segment);
+        let s = &mut self.mem.tcp[index];
+        s.send_window.take(segment, s.negotiated.send_shift);
+        self.established_input(index, now, segment, payload);
+        if self.mem.tcp[index].state.is_synchronized() {
+            self.tcp_output(index, now, Hold::AsSet);
+            self.update_row(index);
+        }
+        true
+    }
+}
+
+/// Whether a listener already has half-open connections.
+fn listener_is_busy(listener: &Listener) -> bool {
+    listener.half_open > 0
+}

@@ -1,0 +1,46 @@
+//! Invariants of UDP sockets: see [`Stack::check_invariants`].
+
+use crate::Stack;
+use crate::demux::invariants::{Found, Way};
+use crate::ids::SocketKind;
+use crate::invariants::Holders;
+use crate::pool::Link;
+use crate::pool::invariants::walk;
+
+use super::Socket;
+
+impl Socket {
+    fn way(&self) -> Way {
+        match (self.bound.port, self.remote.port) {
+            (0, _) => Way::None,
+            (_, 0) => Way::Bound(self.bound),
+            _ => Way::Connected(self.local, self.remote),
+        }
+    }
+}
+
+impl Stack<'_> {
+    pub(crate) fn check_datagrams(&self, holders: &mut Holders, found: &mut Found) {
+        let (core, frames) = (&self.mem.core, &self.mem.frames);
+        let taken = core.free_udp.taken("sockets for datagrams", self.mem.udp, |socket| socket.link);
+        self.check_handles(SocketKind::Udp, self.mem.udp.len(), &taken);
+        let lines = core.free_groups.taken("memberships", self.mem.groups, |line| line.link);
+        let mut memberships = 0;
+        for index in taken.all() {
+            let socket = &self.mem.udp[index as usize];
+            let mut last = Link::NONE;
+            let count = walk(socket.head, frames.meta.len(), |id| {
+                holders.note_chain(frames, id, "a queue of datagrams");
+                last = Link::to(id);
+                frames.meta[id as usize].prev
+            });
+            assert_eq!((count, last), (socket.count as usize, socket.tail), "datagrams of {index}");
+            memberships += walk(socket.groups, self.mem.groups.len(), |line| {
+                assert!(lines.has(line), "membership {line} of {index} is free");
+                self.mem.groups[line as usize].link
+            });
+            self.check_way(SocketKind::Udp, index, socket.way(), found);
+        }
+        assert_eq!(memberships, core.free_groups.used(), "memberships");
+    }
+}
