@@ -51,7 +51,7 @@ impl Transmission {
     }
 
     /// Whether another pass is to follow.
-    pub(super) fn goes_on(&mut self) -> bool {
+    pub(super) fn takes_another_pass(&mut self) -> bool {
         // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what
         // follows.)
         let does_more = core::mem::take(&mut self.does_more);

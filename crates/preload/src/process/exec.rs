@@ -130,19 +130,19 @@ pub(crate) fn outlives(fd: c_int) -> bool {
 /// Right before an exec, which kills the other threads of this process: the gate makes sure that
 /// none of them is inside the lane. If the new program does not continue with the lane, the
 /// connections that end with it are marked for the service.
-pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
+pub(crate) fn now(continues: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     realtime::lay_down();
     // From here on other threads are not inside, so none begins to hand a connection over.
     let moving = leaving::hold();
     lane.gate().close(true);
     drop(moving);
-    if goes_on || lane_processes::has_company(lane) {
+    if continues || lane_processes::has_company(lane) {
         // Left to the new program, which takes them over as it starts, or to this one if the exec
         // fails.
         pending::leave(lane);
     }
-    if !goes_on {
+    if !continues {
         crate::socket::flush::mark_complete(lane, true);
     }
     lane.retire();
