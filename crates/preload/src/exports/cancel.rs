@@ -8,7 +8,6 @@
 //! cancellation disabled during a call of this library.
 
 use super::export;
-use super::shared::leaked;
 use crate::base::locked::Holding;
 use crate::lane;
 use crate::sys::errno::{Errno, Result};
@@ -46,12 +45,13 @@ impl Marked {
     }
 
     fn all(&'static self) -> impl Iterator<Item = &'static AtomicU32> {
-        core::iter::successors(Some(self), |marked| leaked(&marked.more)).flat_map(|marked| &marked.places)
+        core::iter::successors(Some(self), |marked| crate::sys::leaked(&marked.more)).flat_map(|marked| &marked.places)
     }
 
     fn enter(&'static self, thread: u32) {
         while !self.all().any(|place| place.compare_exchange(0, thread, SeqCst, Relaxed).is_ok()) {
-            let last = core::iter::successors(Some(self), |marked| leaked(&marked.more)).last().unwrap_or(self);
+            let last =
+                core::iter::successors(Some(self), |marked| crate::sys::leaked(&marked.more)).last().unwrap_or(self);
             let new = Box::into_raw(Box::new(Self::new()));
             if last.more.compare_exchange(core::ptr::null_mut(), new, SeqCst, Relaxed).is_err() {
                 // SAFETY: made above, and no other thread has seen it.

@@ -7,7 +7,6 @@
 //! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
 //! Only the unwinding of a cancelled thread may pass (see `cancel`).
 
-pub(crate) mod shared;
 pub(crate) mod stdio;
 
 pub(crate) mod cancel;

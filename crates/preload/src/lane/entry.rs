@@ -5,7 +5,6 @@
 //! functions of their own, whose frames are gone while the work runs.
 
 use crate::base::reentrancy::{self, Inside};
-use crate::exports::shared::{Core, Guard, Refused};
 use crate::exports::signal;
 use crate::lane::Lane;
 use crate::lane::held_acks;
@@ -14,6 +13,7 @@ use crate::lane::transmit::Transmission;
 use crate::lane::waiters::Waiters;
 use crate::sys;
 use crate::sys::errno::{AGAIN, Errno, Result};
+use crate::sys::shared_stack::{Core, Guard, Refused};
 use crate::table::desc::Descriptions;
 use crate::table::ports::Ports;
 use core::sync::atomic::Ordering::Relaxed;
@@ -129,7 +129,7 @@ impl Lane {
     pub(super) fn lock_when_open(&self) -> core::result::Result<(Inside, Guard<'_>), Refused> {
         loop {
             let inside = reentrancy::enter().ok_or(Refused::Again)?;
-            match self.shared.lock() {
+            match self.lock() {
                 Ok(guard) => return Ok((inside, guard)),
                 // Its signals are delivered meanwhile.
                 Err(Refused::Barred) => drop(inside),
@@ -196,7 +196,7 @@ impl Lane {
         let mut wakes_helper = false;
         loop {
             // The program may be ending.
-            let Ok(guard) = self.shared.lock() else { break };
+            let Ok(guard) = self.lock() else { break };
             let again = |_: &mut Access<'_>| if is_done { Ok(()) } else { Err(AGAIN) };
             wakes_helper |= self.pass(guard, None, |_| (), again, is_program, transmission).1;
             if !transmission.takes_another_pass() {

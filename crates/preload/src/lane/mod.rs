@@ -13,7 +13,6 @@
 //! | `teardown` | its end in this process, for which others wait |
 //! | `held_acks` | acknowledgements held back until the program has the data it waited for |
 //! | `kernel_rows` | the rows by which sockets that stay on the kernel are shown |
-//! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
 //! | `service` | requests to the service, and its unsolicited messages |
 //! | `ports` | ports to connect from |
@@ -34,7 +33,6 @@ pub(crate) mod start;
 pub(crate) mod teardown;
 mod transmit;
 mod waiters;
-pub(crate) mod wire;
 
 pub(crate) use entry::Access;
 pub(crate) use parts::{Handover, Lane, Parts};

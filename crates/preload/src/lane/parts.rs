@@ -4,17 +4,16 @@
 
 use crate::base::config::Settings;
 use crate::base::reentrancy;
-use crate::exports::shared::{LastWords, Shared};
 use crate::exports::signal;
 use crate::lane::Access;
 use crate::lane::exit_gate::ExitGate;
 use crate::lane::process_state;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
-use crate::lane::teardown::Teardown;
 use crate::lane::waiters::Waiters;
 use crate::sys;
 use crate::sys::errno::Errno;
+use crate::sys::shared_stack::{FinalState, Guard, Refused, SharedStack};
 use crate::table::desc::Descriptions;
 use crate::wait::crowd;
 use core::ffi::c_int;
@@ -29,7 +28,8 @@ use tickwire_stack::time::Instant;
 /// A lane in use by this process. Its memory is never unmapped, because a thread may be inside at
 /// any time; a lane that ended is marked.
 pub(crate) struct Lane {
-    pub(super) shared: Shared,
+    pub(super) shared: SharedStack,
+    gate: ExitGate,
     /// The receive ring's descriptor (-1 in tests) and the doorbell.
     ring: c_int,
     pub(super) doorbell: c_int,
@@ -72,7 +72,7 @@ pub(crate) struct Handover {
 
 /// The parts of a lane.
 pub(crate) struct Parts {
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedStack,
     pub(crate) ring: c_int,
     pub(crate) doorbell: c_int,
     /// The ring that wakes the standby thread, `None` in tests.
@@ -93,6 +93,7 @@ impl Lane {
         let waiters = Waiters::new([parts.ring, parts.handover.tap], parts.standby);
         let lane = Self {
             shared: parts.shared,
+            gate: ExitGate::new(),
             ring: parts.ring,
             doorbell: parts.doorbell,
             handover: parts.handover,
@@ -123,13 +124,22 @@ impl Lane {
 
     /// Which threads of this process may enter.
     pub(crate) fn gate(&self) -> &ExitGate {
-        self.shared.gate()
+        &self.gate
+    }
+
+    /// Takes the lock, if the gate is open to this thread.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    #[inline]
+    pub(super) fn lock(&self) -> core::result::Result<Guard<'_>, Refused> {
+        self.shared.lock(|| self.gate.admits())
     }
 
     /// The program is about to end or to be replaced: from here on none of its threads is inside
     /// the lane.
     pub(crate) fn retire(&self) {
-        self.shared.shut();
+        self.shared.while_none_is_inside(|| self.gate.shut());
     }
 
     /// The settings of this process.
@@ -208,7 +218,7 @@ impl Lane {
     /// Sends trains of segments through this protected descriptor from now on.
     pub(super) fn set_bulk(&self, tap: c_int) {
         if let Some(port) = self.shared.port() {
-            port.set_bulk(Bulk::new(crate::exports::shared::own(tap)));
+            port.set_bulk(Bulk::new(sys::owned(tap)));
         }
     }
 
@@ -231,11 +241,11 @@ impl Lane {
         Descriptions::new(guard.stack.user()).get(index).flags()
     }
 
-    /// The final state of the stack of a lane that has ended, or was lost; `None` in a signal
-    /// handler that interrupted its own thread inside.
-    pub(crate) fn last_words(&self, ending: &mut Teardown) -> Option<LastWords> {
+    /// The final state of the stack of a lane that has ended, or was lost, for the thread that ends
+    /// it; `None` in a signal handler that interrupted its own thread inside.
+    pub(crate) fn final_state(&self) -> Option<FinalState> {
         let _inside = reentrancy::enter()?;
-        self.shared.last_words(ending)
+        self.shared.final_state()
     }
 
     /// Flags of a description, inside.
@@ -246,5 +256,26 @@ impl Lane {
     /// Whether the lane is over.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Relaxed) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::desc::single;
+    use crate::testing;
+
+    #[test]
+    fn a_lane_that_ends_while_the_gate_is_shut_says_what_its_sockets_were() {
+        let (lane, _service) = testing::another();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(lane.gate().close(true));
+                lane.retire();
+            });
+        });
+        assert!(matches!(lane.lock(), Err(Refused::Barred)));
+        assert_eq!(lane.final_state().unwrap().user[single::STARTED], 1);
+        assert!(lane.final_state().is_none(), "a lane ends once");
     }
 }

@@ -1,6 +1,5 @@
 //! Which lane is this process's, and other state of this process alone.
 
-use crate::exports::shared;
 use crate::lane::Lane;
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -34,7 +33,7 @@ static EMPTIED: AtomicBool = AtomicBool::new(false);
 /// The lane of this process, if it has a live one.
 #[inline]
 pub(crate) fn current() -> Option<&'static Lane> {
-    shared::leaked(&HERE.lane)
+    sys::leaked(&HERE.lane)
 }
 
 /// The number of this process, or of one that shares its memory.
@@ -82,7 +81,7 @@ pub(crate) fn install(lane: Lane) -> &'static Lane {
 /// In a child that knows that it is one: its parent's lane becomes its own, until the child gives
 /// it up.
 pub(crate) fn inherit() -> Option<&'static Lane> {
-    let lane = shared::leaked(&INHERITED)?;
+    let lane = sys::leaked(&INHERITED)?;
     HERE.lane.store(core::ptr::from_ref(lane).cast_mut(), Release);
     Some(lane)
 }
@@ -90,7 +89,7 @@ pub(crate) fn inherit() -> Option<&'static Lane> {
 /// In a process that has no share in its parent's lane: it is not this process's any more. Nothing
 /// is reported.
 pub(crate) fn disinherit() {
-    if let Some(lane) = shared::leaked(&INHERITED) {
+    if let Some(lane) = sys::leaked(&INHERITED) {
         lane.forsake();
     }
 }

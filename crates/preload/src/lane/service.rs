@@ -5,6 +5,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::base::reentrancy;
 use crate::lane::Lane;
 use crate::lane::session::Session;
+use crate::sys;
 use crate::table::protect;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -174,7 +175,7 @@ impl Lane {
             return Err(Unserved::Refused(Reason::ServiceError));
         }
         let _shield = crate::exports::cancel::Shield::new();
-        let borrowed = descriptor.map(crate::exports::shared::borrow);
+        let borrowed = descriptor.map(sys::borrowed);
         let answer = match self.talk.session().as_mut() {
             Some(session) => {
                 session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, brought)| match reply {

@@ -2,13 +2,13 @@
 
 use crate::base::config::Settings;
 use crate::base::locked::{Holding, Lock, Locked};
-use crate::exports::shared::{self, Shared};
 use crate::lane::session::Session;
-use crate::lane::wire::Wire;
 use crate::lane::{self, Handover, Lane, Parts};
 use crate::process::own_stack;
 use crate::sys;
 use crate::sys::errno::Errno;
+use crate::sys::shared_stack::SharedStack;
+use crate::sys::wire::Wire;
 use crate::table::desc::single;
 use crate::table::protect;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -374,7 +374,7 @@ fn owned(answer: io::Result<(&Reply, &mut Descriptors)>) -> io::Result<(Reply, D
 /// Moves a channel to a protected descriptor.
 pub(crate) fn protected(channel: Channel) -> Result<Channel, Reason> {
     let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::Descriptors)?;
-    Ok(Channel::from(shared::own(fd)))
+    Ok(Channel::from(sys::owned(fd)))
 }
 
 /// Another connection of this process to its lane (a forked child's, or after exec).
@@ -422,7 +422,7 @@ pub(crate) fn attach(
         // The mapping stays, but if no other process has the lane, its pages can be freed. (A
         // process that attaches to another's lane has a slot.)
         if slot.is_none() {
-            let _ = region::empty(shared::borrow(region), limits);
+            let _ = region::empty(sys::borrowed(region), limits);
         }
         [region, ring, tap, doorbell, standby].into_iter().for_each(protect::release);
     }
@@ -442,12 +442,12 @@ pub(crate) fn assemble(
         sys::say(&format!("the lane's ring cannot be mapped: {error}"));
         Reason::ServiceError
     })?;
-    let standby = StandbyRing::map(shared::own(handover.standby)).map_err(|error| {
+    let standby = StandbyRing::map(sys::owned(handover.standby)).map_err(|error| {
         sys::say(&format!("the lane's standby ring cannot be mapped: {error}"));
         Reason::ServiceError
     })?;
     let parts = Parts {
-        shared: Shared::in_region(mapped, wire),
+        shared: SharedStack::in_region(mapped, wire),
         ring,
         doorbell,
         standby: Some(standby),
@@ -461,7 +461,7 @@ pub(crate) fn assemble(
 
 /// Starts the stack if this is the lane's first process.
 pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
-    let mut guard = parts.shared.lock().map_err(|_| Reason::LaneGone)?;
+    let mut guard = parts.shared.lock(|| Ok(true)).map_err(|_| Reason::LaneGone)?;
     if guard.stack.user()[single::STARTED] == 0 {
         let mut config =
             Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };

@@ -62,11 +62,11 @@ impl Lane {
     fn take_down(&self, reason: Reason) -> Option<usize> {
         // A handler that jumped away would leave the rest undone.
         let _holding = Holding::new();
-        let mut ending = hold()?;
+        let ending = hold()?;
         if !self.is_over_from_now(reason) {
             return None;
         }
-        let connections = close::lane_ended(self, reason, &mut ending);
+        let connections = close::lane_ended(self, reason);
         // Released before the registry is taken: threads that hold the registry wait for this.
         drop(ending);
         epoll::lane_ended();

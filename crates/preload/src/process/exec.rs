@@ -202,12 +202,12 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
         return Err(Reason::BadRequest);
     }
     set_close_on_exec(there, true);
-    let mapped = Region::map(crate::exports::shared::borrow(region), inheritance.number, &limits);
+    let mapped = Region::map(sys::borrowed(region), inheritance.number, &limits);
     let mapped = mapped.map_err(|_| Reason::Version)?;
     there.iter().for_each(|&fd| {
         TABLE.set(fd, Entry::Lane);
     });
-    let session = Session::inherited(Channel::from(crate::exports::shared::own(control)));
+    let session = Session::inherited(Channel::from(sys::owned(control)));
     let handover =
         Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, tap, standby };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))

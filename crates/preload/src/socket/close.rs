@@ -1,7 +1,6 @@
 //! How references to sockets end: a socket closes with the last descriptor of the last process that
 //! has it, stops listening when it is shut down, and ends with its lane.
 
-use crate::lane::teardown::Teardown;
 use crate::lane::{self, Access, Lane};
 use crate::socket::kernel;
 use crate::socket::pending;
@@ -287,7 +286,7 @@ pub(crate) fn say_ended(reason: Reason, connections: usize) {
 
 /// The lane is over. Connections are dead; listeners and UDP sockets continue as their kernel
 /// sockets. Returns how many descriptors of connections there were.
-pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> usize {
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason) -> usize {
     let mut connections = 0;
     let without_service = is_without_service(reason);
     // By the time a list shows the socket, a new service runs.
@@ -295,12 +294,12 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> 
     let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
     // Otherwise only in this process.
     let for_all = without_service || reason == Reason::LaneGone;
-    let mut words = lane.last_words(ending);
-    let reasons = words.as_mut().map_or_else(Vec::new, |words| core::mem::take(&mut words.reasons));
+    let mut state = lane.final_state();
+    let reasons = state.as_mut().map_or_else(Vec::new, |state| core::mem::take(&mut state.reasons));
     // If the state is unknown, it counts as a connection, which must not look like a fresh socket.
-    let mut last = |index: u32| match &mut words {
-        Some(words) => {
-            let mut descriptions = Descriptions::new(&mut words.user);
+    let mut last = |index: u32| match &mut state {
+        Some(state) => {
+            let mut descriptions = Descriptions::new(&mut state.user);
             let mut description = descriptions.get(index);
             (description.flags(), *description.holders() & !(1 << lane.slot()) == 0)
         }

@@ -4,9 +4,23 @@ use super::check;
 use crate::sys::errno::{Errno, Result};
 use crate::sys::real;
 use core::ffi::c_int;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 /// The size of the descriptor table: numbers from this one on are the kernel's.
 pub(crate) const TABLE_LIMIT: usize = 65_536;
+
+/// A descriptor of the program, borrowed for one call.
+pub(crate) fn borrowed<'a>(fd: c_int) -> BorrowedFd<'a> {
+    // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file
+    // is passed, or none, which the service checks.
+    unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}
+
+/// A protected descriptor as an owned one, for the channel.
+pub(crate) fn owned(fd: c_int) -> OwnedFd {
+    // SAFETY: the number was just made by `protect::keep` and belongs to the channel from here on.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
 
 /// Closes a descriptor for good. Not by `libc::syscall` as elsewhere: that name's `close` is this
 /// library's, and passes on to the C library's, in which a thread may be cancelled.

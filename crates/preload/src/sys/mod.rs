@@ -1,6 +1,7 @@
 //! The bottom of the library: the real C library, the system calls that this library makes for
-//! itself behind safe functions, and the program's memory. Nothing here uses this library's own
-//! exports but `syscall`, which passes on all system calls that are made here.
+//! itself behind safe functions, the program's memory, and the mapped memory of a lane. Nothing here
+//! uses this library's own exports but `syscall`, which passes on all system calls that are made
+//! here.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -9,6 +10,8 @@
 //! | `guarded` | copies from and to the program's memory, where a bad pointer is an error |
 //! | `iov`, `name` | lists of buffers and socket addresses in the program's memory |
 //! | `scheduling` | scheduling policies and sets of processors, as settings name them |
+//! | `shared_stack` | the stack in the mapped memory of a lane, and the lock that makes using it sound |
+//! | `wire` | where the stack's packets come from and go to |
 //! | the others | system calls, one file for each kind; all are used through this module |
 
 mod clock;
@@ -25,16 +28,18 @@ mod process;
 pub(crate) mod real;
 mod schedule;
 pub(crate) mod scheduling;
+pub(crate) mod shared_stack;
 mod signal;
 mod socket;
 mod waiting;
+pub(crate) mod wire;
 
 pub(crate) use clock::{now, timespec};
 #[cfg(test)]
 pub(crate) use descriptor::set_descriptor_limit;
 pub(crate) use descriptor::{
-    TABLE_LIMIT, close, descriptor_limit, duplicate_above_limit, fcntl, memory_file, open_descriptors, replace,
-    set_nonblocking, too_many_descriptors,
+    TABLE_LIMIT, borrowed, close, descriptor_limit, duplicate_above_limit, fcntl, memory_file, open_descriptors, owned,
+    replace, set_nonblocking, too_many_descriptors,
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
 pub(crate) use message::{Control, Extras, receive, send};
@@ -57,6 +62,13 @@ pub(crate) use waiting::{NO_FD, drain, eventfd, ppoll, readable, ring, ring_one,
 
 use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// The target of a pointer to something that is never freed.
+pub(crate) fn leaked<T>(at: &AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: such pointers are null or come from `Box::leak`.
+    unsafe { at.load(Ordering::Acquire).as_ref() }
+}
 
 /// Sets the thread's error number.
 pub(crate) fn set_errno(value: c_int) {

@@ -370,7 +370,7 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
     }));
     let lane = Lane::new(
         Parts {
-            shared: Shared::local(limits, wire),
+            shared: SharedStack::local(limits, wire),
             ring: -1,
             standby: None,
             doorbell: -1,
