@@ -50,7 +50,7 @@ extern "C" fn child() {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
         crate::lane::start::forget();
         crate::wait::epoll_wait::forget_sleepers();
-        super::cancel::forget();
+        crate::sys::cancellation::forget();
         match lane::inherit() {
             Some(lane) => lane_processes::after_fork_in_child(lane),
             // The parent may continue without a lane, and its lane may have ended just now.

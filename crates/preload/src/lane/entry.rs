@@ -4,8 +4,8 @@
 //! A program's thread may have a few KiB of stack left. So the steps before and after the work are
 //! functions of their own, whose frames are gone while the work runs.
 
+use crate::base::deferred_signals;
 use crate::base::reentrancy::{self, Inside};
-use crate::exports::signal;
 use crate::lane::Lane;
 use crate::lane::held_acks;
 use crate::lane::kernel_rows::KernelRows;
@@ -184,7 +184,7 @@ impl Lane {
             crate::base::wakeup_fd::ring();
         }
         if signalled {
-            signal::deliver();
+            deferred_signals::deliver();
         }
     }
 

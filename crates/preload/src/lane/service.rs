@@ -1,6 +1,7 @@
 //! A lane's communication with the service, once for each socket and once for each new destination:
 //! claims, paths, and the service's unsolicited messages.
 
+use crate::base::cancel_shield::Shield;
 use crate::base::locked::{Lock, Locked};
 use crate::base::reentrancy;
 use crate::lane::Lane;
@@ -174,7 +175,7 @@ impl Lane {
         if reentrancy::is_inside() {
             return Err(Unserved::Refused(Reason::ServiceError));
         }
-        let _shield = crate::exports::cancel::Shield::new();
+        let _shield = Shield::new();
         let borrowed = descriptor.map(sys::borrowed);
         let answer = match self.talk.session().as_mut() {
             Some(session) => {

@@ -1,5 +1,6 @@
 //! How a process gets its lane: with its first IP socket, and again when the service is back.
 
+use crate::base::cancel_shield::Shield;
 use crate::base::config::Settings;
 use crate::base::locked::{Holding, Lock, Locked};
 use crate::lane::session::Session;
@@ -112,7 +113,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
     let _holding = Holding::new();
     let _asking = Asking::begin()?;
-    let _shield = crate::exports::cancel::Shield::new();
+    let _shield = Shield::new();
     // The lock may be held by a thread that a stray child does not have.
     let mut kept = if lane::is_stray() { STARTING.try_lock()? } else { STARTING.lock() };
     if let Some(lane) = lane::current() {
@@ -181,7 +182,7 @@ pub(crate) fn confine() {
     } else if asks && !lane::is_stray() && !sys::is_filtered() {
         // The program may have sockets afterwards, and cannot report it then. But under an existing
         // filter a new connection may kill it.
-        let _shield = crate::exports::cancel::Shield::new();
+        let _shield = Shield::new();
         // A child forked now would keep the connection.
         let made = hold().map(|_starting| session());
         list_confined(made.and_then(Result::ok));
@@ -291,7 +292,7 @@ pub(crate) fn announce_passed() {
         return;
     }
     let Some(_asking) = Asking::begin() else { return };
-    let _shield = crate::exports::cancel::Shield::new();
+    let _shield = Shield::new();
     if listed_by().is_none()
         && let Err(rest) = announce(Reason::NotMoved)
     {

@@ -1,6 +1,5 @@
 //! From a fresh TCP socket to a connection or a listener, and back: `connect` and `listen`.
 
-use crate::exports::cancel;
 use crate::lane::{Access, Lane, session};
 use crate::socket::egress_interface;
 use crate::socket::kernel;
@@ -8,7 +7,7 @@ use crate::socket::open;
 use crate::socket::options;
 use crate::socket::tcp::{Stage, stage};
 use crate::sys;
-use crate::sys::errno::{DEMOTED, Errno, Result};
+use crate::sys::errno::{CANCELLED, DEMOTED, Errno, Result};
 use crate::sys::name::{self, Name};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
@@ -127,7 +126,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         Ok(()) => Ok(()),
         Err(TIMED_OUT) => Err(Errno(if again { libc::EALREADY } else { libc::EINPROGRESS })),
         // The attempt continues.
-        Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
+        Err(error @ (Errno(libc::EINTR) | CANCELLED)) => Err(error),
         Err(error) => fail(lane, index, id, error),
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `real` | the C library's functions that this library interposes |
 //! | `errno` | the C library's error number, and the stack's errors as such numbers |
+//! | `cancellation` | threads that were cancelled |
 //! | `guarded` | copies from and to the program's memory, where a bad pointer is an error |
 //! | `iov`, `name` | lists of buffers and socket addresses in the program's memory |
 //! | `scheduling` | scheduling policies and sets of processors, as settings name them |
@@ -14,6 +15,7 @@
 //! | `wire` | where the stack's packets come from and go to |
 //! | the others | system calls, one file for each kind; all are used through this module |
 
+pub(crate) mod cancellation;
 mod clock;
 mod descriptor;
 mod epoll;
@@ -55,7 +57,7 @@ pub(crate) use schedule::{
     processors_online, read_from_begin, real_time_priority, set_affinity, set_policy,
 };
 pub(crate) use signal::{
-    FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,
+    FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, unblock_signals, waiting_signals,
 };
 pub(crate) use socket::{accept, bind, connect, listen, namespace, shutdown, socket, socket_inode, socket_name};
 pub(crate) use waiting::{NO_FD, drain, eventfd, ppoll, readable, ring, ring_one, wait_while, wake_all};
@@ -81,7 +83,7 @@ fn check(answer: c_int) -> Result<c_int> {
 }
 
 /// The result of a direct system call. Calls that wait are direct: the C library's are cancellation
-/// points, and there must be none inside the lane (see `cancel`).
+/// points, and there must be none inside the lane (see `exports::cancel`).
 pub(super) fn called(answer: libc::c_long) -> Result<usize> {
     usize::try_from(answer).map_err(|_| Errno::last())
 }

@@ -2,11 +2,12 @@
 //! program's own together.
 
 use crate::base::config::Spin;
+use crate::base::deferred_signals;
 use crate::base::reentrancy::is_inside;
-use crate::exports::{cancel, signal};
 use crate::lane::{self, Access, Asleep, Lane};
 use crate::process::realtime;
 use crate::sys;
+use crate::sys::cancellation;
 use crate::sys::errno::{AGAIN, Errno, Result};
 use crate::sys::{NO_FD, readable};
 use crate::table::desc::{Description, flag};
@@ -141,16 +142,16 @@ fn until_answered<T>(
     plan: &mut Plan<'_>,
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
-    let mut ran = signal::ran();
+    let mut ran = deferred_signals::ran();
     let mut again = false;
     loop {
-        cancel::check()?;
-        if ran != signal::ran() {
+        cancellation::check()?;
+        if ran != deferred_signals::ran() {
             // A deferred handler has run, or one that came in between.
             if !(plan.restart && sys::handlers_restart()) {
                 return Err(Errno(libc::EINTR));
             }
-            ran = signal::ran();
+            ran = deferred_signals::ran();
         }
         // A spuriously woken thread (for others' packets, or a timer of the stack) leaves the
         // processor to the thread whose packets they are.
@@ -317,7 +318,7 @@ fn spin<T>(
             }
         }
         if due {
-            cancel::check()?;
+            cancellation::check()?;
             looked = now;
             if plan.mask.is_some() {
                 // With its own mask the call receives signals only through that.
