@@ -7,8 +7,6 @@
 //! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
 //! Only the unwinding of a cancelled thread may pass (see `cancel`).
 
-pub(crate) mod stdio;
-
 pub(crate) mod cancel;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod counting;
@@ -18,12 +16,14 @@ mod direct;
 mod exec;
 mod handle;
 mod message;
+pub(crate) mod observer;
 mod process;
 pub(crate) mod send_file;
 pub(crate) mod signal;
 pub(crate) mod socket;
 mod spawn;
 pub(crate) mod splice;
+mod stdio;
 mod variadic;
 pub(crate) mod waiting;
 

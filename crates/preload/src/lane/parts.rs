@@ -4,9 +4,10 @@
 
 use crate::base::config::Settings;
 use crate::base::reentrancy;
-use crate::exports::signal;
 use crate::lane::Access;
+use crate::lane::crowd;
 use crate::lane::exit_gate::ExitGate;
+use crate::lane::observer::observer;
 use crate::lane::process_state;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
@@ -15,7 +16,6 @@ use crate::sys;
 use crate::sys::errno::Errno;
 use crate::sys::shared_stack::{FinalState, Guard, Refused, SharedStack};
 use crate::table::desc::Descriptions;
-use crate::wait::crowd;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -88,7 +88,7 @@ impl Lane {
     /// # Errors
     /// The reason for which it cannot be used.
     pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
-        signal::guard();
+        (observer().guard)();
         crowd::prepare();
         let waiters = Waiters::new([parts.ring, parts.handover.tap], parts.standby);
         let lane = Self {

@@ -1,6 +1,7 @@
 //! Which lane is this process's, and other state of this process alone.
 
 use crate::lane::Lane;
+use crate::lane::observer::observer;
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
@@ -69,7 +70,7 @@ pub(crate) fn heard_of() {
 /// Makes `lane` the one of this process, for good or until it ends.
 pub(crate) fn install(lane: Lane) -> &'static Lane {
     let lane = Box::leak(Box::new(lane));
-    crate::socket::pending::make_room(lane.handover().limits.tcp);
+    (observer().begins)(lane);
     sys::wipe_in_children(&HERE);
     heard_of();
     EMPTIED.store(true, Relaxed);

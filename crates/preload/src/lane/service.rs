@@ -5,6 +5,7 @@ use crate::base::cancel_shield::Shield;
 use crate::base::locked::{Lock, Locked};
 use crate::base::reentrancy;
 use crate::lane::Lane;
+use crate::lane::observer::observer;
 use crate::lane::session::Session;
 use crate::sys;
 use crate::table::protect;
@@ -324,14 +325,14 @@ impl Lane {
                         Ok(())
                     });
                 }
-                Push::PeerGone { pid } => crate::process::lane_processes::gone(self, pid),
-                Push::ClaimLost { claim, reason } => crate::socket::kernel::claim_lost(self, claim.0, reason),
+                Push::PeerGone { pid } => (observer().process_gone)(self, pid),
+                Push::ClaimLost { claim, reason } => (observer().claim_lost)(self, claim.0, reason),
                 Push::Closing { reason } => {
                     self.end(reason);
                     break;
                 }
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
-                Push::Realtime { priority } => crate::process::realtime::granted(priority),
+                Push::Realtime { priority } => crate::base::realtime::granted(priority),
                 Push::Leave => self.talk.is_to_leave(),
             }
         }

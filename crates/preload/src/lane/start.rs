@@ -1,22 +1,23 @@
 //! How a process gets its lane: with its first IP socket, and again when the service is back.
 
 use crate::base::cancel_shield::Shield;
-use crate::base::config::Settings;
+use crate::base::config::settings;
 use crate::base::locked::{Holding, Lock, Locked};
+use crate::base::own_stack;
+use crate::lane::observer::observer;
 use crate::lane::session::Session;
 use crate::lane::{self, Handover, Lane, Parts};
-use crate::process::own_stack;
 use crate::sys;
 use crate::sys::errno::Errno;
 use crate::sys::shared_stack::SharedStack;
 use crate::sys::wire::Wire;
 use crate::table::desc::single;
+use crate::table::fd::TABLE;
 use crate::table::protect;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::sync::OnceLock;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path, why_unconnected};
 use tickwire_link::region::{self, Region};
@@ -86,18 +87,6 @@ pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
 static TOLD: Lock<Option<Reason>> = Lock::new(None);
 /// Whether this program ever had a lane.
 static HAD_ONE: AtomicBool = AtomicBool::new(false);
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
-
-/// The settings of this process.
-pub(crate) fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(|| {
-        let (settings, complaint) = Settings::read(|name| std::env::var(name).ok());
-        if let Some(complaint) = complaint {
-            sys::say(&complaint);
-        }
-        settings
-    })
-}
 
 /// The lane of this process, created if there is none yet. `None`: sockets stay on the kernel.
 pub(crate) fn lane() -> Option<&'static Lane> {
@@ -123,7 +112,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if is_vain() {
         return None;
     }
-    if lane::is_stray() && !crate::process::lane_processes::abandon(true) {
+    if lane::is_stray() && !(observer().abandon)() {
         return None;
     }
     *kept = None;
@@ -134,7 +123,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     };
     match own_stack::run(begin) {
         Ok(lane) => {
-            crate::process::helper::start();
+            (observer().start_helper)();
             Some(lane)
         }
         Err(reason) => {
@@ -154,7 +143,7 @@ fn begun(kept: &mut Option<Listed>) -> Result<&'static Lane, Reason> {
     *TOLD.lock() = None;
     HAD_ONE.store(true, Relaxed);
     let lane = lane::install(lane);
-    crate::socket::kernel::list_older(lane);
+    (observer().begun)(lane);
     Ok(lane)
 }
 
@@ -164,16 +153,15 @@ fn is_vain() -> bool {
 }
 
 /// The program is about to confine itself, perhaps to fewer system calls than the lane needs. Any
-/// other system call might kill it.
-pub(crate) fn confine() {
+/// other system call might kill it. `leaves` gives the sockets of its lane to the kernel.
+pub(crate) fn confine(leaves: impl FnOnce(&'static Lane)) {
     let asks = !is_vain();
     CONFINED.store(true, SeqCst);
     // A thread that was making a lane has finished after this; none begins any more.
     drop(hold());
     if let Some(lane) = lane::current() {
         // In order, so that no packet is diverted any more when the program continues.
-        crate::socket::leaving::each_to_kernel(lane, Reason::Confined, |_| true);
-        crate::socket::leaving::closed_to_kernel(lane);
+        leaves(lane);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
         // Over the existing connection: the program may have given up the rights, or the view of
@@ -254,7 +242,7 @@ fn refused(reason: Reason) {
 pub(crate) fn why_unlisted() -> Option<Reason> {
     // The thread that ends the lane may not have entered any of them yet.
     lane::await_ending();
-    let mut reasons = crate::socket::kernel::unlisted().map(|(_, reason)| reason);
+    let mut reasons = TABLE.unlisted().map(|(_, reason)| reason);
     let first = reasons.next()?;
     Some(if reasons.any(|reason| reason == Reason::Restarted) { Reason::Restarted } else { first })
 }

@@ -2,17 +2,17 @@
 //! the environment. The new program maps the region again and finds its sockets by their inodes. A
 //! program in a new process (`posix_spawn`) gets the lane's descriptors from the service instead.
 
+use crate::base::realtime;
 use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
 use crate::process::lane_processes;
-use crate::process::realtime;
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::socket::leaving;
-use crate::socket::open;
 use crate::socket::pending;
 use crate::sys;
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::{CStr, c_int};
@@ -248,7 +248,7 @@ fn find_sockets(lane: &'static Lane) {
             && let Some(inode) = sys::socket_inode(fd)
             && let Some(&(index, flags)) = held.get(&inode)
         {
-            open::enter(fd, if flags & flag::UDP != 0 { Entry::Udp(index) } else { Entry::Tcp(index) });
+            counts::enter(fd, if flags & flag::UDP != 0 { Entry::Udp(index) } else { Entry::Tcp(index) });
             found.push(inode);
         }
     }

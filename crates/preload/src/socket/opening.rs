@@ -5,6 +5,7 @@ use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::options;
+use crate::socket::pending;
 use crate::socket::tcp::{Stage, stage};
 use crate::sys;
 use crate::sys::errno::{CANCELLED, DEMOTED, Errno, Result};
@@ -170,7 +171,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     }
     // Any port will do: the lane may hold one.
     let any = bound.port == 0 && scope == 0 && device == 0 && flags & flag::PORT_RANGE == 0;
-    let held = if any { lane.take_port(fd, source) } else { None };
+    let held = if any { lane.take_port(fd, source, pending::put_ports_back) } else { None };
     let (claim, local) = match held {
         Some(EphemeralPort { claim: Claim(claim), port }) => (claim, Endpoint::new(source, port)),
         None => match claim_flow(lane, subject, Endpoint::new(source, bound.port), remote, scope, v6)? {

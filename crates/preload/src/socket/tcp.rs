@@ -12,6 +12,7 @@ use crate::sys::guarded;
 use crate::sys::iov::Buffers;
 use crate::sys::name;
 use crate::sys::{self, Extras};
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;
@@ -166,7 +167,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
             if same & flag::INHERITED != 0 {
                 inherited::copy(listener_fd, fd, v6);
             }
-            open::enter(fd, Entry::Tcp(new));
+            counts::enter(fd, Entry::Tcp(new));
             let (bytes, len) = name::emit(remote, v6, link);
             Ok((fd, bytes, len))
         }

@@ -22,7 +22,7 @@ mod udp;
 mod waiting;
 
 use crate::base::config::{Settings, Spin};
-use crate::exports::counting;
+use crate::exports::{counting, observer};
 use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane, Parts};
@@ -52,6 +52,7 @@ pub(crate) const THERE: Address = Address::v4([10, 99, 0, 2]);
 pub(crate) fn lane() -> &'static Lane {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
+        observer::install();
         let limits = Limits { frames: 4096, ..Limits::DEFAULT };
         let mut peer = peer::Peer::new();
         let wire = Wire::Test(Box::new(move |stack, now| counting::apart(|| peer.exchange(stack, now))));

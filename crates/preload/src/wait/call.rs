@@ -3,15 +3,15 @@
 
 use crate::base::config::Spin;
 use crate::base::deferred_signals;
+use crate::base::realtime;
 use crate::base::reentrancy::is_inside;
-use crate::lane::{self, Access, Asleep, Lane};
-use crate::process::realtime;
+use crate::lane::{self, Access, Asleep, Lane, crowd};
 use crate::sys;
 use crate::sys::cancellation;
 use crate::sys::errno::{AGAIN, Errno, Result};
 use crate::sys::{NO_FD, readable};
 use crate::table::desc::{Description, flag};
-use crate::wait::{Same, budget, crowd, preemption, watch};
+use crate::wait::{Same, budget, preemption, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;

@@ -220,7 +220,7 @@ pub(crate) fn wait(
         let answer = wait_for(lane, (epfd, index, &mut own), events, (until, mask), &mut strays);
         // Also if there are other events: an edge, or a one-shot event, would not come again.
         for &stray in &strays[known..] {
-            crate::socket::ops::catch_up(lane, stray);
+            (lane::observer().is_kernels)(lane, stray);
         }
         if answer != Err(DEMOTED) {
             return answer;
