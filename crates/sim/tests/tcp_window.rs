@@ -232,7 +232,7 @@ fn segments_that_came_together_are_acknowledged_together() {
     let (id, ours, mut theirs) =
         wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 1, 3, 3, 7]));
     let together = |wire: &mut Wire, segments: &[u32]| {
-        wire.stack().batch_begin(segments.len() as u32);
+        wire.stack().batch_begin();
         for &seq in segments {
             wire.put(Seg::new(ACK, seq, ours).data(&[7; 1000]));
         }
@@ -266,7 +266,7 @@ fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
     let mut wire = Wire::new();
     let (_, ours, mut theirs) = wire.accepted();
     for acknowledgements in [[1; 16].as_slice(), &[0; 1]].concat() {
-        wire.stack().batch_begin(2);
+        wire.stack().batch_begin();
         for _ in 0..2 {
             wire.put(Seg::new(ACK, theirs, ours).data(&[7; 100]));
             theirs += 100;
@@ -282,7 +282,7 @@ fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
 fn what_waits_to_be_acknowledged_goes_with_data() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
-    wire.stack().batch_begin(3);
+    wire.stack().batch_begin();
     for n in 0..2 {
         wire.put(Seg::new(ACK, theirs + 1000 * n, ours).data(&[7; 1000]));
     }
@@ -306,7 +306,7 @@ fn many_connections_are_acknowledged_in_one_batch() {
             wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232])).1
         })
         .collect();
-    wire.stack().batch_begin(40);
+    wire.stack().batch_begin();
     for part in 0..2 {
         for (n, &ours) in (0..).zip(&connections) {
             wire.peer.port = 3000 + n;
