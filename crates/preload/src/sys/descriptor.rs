@@ -4,6 +4,7 @@ use super::check;
 use crate::sys::errno::{Errno, Result};
 use crate::sys::real;
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 /// The size of the descriptor table: numbers from this one on are the kernel's.
@@ -70,6 +71,13 @@ pub(crate) fn memory_file(bytes: &[u8]) -> Result<c_int> {
         return Err(error);
     }
     Ok(fd)
+}
+
+/// What the kernel says of a descriptor's file (`fstat`); `None` if there is none.
+pub(crate) fn status(fd: c_int) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a valid place, read only if it was filled in.
+    unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
 }
 
 /// `FIONBIO`.

@@ -41,7 +41,7 @@ pub(crate) use clock::{now, timespec};
 pub(crate) use descriptor::set_descriptor_limit;
 pub(crate) use descriptor::{
     TABLE_LIMIT, borrowed, close, descriptor_limit, duplicate_above_limit, fcntl, memory_file, open_descriptors, owned,
-    replace, set_nonblocking, too_many_descriptors,
+    replace, set_nonblocking, status, too_many_descriptors,
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
 pub(crate) use message::{Control, Extras, receive, send};
