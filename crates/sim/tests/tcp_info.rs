@@ -221,11 +221,12 @@ fn time_with_something_to_do_counts() {
     assert_eq!(info(&mut peer).busy, before + MS + MS);
 }
 
-/// A connection whose figures all differ.
-fn distinct() -> TcpInfo {
+/// `include/uapi/linux/tcp.h`: the offset of each field in `struct tcp_info`.
+#[test]
+fn the_structure_is_that_of_linux() {
     let us = |n: u64| Span::from_micros(n);
     let ms = |n: u64| Span::from_millis(n);
-    TcpInfo {
+    let told = TcpInfo {
         state: State::CloseWait,
         congestion_state: 3,
         retransmits: 2,
@@ -274,13 +275,8 @@ fn distinct() -> TcpInfo {
         overtaken: 141,
         early: 142,
         busy: us(143),
-    }
-}
-
-/// `include/uapi/linux/tcp.h`: the offset of each field in `struct tcp_info`.
-#[test]
-fn the_structure_is_that_of_linux() {
-    let bytes = distinct().to_linux();
+    };
+    let bytes = told.to_linux();
     assert_eq!(bytes[..8], [8, 3, 2, 4, 5, 0b1101, 0x97, 0]);
     let words = [
         (8, 101), // rto

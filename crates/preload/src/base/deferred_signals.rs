@@ -19,7 +19,7 @@ pub(crate) fn ran() -> u32 {
 }
 
 /// A handler of the program runs in this thread.
-pub(crate) fn runs() {
+pub(crate) fn count_handler() {
     RAN.set(RAN.get().wrapping_add(1));
 }
 

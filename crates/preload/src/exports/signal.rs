@@ -94,7 +94,7 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     if installed == Installed::DEFAULT {
         return;
     }
-    deferred_signals::runs();
+    deferred_signals::count_handler();
     let before = errno::get();
     let disturbed = wait::disturb();
     errno::set(before);
