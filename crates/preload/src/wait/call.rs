@@ -291,7 +291,7 @@ struct Spinning {
     looked: Instant,
     /// When it last checked the kernel's descriptors, and how often it does.
     peeked: Instant,
-    peek: Span,
+    peeks_every: Span,
     /// When the clock was last read, if nothing that takes time has been done since.
     idle_since: Option<Instant>,
     /// Signals are blocked for as long as this is held.
@@ -305,7 +305,7 @@ impl Spinning {
             offered: begin,
             looked: begin,
             peeked: begin,
-            peek: peek(plan, begin),
+            peeks_every: peek(plan, begin),
             idle_since: None,
             held: None,
         }
@@ -345,7 +345,7 @@ impl Spinning {
     /// Checks the kernel's descriptors, if it is time to.
     #[inline]
     fn peek(&mut self, plan: &mut Plan<'_>, now: Instant) -> Kernel {
-        if now.since(self.peeked) < self.peek {
+        if now.since(self.peeked) < self.peeks_every {
             return Kernel::Unknown;
         }
         self.peeked = now;
