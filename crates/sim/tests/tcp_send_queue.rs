@@ -3,7 +3,6 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tcp_support::*;
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;

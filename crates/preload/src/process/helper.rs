@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_fork_finds_no_helper_at_work() {
-        let works = || std::thread::scope(|scope| scope.spawn(|| helper_work::may_begin()).join().unwrap());
+        let works = || std::thread::scope(|scope| scope.spawn(helper_work::may_begin).join().unwrap());
         let forking = lane_processes::locks(|_| ());
         assert!(!works(), "the child would find what the helper was about to do undone for ever");
         drop(forking);
