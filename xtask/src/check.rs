@@ -1,5 +1,5 @@
 //! `cargo xtask check`: the shared crates depend on nothing of an operating system, no modules use
-//! each other in a new circle (`modules`), and comments and documentation keep the rules for words
+//! each other in a circle (`modules`), and comments and documentation keep the rules for words
 //! (`words`).
 //!
 //! They will be ported to Windows next, so they may use only what is the same everywhere. The check

@@ -13,16 +13,10 @@ use std::path::{Path, PathBuf};
 /// Which names use which others.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The circles that there are, by crate. A new one, or one more module in one of these, is a fault.
-/// So is one that is smaller than here: then this table is to be shortened. docs/architecture.md
-/// names the upward imports of `preload` with their reasons.
-const CIRCLES: [(&str, &[&str]); 1] = [("preload", &["base", "exports", "lane", "process", "socket", "table", "wait"])];
-
-/// Prints the graph of the crates and, if asked, those of their modules; fails on a new circle.
+/// Prints the graph of the crates and, if asked, those of their modules; fails on a circle.
 ///
 /// # Errors
-/// If there is a circle that [`CIRCLES`] does not have, or the other way round; if a source cannot
-/// be read.
+/// If modules of a crate use each other in a circle; if a source cannot be read.
 pub(crate) fn check(shows_all: bool) -> Result<()> {
     let folder = workspace::root().join("crates");
     let mut names: Vec<String> = Vec::new();
@@ -40,23 +34,13 @@ pub(crate) fn check(shows_all: bool) -> Result<()> {
                 println!("    {module} -> {}", Vec::from_iter(used.iter().cloned()).join(", "))
             });
         }
-        let known: Vec<Vec<String>> = CIRCLES
-            .iter()
-            .filter(|(of, _)| of == name)
-            .map(|(_, modules)| modules.iter().map(|&module| module.to_owned()).collect())
-            .collect();
-        let found = circles(&graph);
-        for circle in found.iter().filter(|circle| !known.contains(circle)) {
-            faults.push(format!("{name}: {} use each other", circle.join(", ")));
-        }
-        for circle in known.iter().filter(|circle| !found.contains(circle)) {
-            faults.push(format!("{name}: no circle of just {} any more", circle.join(", ")));
-        }
+        let found = circles(&graph).into_iter();
+        faults.extend(found.map(|circle| format!("{name}: {} use each other", circle.join(", "))));
     }
     if !faults.is_empty() {
-        bail!("circles of imports (see CIRCLES in xtask/src/modules.rs):\n  {}", faults.join("\n  "));
+        bail!("circles of imports (xtask/src/modules.rs):\n  {}", faults.join("\n  "));
     }
-    println!("{} circles of modules, all known", CIRCLES.len());
+    println!("no circles of modules");
     Ok(())
 }
 

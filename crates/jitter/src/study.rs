@@ -103,7 +103,7 @@ fn uninterrupted(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Where and under which conditions the messages of a run were timestamped.
-struct Place<'a> {
+struct RunConditions<'a> {
     points: &'a [Point],
     wait: Wait,
     load: Load,
@@ -209,7 +209,7 @@ impl<'a> Making<'a> {
                 match bench.run(&Order { carrier, wait, stamps, messages, frame }) {
                     Ok(run) => {
                         let points: &[Point] = if stamps { &[Point::Driver] } else { &[Point::Peer] };
-                        self.enter(&run, &Place { points, wait, load, carrier, interface: LAB });
+                        self.enter(&run, &RunConditions { points, wait, load, carrier, interface: LAB });
                     }
                     Err(error) => self.lacks(&name, format!("{:#}", uninterrupted(error))),
                 }
@@ -227,7 +227,10 @@ impl<'a> Making<'a> {
             match path.run(wait, self.options.samples) {
                 Ok(messages) => {
                     let run = Run { messages, lane_packets: None };
-                    self.enter(&run, &Place { points, wait, load, carrier: Carrier::Kernel, interface: &interface });
+                    self.enter(
+                        &run,
+                        &RunConditions { points, wait, load, carrier: Carrier::Kernel, interface: &interface },
+                    );
                 }
                 Err(error) => self.lacks(&name, error),
             }
@@ -235,23 +238,23 @@ impl<'a> Making<'a> {
     }
 
     /// Enters the profiles of one run, without its warm-up.
-    fn enter(&mut self, run: &Run, place: &Place<'_>) {
+    fn enter(&mut self, run: &Run, conditions: &RunConditions<'_>) {
         let counted = run.messages.get(WARM_UP as usize..).unwrap_or_default();
-        for quantity in place.points.iter().flat_map(|point| point.quantities(place.wait)) {
-            let wait = quantity.is_deviation().then_some(place.wait);
+        for quantity in conditions.points.iter().flat_map(|point| point.quantities(conditions.wait)) {
+            let wait = quantity.is_deviation().then_some(conditions.wait);
             let times: Vec<i64> = counted.iter().filter_map(|message| quantity.of(message)).collect();
             let missing = counted.len() - times.len();
             let Some(figures) = Figures::of(times) else {
-                let name = format!("{}, load {}", quantity.title(wait), place.load.name());
+                let name = format!("{}, load {}", quantity.title(wait), conditions.load.name());
                 self.lacks(&name, format!("none of {} messages was stamped there: did they leave?", counted.len()));
                 continue;
             };
             self.profiles.push(Profile {
                 quantity,
                 wait,
-                interface: place.interface.to_owned(),
-                load: place.load,
-                carrier: place.carrier,
+                interface: conditions.interface.to_owned(),
+                load: conditions.load,
+                carrier: conditions.carrier,
                 missing,
                 lane_packets: run.lane_packets,
                 figures,

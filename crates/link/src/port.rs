@@ -85,7 +85,7 @@ impl Port {
         if self.rx.is_empty() {
             return 0;
         }
-        stack.batch_begin(1);
+        stack.batch_begin();
         let received = self.rx.read(RX_BATCH, |packet, read| stack.receive(now, packet, read));
         stack.batch_end(now);
         stack.fill();

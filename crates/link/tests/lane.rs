@@ -4,6 +4,7 @@
 // Modules that are shared with the benchmark; not every test uses all of them.
 #![allow(unreachable_pub, dead_code)]
 
+mod common;
 #[path = "../examples/floor/raw.rs"]
 mod raw;
 #[path = "../examples/floor/test_run.rs"]
@@ -11,6 +12,7 @@ mod test_run;
 #[path = "../examples/floor/topology.rs"]
 mod topology;
 
+use common::have_root;
 use raw::{HEADERS, Raw, packet};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
@@ -23,15 +25,6 @@ use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::UdpOptions;
 use tickwire_stack::{Config, Limits, OwnedMemory};
 use topology::{Divert, Guard, Host, Lane, PORT};
-
-fn have_root() -> bool {
-    // SAFETY: no memory is passed.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("skipped: network namespaces need root");
-    }
-    root
-}
 
 /// A host with a lane that owns [`PORT`], in use.
 struct End {

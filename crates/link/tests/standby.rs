@@ -4,25 +4,18 @@
 // Modules that are shared with the benchmark; not every test uses all of them.
 #![allow(unreachable_pub, dead_code)]
 
+mod common;
 #[path = "../examples/floor/raw.rs"]
 mod raw;
 #[path = "../examples/floor/topology.rs"]
 mod topology;
 
+use common::have_root;
 use raw::{Raw, packet};
 use std::os::fd::{AsFd, AsRawFd};
 use tickwire_link::rx_ring::RxRing;
 use tickwire_link::standby_ring::StandbyRing;
 use topology::{Divert, Guard, Host, Lane, PORT};
-
-fn have_root() -> bool {
-    // SAFETY: no memory is passed.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("skipped: network namespaces need root");
-    }
-    root
-}
 
 fn with_lane(mut host: Host, divert: Divert) -> (Host, Lane) {
     host.divert(divert).unwrap();

@@ -7,17 +7,16 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `exports` | the functions that the dynamic linker sees, signals, cancellation |
+//! | `exports` | the functions that the dynamic linker sees, signal handlers, C's streams |
 //! | `process` | fork, exec, spawned programs, the helper thread |
 //! | `socket` | what calls on a socket do, from `socket` to the last acknowledgement |
 //! | `wait` | waiting: in a call, `poll`, `select`, `epoll` |
-//! | `lane` | getting a lane, what it consists of, and its communication with the service |
+//! | `lane` | getting a lane, entering it, sleeping on it, its communication with the service |
 //! | `table` | which descriptors are ours and what they refer to |
-//! | `base` | settings, locks, whether a thread is inside a lane |
-//! | `sys` | the C library behind us, system calls, the program's memory |
+//! | `base` | settings, locks, whether a thread is inside a lane, signals that are put off |
+//! | `sys` | the C library behind us, system calls, the program's memory and a lane's |
 //!
-//! Each may use those below it. `docs/architecture.md` names the upward imports, with their
-//! reasons.
+//! Each uses only those below it. What happens to a lane is reported upward by `lane::Observer`.
 //!
 //! # What is not covered
 //! * The C library's own use of descriptors is not interposed. Its resolver's sockets are kernel

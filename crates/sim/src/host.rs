@@ -76,7 +76,7 @@ impl Host {
     /// Delivers packets that arrived at the same time as one batch, as one poll of a ring does.
     /// Packets without room are lost.
     pub fn receive_together(&mut self, now: Instant, packets: &[Vec<u8>]) {
-        self.stack().batch_begin(packets.len() as u32);
+        self.stack().batch_begin();
         for packet in packets {
             self.receive(now, packet);
         }

@@ -228,7 +228,7 @@ impl Arena {
     fn inject(&mut self, packet: &[u8]) {
         let now = self.pair.now();
         if self.batch == 0 {
-            self.pair.stack(1).batch_begin(1);
+            self.pair.stack(1).batch_begin();
         }
         self.batch += 1;
         self.pair.host_mut(1).receive(now, packet);

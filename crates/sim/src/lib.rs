@@ -31,7 +31,7 @@ pub use figures::{Figures, Summary};
 pub use host::Host;
 pub use input::Input;
 pub use link::{Link, LinkConfig, LinkStats};
-pub use messages::{Messages, News};
+pub use messages::{Messages, NewBytes};
 pub use oscillator::{Oscillator, Wander};
 pub use pair::{Pair, PairConfig};
 pub use rng::Rng;

@@ -21,7 +21,7 @@ struct Connection {
 
 /// What a segment carries for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct NewBytes {
     /// The byte in the middle of a message.
     pub middle: bool,
     /// The last byte of a message.
@@ -45,27 +45,27 @@ impl Messages {
     }
 
     /// Inspects a frame, Ethernet header first.
-    pub fn see(&mut self, frame: &[u8]) -> News {
-        let Some(segment) = Segment::read(frame) else { return News::default() };
+    pub fn see(&mut self, frame: &[u8]) -> NewBytes {
+        let Some(segment) = Segment::read(frame) else { return NewBytes::default() };
         if segment.opens {
             let connection = Connection { ports: segment.ports, next: segment.sequence.wrapping_add(1), seen: 0 };
             self.connection = Some(connection);
-            return News::default();
+            return NewBytes::default();
         }
         let Some(connection) = self.connection.as_mut().filter(|known| known.ports == segment.ports) else {
-            return News::default();
+            return NewBytes::default();
         };
         let end = segment.sequence.wrapping_add(segment.length);
         // Half of the sequence space is ahead, the other half behind (RFC 9293 §3.4).
         let fresh = end.wrapping_sub(connection.next);
         if segment.length == 0 || fresh == 0 || fresh > 1 << 31 {
-            return News::default();
+            return NewBytes::default();
         }
         let (from, to) = (connection.seen, connection.seen + u64::from(fresh));
         (connection.next, connection.seen) = (end, to);
         // Whether an offset within a message was passed.
         let passed = |place: u64| (from + self.size - place) / self.size < (to + self.size - place) / self.size;
-        News { middle: passed(self.size / 2 + 1), end: passed(self.size) }
+        NewBytes { middle: passed(self.size / 2 + 1), end: passed(self.size) }
     }
 }
 
@@ -130,9 +130,9 @@ mod tests {
         tcp
     }
 
-    const NOTHING: News = News { middle: false, end: false };
-    const MIDDLE: News = News { middle: true, end: false };
-    const END: News = News { middle: false, end: true };
+    const NOTHING: NewBytes = NewBytes { middle: false, end: false };
+    const MIDDLE: NewBytes = NewBytes { middle: true, end: false };
+    const END: NewBytes = NewBytes { middle: false, end: true };
 
     #[test]
     fn middle_and_end_of_each_message_are_told_once() {
@@ -142,14 +142,14 @@ mod tests {
             let first = u32::MAX - 1200;
             assert_eq!(messages.see(&make(first.wrapping_sub(1), SYN, 0)), NOTHING);
             let at = |offset: u32| first.wrapping_add(offset);
-            let told: Vec<News> =
+            let told: Vec<NewBytes> =
                 (0..5).map(|n| messages.see(&make(at(n * 1000), ACK, if n == 2 { 500 } else { 1000 }))).collect();
             // The fourth segment begins 500 bytes after the highest byte seen, as if 500 bytes had
             // taken another path. The skipped bytes count as sent.
             assert_eq!(told, [NOTHING, MIDDLE, END, MIDDLE, END]);
             assert_eq!(messages.see(&make(at(2000), ACK, 500)), NOTHING, "sent again");
             assert_eq!(messages.see(&make(at(5000), ACK, 0)), NOTHING, "an acknowledgement");
-            assert_eq!(messages.see(&make(at(5000), ACK, 2500)), News { middle: true, end: true });
+            assert_eq!(messages.see(&make(at(5000), ACK, 2500)), NewBytes { middle: true, end: true });
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let mut other = v4(1, ACK, 100);
         other[14 + 20] = 9;
         assert_eq!(messages.see(&other), NOTHING);
-        assert_eq!(messages.see(&v4(1, ACK, 100)), News { middle: true, end: true });
+        assert_eq!(messages.see(&v4(1, ACK, 100)), NewBytes { middle: true, end: true });
         messages.see(&v4(500, SYN, 0));
         assert_eq!(messages.see(&v4(501, ACK, 51)), MIDDLE);
         assert_eq!(messages.see(&v4(552, ACK, 49)), END);

@@ -69,7 +69,7 @@ impl Sender {
 
     /// Segments of these lengths, with these flags, arrive in one batch.
     fn together(&mut self, segments: &[(usize, u8)]) {
-        self.wire.stack().batch_begin(segments.len() as u32);
+        self.wire.stack().batch_begin();
         for &(len, bits) in segments {
             self.wire.put(Seg::new(ACK | bits, self.next, self.ours).data(&FULL[..len]));
             self.next += len as u32;

@@ -9,17 +9,41 @@ use tickwire_stack::tcp::{Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, InUse, Limits, ListenerId, Ready, TcpId};
 
-/// A random life of many connections over a lossy cable, with random writes, reads, half-closes,
-/// closes and aborts. The received bytes are those sent, in order, and at the end nothing is left.
-#[test]
-fn random_lives_leave_nothing_behind() {
-    struct Side {
-        id: TcpId,
-        written: u32,
-        read: u32,
-        salt: u8,
+/// One end of a connection, and how much of its data has been written and read.
+struct Side {
+    id: TcpId,
+    written: u32,
+    read: u32,
+    /// Both ends have the same; it distinguishes the data of connections.
+    salt: u8,
+}
+
+impl Side {
+    fn new(pair: &mut Pair, host: usize, id: TcpId) -> Self {
+        let (a, b) = pair.stack(host).tcp_endpoints(id).unwrap();
+        Self { id, written: 0, read: 0, salt: (a.port ^ b.port) as u8 }
     }
-    for seed in 0..20 {
+}
+
+/// The byte at this place of a connection's data.
+fn byte(n: u32, salt: u8) -> u8 {
+    (n.wrapping_mul(2_654_435_761) >> 24) as u8 ^ salt
+}
+
+/// Random lives of connections from host 0 to host 1.
+struct Lives {
+    pair: Pair,
+    rng: Rng,
+    seed: u64,
+    listener: ListenerId,
+    sides: [Vec<Side>; 2],
+    /// The last client's port.
+    port: u16,
+}
+
+impl Lives {
+    /// Over a lossy cable.
+    fn new(seed: u64) -> Self {
         let link = LinkConfig {
             loss: 20_000,
             reorder: 20_000,
@@ -33,80 +57,103 @@ fn random_lives_leave_nothing_behind() {
             .with_seed(seed)
             .with_link(link);
         let mut pair = Pair::new(&config);
-        let mut rng = Rng::new(seed ^ 0xabcd);
+        let rng = Rng::new(seed ^ 0xabcd);
         let listener = listen(&mut pair, 1, 16);
-        let mut sides: [Vec<Side>; 2] = [Vec::new(), Vec::new()];
-        let mut port = 1000;
-        let salt_of = |pair: &mut Pair, host: usize, id| {
-            let (a, b) = pair.stack(host).tcp_endpoints(id).unwrap();
-            (a.port ^ b.port) as u8
-        };
-        for _ in 0..3_000 {
-            let now = pair.now();
-            if rng.chance(30_000) && sides[0].len() < 24 {
-                port += 1;
-                let (local, remote) = (end(&pair, 0, 0, port), end(&pair, 1, 0, PORT));
-                let options = options(&mut pair, 0);
-                if let Ok(id) = pair.stack(0).tcp_connect(&options, local, remote, now) {
-                    let salt = salt_of(&mut pair, 0, id);
-                    sides[0].push(Side { id, written: 0, read: 0, salt });
-                }
+        Self { pair, rng, seed, listener, sides: [Vec::new(), Vec::new()], port: 1000 }
+    }
+
+    /// Opens a connection now and then, if there are not too many.
+    fn connect(&mut self) {
+        if self.rng.chance(30_000) && self.sides[0].len() < 24 {
+            self.port += 1;
+            let pair = &mut self.pair;
+            let (local, remote, now) = (end(pair, 0, 0, self.port), end(pair, 1, 0, PORT), pair.now());
+            let options = options(pair, 0);
+            if let Ok(id) = pair.stack(0).tcp_connect(&options, local, remote, now) {
+                self.sides[0].push(Side::new(pair, 0, id));
             }
-            if let Ok(id) = pair.stack(1).tcp_accept(listener) {
-                let salt = salt_of(&mut pair, 1, id);
-                sides[1].push(Side { id, written: 0, read: 0, salt });
-            }
-            for (host, all) in sides.iter_mut().enumerate() {
-                if all.is_empty() {
-                    continue;
-                }
-                let at = rng.below(all.len() as u64) as usize;
-                let side = &mut all[at];
-                let byte = |n: u32, salt: u8| (n.wrapping_mul(2_654_435_761) >> 24) as u8 ^ salt;
-                match rng.below(100) {
-                    0..45 => {
-                        let len = rng.below(20_000) as u32;
-                        let data: Vec<u8> = (0..len).map(|n| byte(side.written + n, side.salt)).collect();
-                        if let Ok(n) = send(&mut pair, host, side.id, &data) {
-                            side.written += n as u32;
-                        }
-                    }
-                    45..95 => {
-                        if let Ok(bytes) = recv(&mut pair, host, side.id, rng.below(40_000) as usize + 1) {
-                            for b in bytes {
-                                assert_eq!(b, byte(side.read, side.salt), "seed {seed}");
-                                side.read += 1;
-                            }
-                        }
-                    }
-                    95 => {
-                        let _ = pair.stack(host).tcp_shutdown(side.id, now, Shutdown::Write);
-                    }
-                    96..99 => {
-                        close(&mut pair, host, side.id);
-                        all.swap_remove(at);
-                    }
-                    _ => {
-                        pair.stack(host).tcp_abort(side.id, now).unwrap();
-                        all.swap_remove(at);
-                    }
-                }
-            }
-            pair.run_for(Span::from_micros(rng.below(300)));
         }
+    }
+
+    fn accept(&mut self) {
+        if let Ok(id) = self.pair.stack(1).tcp_accept(self.listener) {
+            self.sides[1].push(Side::new(&mut self.pair, 1, id));
+        }
+    }
+
+    /// One of a host's connections writes, reads or ends.
+    fn act(&mut self, host: usize) {
+        let (pair, rng, all) = (&mut self.pair, &mut self.rng, &mut self.sides[host]);
+        if all.is_empty() {
+            return;
+        }
+        let at = rng.below(all.len() as u64) as usize;
+        let side = &mut all[at];
         let now = pair.now();
-        for (host, all) in sides.iter().enumerate() {
+        match rng.below(100) {
+            0..45 => {
+                let len = rng.below(20_000) as u32;
+                let data: Vec<u8> = (0..len).map(|n| byte(side.written + n, side.salt)).collect();
+                if let Ok(n) = send(pair, host, side.id, &data) {
+                    side.written += n as u32;
+                }
+            }
+            45..95 => {
+                if let Ok(bytes) = recv(pair, host, side.id, rng.below(40_000) as usize + 1) {
+                    for b in bytes {
+                        assert_eq!(b, byte(side.read, side.salt), "seed {}", self.seed);
+                        side.read += 1;
+                    }
+                }
+            }
+            95 => {
+                let _ = pair.stack(host).tcp_shutdown(side.id, now, Shutdown::Write);
+            }
+            96..99 => {
+                close(pair, host, side.id);
+                all.swap_remove(at);
+            }
+            _ => {
+                pair.stack(host).tcp_abort(side.id, now).unwrap();
+                all.swap_remove(at);
+            }
+        }
+    }
+
+    /// Everything ends: nothing is left.
+    fn end(mut self) {
+        let (seed, pair) = (self.seed, &mut self.pair);
+        let now = pair.now();
+        for (host, all) in self.sides.iter().enumerate() {
             for side in all {
                 pair.stack(host).tcp_abort(side.id, now).unwrap();
             }
         }
-        pair.stack(1).tcp_close_listener(listener, now).unwrap();
+        pair.stack(1).tcp_close_listener(self.listener, now).unwrap();
         pair.run_for(Span::from_secs(400));
         for host in 0..2 {
             assert_eq!(pair.frames_held(host), 0, "seed {seed}: frames of host {host}");
             assert_eq!(pair.stack(host).deadline(), None, "seed {seed}");
             assert_eq!(pair.stack(host).in_use(), InUse::default(), "seed {seed}");
         }
+    }
+}
+
+/// A random life of many connections over a lossy cable, with random writes, reads, half-closes,
+/// closes and aborts. The received bytes are those sent, in order, and at the end nothing is left.
+#[test]
+fn random_lives_leave_nothing_behind() {
+    for seed in 0..20 {
+        let mut lives = Lives::new(seed);
+        for _ in 0..3_000 {
+            lives.connect();
+            lives.accept();
+            lives.act(0);
+            lives.act(1);
+            let passes = Span::from_micros(lives.rng.below(300));
+            lives.pair.run_for(passes);
+        }
+        lives.end();
     }
 }
 

@@ -38,7 +38,7 @@ impl Sender {
 
     /// A packet arrives that was merged from segments of `each` bytes; 0: from one segment.
     fn merged(&mut self, len: usize, each: u16, bits: u8) {
-        self.wire.stack().batch_begin(1);
+        self.wire.stack().batch_begin();
         self.wire.put_merged(Seg::new(ACK | bits, self.next, self.ours).data(&BYTES[..len]), each);
         self.next += len as u32;
         let now = self.wire.now;

@@ -239,13 +239,12 @@ impl Stack<'_> {
         }
     }
 
-    /// A poll begins, and the caller knows of `waiting` received packets; the size of the receive
-    /// reserve follows from that. Packets received until [`Stack::batch_end`] count as having
-    /// arrived together.
+    /// A poll begins that has found packets. Those received until [`Stack::batch_end`] count as
+    /// having arrived together.
     #[inline]
-    pub fn batch_begin(&mut self, waiting: u32) {
+    pub fn batch_begin(&mut self) {
         let core = &mut *self.mem.core;
-        core.fill.backlog(waiting, core.free_tcp.used() + core.free_udp.used());
+        core.fill.polled(core.free_tcp.used() + core.free_udp.used());
         self.tcp_batch_begin();
     }
 

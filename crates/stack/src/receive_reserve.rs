@@ -2,9 +2,8 @@
 //!
 //! Few, because other packets cannot use them. A ring that reuses each frame only after all others
 //! would also keep many of them cold in the cache (a fifth of a stream's speed). Enough, because a
-//! packet that finds no frame is lost. So their number follows the backlog that the caller of
-//! [`Stack::batch_begin`](crate::Stack::batch_begin) reports. It is never less than what the peers
-//! of all sockets may send before they get an answer.
+//! packet that finds no frame is lost. So it is at least what the peers of all sockets may send
+//! before they get an answer, and it shrinks again when there are fewer sockets.
 
 use zerocopy::FromZeros;
 
@@ -16,7 +15,7 @@ const FIRST: u32 = 256;
 /// unscaled window.
 const EACH: u32 = 44;
 
-/// After so many polls that found packets, but never a backlog, the number is halved.
+/// After so many polls that found packets the number is halved, if fewer are needed.
 const CALM: u32 = 16_384;
 
 /// The number of frames in the receive reserve.
@@ -29,7 +28,7 @@ pub(crate) struct ReceiveReserve {
     least: u32,
     /// Upper bound.
     pub(crate) most: u32,
-    /// Polls since the last backlog.
+    /// Polls since the number was last halved.
     calm: u32,
 }
 
@@ -39,22 +38,15 @@ impl ReceiveReserve {
         Self { wanted: first, least: first, most, calm: 0 }
     }
 
-    /// A poll found `waiting` packets, for one or more of `sockets` sockets.
+    /// A poll found packets, for one or more of `sockets` sockets.
     #[inline]
-    pub(crate) fn backlog(&mut self, waiting: u32, sockets: usize) {
+    pub(crate) fn polled(&mut self, sockets: usize) {
         let least = self.least.max(u32::try_from(sockets).map_or(self.most, |n| n.saturating_mul(EACH)).min(self.most));
         self.wanted = self.wanted.max(least);
-        if waiting > self.wanted / 2 {
-            self.wanted = (self.wanted * 2).min(self.most);
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.wanted = (self.wanted / 2).max(least);
             self.calm = 0;
-        } else if waiting > self.wanted / 8 {
-            self.calm = 0;
-        } else if waiting > 0 {
-            self.calm += 1;
-            if self.calm >= CALM {
-                self.wanted = (self.wanted / 2).max(least);
-                self.calm = 0;
-            }
         }
     }
 
@@ -71,33 +63,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_with_the_backlog_and_shrinks_when_there_is_none() {
-        let mut fill = ReceiveReserve::new(1024);
-        assert_eq!(fill.wanted, 256);
-        fill.backlog(128, 1);
-        assert_eq!(fill.wanted, 256);
-        fill.backlog(129, 1);
-        assert_eq!(fill.wanted, 512);
-        fill.backlog(512, 1);
-        fill.backlog(1024, 1);
-        assert_eq!(fill.wanted, 1024, "never more than there are");
-        for _ in 0..3 * CALM {
-            fill.backlog(1, 1);
-        }
-        assert_eq!(fill.wanted, 256, "never fewer than at the start");
-    }
-
-    #[test]
     fn every_socket_keeps_frames_for_what_its_peer_may_send_unasked() {
         let mut fill = ReceiveReserve::new(1024);
-        fill.backlog(1, 20);
+        assert_eq!(fill.wanted, 256);
+        fill.polled(20);
         assert_eq!(fill.wanted, 880);
-        fill.backlog(1, 1000);
+        fill.polled(1000);
         assert_eq!(fill.wanted, 1024, "never more than there are");
         for _ in 0..3 * CALM {
-            fill.backlog(1, 7);
+            fill.polled(7);
         }
         assert_eq!(fill.wanted, 308);
+        for _ in 0..3 * CALM {
+            fill.polled(1);
+        }
+        assert_eq!(fill.wanted, 256, "never fewer than at the start");
     }
 
     #[test]
@@ -105,7 +85,7 @@ mod tests {
         let mut fill = ReceiveReserve::new(1024);
         fill.room_for(2304 * 700);
         for _ in 0..3 * CALM {
-            fill.backlog(1, 1);
+            fill.polled(1);
         }
         assert_eq!(fill.wanted, 700);
         fill.room_for(u32::MAX);

@@ -65,7 +65,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Publisher {
     /// None: there is no directory to publish in.
-    place: Option<Place>,
+    place: Option<RunDirectory>,
     shown: Shown,
     last: Option<Instant>,
     /// The current file, locked.
@@ -76,10 +76,10 @@ impl Publisher {
     /// Starts to publish a run of this process, and removes stale files of ended runs.
     #[must_use]
     pub fn new(pattern: &Pattern) -> Self {
-        Self::at(Place::own(), pattern, Instant::now())
+        Self::at(RunDirectory::own(), pattern, Instant::now())
     }
 
-    fn at(place: Option<Place>, pattern: &Pattern, now: Instant) -> Self {
+    fn at(place: Option<RunDirectory>, pattern: &Pattern, now: Instant) -> Self {
         if let Some(place) = &place {
             place.tidy();
             tickwire_lab::remove_when_interrupted(place.file(std::process::id()));
@@ -152,20 +152,20 @@ impl Drop for Publisher {
 /// The runs that this user may watch, the most recent first.
 #[must_use]
 pub fn runs() -> Vec<Seen> {
-    let mut all: Vec<Seen> = Place::all().iter().flat_map(Place::runs).take(MOST_RUNS).collect();
+    let mut all: Vec<Seen> = RunDirectory::all().iter().flat_map(RunDirectory::runs).take(MOST_RUNS).collect();
     all.sort_by_key(|seen| (std::cmp::Reverse(seen.shown.since_s), seen.shown.pid));
     all
 }
 
 /// A directory for published files.
 #[derive(Clone, Debug)]
-struct Place {
+struct RunDirectory {
     directory: PathBuf,
     /// Prefix of the files' names, to distinguish them in a shared directory.
     prefix: &'static str,
 }
 
-impl Place {
+impl RunDirectory {
     /// Root's directory, dedicated to Tickwire.
     fn roots() -> Self {
         Self { directory: OWN_DIRECTORY.into(), prefix: "testbed-" }
@@ -341,13 +341,13 @@ mod tests {
 
     const STEP: Step = Step { number: 2, of: 3 };
 
-    fn place() -> (tempfile::TempDir, Place) {
+    fn place() -> (tempfile::TempDir, RunDirectory) {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::shared(directory.path().into());
+        let place = RunDirectory::shared(directory.path().into());
         (directory, place)
     }
 
-    fn received(place: &Place) -> Option<u64> {
+    fn received(place: &RunDirectory) -> Option<u64> {
         let seen = place.runs();
         assert!(seen.len() <= 1, "{seen:?}");
         Some(seen.first()?.shown.live.as_ref()?.streams[0].received)
@@ -424,7 +424,7 @@ mod tests {
     }
 
     /// A file of that name, locked like that of a live run.
-    fn planted(place: &Place, pid: u32, text: &[u8]) -> File {
+    fn planted(place: &RunDirectory, pid: u32, text: &[u8]) -> File {
         let mut file = File::create_new(place.file(pid)).unwrap();
         file.write_all(text).unwrap();
         file.try_lock().unwrap();

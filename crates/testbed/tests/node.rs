@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
 use tickwire_testbed::node::protocol::{
-    Channel, LONGEST_LINE, LONGEST_ORDER, News, Order, Prepare, Received, Role, Sent, Start, VERSION,
+    Channel, LONGEST_LINE, LONGEST_ORDER, NodeReport, Order, Prepare, Received, Role, Sent, Start, VERSION,
 };
 use tickwire_testbed::node::{NodeError, Time, lines, serve};
 use tickwire_testbed::outcome::Usage;
@@ -29,7 +29,7 @@ impl Node {
         let (news, output) = pipe().unwrap();
         let thread = std::thread::spawn(move || serve(BufReader::new(input), output));
         let mut node = Self { orders, news: BufReader::new(news), thread };
-        assert!(matches!(node.hear(), Some(News::Hello { version: VERSION, .. })));
+        assert!(matches!(node.hear(), Some(NodeReport::Hello { version: VERSION, .. })));
         node
     }
 
@@ -37,7 +37,7 @@ impl Node {
         let mut node = Self::start();
         node.say(&Order::Prepare(prepare));
         let news = node.hear();
-        assert!(matches!(news, Some(News::Ready { .. })), "{news:?}");
+        assert!(matches!(news, Some(NodeReport::Ready { .. })), "{news:?}");
         node
     }
 
@@ -46,10 +46,10 @@ impl Node {
     }
 
     /// The next report, except progress.
-    fn hear(&mut self) -> Option<News> {
+    fn hear(&mut self) -> Option<NodeReport> {
         loop {
             match lines::read(&mut self.news, LONGEST_LINE).unwrap() {
-                Some(News::Progress { .. }) => {}
+                Some(NodeReport::Progress { .. }) => {}
                 other => return other,
             }
         }
@@ -57,21 +57,21 @@ impl Node {
 
     fn sent(&mut self) -> Vec<Sent> {
         match self.hear() {
-            Some(News::Sent { streams, .. }) => streams,
+            Some(NodeReport::Sent { streams, .. }) => streams,
             other => panic!("{other:?}"),
         }
     }
 
     fn received(&mut self) -> (Vec<Received>, Usage) {
         match self.hear() {
-            Some(News::Received { streams, usage, .. }) => (streams, usage),
+            Some(NodeReport::Received { streams, usage, .. }) => (streams, usage),
             other => panic!("{other:?}"),
         }
     }
 
     /// It reports a fatal error and ends; returns the text.
     fn failed(mut self) -> String {
-        let Some(News::Failed { why }) = self.hear() else { panic!("it goes on") };
+        let Some(NodeReport::Failed { why }) = self.hear() else { panic!("it goes on") };
         assert!(self.hear().is_none());
         assert_eq!(self.thread.join().unwrap().unwrap_err().to_string(), why);
         why
@@ -234,7 +234,7 @@ fn a_producer_that_cannot_send_is_stopped() {
     let _kept = deaf.accept().unwrap();
     producer.say(&Order::Start(soon()));
     // It has reported progress, so it is sending, or trying to.
-    assert!(matches!(lines::read(&mut producer.news, LONGEST_LINE), Ok(Some(News::Progress { .. }))));
+    assert!(matches!(lines::read(&mut producer.news, LONGEST_LINE), Ok(Some(NodeReport::Progress { .. }))));
     producer.say(&Order::Stop);
     let sent = producer.sent();
     assert!(sent[0].fault.as_ref().unwrap().contains("stopped"), "{sent:?}");
@@ -261,7 +261,7 @@ fn a_connection_that_ends_inside_a_message_is_told() {
     // message boundary.
     producer.say(&Order::Start(soon()));
     let far = |news| match news {
-        Ok(Some(News::Progress { streams })) => streams[0].messages,
+        Ok(Some(NodeReport::Progress { streams })) => streams[0].messages,
         other => panic!("{other:?}"),
     };
     let mut before = 0;
@@ -351,12 +351,12 @@ fn a_node_tells_the_greatest_bound_that_its_clock_had_and_whether_it_has_lost_th
         // The first report may be older than that.
         for _ in 0..2 {
             let news = lines::read(&mut node.news, LONGEST_LINE);
-            assert!(matches!(news, Ok(Some(News::Progress { .. }))), "{news:?}");
+            assert!(matches!(news, Ok(Some(NodeReport::Progress { .. }))), "{news:?}");
         }
         writer.publish(&at_end);
         node.say(&Order::Stop);
         match node.hear() {
-            Some(News::Sent { bound_ns, .. } | News::Received { bound_ns, .. }) => bound_ns,
+            Some(NodeReport::Sent { bound_ns, .. } | NodeReport::Received { bound_ns, .. }) => bound_ns,
             other => panic!("{other:?}"),
         }
     };

@@ -1,8 +1,23 @@
 //! What the environment asks of the library.
 
+use crate::sys;
 use crate::sys::scheduling::{Policy, Scheduling, parse_cpus};
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 use tickwire_stack::time::Span;
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The settings of this process.
+pub(crate) fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(|| {
+        let (settings, complaint) = Settings::read(|name| std::env::var(name).ok());
+        if let Some(complaint) = complaint {
+            sys::say(&complaint);
+        }
+        settings
+    })
+}
 
 /// How long a waiting thread polls the lane before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

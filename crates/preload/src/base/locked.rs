@@ -3,7 +3,7 @@
 //! 2.4.3). So signals are deferred while the calling thread holds a lock, as they are inside the
 //! lane.
 
-use crate::exports::signal;
+use crate::base::deferred_signals;
 use core::ops::{Deref, DerefMut};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -31,7 +31,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         HELD.set(HELD.get() - 1);
-        signal::deliver_any();
+        deferred_signals::deliver_any();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether the calling thread is inside the lane, where no handler may run: a signal that arrives
 //! meanwhile is delivered when the thread has left it.
 
-use crate::exports::signal;
+use crate::base::deferred_signals;
 use std::cell::Cell;
 
 thread_local! {
@@ -44,7 +44,7 @@ pub(crate) struct Inside;
 
 impl Inside {
     /// Removes the mark. True if a signal is pending, which the caller must deliver:
-    /// [`signal::deliver`].
+    /// [`deferred_signals::deliver`].
     #[must_use]
     pub(crate) fn leave(self) -> bool {
         core::mem::forget(self);
@@ -55,7 +55,7 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         if INSIDE.replace(Where::Outside) == Where::Signalled {
-            signal::deliver();
+            deferred_signals::deliver();
         }
     }
 }

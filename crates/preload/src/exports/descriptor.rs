@@ -35,7 +35,10 @@ fn let_go(fd: c_int) {
 /// `new` refers to what `from` refers to, or the call has failed.
 fn duplicated(from: c_int, new: c_int) -> c_int {
     if new >= 0 {
-        quietly(|| open::duplicated(from, new));
+        quietly(|| {
+            open::duplicated(from, new);
+            super::stdio::stand_in(new);
+        });
     }
     new
 }

@@ -67,9 +67,9 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
         addition = exec::before().and_then(|text| CString::new(text).ok());
         Ok(())
     });
-    let goes_on = addition.is_some();
+    let continues = addition.is_some();
     let run = |envp| {
-        let closed = super::caught(|| Ok(exec::now(goes_on))).ok().flatten();
+        let closed = super::caught(|| Ok(exec::now(continues))).ok().flatten();
         let done = run(envp);
         let before = crate::sys::errno::get();
         exec::failed(closed);

@@ -7,9 +7,6 @@
 //! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
 //! Only the unwinding of a cancelled thread may pass (see `cancel`).
 
-pub(crate) mod shared;
-pub(crate) mod stdio;
-
 pub(crate) mod cancel;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod counting;
@@ -19,16 +16,19 @@ mod direct;
 mod exec;
 mod handle;
 mod message;
+pub(crate) mod observer;
 mod process;
 pub(crate) mod send_file;
 pub(crate) mod signal;
 pub(crate) mod socket;
 mod spawn;
 pub(crate) mod splice;
+mod stdio;
 mod variadic;
 pub(crate) mod waiting;
 
-use crate::sys::errno::{self, Errno, Result};
+use crate::sys::cancellation;
+use crate::sys::errno::{self, CANCELLED, Errno, Result};
 use core::ffi::c_int;
 use libc::ssize_t;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -70,9 +70,9 @@ pub(crate) fn answer(call: impl FnMut() -> Result<c_int>) -> c_int {
 fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
     let before = errno::get();
     loop {
-        let shield = cancel::begin();
+        let shield = cancellation::begin();
         let done = caught(&mut call);
-        cancel::end(shield);
+        cancellation::end(shield);
         match done {
             Ok(answer) => {
                 errno::set(before);
@@ -80,7 +80,7 @@ fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
             }
             // If this returns, another thread had this thread's number. The call, which has done
             // nothing yet, starts again.
-            Err(cancel::CANCELLED) => cancel::act(),
+            Err(CANCELLED) => cancellation::act(),
             Err(Errno(code)) => {
                 errno::set(code);
                 return None;

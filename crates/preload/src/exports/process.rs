@@ -4,7 +4,7 @@ use super::export;
 use crate::lane;
 use crate::process::fork_inheritance;
 use crate::process::lane_processes::{self, ForkLocks};
-use crate::socket::open;
+use crate::socket::{leaving, open};
 use crate::sys::real;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,7 +50,7 @@ extern "C" fn child() {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
         crate::lane::start::forget();
         crate::wait::epoll_wait::forget_sleepers();
-        super::cancel::forget();
+        crate::sys::cancellation::forget();
         match lane::inherit() {
             Some(lane) => lane_processes::after_fork_in_child(lane),
             // The parent may continue without a lane, and its lane may have ended just now.
@@ -92,6 +92,7 @@ fn at_end() {
 /// Runs when the library is loaded, before the program.
 extern "C" fn load() {
     real::resolve_all();
+    super::observer::install();
     super::exec::remember_environment();
     crate::process::helper::remember_processors();
     // SAFETY: functions of ours that live as long as the process.
@@ -105,6 +106,7 @@ extern "C" fn load() {
     }
     let _ = super::caught(|| {
         crate::process::exec::inherit();
+        (0..3).for_each(super::stdio::stand_in);
         Ok(())
     });
 }
@@ -253,7 +255,7 @@ export! {
         let confines = confines(option, second, third);
         if confines {
             let _ = super::caught(|| {
-                crate::lane::start::confine();
+                crate::lane::start::confine(leaving::before_confinement);
                 Ok(())
             });
         }

@@ -8,7 +8,6 @@ use crate::sys::{self, Extras};
 use crate::sys::{guarded, real};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
-use core::mem::MaybeUninit;
 use libc::{off_t, size_t, ssize_t};
 
 /// The most bytes that are read at a time.
@@ -106,14 +105,7 @@ fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size
 
 /// Whether a descriptor is a file with bytes. (Files of `/proc` have none.)
 fn is_plain(fd: c_int) -> bool {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a valid place, read only if it was filled in.
-    unsafe {
-        libc::fstat(fd, stat.as_mut_ptr()) == 0 && {
-            let stat = stat.assume_init();
-            stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size > 0
-        }
-    }
+    sys::status(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size > 0)
 }
 
 /// The kernel's result of a `sendfile` from there: it takes a byte, at `offset` or at the file's

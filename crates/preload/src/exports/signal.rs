@@ -13,13 +13,11 @@
 //! nothing else happens.
 
 use super::export;
-use crate::base::locked;
-use crate::base::reentrancy;
+use crate::base::deferred_signals;
 use crate::sys;
 use crate::sys::errno;
 use crate::sys::{guarded, real};
 use crate::wait;
-use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{transmute, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -83,32 +81,20 @@ impl Installed {
     }
 }
 
-thread_local! {
-    /// Deferred signals, a bit each.
-    static PUT_OFF: Cell<u64> = const { Cell::new(0) };
-    /// How many handlers have run in this thread.
-    static RAN: Cell<u32> = const { Cell::new(0) };
-}
-
-/// How many handlers have run in this thread.
-pub(crate) fn ran() -> u32 {
-    RAN.get()
-}
-
 extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if BAD_POINTER.contains(&signal) {
         // SAFETY: the kernel's arguments of this handler.
         return unsafe { on_bad_pointer(signal, info, context) };
     }
     // SAFETY: the kernel's arguments of this handler.
-    if (reentrancy::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
+    if deferred_signals::are_to_wait() && unsafe { put_off(signal, info, context) } {
         return;
     }
     let installed = installed(signal);
     if installed == Installed::DEFAULT {
         return;
     }
-    RAN.set(RAN.get().wrapping_add(1));
+    deferred_signals::count_handler();
     let before = errno::get();
     let disturbed = wait::disturb();
     errno::set(before);
@@ -207,45 +193,10 @@ unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> 
         sent
     };
     if sent {
-        PUT_OFF.set(PUT_OFF.get() | 1 << (signal - 1));
-        if reentrancy::is_inside() {
-            reentrancy::signal_put_off();
-        }
+        deferred_signals::put_off(signal);
     }
     errno::set(before);
     sent
-}
-
-/// Delivers the deferred signals, unless it is still too early. Their handlers run before this
-/// returns, if it does.
-#[cold]
-pub(crate) fn deliver() {
-    if reentrancy::is_inside() || locked::any() {
-        return;
-    }
-    let signals = PUT_OFF.replace(0);
-    // SAFETY: a set of our own.
-    unsafe {
-        let mut set = zeroed();
-        libc::sigemptyset(&raw mut set);
-        (1..=64).filter(|signal| signals & 1 << (signal - 1) != 0).for_each(|signal| {
-            libc::sigaddset(&raw mut set, signal);
-        });
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, core::ptr::null_mut());
-    }
-}
-
-/// As [`deliver`], if there are any.
-#[inline]
-pub(crate) fn deliver_any() {
-    if PUT_OFF.get() != 0 {
-        deliver();
-    }
-}
-
-/// Whether any are pending for the calling thread.
-pub(crate) fn is_put_off() -> bool {
-    PUT_OFF.get() != 0
 }
 
 fn ours() -> sighandler_t {

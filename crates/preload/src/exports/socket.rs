@@ -1,6 +1,6 @@
 //! Exports for sockets: creating, naming, connecting, options.
 
-use super::{answer, export};
+use super::{answer, export, stdio};
 use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::ops;
@@ -75,6 +75,7 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
             return Err(guarded::FAULT);
         }
         let (new, bytes, n) = ops::accept(fd, flags)?;
+        stdio::stand_in(new);
         // SAFETY: the program's place for the name.
         unsafe { name::store(&bytes[..n], address, len) }.inspect_err(|_| {
             // The program never gets the number. As in the kernel, the connection is lost.
@@ -105,7 +106,7 @@ export! {
             }
             return fd;
         }
-        answer(|| open::socket(domain, kind, protocol))
+        answer(|| open::socket(domain, kind, protocol).inspect(|&fd| stdio::stand_in(fd)))
     }
 
     /// `bind(2)`.

@@ -16,7 +16,6 @@ use crate::sys::{self, Extras};
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Plan};
 use core::ffi::{c_int, c_uint};
-use core::mem::MaybeUninit;
 use libc::{pollfd, size_t, ssize_t};
 use tickwire_stack::time::Span;
 
@@ -49,9 +48,7 @@ impl Drop for Pipe {
 
 /// Whether a descriptor is a pipe, or a FIFO.
 pub(super) fn is_pipe(fd: c_int) -> bool {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a valid place, read only if it was filled in.
-    unsafe { libc::fstat(fd, stat.as_mut_ptr()) == 0 && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO }
+    sys::status(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 /// Receives into memory of ours.

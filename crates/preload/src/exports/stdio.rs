@@ -6,11 +6,11 @@
 
 use super::variadic::{Arguments, variadic};
 use super::{answer, data, descriptor, export};
-use crate::base::locked::{Lock, Locked};
 use crate::sys;
 use crate::sys::errno::{Errno, Result};
 use crate::sys::real;
-use crate::table::fd::TABLE;
+use crate::table::fd::{Entry, TABLE};
+use crate::table::streams;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off64_t, size_t, ssize_t};
@@ -46,15 +46,8 @@ const FILENO: usize = (8 + 13 * 8) / 4;
 /// The value that `fopencookie` writes there.
 const NO_DESCRIPTOR: c_int = -2;
 
-/// Streams of ours, by address, to be flushed at the program's end; each with its descriptor.
-static STREAMS: Lock<Vec<(usize, c_int)>> = Lock::new(Vec::new());
 /// Which of the three standard streams are ours.
 static STANDARD: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
-
-/// The list, locked; also held across fork.
-pub(crate) fn streams() -> Locked<'static, Vec<(usize, c_int)>> {
-    STREAMS.lock()
-}
 
 /// A cookie is the descriptor.
 fn descriptor_of(cookie: *mut c_void) -> c_int {
@@ -96,7 +89,7 @@ unsafe extern "C" fn seek_stream(cookie: *mut c_void, offset: *mut off64_t, when
 
 unsafe extern "C" fn close_stream(cookie: *mut c_void) -> c_int {
     let fd = descriptor_of(cookie);
-    let mut all = streams();
+    let mut all = streams::list();
     if let Some(at) = all.iter().position(|&(_, its)| its == fd) {
         all.swap_remove(at);
     }
@@ -125,7 +118,7 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> Result<*mut FILE> {
             *place = fd;
         }
     }
-    streams().push((stream as usize, fd));
+    streams::list().push((stream as usize, fd));
     Ok(stream)
 }
 
@@ -139,11 +132,11 @@ fn standard(fd: c_int) -> Option<(*mut *mut FILE, &'static CStr)> {
     }
 }
 
-/// A socket of ours is descriptor 0, 1 or 2 from now on: the stream of that name becomes one of
+/// If a socket of ours is descriptor 0, 1 or 2 from now on, the stream of that name becomes one of
 /// ours, for good, because it also works for other descriptors.
-pub(crate) fn stand_in(fd: c_int) {
+pub(super) fn stand_in(fd: c_int) {
     let Some((place, mode)) = standard(fd) else { return };
-    if STANDARD[fd as usize].swap(true, Relaxed) {
+    if !matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_)) || STANDARD[fd as usize].swap(true, Relaxed) {
         return;
     }
     // SAFETY: the C library's variables, which programs may set; a terminated mode; buffering is
@@ -188,7 +181,7 @@ unsafe fn flush(stream: *mut FILE) {
 /// At the program's end: the C library flushes its streams only after our sockets have been closed,
 /// so they are flushed here.
 pub(super) fn flush_all() {
-    let all = streams().clone();
+    let all = streams::list().clone();
     for (stream, _) in all {
         // SAFETY: open, or it would have been taken off the list.
         unsafe { flush(stream as *mut FILE) };
@@ -328,7 +321,7 @@ mod tests {
             assert_eq!(libc::fclose(input), 0);
         }
         assert!(!TABLE.get(fd).is_socket());
-        assert!(!streams().iter().any(|&(_, its)| its == fd));
+        assert!(!streams::list().iter().any(|&(_, its)| its == fd));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! there is none.
 
 use crate::lane::{Access, Lane};
-use crate::socket::pending;
 use crate::sys;
 use crate::table::ports::Ask;
 use core::ffi::c_int;
@@ -60,8 +59,14 @@ pub(crate) struct Given {
 impl Lane {
     /// A port of an address from which a socket may be connected, and its claim, which the caller
     /// has to release. `None` if the socket has to be bound and claimed by itself: it belongs to
-    /// another network namespace, or the service gives no port.
-    pub(crate) fn take_port(&self, fd: c_int, source: Address) -> Option<EphemeralPort> {
+    /// another network namespace, or the service gives no port. `put_ports_back` puts those of
+    /// ended connections back.
+    pub(crate) fn take_port(
+        &self,
+        fd: c_int,
+        source: Address,
+        put_ports_back: impl Fn(&Lane, &mut Access<'_>),
+    ) -> Option<EphemeralPort> {
         let here = sys::namespace(fd).ok()?;
         let look = || {
             self.with(|access| {
@@ -70,7 +75,7 @@ impl Lane {
                     return Ok(Err(None));
                 }
                 if access.ports().wants_back() && may_look_for_ended(now) {
-                    pending::put_ports_back(self, access);
+                    put_ports_back(self, access);
                 }
                 let mut ports = access.ports();
                 Ok(ports.take(source, now).ok_or_else(|| ports.next_ask(now)))
@@ -166,6 +171,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::pending;
     use crate::testing::{self, HERE};
     use std::time::Duration;
     use tickwire_link::control::{Channel, Claim, Parts};
@@ -182,7 +188,7 @@ mod tests {
     /// Takes a port while the service answers one request for `expected` ports with `reply`.
     fn taken(lane: &'static Lane, service: &Channel, fd: c_int, expected: u32, reply: &Reply) -> Option<u64> {
         std::thread::scope(|scope| {
-            let taking = scope.spawn(|| lane.take_port(fd, HERE).map(|port| port.claim.0));
+            let taking = scope.spawn(|| lane.take_port(fd, HERE, pending::put_ports_back).map(|port| port.claim.0));
             let (number, request) = asked(service);
             assert!(matches!(request, Request::Ports { source: HERE, count } if count == expected), "{request:?}");
             service.send(reply, number, &[]).unwrap();
@@ -202,7 +208,8 @@ mod tests {
         let (number, request) = asked(&service);
         assert!(matches!(request, Request::Ports { count: 4, .. }), "{request:?}");
         service.send(&given(here, 4..8), number, &[]).unwrap();
-        let mut claims: Vec<u64> = (0..5).map(|_| lane.take_port(fd, HERE).unwrap().claim.0).collect();
+        let mut claims: Vec<u64> =
+            (0..5).map(|_| lane.take_port(fd, HERE, pending::put_ports_back).unwrap().claim.0).collect();
         claims.sort_unstable();
         assert_eq!(claims, [3, 4, 5, 6, 7], "none is waited for that has come");
         assert_eq!(taken(lane, &service, fd, 8, &Reply::Done), None);
@@ -215,7 +222,7 @@ mod tests {
         let fd = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
         let elsewhere = sys::namespace(fd).unwrap() + 1;
         assert_eq!(taken(lane, &service, fd, 1, &given(elsewhere, 1..2)), None);
-        assert!(lane.take_port(fd, HERE).is_none(), "and the service is not asked again");
+        assert!(lane.take_port(fd, HERE, pending::put_ports_back).is_none(), "and the service is not asked again");
         sys::close(fd);
     }
 

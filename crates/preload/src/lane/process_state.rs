@@ -1,7 +1,7 @@
 //! Which lane is this process's, and other state of this process alone.
 
-use crate::exports::shared;
 use crate::lane::Lane;
+use crate::lane::observer::observer;
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
@@ -34,7 +34,7 @@ static EMPTIED: AtomicBool = AtomicBool::new(false);
 /// The lane of this process, if it has a live one.
 #[inline]
 pub(crate) fn current() -> Option<&'static Lane> {
-    shared::leaked(&HERE.lane)
+    sys::leaked(&HERE.lane)
 }
 
 /// The number of this process, or of one that shares its memory.
@@ -70,7 +70,7 @@ pub(crate) fn heard_of() {
 /// Makes `lane` the one of this process, for good or until it ends.
 pub(crate) fn install(lane: Lane) -> &'static Lane {
     let lane = Box::leak(Box::new(lane));
-    crate::socket::pending::make_room(lane.handover().limits.tcp);
+    (observer().begins)(lane);
     sys::wipe_in_children(&HERE);
     heard_of();
     EMPTIED.store(true, Relaxed);
@@ -82,7 +82,7 @@ pub(crate) fn install(lane: Lane) -> &'static Lane {
 /// In a child that knows that it is one: its parent's lane becomes its own, until the child gives
 /// it up.
 pub(crate) fn inherit() -> Option<&'static Lane> {
-    let lane = shared::leaked(&INHERITED)?;
+    let lane = sys::leaked(&INHERITED)?;
     HERE.lane.store(core::ptr::from_ref(lane).cast_mut(), Release);
     Some(lane)
 }
@@ -90,7 +90,7 @@ pub(crate) fn inherit() -> Option<&'static Lane> {
 /// In a process that has no share in its parent's lane: it is not this process's any more. Nothing
 /// is reported.
 pub(crate) fn disinherit() {
-    if let Some(lane) = shared::leaked(&INHERITED) {
+    if let Some(lane) = sys::leaked(&INHERITED) {
         lane.forsake();
     }
 }

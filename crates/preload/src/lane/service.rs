@@ -1,10 +1,13 @@
 //! A lane's communication with the service, once for each socket and once for each new destination:
 //! claims, paths, and the service's unsolicited messages.
 
+use crate::base::cancel_shield::Shield;
 use crate::base::locked::{Lock, Locked};
 use crate::base::reentrancy;
 use crate::lane::Lane;
+use crate::lane::observer::observer;
 use crate::lane::session::Session;
+use crate::sys;
 use crate::table::protect;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -173,8 +176,8 @@ impl Lane {
         if reentrancy::is_inside() {
             return Err(Unserved::Refused(Reason::ServiceError));
         }
-        let _shield = crate::exports::cancel::Shield::new();
-        let borrowed = descriptor.map(crate::exports::shared::borrow);
+        let _shield = Shield::new();
+        let borrowed = descriptor.map(sys::borrowed);
         let answer = match self.talk.session().as_mut() {
             Some(session) => {
                 session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, brought)| match reply {
@@ -322,14 +325,14 @@ impl Lane {
                         Ok(())
                     });
                 }
-                Push::PeerGone { pid } => crate::process::lane_processes::gone(self, pid),
-                Push::ClaimLost { claim, reason } => crate::socket::kernel::claim_lost(self, claim.0, reason),
+                Push::PeerGone { pid } => (observer().process_gone)(self, pid),
+                Push::ClaimLost { claim, reason } => (observer().claim_lost)(self, claim.0, reason),
                 Push::Closing { reason } => {
                     self.end(reason);
                     break;
                 }
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
-                Push::Realtime { priority } => crate::process::realtime::granted(priority),
+                Push::Realtime { priority } => crate::base::realtime::granted(priority),
                 Push::Leave => self.talk.is_to_leave(),
             }
         }

@@ -1,21 +1,23 @@
 //! How a process gets its lane: with its first IP socket, and again when the service is back.
 
-use crate::base::config::Settings;
+use crate::base::cancel_shield::Shield;
+use crate::base::config::settings;
 use crate::base::locked::{Holding, Lock, Locked};
-use crate::exports::shared::{self, Shared};
+use crate::base::own_stack;
+use crate::lane::observer::observer;
 use crate::lane::session::Session;
-use crate::lane::wire::Wire;
 use crate::lane::{self, Handover, Lane, Parts};
-use crate::process::own_stack;
 use crate::sys;
 use crate::sys::errno::Errno;
+use crate::sys::shared_stack::SharedStack;
+use crate::sys::wire::Wire;
 use crate::table::desc::single;
+use crate::table::fd::TABLE;
 use crate::table::protect;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::sync::OnceLock;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path, why_unconnected};
 use tickwire_link::region::{self, Region};
@@ -85,18 +87,6 @@ pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
 static TOLD: Lock<Option<Reason>> = Lock::new(None);
 /// Whether this program ever had a lane.
 static HAD_ONE: AtomicBool = AtomicBool::new(false);
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
-
-/// The settings of this process.
-pub(crate) fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(|| {
-        let (settings, complaint) = Settings::read(|name| std::env::var(name).ok());
-        if let Some(complaint) = complaint {
-            sys::say(&complaint);
-        }
-        settings
-    })
-}
 
 /// The lane of this process, created if there is none yet. `None`: sockets stay on the kernel.
 pub(crate) fn lane() -> Option<&'static Lane> {
@@ -112,7 +102,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
     let _holding = Holding::new();
     let _asking = Asking::begin()?;
-    let _shield = crate::exports::cancel::Shield::new();
+    let _shield = Shield::new();
     // The lock may be held by a thread that a stray child does not have.
     let mut kept = if lane::is_stray() { STARTING.try_lock()? } else { STARTING.lock() };
     if let Some(lane) = lane::current() {
@@ -122,7 +112,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if is_vain() {
         return None;
     }
-    if lane::is_stray() && !crate::process::lane_processes::abandon(true) {
+    if lane::is_stray() && !(observer().abandon)() {
         return None;
     }
     *kept = None;
@@ -133,7 +123,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     };
     match own_stack::run(begin) {
         Ok(lane) => {
-            crate::process::helper::start();
+            (observer().start_helper)();
             Some(lane)
         }
         Err(reason) => {
@@ -153,7 +143,7 @@ fn begun(kept: &mut Option<Listed>) -> Result<&'static Lane, Reason> {
     *TOLD.lock() = None;
     HAD_ONE.store(true, Relaxed);
     let lane = lane::install(lane);
-    crate::socket::kernel::list_older(lane);
+    (observer().begun)(lane);
     Ok(lane)
 }
 
@@ -163,16 +153,15 @@ fn is_vain() -> bool {
 }
 
 /// The program is about to confine itself, perhaps to fewer system calls than the lane needs. Any
-/// other system call might kill it.
-pub(crate) fn confine() {
+/// other system call might kill it. `leaves` gives the sockets of its lane to the kernel.
+pub(crate) fn confine(leaves: impl FnOnce(&'static Lane)) {
     let asks = !is_vain();
     CONFINED.store(true, SeqCst);
     // A thread that was making a lane has finished after this; none begins any more.
     drop(hold());
     if let Some(lane) = lane::current() {
         // In order, so that no packet is diverted any more when the program continues.
-        crate::socket::leaving::each_to_kernel(lane, Reason::Confined, |_| true);
-        crate::socket::leaving::closed_to_kernel(lane);
+        leaves(lane);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
         // Over the existing connection: the program may have given up the rights, or the view of
@@ -181,7 +170,7 @@ pub(crate) fn confine() {
     } else if asks && !lane::is_stray() && !sys::is_filtered() {
         // The program may have sockets afterwards, and cannot report it then. But under an existing
         // filter a new connection may kill it.
-        let _shield = crate::exports::cancel::Shield::new();
+        let _shield = Shield::new();
         // A child forked now would keep the connection.
         let made = hold().map(|_starting| session());
         list_confined(made.and_then(Result::ok));
@@ -253,7 +242,7 @@ fn refused(reason: Reason) {
 pub(crate) fn why_unlisted() -> Option<Reason> {
     // The thread that ends the lane may not have entered any of them yet.
     lane::await_ending();
-    let mut reasons = crate::socket::kernel::unlisted().map(|(_, reason)| reason);
+    let mut reasons = TABLE.unlisted().map(|(_, reason)| reason);
     let first = reasons.next()?;
     Some(if reasons.any(|reason| reason == Reason::Restarted) { Reason::Restarted } else { first })
 }
@@ -291,7 +280,7 @@ pub(crate) fn announce_passed() {
         return;
     }
     let Some(_asking) = Asking::begin() else { return };
-    let _shield = crate::exports::cancel::Shield::new();
+    let _shield = Shield::new();
     if listed_by().is_none()
         && let Err(rest) = announce(Reason::NotMoved)
     {
@@ -374,7 +363,7 @@ fn owned(answer: io::Result<(&Reply, &mut Descriptors)>) -> io::Result<(Reply, D
 /// Moves a channel to a protected descriptor.
 pub(crate) fn protected(channel: Channel) -> Result<Channel, Reason> {
     let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::Descriptors)?;
-    Ok(Channel::from(shared::own(fd)))
+    Ok(Channel::from(sys::owned(fd)))
 }
 
 /// Another connection of this process to its lane (a forked child's, or after exec).
@@ -422,7 +411,7 @@ pub(crate) fn attach(
         // The mapping stays, but if no other process has the lane, its pages can be freed. (A
         // process that attaches to another's lane has a slot.)
         if slot.is_none() {
-            let _ = region::empty(shared::borrow(region), limits);
+            let _ = region::empty(sys::borrowed(region), limits);
         }
         [region, ring, tap, doorbell, standby].into_iter().for_each(protect::release);
     }
@@ -442,12 +431,12 @@ pub(crate) fn assemble(
         sys::say(&format!("the lane's ring cannot be mapped: {error}"));
         Reason::ServiceError
     })?;
-    let standby = StandbyRing::map(shared::own(handover.standby)).map_err(|error| {
+    let standby = StandbyRing::map(sys::owned(handover.standby)).map_err(|error| {
         sys::say(&format!("the lane's standby ring cannot be mapped: {error}"));
         Reason::ServiceError
     })?;
     let parts = Parts {
-        shared: Shared::in_region(mapped, wire),
+        shared: SharedStack::in_region(mapped, wire),
         ring,
         doorbell,
         standby: Some(standby),
@@ -461,7 +450,7 @@ pub(crate) fn assemble(
 
 /// Starts the stack if this is the lane's first process.
 pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
-    let mut guard = parts.shared.lock().map_err(|_| Reason::LaneGone)?;
+    let mut guard = parts.shared.lock(|| Ok(true)).map_err(|_| Reason::LaneGone)?;
     if guard.stack.user()[single::STARTED] == 0 {
         let mut config =
             Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };

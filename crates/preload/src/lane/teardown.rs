@@ -2,10 +2,9 @@
 //! of the ended lane; threads that need the table wait.
 
 use crate::base::locked::Holding;
+use crate::lane::observer::observer;
 use crate::lane::{Lane, process_state};
-use crate::socket::close;
 use crate::sys;
-use crate::wait::epoll;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use tickwire_link::control::Reason;
 
@@ -49,12 +48,32 @@ pub(crate) fn await_ending() {
     drop(hold());
 }
 
+/// Whether a lane that ended for this reason did so because the service ended.
+pub(crate) fn is_without_service(reason: Reason) -> bool {
+    matches!(reason, Reason::Lost | Reason::Stopping)
+}
+
+/// Logs why the lane has ended, and the consequences. `connections` is how many descriptors of
+/// connections were left on it.
+fn say_ended(reason: Reason, connections: usize) {
+    let what = match connections {
+        0 => "its sockets go on with the kernel's stack",
+        _ => "open connections are reset, other sockets go on with the kernel's stack",
+    };
+    let then = if is_without_service(reason) {
+        "; new ones take the fast path when the service is back, listeners when the program is restarted"
+    } else {
+        ""
+    };
+    sys::say(&format!("the lane has ended ({reason}): {what}{then}"));
+}
+
 impl Lane {
     /// The lane is over: connections fail, and every other socket continues as its kernel socket.
     pub(crate) fn end(&self, reason: Reason) {
         if let Some(connections) = self.take_down(reason) {
             // Last, because standard error may have no reader.
-            close::say_ended(reason, connections);
+            say_ended(reason, connections);
         }
     }
 
@@ -62,14 +81,14 @@ impl Lane {
     fn take_down(&self, reason: Reason) -> Option<usize> {
         // A handler that jumped away would leave the rest undone.
         let _holding = Holding::new();
-        let mut ending = hold()?;
+        let ending = hold()?;
         if !self.is_over_from_now(reason) {
             return None;
         }
-        let connections = close::lane_ended(self, reason, &mut ending);
+        let connections = (observer().ends)(self, reason);
         // Released before the registry is taken: threads that hold the registry wait for this.
         drop(ending);
-        epoll::lane_ended();
+        (observer().ended)();
         sys::ring(self.descriptors().1);
         // The helper closes the connection: a thread may be waiting for an answer at this moment,
         // perhaps this one.

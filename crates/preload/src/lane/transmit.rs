@@ -6,7 +6,7 @@
 //! The others leave theirs to it, and it looks for more until there are none, or until it has
 //! reached its limit of passes.
 
-use crate::exports::shared::{Guard, Shared, Turn};
+use crate::sys::shared_stack::{Guard, SharedStack, Turn};
 use tickwire_link::tx_batch::TxBatch;
 
 /// A call sends stream packets in at most this many passes. The helper sends the rest.
@@ -51,7 +51,7 @@ impl Transmission {
     }
 
     /// Whether another pass is to follow.
-    pub(super) fn goes_on(&mut self) -> bool {
+    pub(super) fn takes_another_pass(&mut self) -> bool {
         // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what
         // follows.)
         let does_more = core::mem::take(&mut self.does_more);
@@ -94,7 +94,7 @@ impl Transmission {
     /// A pass begins: the packets that the previous one has sent are marked as sent, and packets
     /// that a process was sending when it died are recovered.
     #[inline]
-    pub(super) fn settle(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
+    pub(super) fn settle(&mut self, shared: &SharedStack, guard: &mut Guard<'_>) {
         if self.turn.is_some() {
             if let (Some(batch), Some(port)) = (self.batch.take(), shared.port()) {
                 port.streams_gone(&mut guard.stack, &batch);
@@ -107,7 +107,7 @@ impl Transmission {
     /// Takes out of the stack what [`Transmission::send`] is to send when the lock has been
     /// released: first packets that do not belong to streams.
     #[inline]
-    pub(super) fn take(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
+    pub(super) fn take(&mut self, shared: &SharedStack, guard: &mut Guard<'_>) {
         self.batch = guard.take_prompt();
         if guard.stack.has_egress() {
             self.take_streams(shared, guard);
@@ -118,7 +118,7 @@ impl Transmission {
         }
     }
 
-    fn take_streams(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
+    fn take_streams(&mut self, shared: &SharedStack, guard: &mut Guard<'_>) {
         if self.passes >= PASSES {
             self.turn = None;
             self.left = Left::ForLater;
@@ -151,7 +151,7 @@ impl Transmission {
 
     /// Sends what was taken. The lock has been released.
     #[inline]
-    pub(super) fn send(&mut self, shared: &Shared) {
+    pub(super) fn send(&mut self, shared: &SharedStack) {
         if let (Some(batch), Some(port)) = (&mut self.batch, shared.port()) {
             port.send(batch);
         }

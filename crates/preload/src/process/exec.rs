@@ -2,17 +2,17 @@
 //! the environment. The new program maps the region again and finds its sockets by their inodes. A
 //! program in a new process (`posix_spawn`) gets the lane's descriptors from the service instead.
 
+use crate::base::realtime;
 use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
 use crate::process::lane_processes;
-use crate::process::realtime;
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::socket::leaving;
-use crate::socket::open;
 use crate::socket::pending;
 use crate::sys;
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::{CStr, c_int};
@@ -130,19 +130,19 @@ pub(crate) fn outlives(fd: c_int) -> bool {
 /// Right before an exec, which kills the other threads of this process: the gate makes sure that
 /// none of them is inside the lane. If the new program does not continue with the lane, the
 /// connections that end with it are marked for the service.
-pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
+pub(crate) fn now(continues: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     realtime::lay_down();
     // From here on other threads are not inside, so none begins to hand a connection over.
     let moving = leaving::hold();
     lane.gate().close(true);
     drop(moving);
-    if goes_on || lane_processes::has_company(lane) {
+    if continues || lane_processes::has_company(lane) {
         // Left to the new program, which takes them over as it starts, or to this one if the exec
         // fails.
         pending::leave(lane);
     }
-    if !goes_on {
+    if !continues {
         crate::socket::flush::mark_complete(lane, true);
     }
     lane.retire();
@@ -202,12 +202,12 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
         return Err(Reason::BadRequest);
     }
     set_close_on_exec(there, true);
-    let mapped = Region::map(crate::exports::shared::borrow(region), inheritance.number, &limits);
+    let mapped = Region::map(sys::borrowed(region), inheritance.number, &limits);
     let mapped = mapped.map_err(|_| Reason::Version)?;
     there.iter().for_each(|&fd| {
         TABLE.set(fd, Entry::Lane);
     });
-    let session = Session::inherited(Channel::from(crate::exports::shared::own(control)));
+    let session = Session::inherited(Channel::from(sys::owned(control)));
     let handover =
         Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, tap, standby };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
@@ -248,7 +248,7 @@ fn find_sockets(lane: &'static Lane) {
             && let Some(inode) = sys::socket_inode(fd)
             && let Some(&(index, flags)) = held.get(&inode)
         {
-            open::enter(fd, if flags & flag::UDP != 0 { Entry::Udp(index) } else { Entry::Tcp(index) });
+            counts::enter(fd, if flags & flag::UDP != 0 { Entry::Udp(index) } else { Entry::Tcp(index) });
             found.push(inode);
         }
     }

@@ -5,17 +5,18 @@
 //! checks now and then whether that is still so. When no thread of the program does, the helper
 //! waits on the rings and for the stack's next deadline on behalf of the program.
 
-use crate::base::locked::{Lock, Locked};
-use crate::base::wakeup_fd;
+use crate::base::config::settings;
+use crate::base::locked::Locked;
+use crate::base::{helper_work, realtime, wakeup_fd};
 use crate::lane::{self, Lane, ports, start};
 use crate::process::control_poll::{ControlPoll, DEAF};
-use crate::process::{lane_processes, leave, realtime};
+use crate::process::{lane_processes, leave};
 use crate::socket::pending;
 use crate::sys::errno::Result;
 use crate::sys::scheduling::{CpuMask, Policy, Scheduling};
 use crate::sys::{self, NO_FD, readable};
 use crate::table::protect;
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use libc::pollfd;
 use std::sync::OnceLock;
 use tickwire_stack::time::{Instant, Span};
@@ -39,10 +40,6 @@ const STACK: usize = 256 << 10;
 
 /// The process whose helper runs, 0 if none does.
 static RUNS_IN: AtomicU32 = AtomicU32::new(0);
-/// Held by a helper whenever it does not sleep. Most of its work allocates or frees heap memory.
-static WORK: Lock<()> = Lock::new(());
-/// Not 0 while a helper has been requested that does not hold [`WORK`] yet.
-static UNBORN: AtomicU32 = AtomicU32::new(0);
 
 /// The processors on which the process was started, `None` if the system does not say.
 static PROCESSORS: OnceLock<Option<CpuMask>> = OnceLock::new();
@@ -77,29 +74,6 @@ fn schedule(wanted: &Scheduling) {
     }
 }
 
-/// Waits until the helper sleeps, and keeps it asleep for as long as the returned guard lives.
-///
-/// The child of a fork that the C library does not prepare (`_Fork`) finds the heap as it was. What
-/// another thread of the parent was changing stays locked for ever. By POSIX such a child must not
-/// allocate, but ours has to, to continue with the lane, and a single-threaded program does not
-/// know that there is another thread.
-pub(crate) fn asleep() -> Locked<'static, ()> {
-    loop {
-        let work = WORK.lock();
-        if UNBORN.load(Acquire) == 0 {
-            return work;
-        }
-        drop(work);
-        sys::wait_while(&UNBORN, 1);
-    }
-}
-
-/// A helper runs, or will not.
-fn born() {
-    UNBORN.store(0, Release);
-    sys::wake_all(&UNBORN);
-}
-
 /// Starts the helper of this process, if it does not run.
 pub(crate) fn start() {
     let pid = sys::process();
@@ -116,9 +90,9 @@ pub(crate) fn start() {
     }
     // The program's signals are for its own threads.
     let before = sys::block_signals();
-    UNBORN.store(1, Release);
+    helper_work::is_requested();
     let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(move || {
-        schedule(&start::settings().helper);
+        schedule(&settings().helper);
         loop {
             let done = std::panic::catch_unwind(run);
             RUNS_IN.swap(0, AcqRel);
@@ -132,7 +106,7 @@ pub(crate) fn start() {
     });
     sys::restore_signals(&before);
     if started.is_err() {
-        born();
+        helper_work::is_there();
         RUNS_IN.store(0, Relaxed);
         sys::say("the helper thread cannot be started; acknowledgements wait until the program polls");
     }
@@ -142,7 +116,7 @@ pub(crate) fn start() {
 /// has descriptors of its own.
 pub(crate) fn forget(own_descriptors: bool) {
     RUNS_IN.store(0, Relaxed);
-    UNBORN.store(0, Relaxed);
+    helper_work::forget();
     let fd = wakeup_fd::replace(-1);
     if fd >= 0 && own_descriptors {
         protect::release(fd);
@@ -153,15 +127,15 @@ pub(crate) fn forget(own_descriptors: bool) {
 fn sleep(work: &mut Option<Locked<'static, ()>>, fds: &mut [pollfd], timeout: Option<Span>) -> Result<usize> {
     *work = None;
     let slept = sys::ppoll(fds, timeout, None);
-    *work = Some(WORK.lock());
+    *work = Some(helper_work::begin());
     slept
 }
 
 fn run() {
     // Its signals are blocked. But while it holds a lock it continues at the program's end, for as
     // long as sent data is in flight (see `exit_gate`).
-    let mut work = Some(WORK.lock());
-    born();
+    let mut work = Some(helper_work::begin());
+    helper_work::is_there();
     let mut look = FIRST_LOOK;
     let mut ear = ControlPoll::default();
     let mut swept = sys::now();
@@ -194,7 +168,7 @@ fn run() {
             });
             continue;
         }
-        if start::settings().helper.policy == Scheduling::DEFAULT.policy {
+        if settings().helper.policy == Scheduling::DEFAULT.policy {
             realtime::take_up();
         }
         let now = sys::now();
@@ -342,16 +316,16 @@ mod tests {
 
     #[test]
     fn a_fork_finds_no_helper_at_work() {
-        let works = || std::thread::scope(|scope| scope.spawn(|| WORK.try_lock().is_some()).join().unwrap());
+        let works = || std::thread::scope(|scope| scope.spawn(helper_work::may_begin).join().unwrap());
         let forking = lane_processes::locks(|_| ());
         assert!(!works(), "the child would find what the helper was about to do undone for ever");
         drop(forking);
         // A fork waits for a helper that has been requested.
-        UNBORN.store(1, Release);
+        helper_work::is_requested();
         std::thread::scope(|scope| {
             let fork = scope.spawn(|| drop(lane_processes::locks(|_| ())));
             assert!(!fork.is_finished());
-            born();
+            helper_work::is_there();
         });
     }
 }

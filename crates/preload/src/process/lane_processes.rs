@@ -11,6 +11,7 @@ use crate::socket::open;
 use crate::socket::pending;
 use crate::sys;
 use crate::sys::errno::Errno;
+use crate::table::counts;
 use crate::table::desc::PROCESSES;
 use crate::table::fd::{Entry, TABLE};
 use crate::table::protect;
@@ -43,7 +44,7 @@ fn before_fork(lane: &'static Lane) {
             let mut description = descriptions.get(index);
             let holders = description.holders();
             // The child does not get what another thread is closing.
-            if *holders & own != 0 && close::is_counted(index) {
+            if *holders & own != 0 && counts::is_counted(index) {
                 *holders |= child;
             }
         }
@@ -88,7 +89,7 @@ pub(crate) fn born(lane: &'static Lane, slot: usize) {
 /// its own.
 pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     pending::clear();
-    crate::process::realtime::forget();
+    crate::base::realtime::forget();
     crate::process::helper::forget(true);
     lane.forget_threads();
     close::finish_for_others();
@@ -137,15 +138,15 @@ fn take_stock(lane: &'static Lane) {
     });
     let Ok(used) = used else { return };
     kernel::take_stock(lane, false);
-    (0..used).for_each(close::uncount);
-    TABLE.each().filter_map(|(_, entry)| entry.description()).for_each(close::count);
-    multicast::joined().retain(|&(index, _)| close::is_counted(index));
+    (0..used).for_each(counts::forget);
+    TABLE.each().filter_map(|(_, entry)| entry.description()).for_each(counts::add);
+    multicast::joined().retain(|&(index, _)| counts::is_counted(index));
     let mut next = 0;
     loop {
         let dropped = lane.with(|access| {
             while next < used {
                 next += 1;
-                if !close::is_counted(next - 1)
+                if !counts::is_counted(next - 1)
                     && let Ok(Some(after)) = close::drop_reference_of(access, next - 1, slot)
                 {
                     return Ok(Some(after));
@@ -181,7 +182,7 @@ pub(crate) fn abandon(own_descriptors: bool) -> bool {
     lane::disinherit();
     for (fd, entry) in TABLE.each() {
         if let Some(index) = entry.description() {
-            close::uncount(index);
+            counts::forget(index);
         }
         TABLE.set(fd, without_share(entry));
     }
@@ -322,7 +323,7 @@ pub(crate) fn prepare() -> ForkLocks {
 /// it may need are taken.
 pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
     // First, because the helper takes all other locks.
-    let helper = crate::process::helper::asleep();
+    let helper = crate::base::helper_work::asleep();
     // No other thread is making a lane now.
     let starting = crate::lane::start::hold();
     // Before the child gets its share: a socket that is about to leave the lane is not part of
@@ -342,7 +343,7 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
         _ending: lane::teardown::hold(),
         _joined: multicast::joined(),
         _pending: pending::list(),
-        _streams: crate::exports::stdio::streams(),
+        _streams: crate::table::streams::list(),
         _given: crate::process::spawn::given(),
         _lane: lane.map(Lane::fork_locks),
         _still: protect::still(),
@@ -400,20 +401,20 @@ mod tests {
             for (fd, entry) in (900..).zip(entries) {
                 TABLE.set(fd, entry);
             }
-            close::count(closed);
-            close::count(made);
+            counts::add(closed);
+            counts::add(made);
             take_stock(lane);
             let has = |index| lane.flags_of(index) != 0;
             let as_it_should = [kept, closed, made, set].map(has) == [true, false, true, true]
                 && [900, 902, 903].map(|fd| TABLE.get(fd))
                     == [Entry::Tcp(kept), Entry::Dead(libc::ENOBUFS as u32), Entry::Foreign]
-                && [kept, closed, made].map(close::is_counted) == [true, false, false];
+                && [kept, closed, made].map(counts::is_counted) == [true, false, false];
             // The two descriptors are closed one after the other.
             close::ended(TABLE.set(900, Entry::Foreign));
-            let counts = close::is_counted(kept);
+            let counts = counts::is_counted(kept);
             close::ended(TABLE.set(901, Entry::Foreign));
             // SAFETY: a plain number.
-            unsafe { libc::_exit(if as_it_should && counts && !close::is_counted(kept) { 7 } else { 1 }) };
+            unsafe { libc::_exit(if as_it_should && counts && !counts::is_counted(kept) { 7 } else { 1 }) };
         }
         let mut status: c_int = -1;
         // SAFETY: a place for a number.

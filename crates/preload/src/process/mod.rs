@@ -8,8 +8,6 @@
 //! | `exec`, `spawn` | sockets that outlive exec; programs that the C library starts by itself |
 //! | `helper`, `control_poll` | the helper thread, and when it watches the connection to the service |
 //! | `leave` | leaving the lane because the service is about to end |
-//! | `own_stack` | a thread for what needs more stack than the program may have left |
-//! | `realtime` | the real-time priority that the service grants |
 
 mod control_poll;
 pub(crate) mod exec;
@@ -17,6 +15,4 @@ pub(crate) mod fork_inheritance;
 pub(crate) mod helper;
 pub(crate) mod lane_processes;
 pub(crate) mod leave;
-pub(crate) mod own_stack;
-pub(crate) mod realtime;
 pub(crate) mod spawn;

@@ -1,47 +1,19 @@
 //! How references to sockets end: a socket closes with the last descriptor of the last process that
 //! has it, stops listening when it is shut down, and ends with its lane.
 
-use crate::lane::teardown::Teardown;
+use crate::lane::teardown::is_without_service;
 use crate::lane::{self, Access, Lane};
 use crate::socket::kernel;
 use crate::socket::pending;
 use crate::sys;
 use crate::sys::errno::Result;
+use crate::table::counts;
 use crate::table::desc::{Descriptions, flag};
-use crate::table::fd::{Entry, LIMIT, TABLE};
+use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst, fence};
 use tickwire_link::control::{Claim, Reason, Remotes, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId};
-
-/// How many descriptors of this process refer to each description.
-static COUNTS: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
-
-/// Another descriptor of this process refers to a description.
-pub(crate) fn count(index: u32) {
-    COUNTS[index as usize].fetch_add(1, AcqRel);
-}
-
-/// The same, if any does already. Returns whether it did.
-pub(crate) fn count_again(index: u32) -> bool {
-    let more = |count: u32| (count != 0).then_some(count + 1);
-    let counted = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, more).is_ok();
-    // Either `ended` sees the count, or the caller sees that another descriptor is being closed.
-    fence(SeqCst);
-    counted
-}
-
-/// Whether any descriptor of this process refers to it.
-pub(crate) fn is_counted(index: u32) -> bool {
-    COUNTS[index as usize].load(Relaxed) != 0
-}
-
-/// No descriptor of this process refers to it any more: it is a kernel socket, its lane has ended,
-/// or it is only the parent's.
-pub(crate) fn uncount(index: u32) {
-    COUNTS[index as usize].store(0, Relaxed);
-}
 
 /// What `close` does for a descriptor of ours before the kernel's close, which follows [`closed`].
 /// The descriptor is closed for the program from here on, whatever else happens. Another thread
@@ -69,10 +41,7 @@ pub(crate) fn finish_for_others() {
 pub(crate) fn ended(entry: Entry) {
     match entry {
         Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
-            fence(SeqCst);
-            // The counts are not maintained any more if the lane has ended meanwhile.
-            let before = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
-            if before == Ok(1)
+            if counts::drop_last(index)
                 && let Some(lane) = lane::current()
             {
                 linger(lane, index);
@@ -86,7 +55,7 @@ pub(crate) fn ended(entry: Entry) {
             }
         }
         // With the last of them there is nothing left to report to the service.
-        Entry::Unlisted(_) if lane::current().is_none() && kernel::unlisted().next().is_none() => {
+        Entry::Unlisted(_) if lane::current().is_none() && TABLE.unlisted().next().is_none() => {
             crate::base::wakeup_fd::ring()
         }
         Entry::Unlisted(_) => {}
@@ -265,29 +234,9 @@ pub(crate) fn stop_listening(lane: &'static Lane, index: u32) -> bool {
     matches!(claim, Ok(Some(claim)) if convert(lane, claim, true))
 }
 
-/// Whether a lane that ended for this reason did so because the service ended.
-fn is_without_service(reason: Reason) -> bool {
-    matches!(reason, Reason::Lost | Reason::Stopping)
-}
-
-/// Logs why the lane has ended, and the consequences. `connections` is how many descriptors of
-/// connections were left on it.
-pub(crate) fn say_ended(reason: Reason, connections: usize) {
-    let what = match connections {
-        0 => "its sockets go on with the kernel's stack",
-        _ => "open connections are reset, other sockets go on with the kernel's stack",
-    };
-    let then = if is_without_service(reason) {
-        "; new ones take the fast path when the service is back, listeners when the program is restarted"
-    } else {
-        ""
-    };
-    sys::say(&format!("the lane has ended ({reason}): {what}{then}"));
-}
-
 /// The lane is over. Connections are dead; listeners and UDP sockets continue as their kernel
 /// sockets. Returns how many descriptors of connections there were.
-pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> usize {
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason) -> usize {
     let mut connections = 0;
     let without_service = is_without_service(reason);
     // By the time a list shows the socket, a new service runs.
@@ -295,12 +244,12 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> 
     let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
     // Otherwise only in this process.
     let for_all = without_service || reason == Reason::LaneGone;
-    let mut words = lane.last_words(ending);
-    let reasons = words.as_mut().map_or_else(Vec::new, |words| core::mem::take(&mut words.reasons));
+    let mut state = lane.final_state();
+    let reasons = state.as_mut().map_or_else(Vec::new, |state| core::mem::take(&mut state.reasons));
     // If the state is unknown, it counts as a connection, which must not look like a fresh socket.
-    let mut last = |index: u32| match &mut words {
-        Some(words) => {
-            let mut descriptions = Descriptions::new(&mut words.user);
+    let mut last = |index: u32| match &mut state {
+        Some(state) => {
+            let mut descriptions = Descriptions::new(&mut state.user);
             let mut description = descriptions.get(index);
             (description.flags(), *description.holders() & !(1 << lane.slot()) == 0)
         }
@@ -312,7 +261,7 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> 
                 // The service, which would remove its group filter, may have been killed.
                 let _ = sys::detach_filter(fd);
                 TABLE.replace(fd, entry, unlisted(ended));
-                uncount(index);
+                counts::forget(index);
             }
             Entry::Tcp(index) => {
                 let (flags, ours_alone) = last(index);
@@ -333,7 +282,7 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Teardown) -> 
                     }
                     TABLE.replace(fd, entry, unlisted(ended));
                 }
-                uncount(index);
+                counts::forget(index);
             }
             Entry::Kernel(row) => {
                 let why = reasons.get(row as usize).and_then(|&code| Reason::from_code(code));

@@ -1,7 +1,7 @@
 //! Waiting until sent data has been acknowledged: at the program's end, before an exec, and for
 //! `SO_LINGER`.
 
-use crate::exports::signal;
+use crate::base::deferred_signals;
 use crate::lane::Lane;
 use crate::socket::pending;
 use crate::sys;
@@ -19,7 +19,7 @@ const LONGEST: Span = Span::from_secs(20);
 /// `sk_stream_wait_close` in Linux).
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
     let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
-        if signal::is_put_off() {
+        if deferred_signals::is_put_off() {
             return Ok(());
         }
         let info = access.stack.tcp_info(id, access.now)?;

@@ -6,6 +6,7 @@ use crate::lane::{self, Access, Lane};
 use crate::socket::close::{self, After};
 use crate::sys;
 use crate::sys::errno::{Errno, Result};
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
@@ -245,7 +246,7 @@ pub(crate) fn forget(lane: &'static Lane, index: u32) {
                 }
             }
             if !gone.is_empty() {
-                close::uncount(index);
+                counts::forget(index);
             }
             Ok(flags)
         });
@@ -309,18 +310,9 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     }
 }
 
-/// The sockets of this process that no lane shows, because their lane has ended or had no room,
-/// each with the reason why it is on the kernel.
-pub(crate) fn unlisted() -> impl Iterator<Item = (c_int, Reason)> {
-    TABLE.each().filter_map(|(fd, entry)| match entry {
-        Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),
-        _ => None,
-    })
-}
-
 /// A new lane shows the sockets that are older than it.
 pub(crate) fn list_older(lane: &'static Lane) {
-    for (fd, reason) in unlisted() {
+    for (fd, reason) in TABLE.unlisted() {
         let udp = sys::option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM);
         show_kernel(lane, fd, Entry::Unlisted(reason.code().into()), udp, reason);
     }

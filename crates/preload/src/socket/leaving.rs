@@ -13,9 +13,9 @@ use crate::sys;
 use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
+use crate::table::moved;
 use crate::wait::Same;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use std::os::fd::IntoRawFd;
 use tickwire_link::control::{Claim, Reason, Reply, Request};
@@ -23,22 +23,6 @@ use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Leaving, State, TcpOptions};
 use tickwire_stack::time::Span;
-
-/// The last connections that were handed over: the kernel sockets behind their descriptors, before
-/// and after. A thread that waited in a call may wake when its description has been reused.
-static MOVED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-fn remember(before: u64, after: u64) {
-    let [old, new] = &MOVED[NEXT.fetch_add(1, Relaxed) % MOVED.len()];
-    new.store(after, Release);
-    old.store(before, Release);
-}
-
-/// Whether the kernel socket `after` has replaced `before`.
-pub(crate) fn has_moved(before: u64, after: u64) -> bool {
-    before != 0 && MOVED.iter().any(|[old, new]| old.load(Acquire) == before && new.load(Acquire) == after)
-}
 
 /// Held while a connection is being handed over.
 static MOVING: Lock<()> = Lock::new(());
@@ -157,6 +141,12 @@ pub(crate) fn each_to_kernel(lane: &'static Lane, reason: Reason, those: impl Fn
     }
 }
 
+/// Gives all sockets of the lane to the kernel, for a program that is about to confine itself.
+pub(crate) fn before_confinement(lane: &'static Lane) {
+    each_to_kernel(lane, Reason::Confined, |_| true);
+    closed_to_kernel(lane);
+}
+
 /// Hands over connections that the program has closed and the stack has yet to send data of: it
 /// arrives although the lane ends. Returns how many were handed over.
 pub(crate) fn closed_to_kernel(lane: &'static Lane) -> usize {
@@ -270,7 +260,7 @@ fn take_over(lane: &'static Lane, from: &Suspended) -> core::result::Result<c_in
 fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int, reason: Reason) -> Result<()> {
     copy_options(socket.fd, new, from);
     let inode = sys::socket_inode(new).unwrap_or(0);
-    remember(socket.inode, inode);
+    moved::remember(socket.inode, inode);
     let shut = lane.with(|access| {
         socket.check(access)?;
         // Before any other thread sees that it is a kernel socket.

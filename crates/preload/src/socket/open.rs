@@ -7,6 +7,7 @@ use crate::socket::kernel;
 use crate::socket::packet_sockets;
 use crate::sys;
 use crate::sys::errno::{Errno, Result};
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::c_int;
@@ -82,8 +83,8 @@ fn make(lane: &'static Lane, fd: c_int, mut flags: u64) {
         Ok(index)
     });
     match made {
-        Ok(index) if flags & flag::UDP != 0 => enter(fd, Entry::Udp(index)),
-        Ok(index) => enter(fd, Entry::Tcp(index)),
+        Ok(index) if flags & flag::UDP != 0 => counts::enter(fd, Entry::Udp(index)),
+        Ok(index) => counts::enter(fd, Entry::Tcp(index)),
         Err(error) => {
             let full = error == Errno(libc::ENOBUFS);
             let reason = if full { Reason::LaneFull } else { Reason::LaneGone };
@@ -100,22 +101,6 @@ pub(crate) fn any() -> bool {
 /// Whether one of them is a socket.
 pub(crate) fn any_socket() -> bool {
     TABLE.each().any(|(_, entry)| matches!(entry, Entry::Udp(_) | Entry::Tcp(_)))
-}
-
-/// Enters a new descriptor of a description.
-pub(crate) fn enter(fd: c_int, entry: Entry) {
-    if let Some(index) = entry.description() {
-        close::count(index);
-    }
-    TABLE.set(fd, entry);
-    stand_in(fd);
-}
-
-/// A new descriptor may be one of the C library's own streams.
-fn stand_in(fd: c_int) {
-    if matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_)) {
-        crate::exports::stdio::stand_in(fd);
-    }
 }
 
 /// Writes the owner of a socket into its public row.
@@ -146,7 +131,6 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
         Entry::Foreign => change(),
         _ => crate::wait::epoll::changing(new, || Some(change())).unwrap_or(Entry::Foreign),
     };
-    stand_in(new);
     [before, lost].into_iter().for_each(close::ended);
 }
 
@@ -158,7 +142,7 @@ fn copy(old: c_int, new: c_int, entry: Entry) -> core::result::Result<Entry, Ent
     // Meanwhile the lane cannot end, and the kernel cannot get the socket.
     let _ending = lane::teardown::hold();
     // While it is counted for the copy, too, its description is not reused.
-    let counted = entry.description().is_some_and(close::count_again);
+    let counted = entry.description().is_some_and(counts::add_again);
     if counted && TABLE.get(old) == entry && !is_another(new, entry) {
         return Ok(TABLE.set(new, entry));
     }
@@ -190,7 +174,6 @@ fn instead(now: Entry, before: Entry) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::fd::LIMIT;
     use crate::testing;
 
     /// Another thread closes a socket that is being copied, and its description is reused for the
@@ -217,19 +200,8 @@ mod tests {
             // It is counted once for each of its descriptors.
             testing::close(late);
             testing::close(fd);
-            assert!(close::is_counted(index) && testing::lane().flags_of(index) != 0);
+            assert!(counts::is_counted(index) && testing::lane().flags_of(index) != 0);
             testing::close(copy);
         }
-    }
-
-    #[test]
-    fn only_what_is_counted_is_counted_again() {
-        let fd = testing::socket(libc::SOCK_DGRAM);
-        let index = TABLE.get(fd).description().unwrap();
-        assert!(close::count_again(index));
-        close::ended(Entry::Udp(index));
-        assert!(close::is_counted(index));
-        assert!(!close::count_again(LIMIT as u32 - 1));
-        testing::close(fd);
     }
 }

@@ -1,14 +1,14 @@
 //! From a fresh TCP socket to a connection or a listener, and back: `connect` and `listen`.
 
-use crate::exports::cancel;
 use crate::lane::{Access, Lane, session};
 use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::options;
+use crate::socket::pending;
 use crate::socket::tcp::{Stage, stage};
 use crate::sys;
-use crate::sys::errno::{DEMOTED, Errno, Result};
+use crate::sys::errno::{CANCELLED, DEMOTED, Errno, Result};
 use crate::sys::name::{self, Name};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
@@ -127,7 +127,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         Ok(()) => Ok(()),
         Err(TIMED_OUT) => Err(Errno(if again { libc::EALREADY } else { libc::EINPROGRESS })),
         // The attempt continues.
-        Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
+        Err(error @ (Errno(libc::EINTR) | CANCELLED)) => Err(error),
         Err(error) => fail(lane, index, id, error),
     }
 }
@@ -171,7 +171,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     }
     // Any port will do: the lane may hold one.
     let any = bound.port == 0 && scope == 0 && device == 0 && flags & flag::PORT_RANGE == 0;
-    let held = if any { lane.take_port(fd, source) } else { None };
+    let held = if any { lane.take_port(fd, source, pending::put_ports_back) } else { None };
     let (claim, local) = match held {
         Some(EphemeralPort { claim: Claim(claim), port }) => (claim, Endpoint::new(source, port)),
         None => match claim_flow(lane, subject, Endpoint::new(source, bound.port), remote, scope, v6)? {

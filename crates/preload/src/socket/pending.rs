@@ -230,7 +230,7 @@ fn take_ended(lane: &'static Lane) -> Result<([Closed; Parts::MAX], usize)> {
 /// service could not be asked.
 pub(crate) fn free_ports(lane: &'static Lane) -> bool {
     // The releases of connections that the helper has taken off the list have been sent.
-    let _still = crate::process::helper::asleep();
+    let _still = crate::base::helper_work::asleep();
     // The service handles requests in order. The first attempt may have failed because another
     // thread was using the session.
     let answered = || lane.ask(&Request::Release { parts: Parts::new(&[]) }, None, |_| Ok(())).is_ok();

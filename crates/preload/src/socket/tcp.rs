@@ -12,6 +12,7 @@ use crate::sys::guarded;
 use crate::sys::iov::Buffers;
 use crate::sys::name;
 use crate::sys::{self, Extras};
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;
@@ -166,7 +167,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
             if same & flag::INHERITED != 0 {
                 inherited::copy(listener_fd, fd, v6);
             }
-            open::enter(fd, Entry::Tcp(new));
+            counts::enter(fd, Entry::Tcp(new));
             let (bytes, len) = name::emit(remote, v6, link);
             Ok((fd, bytes, len))
         }
@@ -230,6 +231,26 @@ impl tickwire_stack::Sink for Nowhere {
     }
 }
 
+/// Before a look at data that is to be there as a whole (`MSG_PEEK` with `MSG_WAITALL`): waits until
+/// it is. If that does not happen, the call returns the bytes that there are. Returns its flags.
+#[inline(never)]
+fn until_all_can_be_seen(lane: &'static Lane, (fd, index): (c_int, u32), flags: c_int, wanted: usize) -> c_int {
+    let seen = wait::transfer(
+        lane,
+        (fd, index),
+        flags,
+        |d| d.receive_timeout(),
+        &mut [NO_FD; OWN],
+        |access, _| {
+            let (id, _) = connection(access, index, libc::ENOTCONN)?;
+            let ended = access.stack.readiness(id.into())? & (Ready::RDHUP | Ready::HUP | Ready::ERR);
+            let enough = access.stack.tcp_info(id, access.now)?.unread as usize >= wanted;
+            if enough || !ended.is_empty() { Ok(()) } else { Err(AGAIN) }
+        },
+    );
+    if matches!(seen, Err(AGAIN | Errno(libc::EINTR))) { flags | libc::MSG_DONTWAIT } else { flags }
+}
+
 /// Receives.
 pub(crate) fn receive(
     lane: &'static Lane,
@@ -253,24 +274,7 @@ pub(crate) fn receive(
     let mut done = 0;
     let wanted = buffers.total();
     if peek && flags & libc::MSG_WAITALL != 0 {
-        // It waits until all bytes can be seen; if that does not happen, it returns those that
-        // there are.
-        let seen = wait::transfer(
-            lane,
-            (fd, index),
-            flags,
-            |d| d.receive_timeout(),
-            &mut [NO_FD; OWN],
-            |access, _| {
-                let (id, _) = connection(access, index, libc::ENOTCONN)?;
-                let ended = access.stack.readiness(id.into())? & (Ready::RDHUP | Ready::HUP | Ready::ERR);
-                let enough = access.stack.tcp_info(id, access.now)?.unread as usize >= wanted;
-                if enough || !ended.is_empty() { Ok(()) } else { Err(AGAIN) }
-            },
-        );
-        if matches!(seen, Err(AGAIN | Errno(libc::EINTR))) {
-            flags |= libc::MSG_DONTWAIT;
-        }
+        flags = until_all_can_be_seen(lane, (fd, index), flags, wanted);
     }
     let mut came = None;
     let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {

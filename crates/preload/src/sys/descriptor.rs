@@ -4,9 +4,24 @@ use super::check;
 use crate::sys::errno::{Errno, Result};
 use crate::sys::real;
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 /// The size of the descriptor table: numbers from this one on are the kernel's.
 pub(crate) const TABLE_LIMIT: usize = 65_536;
+
+/// A descriptor of the program, borrowed for one call.
+pub(crate) fn borrowed<'a>(fd: c_int) -> BorrowedFd<'a> {
+    // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file
+    // is passed, or none, which the service checks.
+    unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}
+
+/// A protected descriptor as an owned one, for the channel.
+pub(crate) fn owned(fd: c_int) -> OwnedFd {
+    // SAFETY: the number was just made by `protect::keep` and belongs to the channel from here on.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
 
 /// Closes a descriptor for good. Not by `libc::syscall` as elsewhere: that name's `close` is this
 /// library's, and passes on to the C library's, in which a thread may be cancelled.
@@ -56,6 +71,13 @@ pub(crate) fn memory_file(bytes: &[u8]) -> Result<c_int> {
         return Err(error);
     }
     Ok(fd)
+}
+
+/// What the kernel says of a descriptor's file (`fstat`); `None` if there is none.
+pub(crate) fn status(fd: c_int) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a valid place, read only if it was filled in.
+    unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
 }
 
 /// `FIONBIO`.

@@ -18,6 +18,10 @@ pub(crate) const DEMOTED: Errno = Errno(-2);
 /// repeats the call with that. Never an error number of the system.
 pub(crate) const ANEW: Errno = Errno(-5);
 
+/// The calling thread has been cancelled: a wait returns this, so that the call ends. Never an
+/// error number of the system.
+pub(crate) const CANCELLED: Errno = Errno(-4);
+
 /// The result of a call.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 

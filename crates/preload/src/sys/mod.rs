@@ -1,16 +1,21 @@
 //! The bottom of the library: the real C library, the system calls that this library makes for
-//! itself behind safe functions, and the program's memory. Nothing here uses this library's own
-//! exports but `syscall`, which passes on all system calls that are made here.
+//! itself behind safe functions, the program's memory, and the mapped memory of a lane. Nothing here
+//! uses this library's own exports but `syscall`, which passes on all system calls that are made
+//! here.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `real` | the C library's functions that this library interposes |
 //! | `errno` | the C library's error number, and the stack's errors as such numbers |
+//! | `cancellation` | threads that were cancelled |
 //! | `guarded` | copies from and to the program's memory, where a bad pointer is an error |
 //! | `iov`, `name` | lists of buffers and socket addresses in the program's memory |
 //! | `scheduling` | scheduling policies and sets of processors, as settings name them |
+//! | `shared_stack` | the stack in the mapped memory of a lane, and the lock that makes using it sound |
+//! | `wire` | where the stack's packets come from and go to |
 //! | the others | system calls, one file for each kind; all are used through this module |
 
+pub(crate) mod cancellation;
 mod clock;
 mod descriptor;
 mod epoll;
@@ -25,16 +30,18 @@ mod process;
 pub(crate) mod real;
 mod schedule;
 pub(crate) mod scheduling;
+pub(crate) mod shared_stack;
 mod signal;
 mod socket;
 mod waiting;
+pub(crate) mod wire;
 
 pub(crate) use clock::{now, timespec};
 #[cfg(test)]
 pub(crate) use descriptor::set_descriptor_limit;
 pub(crate) use descriptor::{
-    TABLE_LIMIT, close, descriptor_limit, duplicate_above_limit, fcntl, memory_file, open_descriptors, replace,
-    set_nonblocking, too_many_descriptors,
+    TABLE_LIMIT, borrowed, close, descriptor_limit, duplicate_above_limit, fcntl, memory_file, open_descriptors, owned,
+    replace, set_nonblocking, status, too_many_descriptors,
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
 pub(crate) use message::{Control, Extras, receive, send};
@@ -50,13 +57,20 @@ pub(crate) use schedule::{
     processors_online, read_from_begin, real_time_priority, set_affinity, set_policy,
 };
 pub(crate) use signal::{
-    FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,
+    FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, unblock_signals, waiting_signals,
 };
 pub(crate) use socket::{accept, bind, connect, listen, namespace, shutdown, socket, socket_inode, socket_name};
 pub(crate) use waiting::{NO_FD, drain, eventfd, ppoll, readable, ring, ring_one, wait_while, wake_all};
 
 use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// The target of a pointer to something that is never freed.
+pub(crate) fn leaked<T>(at: &AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: such pointers are null or come from `Box::leak`.
+    unsafe { at.load(Ordering::Acquire).as_ref() }
+}
 
 /// Sets the thread's error number.
 pub(crate) fn set_errno(value: c_int) {
@@ -69,7 +83,7 @@ fn check(answer: c_int) -> Result<c_int> {
 }
 
 /// The result of a direct system call. Calls that wait are direct: the C library's are cancellation
-/// points, and there must be none inside the lane (see `cancel`).
+/// points, and there must be none inside the lane (see `exports::cancel`).
 pub(super) fn called(answer: libc::c_long) -> Result<usize> {
     usize::try_from(answer).map_err(|_| Errno::last())
 }

@@ -29,6 +29,19 @@ pub(crate) fn restore_signals(before: &sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
 }
 
+/// Unblocks these signals of this thread, a bit each.
+pub(crate) fn unblock_signals(signals: u64) {
+    // SAFETY: a set of our own.
+    unsafe {
+        let mut set = zeroed();
+        libc::sigemptyset(&raw mut set);
+        (1..=64).filter(|signal| signals & 1 << (signal - 1) != 0).for_each(|signal| {
+            libc::sigaddset(&raw mut set, signal);
+        });
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, core::ptr::null_mut());
+    }
+}
+
 /// The effect of the pending signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signals {

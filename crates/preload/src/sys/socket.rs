@@ -1,10 +1,10 @@
 //! Kernel sockets: their calls and their names.
 
+use super::descriptor::status;
 use super::{called, check};
 use crate::sys::errno::{Errno, Result};
 use crate::sys::{name, real};
 use core::ffi::c_int;
-use core::mem::MaybeUninit;
 use libc::socklen_t;
 use tickwire_stack::addr::Endpoint;
 
@@ -77,13 +77,6 @@ pub(crate) fn namespace(fd: c_int) -> Result<u64> {
 /// The inode of a socket, which identifies it in every process that has it; `None` if the
 /// descriptor is not a socket.
 pub(crate) fn socket_inode(fd: c_int) -> Option<u64> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a valid place, read only if it was filled in.
-    let stat = unsafe {
-        if libc::fstat(fd, stat.as_mut_ptr()) < 0 {
-            return None;
-        }
-        stat.assume_init()
-    };
+    let stat = status(fd)?;
     (stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(stat.st_ino)
 }

@@ -6,6 +6,7 @@
 use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
+use tickwire_link::control::Reason;
 
 /// Descriptors from this number on are never accelerated.
 pub(crate) const LIMIT: usize = crate::sys::TABLE_LIMIT;
@@ -171,6 +172,15 @@ impl Table {
         (0..self.top.load(Ordering::Acquire) as c_int)
             .map(|fd| (fd, self.get(fd)))
             .filter(|(_, e)| *e != Entry::Foreign)
+    }
+
+    /// The sockets of this process that no lane shows, because their lane has ended or had no room,
+    /// each with the reason why it is on the kernel.
+    pub(crate) fn unlisted(&self) -> impl Iterator<Item = (c_int, Reason)> + '_ {
+        self.each().filter_map(|(fd, entry)| match entry {
+            Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),
+            _ => None,
+        })
     }
 }
 

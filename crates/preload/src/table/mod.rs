@@ -5,10 +5,16 @@
 //! |---|---|
 //! | `fd` | the descriptor table of this process, the first lookup of every call |
 //! | `desc` | descriptions: what all descriptors of one socket have in common, in every process of the lane |
+//! | `counts` | how many descriptors of this process each description has |
+//! | `moved` | which kernel sockets have replaced others |
+//! | `streams` | C's streams over sockets of ours |
 //! | `ports` | ephemeral ports that the lane holds unused |
 //! | `protect` | the lane's own descriptors, out of the program's reach |
 
+pub(crate) mod counts;
 pub(crate) mod desc;
 pub(crate) mod fd;
+pub(crate) mod moved;
 pub(crate) mod ports;
 pub(crate) mod protect;
+pub(crate) mod streams;

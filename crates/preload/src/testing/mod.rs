@@ -22,11 +22,9 @@ mod udp;
 mod waiting;
 
 use crate::base::config::{Settings, Spin};
-use crate::exports::counting;
-use crate::exports::shared::Shared;
+use crate::exports::{counting, observer};
 use crate::lane::session::Session;
 use crate::lane::start;
-use crate::lane::wire::Wire;
 use crate::lane::{self, Handover, Lane, Parts};
 use crate::socket::close;
 use crate::socket::open;
@@ -35,6 +33,8 @@ use crate::sys::errno::Result;
 use crate::sys::iov::{Buffers, one};
 use crate::sys::name::{self, Name};
 use crate::sys::scheduling::Scheduling;
+use crate::sys::shared_stack::SharedStack;
+use crate::sys::wire::Wire;
 use crate::sys::{self, Extras};
 use core::ffi::c_int;
 use std::sync::OnceLock;
@@ -52,11 +52,12 @@ pub(crate) const THERE: Address = Address::v4([10, 99, 0, 2]);
 pub(crate) fn lane() -> &'static Lane {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
+        observer::install();
         let limits = Limits { frames: 4096, ..Limits::DEFAULT };
         let mut peer = peer::Peer::new();
         let wire = Wire::Test(Box::new(move |stack, now| counting::apart(|| peer.exchange(stack, now))));
         let parts = Parts {
-            shared: Shared::local(limits, wire),
+            shared: SharedStack::local(limits, wire),
             ring: -1,
             standby: None,
             doorbell: sys::eventfd().unwrap(),
@@ -95,7 +96,7 @@ pub(crate) fn ended(work: impl FnOnce(&Lane)) -> &'static Lane {
 fn beside(session: Option<Session>) -> &'static Lane {
     let limits = Limits { frames: 64, ..Limits::DEFAULT };
     let parts = Parts {
-        shared: Shared::local(limits, Wire::Test(Box::new(|_, _| 0))),
+        shared: SharedStack::local(limits, Wire::Test(Box::new(|_, _| 0))),
         ring: -1,
         standby: None,
         doorbell: sys::eventfd().unwrap(),

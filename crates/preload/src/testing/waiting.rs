@@ -334,7 +334,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
             "as the program installed it"
         );
         let here = libc::pthread_self();
-        let before = crate::exports::signal::ran();
+        let before = crate::base::deferred_signals::ran();
         libc::pthread_kill(here, libc::SIGVTALRM);
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 1, "at once");
         let done = lane().with(|_| {
@@ -344,7 +344,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
         });
         assert_eq!(done, Ok(1), "not inside");
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 2, "but right after, once, as signals that wait are one");
-        assert_eq!(crate::exports::signal::ran(), before + 2);
+        assert_eq!(crate::base::deferred_signals::ran(), before + 2);
         libc::pthread_kill(here, libc::SIGVTALRM);
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3, "it is not blocked");
         // Also while the registry is held.
@@ -370,7 +370,7 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
     }));
     let lane = Lane::new(
         Parts {
-            shared: Shared::local(limits, wire),
+            shared: SharedStack::local(limits, wire),
             ring: -1,
             standby: None,
             doorbell: -1,

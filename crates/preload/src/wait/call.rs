@@ -2,15 +2,16 @@
 //! program's own together.
 
 use crate::base::config::Spin;
+use crate::base::deferred_signals;
+use crate::base::realtime;
 use crate::base::reentrancy::is_inside;
-use crate::exports::{cancel, signal};
-use crate::lane::{self, Access, Asleep, Lane};
-use crate::process::realtime;
+use crate::lane::{self, Access, Asleep, Lane, crowd};
 use crate::sys;
+use crate::sys::cancellation;
 use crate::sys::errno::{AGAIN, Errno, Result};
 use crate::sys::{NO_FD, readable};
 use crate::table::desc::{Description, flag};
-use crate::wait::{Same, budget, crowd, preemption, watch};
+use crate::wait::{Same, budget, preemption, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
@@ -141,16 +142,16 @@ fn until_answered<T>(
     plan: &mut Plan<'_>,
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
-    let mut ran = signal::ran();
+    let mut ran = deferred_signals::ran();
     let mut again = false;
     loop {
-        cancel::check()?;
-        if ran != signal::ran() {
+        cancellation::check()?;
+        if ran != deferred_signals::ran() {
             // A deferred handler has run, or one that came in between.
             if !(plan.restart && sys::handlers_restart()) {
                 return Err(Errno(libc::EINTR));
             }
-            ran = signal::ran();
+            ran = deferred_signals::ran();
         }
         // A spuriously woken thread (for others' packets, or a timer of the stack) leaves the
         // processor to the thread whose packets they are.
@@ -236,58 +237,23 @@ fn spin<T>(
     }
     let _polling = Polling::begins(lane, begin);
     let mut change = Change::new(lane);
-    let mut held: Option<Held> = None;
-    let mut looked = begin;
-    let mut peeked = begin;
-    let peek = peek(plan, begin);
-    let mut offered = begin;
-    let offers = lane.settings().spin != Spin::Always;
-    if offers && crowd::is_there(begin) {
-        // The program it waits for may have to run here first.
-        std::thread::yield_now();
-        offered = sys::now();
-        if preemption::offered(Span::ZERO, begin, offered) {
-            return Err(AGAIN);
-        }
-    }
-    // When the clock was last read, if nothing that takes time has been done since.
-    let mut idle_since = None;
+    let mut spinning = Spinning::new(lane, plan, begin);
+    spinning.yield_to_crowd()?;
     loop {
         if lane.quiet() {
             // Nothing in the rings: stay out of the lock, so that other threads get it.
             core::hint::spin_loop();
         }
         let now = sys::now();
-        // The thread was preempted: it did not yield.
-        if let Some(before) = idle_since.replace(now)
-            && offers
-            && preemption::is_long(now.since(before))
-        {
-            let polled = before.since(offered);
-            offered = now;
-            if preemption::offered(polled, before, now) {
-                let_through(&mut held, plan)?;
-                return Err(AGAIN);
-            }
-        }
-        let due = now.since(looked) >= LOOK;
-        let mut kernel = Kernel::Unknown;
-        if now.since(peeked) >= peek {
-            peeked = now;
-            idle_since = None;
-            if sys::ppoll(plan.fds.get_mut(OWN..).unwrap_or_default(), Some(Span::ZERO), None)
-                .is_ok_and(|ready| ready > 0)
-            {
-                kernel = Kernel::Speaks;
-                KERNEL_SPOKE.set(now);
-            }
-        }
+        spinning.notice_preemption(plan, now)?;
+        let due = now.since(spinning.looked) >= LOOK;
+        let kernel = spinning.peek(plan, now);
         if !lane.quiet() || due || kernel == Kernel::Speaks || lane.due(now) || change.is_there(lane) {
             let answer = lane.with_at(now, |access| {
                 change.about_to_look(lane, access, plan.on);
                 attempt(access, kernel)
             });
-            idle_since = None;
+            spinning.idle_since = None;
             match answer {
                 Err(AGAIN) => change.looked(lane),
                 done => {
@@ -302,32 +268,125 @@ fn spin<T>(
         let spent = now.since(begin);
         if spent >= budget {
             budget::was_spent_in_vain();
-            let_through(&mut held, plan)?;
+            let_through(&mut spinning.held, plan)?;
             return Err(AGAIN);
         }
-        if offers && now.since(offered) >= OFFER {
-            let from = sys::now(); // The attempt may have taken its time.
-            idle_since = None;
+        spinning.offer_processor(plan, now)?;
+        if due {
+            spinning.look_for_signals(plan, now)?;
+        }
+        if spinning.held.is_none() && plan.mask.is_none() && spent >= UNWATCHED {
+            spinning.held = Some(Held(sys::block_signals()));
+        }
+    }
+}
+
+/// When a thread that polls last did what it does now and then.
+struct Spinning {
+    /// Whether it yields its processor.
+    offers: bool,
+    /// When it last yielded it.
+    offered: Instant,
+    /// When it last checked for signals.
+    looked: Instant,
+    /// When it last checked the kernel's descriptors, and how often it does.
+    peeked: Instant,
+    peeks_every: Span,
+    /// When the clock was last read, if nothing that takes time has been done since.
+    idle_since: Option<Instant>,
+    /// Signals are blocked for as long as this is held.
+    held: Option<Held>,
+}
+
+impl Spinning {
+    fn new(lane: &Lane, plan: &Plan<'_>, begin: Instant) -> Self {
+        Self {
+            offers: lane.settings().spin != Spin::Always,
+            offered: begin,
+            looked: begin,
+            peeked: begin,
+            peeks_every: peek(plan, begin),
+            idle_since: None,
+            held: None,
+        }
+    }
+
+    /// Before the first attempt: where threads compete for processors, the program that the thread
+    /// waits for may have to run here first. [`AGAIN`] if it is better to sleep.
+    fn yield_to_crowd(&mut self) -> Result<()> {
+        let begin = self.offered;
+        if self.offers && crowd::is_there(begin) {
             std::thread::yield_now();
-            let polled = from.since(offered);
-            offered = sys::now();
-            if preemption::offered(polled, from, offered) {
-                let_through(&mut held, plan)?;
+            self.offered = sys::now();
+            if preemption::offered(Span::ZERO, begin, self.offered) {
                 return Err(AGAIN);
             }
         }
-        if due {
-            cancel::check()?;
-            looked = now;
-            if plan.mask.is_some() {
-                // With its own mask the call receives signals only through that.
-                sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
-            } else {
-                let_through(&mut held, plan)?;
+        Ok(())
+    }
+
+    /// Notices that the thread was preempted: it did not yield. [`AGAIN`] if it is better to sleep.
+    #[inline]
+    fn notice_preemption(&mut self, plan: &Plan<'_>, now: Instant) -> Result<()> {
+        if let Some(before) = self.idle_since.replace(now)
+            && self.offers
+            && preemption::is_long(now.since(before))
+        {
+            let polled = before.since(self.offered);
+            self.offered = now;
+            if preemption::offered(polled, before, now) {
+                let_through(&mut self.held, plan)?;
+                return Err(AGAIN);
             }
         }
-        if held.is_none() && plan.mask.is_none() && spent >= UNWATCHED {
-            held = Some(Held(sys::block_signals()));
+        Ok(())
+    }
+
+    /// Checks the kernel's descriptors, if it is time to.
+    #[inline]
+    fn peek(&mut self, plan: &mut Plan<'_>, now: Instant) -> Kernel {
+        if now.since(self.peeked) < self.peeks_every {
+            return Kernel::Unknown;
+        }
+        self.peeked = now;
+        self.idle_since = None;
+        let ready = sys::ppoll(plan.fds.get_mut(OWN..).unwrap_or_default(), Some(Span::ZERO), None);
+        if !ready.is_ok_and(|ready| ready > 0) {
+            return Kernel::Unknown;
+        }
+        KERNEL_SPOKE.set(now);
+        Kernel::Speaks
+    }
+
+    /// Yields the processor, if it is time to. [`AGAIN`] if it is better to sleep.
+    #[inline]
+    fn offer_processor(&mut self, plan: &Plan<'_>, now: Instant) -> Result<()> {
+        if !(self.offers && now.since(self.offered) >= OFFER) {
+            return Ok(());
+        }
+        let from = sys::now(); // The attempt may have taken its time.
+        self.idle_since = None;
+        std::thread::yield_now();
+        let polled = from.since(self.offered);
+        self.offered = sys::now();
+        if preemption::offered(polled, from, self.offered) {
+            let_through(&mut self.held, plan)?;
+            return Err(AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Ends the call if the thread has been cancelled, or if a handler has run that does not let it
+    /// restart.
+    fn look_for_signals(&mut self, plan: &Plan<'_>, now: Instant) -> Result<()> {
+        cancellation::check()?;
+        self.looked = now;
+        if plan.mask.is_some() {
+            // With its own mask the call receives signals only through that.
+            sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
+            Ok(())
+        } else {
+            let_through(&mut self.held, plan)
         }
     }
 }

@@ -7,9 +7,9 @@
 
 use crate::base::locked::{Holding, Lock, Locked};
 use crate::lane::{self, Access, Lane};
-use crate::socket::open;
 use crate::sys;
 use crate::sys::errno::{Errno, Result};
+use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::wait::epoll_wait::{rouse, shadow_of};
@@ -166,7 +166,7 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
         Entry::Instance(_) => TABLE.each().filter(|&(_, entry)| entry == before).map(|(fd, _)| fd).collect(),
         _ => vec![epfd],
     };
-    all.iter().for_each(|&fd| open::enter(fd, Entry::Epoll(index)));
+    all.iter().for_each(|&fd| counts::enter(fd, Entry::Epoll(index)));
     rouse(&all);
     Ok(index)
 }

@@ -100,7 +100,7 @@ fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], st
     let mut kept = 0;
     for at in 0..events.len() {
         let event = events[at];
-        let told = match from_shadow(event.u64) {
+        let reported = match from_shadow(event.u64) {
             None => Some(event),
             Some((index, key)) => {
                 let mut descriptions = access.descriptions();
@@ -113,8 +113,8 @@ fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], st
                 report.map(|event| epoll_event { events: event.ready.0, u64: event.data })
             }
         };
-        if let Some(told) = told {
-            events[kept] = told;
+        if let Some(event) = reported {
+            events[kept] = event;
             kept += 1;
         }
     }
@@ -147,12 +147,12 @@ fn take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
 }
 
 /// The events that one wait returns to the program.
-struct Told<'a> {
+struct ReadyEvents<'a> {
     events: &'a mut [epoll_event],
     count: usize,
 }
 
-impl Told<'_> {
+impl ReadyEvents<'_> {
     fn room(&self) -> usize {
         self.events.len() - self.count
     }
@@ -161,7 +161,7 @@ impl Told<'_> {
     /// socket that is ready on both sides is one descriptor, so one event. The program cannot
     /// distinguish descriptors that share their data either.
     fn add(&mut self, event: epoll_event, others: usize) {
-        if let Some(same) = self.events[..others].iter_mut().find(|told| told.u64 == event.u64) {
+        if let Some(same) = self.events[..others].iter_mut().find(|added| added.u64 == event.u64) {
             same.events |= event.events;
         } else if let Some(place) = self.events.get_mut(self.count) {
             *place = event;
@@ -220,7 +220,7 @@ pub(crate) fn wait(
         let answer = wait_for(lane, (epfd, index, &mut own), events, (until, mask), &mut strays);
         // Also if there are other events: an edge, or a one-shot event, would not come again.
         for &stray in &strays[known..] {
-            crate::socket::ops::catch_up(lane, stray);
+            (lane::observer().is_kernels)(lane, stray);
         }
         if answer != Err(DEMOTED) {
             return answer;
@@ -246,30 +246,30 @@ fn wait_for(
         let set = set.ok_or(Errno(libc::EBADF))?;
         *own = Some(set);
         let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
-        let mut told = Told { events: &mut *events, count: 0 };
+        let mut ready = ReadyEvents { events: &mut *events, count: 0 };
         let looks = strict || kernel.wants_look(access.now, looked);
         // Kernel descriptors first, or a busy set would starve them; but after they have left no
         // room for the set, the set goes first.
         let set_first = looks && access.descriptions().get(index).has(flag::SET_FIRST);
         if set_first {
-            told.add_ready(access, set)?;
+            ready.add_ready(access, set)?;
             access.descriptions().get(index).set(flag::SET_FIRST, false);
         }
-        if looks && told.room() > 0 {
+        if looks && ready.room() > 0 {
             looked = access.now;
             let known = strays.len();
-            told.add_kernels(access, (epfd, set), strays)?;
-            if told.count == 0 && strays.len() > known {
+            ready.add_kernels(access, (epfd, set), strays)?;
+            if ready.count == 0 && strays.len() > known {
                 return Err(DEMOTED);
             }
-            if !set_first && told.room() == 0 {
+            if !set_first && ready.room() == 0 {
                 access.descriptions().get(index).set(flag::SET_FIRST, true);
             }
         }
         if !set_first {
-            told.add_ready(access, set)?;
+            ready.add_ready(access, set)?;
         }
-        if told.count == 0 { Err(AGAIN) } else { Ok(told.count) }
+        if ready.count == 0 { Err(AGAIN) } else { Ok(ready.count) }
     };
     let first = lane.with(|access| attempt(access, Kernel::Unknown));
     let answer = match first {

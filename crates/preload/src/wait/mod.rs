@@ -1,12 +1,10 @@
-//! Waiting, in one call on one socket and for many. It uses `base`, `table` and `lane`, takes up
-//! the real-time priority of `process`, and asks `socket` what a descriptor is.
+//! Waiting, in one call on one socket and for many. It uses `lane`, `table`, `base` and `sys`.
 //!
 //! | file | purpose |
 //! |---|---|
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
 //! | `budget` | how long a thread polls before it sleeps, and when it is awake for a message |
 //! | `preemption` | whether other threads compete for the processor on which a thread polls |
-//! | `crowd` | whether more threads are runnable than there are processors |
 //! | `watch` | what wakes a sleeping thread |
 //! | `same` | whether a call still has the socket with which it began |
 //! | `readiness` | what a descriptor of ours is ready for |
@@ -15,7 +13,6 @@
 
 mod budget;
 mod call;
-pub(crate) mod crowd;
 pub(crate) mod epoll;
 pub(crate) mod epoll_wait;
 pub(crate) mod poll;

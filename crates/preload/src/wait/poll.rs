@@ -35,19 +35,32 @@ struct Asked {
     entry: Entry,
 }
 
-/// `ppoll`; returns how many descriptors are ready.
-pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
-    let Some(lane) = lane::current() else { return by_kernel(fds, timeout, mask) };
-    let until = timeout.map(|t| sys::now() + t);
-    let mut kernel = SmallVec::new(NO_FD);
-    (0..OWN).for_each(|_| kernel.push(NO_FD));
-    let mut asked = SmallVec::new(Asked { place: 0, entry: Entry::Foreign });
-    // What to sleep on. An instance that gets its first socket of ours would be a further one.
-    let (mut ours, mut may_come) = (SmallVec::new(0), false);
-    let mut foreign = false;
-    // How many sockets of a present or former lane are kernel sockets.
-    let mut kernels = 0;
-    let listed = lane.with(|access| {
+/// What one call asks the kernel, and what it sleeps on.
+struct Lists {
+    /// For the kernel: the lane's own entries, then those of the program that concern the kernel.
+    kernel: SmallVec<pollfd>,
+    /// Where these are in the program's list.
+    asked: SmallVec<Asked>,
+    /// The descriptions of the sockets and sets to sleep on.
+    ours: SmallVec<u32>,
+    /// An instance may get its first socket of ours, which would be a further one to sleep on.
+    may_come: bool,
+    /// Whether the kernel's list has a descriptor that is not of the lane.
+    foreign: bool,
+    /// How many sockets of a present or former lane are kernel sockets.
+    kernels: usize,
+}
+
+impl Lists {
+    fn new() -> Self {
+        let mut kernel = SmallVec::new(NO_FD);
+        (0..OWN).for_each(|_| kernel.push(NO_FD));
+        let asked = SmallVec::new(Asked { place: 0, entry: Entry::Foreign });
+        Self { kernel, asked, ours: SmallVec::new(0), may_come: false, foreign: false, kernels: 0 }
+    }
+
+    /// Enters the program's list.
+    fn enter(&mut self, access: &mut Access<'_>, fds: &[pollfd]) {
         for (place, fd) in fds.iter().enumerate() {
             let entry = TABLE.get(fd.fd);
             let events = match entry {
@@ -58,42 +71,42 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
                 _ => readiness::kernel_events(access, entry, long(fd.events)),
             };
             let description = entry.description();
-            description.into_iter().for_each(|index| ours.push(index));
-            may_come |= matches!(entry, Entry::Instance(_));
-            kernels += usize::from(matches!(entry, Entry::Kernel(_) | Entry::Unlisted(_)));
+            description.into_iter().for_each(|index| self.ours.push(index));
+            self.may_come |= matches!(entry, Entry::Instance(_));
+            self.kernels += usize::from(matches!(entry, Entry::Kernel(_) | Entry::Unlisted(_)));
             // The kernel reports more than the requested events: a socket that was never connected
             // has hung up.
             if fd.fd >= 0 && (events != 0 || readiness::is_kernels(access, entry)) {
-                foreign |= description.is_none();
-                kernel.push(pollfd { fd: fd.fd, events: short(events), revents: 0 });
-                asked.push(Asked { place: place as u32, entry });
+                self.foreign |= description.is_none();
+                self.kernel.push(pollfd { fd: fd.fd, events: short(events), revents: 0 });
+                self.asked.push(Asked { place: place as u32, entry });
             }
         }
+    }
+}
+
+/// `ppoll`; returns how many descriptors are ready.
+pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+    let Some(lane) = lane::current() else { return by_kernel(fds, timeout, mask) };
+    let until = timeout.map(|t| sys::now() + t);
+    let mut lists = Lists::new();
+    let listed = lane.with(|access| {
+        lists.enter(access, fds);
         Ok(())
     });
     match listed {
         Err(_) if lane.is_over() => return without(fds, timeout, mask),
         other => other?,
     }
+    let kernels = lists.kernels;
     let mut looked = Instant::NEVER;
     // The wait borrows the kernel's list; attempts use a copy.
-    let mut copy = kernel.clone();
+    let mut copy = lists.kernel.clone();
     let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
         let mut ready = stack_part(access, fds, kernels)?;
-        if (ready == 0 || foreign) && kernel.wants_look(access.now, looked) && copy.len() > OWN {
+        if (ready == 0 || lists.foreign) && kernel.wants_look(access.now, looked) && copy.len() > OWN {
             looked = access.now;
-            sys::ppoll(&mut copy[OWN..], Some(Span::ZERO), None)?;
-            for (fd, Asked { place, entry }) in copy[OWN..].iter().zip(&*asked) {
-                if fd.revents == 0 {
-                    continue;
-                }
-                let told = &mut fds[*place as usize].revents;
-                ready += usize::from(*told == 0);
-                *told |= fd.revents;
-                if let Some(index) = entry.description() {
-                    readiness::kernel_has_some(access, index);
-                }
-            }
+            ready += kernel_part(access, fds, &mut copy[OWN..], &lists.asked)?;
         }
         if ready == 0 { Err(AGAIN) } else { Ok(ready) }
     };
@@ -101,8 +114,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
-            let on: &[u32] = if may_come { &[] } else { &ours };
-            let mut plan = Plan { mask, restart: false, ..Plan::new(on, &mut kernel, until) };
+            let on: &[u32] = if lists.may_come { &[] } else { &lists.ours };
+            let mut plan = Plan { mask, restart: false, ..Plan::new(on, &mut lists.kernel, until) };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,
@@ -125,7 +138,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
 fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
     let mut any = false;
     for index in fds.iter().filter_map(|fd| TABLE.get(fd.fd).description()) {
-        any |= crate::socket::ops::catch_up(lane, index);
+        any |= (lane::observer().is_kernels)(lane, index);
     }
     any
 }
@@ -158,6 +171,25 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Re
     }
     if now_kernels > kernels {
         return Err(DEMOTED);
+    }
+    Ok(ready)
+}
+
+/// Fills in the kernel's readiness: `kernel` is its list, with what was `asked`. Returns how many
+/// descriptors are ready that were not before.
+fn kernel_part(access: &mut Access<'_>, fds: &mut [pollfd], kernel: &mut [pollfd], asked: &[Asked]) -> Result<usize> {
+    sys::ppoll(kernel, Some(Span::ZERO), None)?;
+    let mut ready = 0;
+    for (fd, Asked { place, entry }) in kernel.iter().zip(asked) {
+        if fd.revents == 0 {
+            continue;
+        }
+        let told = &mut fds[*place as usize].revents;
+        ready += usize::from(*told == 0);
+        *told |= fd.revents;
+        if let Some(index) = entry.description() {
+            readiness::kernel_has_some(access, index);
+        }
     }
     Ok(ready)
 }

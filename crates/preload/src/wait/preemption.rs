@@ -95,9 +95,9 @@ mod tests {
 
     /// Polls for 10 microseconds, then yields for `gone` microseconds. Returns whether it is better
     /// to sleep then.
-    fn poll(rivals: &mut Preemption, time: &mut u64, gone: u64) -> bool {
+    fn poll(preemption: &mut Preemption, time: &mut u64, gone: u64) -> bool {
         *time += 10 + gone;
-        rivals.offered(Span::from_micros(10), at(*time - gone), at(*time))
+        preemption.offered(Span::from_micros(10), at(*time - gone), at(*time))
     }
 
     #[test]
@@ -115,36 +115,36 @@ mod tests {
 
     #[test]
     fn a_persistent_competitor_is_tried_ever_more_rarely() {
-        let (mut rivals, mut time, mut trials) = (Preemption::NONE, 0, 0);
-        assert!(!poll(&mut rivals, &mut time, 3000));
+        let (mut preemption, mut time, mut trials) = (Preemption::NONE, 0, 0);
+        assert!(!poll(&mut preemption, &mut time, 3000));
         while time < 10_000_000 {
-            assert!(poll(&mut rivals, &mut time, 3000));
+            assert!(poll(&mut preemption, &mut time, 3000));
             trials += 1;
-            time = time.max((rivals.until.as_nanos() - 1_000_000_000) / 1000);
+            time = time.max((preemption.until.as_nanos() - 1_000_000_000) / 1000);
         }
         assert!((20..30).contains(&trials), "6 in the first second, and two in each after it, and not {trials}");
     }
 
     #[test]
     fn a_program_that_starts_costs_some_milliseconds() {
-        let (mut rivals, mut time) = (Preemption::NONE, 0);
+        let (mut preemption, mut time) = (Preemption::NONE, 0);
         for gone in [2500, 400] {
-            poll(&mut rivals, &mut time, gone);
+            poll(&mut preemption, &mut time, gone);
         }
-        assert_eq!(rivals.until, at(time) + BRIEF);
+        assert_eq!(preemption.until, at(time) + BRIEF);
         // After the contention is over the next program costs no more.
         for gone in [0; 100].into_iter().chain([2500, 400]) {
-            poll(&mut rivals, &mut time, gone);
+            poll(&mut preemption, &mut time, gone);
         }
-        assert_eq!(rivals.until, at(time) + BRIEF);
+        assert_eq!(preemption.until, at(time) + BRIEF);
     }
 
     #[test]
     fn a_neighbour_that_runs_now_and_then_ends_no_polling() {
-        let (mut rivals, mut time) = (Preemption::NONE, 0);
+        let (mut preemption, mut time) = (Preemption::NONE, 0);
         for _ in 0..1000 {
             for gone in [0; 80].into_iter().chain([400]) {
-                assert!(!poll(&mut rivals, &mut time, gone));
+                assert!(!poll(&mut preemption, &mut time, gone));
             }
         }
     }
@@ -153,22 +153,22 @@ mod tests {
     /// returns soon from many yields.
     #[test]
     fn a_neighbour_that_has_every_other_turn_ends_polling() {
-        let (mut rivals, mut time) = (Preemption::NONE, 0);
-        assert!(!poll(&mut rivals, &mut time, 3000));
+        let (mut preemption, mut time) = (Preemption::NONE, 0);
+        assert!(!poll(&mut preemption, &mut time, 3000));
         for _ in 0..300 {
-            assert!(!poll(&mut rivals, &mut time, 0));
+            assert!(!poll(&mut preemption, &mut time, 0));
         }
-        assert!(poll(&mut rivals, &mut time, 3000));
+        assert!(poll(&mut preemption, &mut time, 3000));
     }
 
     #[test]
     fn peace_ends_it() {
-        let (mut rivals, mut time) = (Preemption::NONE, 0);
-        poll(&mut rivals, &mut time, 3000);
+        let (mut preemption, mut time) = (Preemption::NONE, 0);
+        poll(&mut preemption, &mut time, 3000);
         for _ in 0..600 {
-            poll(&mut rivals, &mut time, 299);
+            poll(&mut preemption, &mut time, 299);
         }
-        assert!(!poll(&mut rivals, &mut time, 3000));
-        assert!(poll(&mut rivals, &mut time, 3000));
+        assert!(!poll(&mut preemption, &mut time, 3000));
+        assert!(poll(&mut preemption, &mut time, 3000));
     }
 }

@@ -1,10 +1,10 @@
 //! Whether a call that released the lane's lock still has the socket with which it began.
 
 use crate::lane::Access;
-use crate::socket::leaving;
 use crate::sys;
 use crate::sys::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::table::fd::{Entry, TABLE};
+use crate::table::moved;
 use core::ffi::c_int;
 
 /// The socket that a call works on while it releases the lock, to wait or to ask the service.
@@ -51,7 +51,7 @@ impl Same {
         // A descriptor that is being closed belongs to no one but the kernel.
         let closed = matches!(TABLE.get(self.fd), Entry::Foreign | Entry::CLOSING);
         let inode = sys::socket_inode(self.fd).unwrap_or(0);
-        let kernels = !closed && (inode == self.inode || leaving::has_moved(self.inode, inode));
+        let kernels = !closed && (inode == self.inode || moved::has_moved(self.inode, inode));
         if kernels { DEMOTED } else { Errno(libc::EBADF) }
     }
 }

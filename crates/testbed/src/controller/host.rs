@@ -8,7 +8,7 @@ use tickwire_lab::{Host, Processors};
 
 /// One host of an experiment.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NodeHost {
     /// Its name.
     pub name: String,
     /// Its address on the data network.
@@ -42,12 +42,12 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub struct Hosts {
     /// The receiver.
-    pub consumer: Place,
+    pub consumer: NodeHost,
     /// The senders, each with the numbers of its producers.
-    pub producers: Vec<(Place, Vec<u16>)>,
+    pub producers: Vec<(NodeHost, Vec<u16>)>,
 }
 
-impl Place {
+impl NodeHost {
     /// `tickwire WORDS` on that host, as a command of this machine.
     pub(super) fn tickwire(&self, words: &[&str]) -> Command {
         match &self.way {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_node_is_started_by_ssh_as_people_have_it() {
-        let place = Place {
+        let place = NodeHost {
             name: "daq".into(),
             address: "192.0.2.1".parse().unwrap(),
             tickwire: "/opt/tick wire".into(),

@@ -6,7 +6,7 @@ use super::remote::Remote;
 use super::run::{RunOptions, run};
 use super::testing::*;
 use super::timeouts::Timeouts;
-use crate::node::protocol::{News, Progress, Received};
+use crate::node::protocol::{NodeReport, Progress, Received};
 use crate::outcome::{Carrier, Run};
 use crate::pattern::Pattern;
 use crate::sanitize_terminal::is_obeyed;
@@ -82,7 +82,7 @@ fn impossible_figures_are_not_taken() {
     assert!(run.streams.is_empty(), "nothing was measured, which is not the same as lost");
     let run = of_two(&consumer(&[all_received(), all_received()]), &producer(&[MESSAGES])).unwrap();
     assert_eq!(fault(&run), "daq: it says what cannot be: figures of 2 streams, and it has 1");
-    let early = [&begun(), HEAR, &say(&News::Progress { streams: vec![] }), HEAR].concat();
+    let early = [&begun(), HEAR, &say(&NodeReport::Progress { streams: vec![] }), HEAR].concat();
     let run = of_two(&early, &producer(&[MESSAGES])).unwrap();
     assert_eq!(fault(&run), "daq: it says what cannot be: figures of 0 streams, and it has 1");
 }
@@ -135,7 +135,7 @@ fn a_node_that_takes_no_orders_blocks_no_other() {
 
 #[test]
 fn endless_progress_of_a_node_blocks_no_other() {
-    let progress = say(&News::Progress { streams: vec![Progress::default()] });
+    let progress = say(&NodeReport::Progress { streams: vec![Progress::default()] });
     let endless = [&begun(), "while :; do\n", &progress, "done\n"].concat();
     let run = of_two(&endless, &producer(&[MESSAGES])).unwrap();
     assert_eq!(fault(&run), "daq: it did not say what it had got within 2 s");
@@ -148,11 +148,11 @@ fn endless_progress_of_a_node_blocks_no_other() {
 fn news_that_are_not_read_yet_wait_where_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let done = directory.path().join("done");
-    let progress = say(&News::Progress { streams: vec![] });
+    let progress = say(&NodeReport::Progress { streams: vec![] });
     let script = format!("yes \"$({progress})\" | head -c 10000000\ntouch {}\nexec sleep 1000", done.display());
     let place = place("daq", 1, &script);
     let mut remote = Remote::start(&place, place.node(None), 1, &HASTY).unwrap();
-    assert!(matches!(remote.next(Instant::now() + AT_ALL), Ok(Some(News::Progress { .. }))));
+    assert!(matches!(remote.next(Instant::now() + AT_ALL), Ok(Some(NodeReport::Progress { .. }))));
     std::thread::sleep(Duration::from_millis(500));
     assert!(!done.exists(), "all of it was read");
 }
@@ -168,12 +168,12 @@ fn lines_are_no_longer_than_what_there_is_to_say() {
 #[test]
 fn nothing_that_a_node_says_reaches_the_terminal_as_it_is() {
     let nasty = "\x1b]0;owned\x07\u{202e}".repeat(1_000);
-    let hello = say(&News::Hello { version: 1, program: nasty.clone(), host: nasty.clone(), pid: 1 });
-    let failed = say(&News::Failed { why: nasty.clone() });
+    let hello = say(&NodeReport::Hello { version: 1, program: nasty.clone(), host: nasty.clone(), pid: 1 });
+    let failed = say(&NodeReport::Failed { why: nasty.clone() });
     let unknown =
         format!("printf '%s\\n' '{{\"{}\":1}}'\n", nasty.replace('\x1b', "\\u001b").replace('\x07', "\\u0007"));
-    let last_words = format!("printf '%s' '{nasty}' >&2; exit 1\n");
-    for script in [hello, failed, unknown, last_words] {
+    let stderr_tail = format!("printf '%s' '{nasty}' >&2; exit 1\n");
+    for script in [hello, failed, unknown, stderr_tail] {
         let why = of_two(&script, &producer(&[MESSAGES])).unwrap_err();
         assert!(why.starts_with("daq: "), "{why:?}");
         assert!(!why.contains(is_obeyed) && why.chars().count() < 6_000, "{why:?}");
@@ -212,8 +212,9 @@ fn nodes_that_hang_are_let_go_of_together() {
 
 #[test]
 fn clocks_that_cannot_judge_a_deadline_are_refused() {
-    let ready =
-        |now_ns, bound_ns| [&hello(), HEAR, &say(&News::Ready { now_ns, bound_ns: Some(bound_ns) }), HEAR].concat();
+    let ready = |now_ns, bound_ns| {
+        [&hello(), HEAR, &say(&NodeReport::Ready { now_ns, bound_ns: Some(bound_ns) }), HEAR].concat()
+    };
     // The deadline is 5 ms.
     let why = of_two(&ready(0, 2_000_000), &ready(0, 3_000_000)).unwrap_err();
     assert!(

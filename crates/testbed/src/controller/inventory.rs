@@ -14,7 +14,7 @@
 //! numbers = [1, 2, 3]                    # the producers of the pattern that it stands for
 //! ```
 
-use super::host::{Hosts, Place, Way};
+use super::host::{Hosts, NodeHost, Way};
 use crate::pattern::Pattern;
 use crate::sanitize_terminal::{is_obeyed, sanitized};
 use serde::Deserialize;
@@ -128,7 +128,7 @@ impl Inventory {
     /// The hosts of the experiment.
     #[must_use]
     pub fn hosts(&self) -> Hosts {
-        let place = |host: &str, address: IpAddr, own: Option<&PathBuf>| Place {
+        let place = |host: &str, address: IpAddr, own: Option<&PathBuf>| NodeHost {
             name: host.to_owned(),
             address,
             tickwire: own.unwrap_or(&self.tickwire).clone(),

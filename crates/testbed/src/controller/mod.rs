@@ -37,6 +37,6 @@ mod validation;
 
 use crate::error::Error;
 pub use experiment::{Ground, Plan, Step};
-pub use host::{Hosts, Place};
+pub use host::{Hosts, NodeHost};
 pub use inventory::{Inventory, InventoryError};
 pub use measured::{Live, LiveStream};

@@ -1,12 +1,12 @@
 //! One node in its role in a run: the orders to it, and its reports.
 
-use super::host::Place;
+use super::host::NodeHost;
 use super::proof::Proof;
 use super::remote::Remote;
 use super::run::RunOptions;
 use super::timeouts::Timeouts;
 use super::validation::validate;
-use crate::node::protocol::{Channel, News, Order, Prepare, Progress, Received, Role, Sent, VERSION};
+use crate::node::protocol::{Channel, NodeReport, Order, Prepare, Progress, Received, Role, Sent, VERSION};
 use crate::outcome::Usage;
 use crate::pattern::Stream;
 use crate::units::nanos;
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// A node in its role.
 pub(super) struct NodeSession<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a NodeHost,
     remote: Remote,
     timeouts: Timeouts,
     /// Its PID, as in `tickwire stat`.
@@ -39,7 +39,7 @@ pub(super) struct NodeSession<'a> {
 impl<'a> NodeSession<'a> {
     /// The node that was started as `remote`.
     pub(super) fn new(
-        place: &'a Place,
+        place: &'a NodeHost,
         remote: Remote,
         timeouts: Timeouts,
         accelerated: bool,
@@ -64,7 +64,7 @@ impl<'a> NodeSession<'a> {
     /// Waits for its first message; returns its PID.
     pub(super) fn greet(&mut self, until: Instant) -> Result<u32> {
         match self.hear(until)? {
-            Some(News::Hello { version, program, pid, .. }) => {
+            Some(NodeReport::Hello { version, program, pid, .. }) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 if version != VERSION || program != ours {
                     bail!(
@@ -89,7 +89,7 @@ impl<'a> NodeSession<'a> {
     /// Waits until its sockets are open; returns its reading of the shared clock then, in ns.
     pub(super) fn ready(&mut self) -> Result<i64> {
         match self.hear(Instant::now() + self.timeouts.ready)? {
-            Some(News::Ready { now_ns, bound_ns }) => {
+            Some(NodeReport::Ready { now_ns, bound_ns }) => {
                 self.bound_ns = bound_ns.unwrap_or(0);
                 Ok(now_ns)
             }
@@ -125,8 +125,8 @@ impl<'a> NodeSession<'a> {
         let until = Instant::now() + self.timeouts.tells;
         while Instant::now() < until {
             match self.hear(until)? {
-                Some(News::Progress { .. }) | None => {}
-                Some(News::Received { streams, usage, bound_ns }) => {
+                Some(NodeReport::Progress { .. }) | None => {}
+                Some(NodeReport::Received { streams, usage, bound_ns }) => {
                     self.bound_was(bound_ns);
                     return Ok((streams, usage));
                 }
@@ -144,8 +144,8 @@ impl<'a> NodeSession<'a> {
                 bail!("{}: nothing was heard of it for {} s", self.place.name, self.timeouts.silent.as_secs())
             }
             None => {}
-            Some(News::Progress { streams }) => self.progress = streams,
-            Some(News::Sent { streams, bound_ns }) => {
+            Some(NodeReport::Progress { streams }) => self.progress = streams,
+            Some(NodeReport::Sent { streams, bound_ns }) => {
                 self.bound_was(bound_ns);
                 self.sent = Some(streams);
             }
@@ -176,15 +176,15 @@ impl<'a> NodeSession<'a> {
     }
 
     /// The next report that arrives until then, after validation.
-    fn hear(&mut self, until: Instant) -> Result<Option<News>> {
-        let news = self.remote.next(until)?;
-        if let Some(news) = &news {
+    fn hear(&mut self, until: Instant) -> Result<Option<NodeReport>> {
+        let report = self.remote.next(until)?;
+        if let Some(report) = &report {
             self.heard = Instant::now();
-            if let Err(why) = validate(news, self.streams.len()) {
+            if let Err(why) = validate(report, self.streams.len()) {
                 bail!("{}: it says what cannot be: {why}", self.place.name);
             }
         }
-        Ok(news)
+        Ok(report)
     }
 }
 

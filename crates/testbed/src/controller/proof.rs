@@ -1,7 +1,7 @@
 //! The nodes' sockets on a lane, and the packets diverted to it, as the hosts' services report
 //! them. A run counts as Tickwire's only if its traffic used the lane.
 
-use super::host::Place;
+use super::host::NodeHost;
 use super::stderr_tail::StderrTail;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -43,7 +43,7 @@ impl Proof {
     ///
     /// # Errors
     /// It did not answer within this time, or the answer is invalid.
-    pub(super) fn ask(place: &Place, pid: u32, within: Duration) -> Result<Self> {
+    pub(super) fn ask(place: &NodeHost, pid: u32, within: Duration) -> Result<Self> {
         let name = &place.name;
         let until = Instant::now() + within;
         let mut command = place.tickwire(&["stat", "--json"]);

@@ -2,11 +2,11 @@
 //! hostile: it must not block the controller or exhaust its memory, and its texts are sanitized for
 //! the terminal.
 
-use super::host::Place;
+use super::host::NodeHost;
 use super::stderr_tail::{StderrTail, fit};
 use super::timeouts::Timeouts;
 use crate::node::lines;
-use crate::node::protocol::{LONGEST_LINE, News, Order};
+use crate::node::protocol::{LONGEST_LINE, NodeReport, Order};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -28,7 +28,7 @@ pub(super) struct Remote {
     child: Child,
     /// Orders to a writer thread, because the node may not read. None: there are no more orders.
     orders: Option<Sender<Vec<u8>>>,
-    news: Receiver<Result<News>>,
+    reports: Receiver<Result<NodeReport>>,
     words: StderrTail,
     /// The timeout of its exit, and its deadline once it was let go.
     ends_within: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Starts a node with `streams` streams.
-    pub(super) fn start(place: &Place, mut command: Command, streams: usize, timeouts: &Timeouts) -> Result<Self> {
+    pub(super) fn start(place: &NodeHost, mut command: Command, streams: usize, timeouts: &Timeouts) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -48,14 +48,14 @@ impl Remote {
         let (stdout, stderr) = (child.stdout.take().context("no output")?, child.stderr.take().context("no errors")?);
         let (orders, told) = channel::<Vec<u8>>();
         std::thread::spawn(move || while told.recv().is_ok_and(|line| stdin.write_all(&line).is_ok()) {});
-        let (sender, news) = sync_channel(WAITING);
+        let (sender, reports) = sync_channel(WAITING);
         let longest = LONGEST_LINE.min(LINE + LINE_PER_STREAM.saturating_mul(streams as u64));
-        std::thread::spawn(move || read_news(BufReader::new(stdout), longest, &sender));
+        std::thread::spawn(move || read_reports(BufReader::new(stdout), longest, &sender));
         Ok(Self {
             name: place.name.clone(),
             child,
             orders: Some(orders),
-            news,
+            reports,
             words: StderrTail::of(stderr),
             ends_within: timeouts.ends,
             ends_until: None,
@@ -77,10 +77,10 @@ impl Remote {
 
     /// The next report, or `None` at `until`; a report that is already queued is returned after it,
     /// too. A node's failure or exit is an error with its text.
-    pub(super) fn next(&mut self, until: Instant) -> Result<Option<News>> {
-        match self.news.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Ok(News::Failed { why })) => bail!("{}: {}", self.name, fit(&why)),
-            Ok(Ok(news)) => Ok(Some(in_words(news))),
+    pub(super) fn next(&mut self, until: Instant) -> Result<Option<NodeReport>> {
+        match self.reports.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Ok(NodeReport::Failed { why })) => bail!("{}: {}", self.name, fit(&why)),
+            Ok(Ok(report)) => Ok(Some(in_words(report))),
             Ok(Err(error)) => bail!(
                 "{}: it said what no node says ({}): does its shell print something when it starts?",
                 self.name,
@@ -137,22 +137,22 @@ impl Drop for Remote {
 }
 
 /// Sanitizes all texts of a report for display.
-fn in_words(mut news: News) -> News {
+fn in_words(mut report: NodeReport) -> NodeReport {
     let tidy = |fault: &mut Option<String>| *fault = fault.as_deref().map(fit);
-    match &mut news {
-        News::Hello { program, host, .. } => (*program, *host) = (fit(program), fit(host)),
-        News::Sent { streams, .. } => streams.iter_mut().for_each(|sent| tidy(&mut sent.fault)),
-        News::Received { streams, .. } => streams.iter_mut().for_each(|received| tidy(&mut received.fault)),
-        News::Failed { why } => *why = fit(why),
-        News::Ready { .. } | News::Progress { .. } => {}
+    match &mut report {
+        NodeReport::Hello { program, host, .. } => (*program, *host) = (fit(program), fit(host)),
+        NodeReport::Sent { streams, .. } => streams.iter_mut().for_each(|sent| tidy(&mut sent.fault)),
+        NodeReport::Received { streams, .. } => streams.iter_mut().for_each(|received| tidy(&mut received.fault)),
+        NodeReport::Failed { why } => *why = fit(why),
+        NodeReport::Ready { .. } | NodeReport::Progress { .. } => {}
     }
-    news
+    report
 }
 
-fn read_news(mut from: impl BufRead, longest: u64, to: &SyncSender<Result<News>>) {
-    while let Some(news) = lines::read(&mut from, longest).transpose() {
-        let over = news.is_err();
-        if to.send(news.map_err(anyhow::Error::from)).is_err() || over {
+fn read_reports(mut from: impl BufRead, longest: u64, to: &SyncSender<Result<NodeReport>>) {
+    while let Some(report) = lines::read(&mut from, longest).transpose() {
+        let over = report.is_err();
+        if to.send(report.map_err(anyhow::Error::from)).is_err() || over {
             return;
         }
     }

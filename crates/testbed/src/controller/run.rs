@@ -2,7 +2,7 @@
 //! results.
 
 use super::Error;
-use super::host::{Acceleration, Hosts, Place};
+use super::host::{Acceleration, Hosts, NodeHost};
 use super::measured::{Live, Measured};
 use super::node_session::{NodeSession, NodeSessions};
 use super::plan::channels;
@@ -93,7 +93,7 @@ pub(super) fn run(
 /// Starts all nodes, and checks their versions.
 fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> anyhow::Result<NodeSessions<'a>> {
     let ours = options.carrier == Carrier::Tickwire;
-    let start = |place: &'a Place, accelerated: bool, streams: Vec<usize>| {
+    let start = |place: &'a NodeHost, accelerated: bool, streams: Vec<usize>| {
         let acceleration = accelerated.then(|| Acceleration { spin: options.spin.clone() });
         let remote = Remote::start(place, place.node(acceleration.as_ref()), streams.len(), &options.timeouts)?;
         Ok::<_, anyhow::Error>(NodeSession::new(place, remote, options.timeouts, accelerated, streams))

@@ -1,11 +1,11 @@
 //! Test nodes: shell scripts, reached by an `ssh` that is that shell. They report what honest nodes
 //! never would.
 
-use super::host::{Hosts, Place, Way};
+use super::host::{Hosts, NodeHost, Way};
 use super::run::RunOptions;
 use super::timeouts::Timeouts;
 use crate::node::Time;
-use crate::node::protocol::{News, Progress, Received, Sent, VERSION};
+use crate::node::protocol::{NodeReport, Progress, Received, Sent, VERSION};
 use crate::outcome::{Carrier, Timing, Usage};
 use crate::pattern::{Pattern, sample};
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub(super) const HASTY: Timeouts = Timeouts {
 };
 
 /// Prints a report, in a script.
-pub(super) fn say(news: &News) -> String {
-    format!("printf '%s\\n' '{}'\n", serde_json::to_string(news).unwrap().replace('\'', r"'\''"))
+pub(super) fn say(report: &NodeReport) -> String {
+    format!("printf '%s\\n' '{}'\n", serde_json::to_string(report).unwrap().replace('\'', r"'\''"))
 }
 
 /// Waits for an order, in a script; it is in `$order`.
@@ -38,17 +38,17 @@ pub(super) const HEAR: &str = "IFS= read -r order || exit 0\n";
 /// The first message.
 pub(super) fn hello() -> String {
     let program = env!("CARGO_PKG_VERSION").to_owned();
-    say(&News::Hello { version: VERSION, program, host: "h".into(), pid: PID })
+    say(&NodeReport::Hello { version: VERSION, program, host: "h".into(), pid: PID })
 }
 
 /// A script up to the order to start.
 pub(super) fn begun() -> String {
-    [&hello(), HEAR, &say(&News::Ready { now_ns: 0, bound_ns: Some(1_000) }), HEAR].concat()
+    [&hello(), HEAR, &say(&NodeReport::Ready { now_ns: 0, bound_ns: Some(1_000) }), HEAR].concat()
 }
 
 /// The same, followed by endless progress reports on so many streams.
 pub(super) fn lively(streams: usize) -> String {
-    let progress = say(&News::Progress { streams: vec![Progress::default(); streams] });
+    let progress = say(&NodeReport::Progress { streams: vec![Progress::default(); streams] });
     [&begun(), "while sleep 0.2; do\n", &progress, "done &\n"].concat()
 }
 
@@ -65,7 +65,7 @@ pub(super) fn consumer(streams: &[Received]) -> String {
 /// The same, whose clock had this bound at the end.
 pub(super) fn consumer_with_clock(streams: &[Received], bound_ns: u64) -> String {
     let usage = Usage { user_ns: 1, system_ns: 1, elapsed_ns: 100, ready_ns: None };
-    [&begun(), HEAR, &say(&News::Received { streams: streams.to_vec(), usage, bound_ns: Some(bound_ns) }), HEAR]
+    [&begun(), HEAR, &say(&NodeReport::Received { streams: streams.to_vec(), usage, bound_ns: Some(bound_ns) }), HEAR]
         .concat()
 }
 
@@ -78,7 +78,7 @@ pub(super) fn producer(messages: &[u64]) -> String {
 pub(super) fn producer_with_clock(messages: &[u64], bound_ns: u64) -> String {
     let sent = |&messages: &u64| Sent { messages, release: vec![(1_000, messages)], fault: None };
     let streams = messages.iter().map(sent).collect();
-    [&begun(), &say(&News::Sent { streams, bound_ns: Some(bound_ns) }), HEAR].concat()
+    [&begun(), &say(&NodeReport::Sent { streams, bound_ns: Some(bound_ns) }), HEAR].concat()
 }
 
 /// The arguments of an `ssh` that runs this script. The script gets the destination as `$3` and the
@@ -88,9 +88,9 @@ pub(super) fn ssh(script: &str) -> Vec<String> {
 }
 
 /// A host that runs this script for any command.
-pub(super) fn place(name: &str, last: u8, script: &str) -> Place {
+pub(super) fn place(name: &str, last: u8, script: &str) -> NodeHost {
     let way = Way::Ssh { command: ssh(script), destination: name.into() };
-    Place { name: name.into(), address: [192, 0, 2, last].into(), tickwire: "tickwire".into(), way }
+    NodeHost { name: name.into(), address: [192, 0, 2, last].into(), tickwire: "tickwire".into(), way }
 }
 
 /// A consumer `daq` and a producer `sensors` of all streams.

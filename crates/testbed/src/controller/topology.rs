@@ -2,7 +2,7 @@
 //! with rate-limited ports.
 
 use super::Error;
-use super::host::{Hosts, Place, Way};
+use super::host::{Hosts, NodeHost, Way};
 use anyhow::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ impl Topology {
         let apart = Processors::of_thread()?.one_apart();
         let confined = apart.as_ref().map(|(_, others)| others.confine()).transpose()?;
         let mut services = Vec::new();
-        let mut plugged = |name: &str, last: u8, service: bool, processors: Processors| -> Result<Place> {
+        let mut plugged = |name: &str, last: u8, service: bool, processors: Processors| -> Result<NodeHost> {
             let host = lab.host(name)?;
             let cable = CableOptions { rate: Some(options.rate_bps), ..CableOptions::default() };
             lab.plug(&host, &switch, INTERFACE, &cable)?;
@@ -85,7 +85,12 @@ impl Topology {
                 services.push(Service::start_with(&host, &ServiceOptions { program, ..ServiceOptions::default() })?);
             }
             let way = Way::Lab { host, processors };
-            Ok(Place { name: name.to_owned(), address: IpAddr::V4(address), tickwire: options.tickwire.clone(), way })
+            Ok(NodeHost {
+                name: name.to_owned(),
+                address: IpAddr::V4(address),
+                tickwire: options.tickwire.clone(),
+                way,
+            })
         };
         let own = apart.as_ref().map(|(one, _)| one.clone()).unwrap_or_default();
         let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service, own)?;

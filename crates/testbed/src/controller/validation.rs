@@ -2,7 +2,7 @@
 //! does not have. A node that reports such figures counts as failed. (A plausible lie cannot be
 //! detected here.) After this check no sum of figures overflows.
 
-use crate::node::protocol::{MOST_MESSAGES, News, Progress, Received, Sent};
+use crate::node::protocol::{MOST_MESSAGES, NodeReport, Progress, Received, Sent};
 
 /// Duplicates and foreign datagrams can come from any sender in any number; the accepted count is
 /// bounded.
@@ -14,15 +14,15 @@ const LONGEST_NS: u64 = 1 << 60;
 ///
 /// # Errors
 /// Why not, in words.
-pub(super) fn validate(news: &News, streams: usize) -> Result<(), String> {
+pub(super) fn validate(report: &NodeReport, streams: usize) -> Result<(), String> {
     let counted = |told: usize| {
         if told == streams { Ok(()) } else { Err(format!("figures of {told} streams, and it has {streams}")) }
     };
-    match news {
-        News::Hello { .. } | News::Ready { .. } | News::Failed { .. } => Ok(()),
-        News::Progress { streams } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(progress)),
-        News::Sent { streams, .. } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(sent)),
-        News::Received { streams, usage, .. } => {
+    match report {
+        NodeReport::Hello { .. } | NodeReport::Ready { .. } | NodeReport::Failed { .. } => Ok(()),
+        NodeReport::Progress { streams } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(progress)),
+        NodeReport::Sent { streams, .. } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(sent)),
+        NodeReport::Received { streams, usage, .. } => {
             let worked = [usage.user_ns, usage.system_ns, usage.elapsed_ns];
             within(*worked.iter().max().unwrap_or(&0), LONGEST_NS, "ns of processor time")?;
             counted(streams.len()).and_then(|()| streams.iter().try_for_each(received))
@@ -66,7 +66,7 @@ mod tests {
     use crate::outcome::Usage;
 
     fn of(received: Received) -> Result<(), String> {
-        validate(&News::Received { streams: vec![received], usage: Usage::default(), bound_ns: None }, 1)
+        validate(&NodeReport::Received { streams: vec![received], usage: Usage::default(), bound_ns: None }, 1)
     }
 
     #[test]
@@ -83,9 +83,9 @@ mod tests {
         };
         assert_eq!(of(good), Ok(()));
         let progress = Progress { messages: 5, worst_ns: u64::MAX, late: 5 };
-        assert_eq!(validate(&News::Progress { streams: vec![progress; 3] }, 3), Ok(()));
+        assert_eq!(validate(&NodeReport::Progress { streams: vec![progress; 3] }, 3), Ok(()));
         let sent = Sent { messages: 5, release: vec![(0, 2), (u64::MAX, 3)], fault: None };
-        assert_eq!(validate(&News::Sent { streams: vec![sent], bound_ns: Some(u64::MAX) }, 1), Ok(()));
+        assert_eq!(validate(&NodeReport::Sent { streams: vec![sent], bound_ns: Some(u64::MAX) }, 1), Ok(()));
     }
 
     #[test]
@@ -109,13 +109,13 @@ mod tests {
             assert!(why.contains(said), "{why}");
         }
         let late = Progress { messages: 1, worst_ns: 0, late: 2 };
-        assert!(validate(&News::Progress { streams: vec![late] }, 1).is_err());
+        assert!(validate(&NodeReport::Progress { streams: vec![late] }, 1).is_err());
         for streams in [0, 2] {
-            let wrong = News::Progress { streams: vec![Progress::default(); streams] };
+            let wrong = NodeReport::Progress { streams: vec![Progress::default(); streams] };
             assert_eq!(validate(&wrong, 1), Err(format!("figures of {streams} streams, and it has 1")));
         }
         let usage = Usage { user_ns: u64::MAX, ..Usage::default() };
-        assert!(validate(&News::Received { streams: vec![], usage, bound_ns: None }, 0).is_err());
-        assert!(validate(&News::Sent { streams: vec![], bound_ns: None }, 1).is_err());
+        assert!(validate(&NodeReport::Received { streams: vec![], usage, bound_ns: None }, 0).is_err());
+        assert!(validate(&NodeReport::Sent { streams: vec![], bound_ns: None }, 1).is_err());
     }
 }

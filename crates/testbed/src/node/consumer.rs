@@ -3,7 +3,7 @@
 use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
-use super::protocol::{Channel, News, Order, Prepare, Start};
+use super::protocol::{Channel, NodeReport, Order, Prepare, Start};
 use super::stream_receiver::{Arrival, StreamReceiver};
 use super::talk::{Heard, Talk, unexpected};
 use super::tally::Tally;
@@ -78,7 +78,7 @@ impl Consumer {
         }
         let streams = receiver.tallies.iter().map(Tally::received).collect();
         receiver.look_at_the_clock();
-        talk.say(News::Received { streams, usage: receiver.metering.end(), bound_ns: receiver.bound_ns })?;
+        talk.say(NodeReport::Received { streams, usage: receiver.metering.end(), bound_ns: receiver.bound_ns })?;
         // The sockets stay open until then, so that they can be inspected on the host after the
         // run.
         match talk.wait()? {
@@ -148,7 +148,7 @@ impl Receiver {
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
                 self.look_at_the_clock();
-                if talk.mention(News::Progress { streams: self.tallies.iter().map(Tally::progress).collect() })? {
+                if talk.mention(NodeReport::Progress { streams: self.tallies.iter().map(Tally::progress).collect() })? {
                     self.tallies.iter_mut().for_each(Tally::progress_told);
                 }
             }

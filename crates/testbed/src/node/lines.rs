@@ -1,4 +1,4 @@
-//! Orders and news as JSON lines of bounded length.
+//! Orders and reports as JSON lines of bounded length.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,7 +48,7 @@ pub fn write<T: Serialize>(output: &mut impl Write, what: &T) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::protocol::{News, Order};
+    use crate::node::protocol::{NodeReport, Order};
 
     #[test]
     fn what_is_written_is_read() {
@@ -80,6 +80,6 @@ mod tests {
         for line in ["\n", "{}\n", "nonsense\n", "\"go\"\n", "{\"finish\":{\"sent\":[-1]}}\n", "\u{0}\n"] {
             assert!(matches!(read::<Order>(&mut line.as_bytes(), 100), Err(LineError::Meaning(_))), "{line:?}");
         }
-        assert!(matches!(read::<News>(&mut b"\xff\n".as_slice(), 100), Err(LineError::Meaning(_))));
+        assert!(matches!(read::<NodeReport>(&mut b"\xff\n".as_slice(), 100), Err(LineError::Meaning(_))));
     }
 }

@@ -4,7 +4,7 @@ use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
 use super::message;
-use super::protocol::{Channel, News, Order, Prepare, Progress, Sent, Start};
+use super::protocol::{Channel, NodeReport, Order, Prepare, Progress, Sent, Start};
 use super::sockets::{self, CONNECTING, Socket};
 use super::talk::{Heard, Talk, unexpected};
 use super::time::{TimeError, Timepiece};
@@ -118,11 +118,11 @@ fn attend(
             told = Instant::now();
             bound_ns = bound_ns.max(time.bound_ns());
             let far = |count: &AtomicU64| Progress { messages: count.load(Ordering::Relaxed), ..Progress::default() };
-            talk.mention(News::Progress { streams: counts.iter().map(far).collect() })?;
+            talk.mention(NodeReport::Progress { streams: counts.iter().map(far).collect() })?;
         }
     }
     let bound_ns = bound_ns.max(time.bound_ns());
-    talk.say(News::Sent { streams: streams.into_iter().flatten().collect(), bound_ns })?;
+    talk.say(NodeReport::Sent { streams: streams.into_iter().flatten().collect(), bound_ns })?;
     if quit.load(Ordering::Relaxed) {
         return Ok(());
     }

@@ -115,7 +115,7 @@ impl Start {
 /// A node's reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum News {
+pub enum NodeReport {
     /// The node is running.
     Hello {
         /// [`VERSION`].

@@ -4,7 +4,7 @@ use super::check;
 use super::consumer::Consumer;
 use super::error::NodeError;
 use super::producer::Producer;
-use super::protocol::{News, Order, Prepare, Role, Start, VERSION};
+use super::protocol::{NodeReport, Order, Prepare, Role, Start, VERSION};
 use super::talk::{Talk, unexpected};
 use super::time::Timepiece;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -23,7 +23,7 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send) ->
         let end = obey(&talk);
         if let Err(why) = &end {
             // If the controller is gone, the caller still gets the error.
-            let _ = talk.say(News::Failed { why: why.to_string() });
+            let _ = talk.say(NodeReport::Failed { why: why.to_string() });
         }
         end
     })
@@ -42,7 +42,7 @@ fn take_descriptors() {
 
 fn obey(talk: &Talk) -> Result<(), NodeError> {
     take_descriptors();
-    talk.say(News::Hello {
+    talk.say(NodeReport::Hello {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
         host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
@@ -58,7 +58,7 @@ fn obey(talk: &Talk) -> Result<(), NodeError> {
     check::prepare(&prepare)?;
     let node = Node::open(prepare)?;
     let (now_ns, bound_ns) = node.time().now_and_bound()?;
-    talk.say(News::Ready { now_ns, bound_ns })?;
+    talk.say(NodeReport::Ready { now_ns, bound_ns })?;
     let Some(start) = expect(talk, "`start`", |order| match order {
         Order::Start(start) => Ok(start),
         other => Err(other),

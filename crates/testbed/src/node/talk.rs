@@ -3,12 +3,12 @@
 
 use super::error::NodeError;
 use super::lines::{self, LineError};
-use super::protocol::{LONGEST_ORDER, News, Order};
+use super::protocol::{LONGEST_ORDER, NodeReport, Order};
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Queue lengths of orders and of news.
+/// Queue lengths of orders and of reports.
 const WAITING: usize = 16;
 
 /// Input from the controller.
@@ -26,7 +26,7 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Talk {
     orders: Receiver<Result<Order, LineError>>,
-    news: SyncSender<News>,
+    reports: SyncSender<NodeReport>,
 }
 
 impl Talk {
@@ -52,28 +52,28 @@ impl Talk {
                 }
             })
             .map_err(failed)?;
-        let (news, said) = sync_channel::<News>(WAITING);
+        let (reports, said) = sync_channel::<NodeReport>(WAITING);
         std::thread::Builder::new()
-            .name("news".into())
+            .name("reports".into())
             .spawn_scoped(scope, move || {
-                for news in said {
-                    if lines::write(&mut output, &news).is_err() {
+                for report in said {
+                    if lines::write(&mut output, &report).is_err() {
                         break;
                     }
                 }
             })
             .map_err(failed)?;
-        Ok(Self { orders, news })
+        Ok(Self { orders, reports })
     }
 
     /// Sends a report.
-    pub(super) fn say(&self, news: News) -> Result<(), NodeError> {
-        self.news.send(news).map_err(|_| NodeError::Unheard)
+    pub(super) fn say(&self, report: NodeReport) -> Result<(), NodeError> {
+        self.reports.send(report).map_err(|_| NodeError::Unheard)
     }
 
     /// Sends a report unless that would block; returns whether it did.
-    pub(super) fn mention(&self, news: News) -> Result<bool, NodeError> {
-        match self.news.try_send(news) {
+    pub(super) fn mention(&self, report: NodeReport) -> Result<bool, NodeError> {
+        match self.reports.try_send(report) {
             Ok(()) => Ok(true),
             Err(TrySendError::Full(_)) => Ok(false),
             Err(TrySendError::Disconnected(_)) => Err(NodeError::Unheard),

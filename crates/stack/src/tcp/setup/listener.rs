@@ -40,7 +40,7 @@ pub struct Listener {
     pub(in crate::tcp) half_open: u32,
     /// Its phase: `OPEN`, `SETTLING` or `LEAVING`.
     phase: u32,
-    /// When `SETTLING` ends; never, as long as that is not known.
+    /// When `SETTLING` ends.
     settles: Instant,
 }
 
@@ -66,7 +66,7 @@ impl Listener {
 
     /// Whether an acknowledgement of an unknown handshake may belong to another stack.
     fn is_settling(&self, now: Instant) -> bool {
-        self.phase == SETTLING && (self.settles.is_never() || now < self.settles)
+        self.phase == SETTLING && now < self.settles
     }
 
     pub(in crate::tcp) fn readiness(&self) -> Ready {
@@ -100,8 +100,8 @@ impl Stack<'_> {
     }
 
     /// Another stack of the host has listened before. Segments of its handshakes arrive here until
-    /// the host has redirected them, which it has at `settles` ([`Instant::NEVER`]: not before this
-    /// is called again). Until then unknown acknowledgements are not answered.
+    /// the host has redirected them, which it has at `settles`. Until then unknown acknowledgements
+    /// are not answered.
     ///
     /// # Errors
     /// [`Error::Stale`].

@@ -1,10 +1,10 @@
 //! The stack in the shared region, and the lock that makes using it sound.
 
+use crate::sys::errno::Errno;
+use crate::sys::wire::Wire;
 use core::cell::UnsafeCell;
-use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicPtr, Ordering};
-use std::os::fd::BorrowedFd;
+use core::sync::atomic::{AtomicBool, Ordering};
 use tickwire_link::layout::Waiting;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
@@ -17,10 +17,6 @@ use tickwire_stack::Stack;
 use tickwire_stack::table::Row;
 use tickwire_stack::time::Instant;
 
-use crate::lane::exit_gate::ExitGate;
-use crate::lane::teardown::Teardown;
-use crate::lane::wire::Wire;
-
 /// What the lock protects.
 pub(crate) struct Core {
     /// The stack.
@@ -30,10 +26,11 @@ pub(crate) struct Core {
 }
 
 /// The stack behind its lock.
-pub(crate) struct Shared {
+pub(crate) struct SharedStack {
     core: UnsafeCell<Core>,
     lock: Lock,
-    gate: ExitGate,
+    /// Whether [`SharedStack::final_state`] has been read.
+    is_read: AtomicBool,
     rows: &'static [Row],
     port: Option<&'static Port>,
 }
@@ -46,9 +43,9 @@ enum Lock {
 
 // SAFETY: the core is reached through `lock` only, which admits one thread of all processes at a
 // time.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedStack {}
 // SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedStack {}
 
 /// The core, for as long as the lock is held.
 pub(crate) struct Guard<'s> {
@@ -69,7 +66,7 @@ enum Held<'s> {
 }
 
 /// The final state of the stack of a lane that has ended.
-pub(crate) struct LastWords {
+pub(crate) struct FinalState {
     /// The words of the stack's user.
     pub(crate) user: Vec<u64>,
     /// The code of the reason of each socket that stayed on the kernel, by its row.
@@ -96,18 +93,18 @@ impl Refused {
     }
 }
 
-impl Shared {
+impl SharedStack {
     /// The stack in a region of the service.
     pub(crate) fn in_region(region: Region, wire: Wire) -> Self {
         // Never unmapped: a thread may be inside at any time.
         let region: &'static Region = Box::leak(Box::new(region));
-        // SAFETY: the memory is used under the region's lock only (`Shared::lock`), by this one
+        // SAFETY: the memory is used under the region's lock only (`SharedStack::lock`), by this one
         // value, and the region is never dropped.
         let memory: tickwire_stack::Memory<'static> = unsafe { region.memory() };
         let rows = memory.rows;
         let port = wire.port();
         let core = Core { stack: Stack::new(memory), wire };
-        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), gate: ExitGate::new(), rows, port }
+        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), is_read: AtomicBool::new(false), rows, port }
     }
 
     /// A stack that only this process uses.
@@ -118,17 +115,17 @@ impl Shared {
         let rows = memory.rows;
         let core = Core { stack: Stack::new(memory), wire };
         let lock = Lock::Local(std::sync::Mutex::new(()), Box::default());
-        Self { core: UnsafeCell::new(core), lock, gate: ExitGate::new(), rows, port: None }
+        Self { core: UnsafeCell::new(core), lock, is_read: AtomicBool::new(false), rows, port: None }
     }
 
-    /// Takes the lock, if the gate is open to this thread.
+    /// Takes the lock, if `admits` says that this thread may enter.
     ///
     /// # Errors
     /// [`Refused`].
-    pub(crate) fn lock(&self) -> Result<Guard<'_>, Refused> {
+    pub(crate) fn lock(&self, admits: impl FnOnce() -> Result<bool, Errno>) -> Result<Guard<'_>, Refused> {
         let held = self.held()?;
         // Checked only now, because a thread shuts the gate while it holds the lock.
-        match self.gate.admits() {
+        match admits() {
             Ok(true) => {}
             Ok(false) => return Err(Refused::Barred),
             Err(_) => return Err(Refused::Again),
@@ -157,34 +154,32 @@ impl Shared {
         }
     }
 
-    /// Which threads may enter.
-    pub(crate) fn gate(&self) -> &ExitGate {
-        &self.gate
-    }
-
-    /// Shuts the gate when no thread of this process is inside.
-    pub(crate) fn shut(&self) {
+    /// Does `work` when no thread of this process is inside.
+    pub(crate) fn while_none_is_inside(&self, work: impl FnOnce()) {
         let _held = self.held();
-        self.gate.shut();
+        work();
     }
 
     /// The stack's state as it is, or as a lost lane was left. `None` if this very thread is
-    /// inside.
+    /// inside, and at all calls but the first.
     ///
     /// The gate may be shut, by an exec that may yet fail. Nothing is changed here, so that a
     /// thread killed here leaves everything consistent.
-    pub(crate) fn last_words(&self, _ending: &mut Teardown) -> Option<LastWords> {
+    pub(crate) fn final_state(&self) -> Option<FinalState> {
         let _held = match self.held() {
             Err(Refused::Again | Refused::Barred) => return None,
             held => held,
         };
+        if self.is_read.swap(true, Ordering::Relaxed) {
+            return None;
+        }
         // SAFETY: the lock is held until the end of this function, by a thread that was not inside
         // before. Or the lane is lost: then no thread of any process gets a guard any more, and the
-        // thread that panicked inside has died or left. Only one thread of this process at a time
-        // ends a lane, which is the caller.
+        // thread that panicked inside has died or left. No other thread of this process is here,
+        // because this is reached once.
         let core = unsafe { &mut *self.core.get() };
         let reasons = core.stack.kernel_rows().iter().map(|row| row.reason.get()).collect();
-        Some(LastWords { user: core.stack.user().to_vec(), reasons })
+        Some(FinalState { user: core.stack.user().to_vec(), reasons })
     }
 
     /// A call panicked inside: no thread in any process may use the stack any more.
@@ -301,45 +296,5 @@ impl Deref for Guard<'_> {
 impl DerefMut for Guard<'_> {
     fn deref_mut(&mut self) -> &mut Core {
         self.core
-    }
-}
-
-/// The target of a pointer to something that is never freed.
-pub(crate) fn leaked<T>(at: &AtomicPtr<T>) -> Option<&'static T> {
-    // SAFETY: such pointers are null or come from `Box::leak`.
-    unsafe { at.load(Ordering::Acquire).as_ref() }
-}
-
-/// A descriptor of the program, borrowed for one call.
-pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
-    // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file
-    // is passed, or none, which the service checks.
-    unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
-}
-
-/// A protected descriptor as an owned one, for the channel.
-pub(crate) fn own(fd: c_int) -> std::os::fd::OwnedFd {
-    // SAFETY: the number was just made by `protect::keep` and belongs to the channel from here on.
-    unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lane_that_ends_while_the_gate_is_shut_says_what_its_sockets_were() {
-        let wire = Wire::Test(Box::new(|_, _| 0));
-        let shared = Shared::local(Limits { frames: 64, ..Limits::DEFAULT }, wire);
-        shared.lock().ok().unwrap().stack.user()[0] = 7;
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                assert!(shared.gate().close(true));
-                shared.shut();
-            });
-        });
-        assert!(matches!(shared.lock(), Err(Refused::Barred)));
-        let mut ending = crate::lane::teardown::hold().unwrap();
-        assert_eq!(shared.last_words(&mut ending).unwrap().user[0], 7);
     }
 }

@@ -5,8 +5,7 @@
 //! waits for is there, however busy other programs keep the processors. It sleeps at once, as all
 //! real-time threads do (`wait::budget`). Threads that have a policy of their own keep it.
 
-use crate::base::config::Spin;
-use crate::lane::start;
+use crate::base::config::{Spin, settings};
 use crate::sys;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -24,7 +23,7 @@ thread_local! {
 /// The service grants it. A thread that polls for ever (`--spin always`) does not take it: it would
 /// keep the kernel's own threads off its processor.
 pub(crate) fn granted(priority: u32) {
-    let settings = start::settings();
+    let settings = settings();
     if settings.realtime && settings.spin != Spin::Always && (1..=99).contains(&priority) {
         GRANTED.store(priority, Relaxed);
     }

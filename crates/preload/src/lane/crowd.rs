@@ -44,7 +44,7 @@ impl Crowd {
 }
 
 /// Whether the machine is overloaded, by the calling thread's recent checks.
-pub(super) fn is_there(now: Instant) -> bool {
+pub(crate) fn is_there(now: Instant) -> bool {
     let mut own = OWN.get();
     if now >= own.next {
         own.saw(now, look().is_some_and(|running| running > PROCESSORS.load(Relaxed)));
@@ -61,7 +61,7 @@ static FILE: AtomicI32 = AtomicI32::new(-1);
 static PROCESSORS: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Before the first wait.
-pub(crate) fn prepare() {
+pub(super) fn prepare() {
     PROCESSORS.store(sys::processors_online(), Relaxed);
     if FILE.load(Relaxed) < 0
         && let Ok(fd) = sys::open_to_read(c"/proc/loadavg").and_then(protect::keep)

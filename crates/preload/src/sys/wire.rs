@@ -1,6 +1,7 @@
 //! The source and sink of the stack's packets: the lane's ring and TAP device; in tests, another
 //! stack.
 
+use crate::sys;
 use core::ffi::c_int;
 use std::io;
 use tickwire_link::port::Port;
@@ -26,8 +27,8 @@ impl Wire {
     /// # Errors
     /// As [`RxRing::map`].
     pub(crate) fn attach(ring: c_int, tap: c_int, region: &Region) -> io::Result<Self> {
-        let rx = RxRing::map(crate::exports::shared::own(ring), region.ring())?;
-        Ok(Self::Port(Box::leak(Box::new(Port::new(rx, crate::exports::shared::own(tap))))))
+        let rx = RxRing::map(sys::owned(ring), region.ring())?;
+        Ok(Self::Port(Box::leak(Box::new(Port::new(rx, sys::owned(tap))))))
     }
 
     /// The port, which may be read without the lock.
