@@ -21,7 +21,8 @@ use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
 use crate::stamp::Stamp;
 use schedule::Schedule;
 use thiserror::Error;
-use tickwire_clock::{Count, Exchange, Nanos, ServerState};
+use tickwire_clock::{Exchange, ServerState};
+use tickwire_clockpage::{Count, Nanos};
 
 /// The configuration of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

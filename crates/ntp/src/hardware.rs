@@ -20,7 +20,7 @@
 //!   added to the round trip, up to the kernel's timestamps: there it is part of the bound, and a
 //!   slow reading weighs like a queue.
 
-use tickwire_clock::Count;
+use tickwire_clockpage::Count;
 use tickwire_osclock::phc::Triple;
 
 /// Greatest relative rate difference between the card's clock and the system's; more means that a

@@ -1,6 +1,6 @@
 //! The client's exchange against servers of every kind, in virtual time.
 
-use tickwire_clock::{Count, Nanos};
+use tickwire_clockpage::{Count, Nanos};
 use tickwire_ntp::client::{Config, Poll, Transmit};
 use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Short, Stamp};
 

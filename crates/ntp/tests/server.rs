@@ -1,8 +1,7 @@
 //! The server's core against clients of every kind, in virtual time.
 
 use std::net::IpAddr;
-use tickwire_clock::page::{Leap, Parameters, Root, Status};
-use tickwire_clock::{Count, Nanos, Scale};
+use tickwire_clockpage::{Count, Leap, Nanos, Parameters, Root, Scale, Status};
 use tickwire_ntp::client::{self, Poll, Transmit};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Config, Host, Kind, Rate, Silence};

@@ -3,7 +3,7 @@
 
 use crate::packet::{LeapIndicator, Mode, Packet};
 use crate::stamp::{Short, Stamp};
-use tickwire_clock::page::{Parameters, Reading, Status};
+use tickwire_clockpage::{Parameters, Reading, Status};
 
 /// A day, in ns: a leap second is announced for the last day only (RFC 5905 figure 9).
 const DAY: i64 = 86_400_000_000_000;
@@ -95,8 +95,7 @@ impl Host {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tickwire_clock::page::{Leap, Root};
-    use tickwire_clock::{Count, Nanos, Scale};
+    use tickwire_clockpage::{Count, Leap, Nanos, Root, Scale};
 
     const SECOND: i64 = 1_000_000_000;
 

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
-use tickwire_clock::{Count, Nanos};
+use tickwire_clockpage::{Count, Nanos};
 use tickwire_ntp::client::{Config, Poll, Transmit};
 use tickwire_ntp::extension::{Extensions, append};
 use tickwire_ntp::nts::records::{LONGEST, Reader};

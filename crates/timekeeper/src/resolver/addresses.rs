@@ -105,7 +105,7 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickclock::Count;
+    use tickclock::{Count, Nanos};
     use tickwire_ntp::client::{Config, Poll, Transmit};
     use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
 
@@ -130,7 +130,7 @@ mod tests {
             received: Stamp(1),
             ..request
         };
-        client.answer(&kiss.to_bytes(), Count(0), Count(1), now, tickwire_clock::Nanos(0)).unwrap_err();
+        client.answer(&kiss.to_bytes(), Count(0), Count(1), now, Nanos(0)).unwrap_err();
         client
     }
 
