@@ -2,8 +2,9 @@
 
 use std::net::UdpSocket;
 use tickclock::{CounterKind, counter};
-use tickwire_ntp::socket::{Quality, Socket};
+use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Packet, Stamp};
+use tickwire_stamping::Quality;
 
 /// Requests until three are timestamped: many, because a busy machine takes its time.
 const MOST: u64 = 100_000;

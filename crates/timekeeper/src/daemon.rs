@@ -29,7 +29,7 @@ use tickclock::{Count, CounterKind, Nanos, Parameters, Scale, Status, Writer, co
 use tickwire_clock::Ensemble;
 use tickwire_clock::ensemble::Standing;
 use tickwire_clock::sync::Clock;
-use tickwire_ntp::cross_timestamp;
+use tickwire_stamping::cross_timestamp;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
@@ -607,7 +607,7 @@ mod tests {
                 stamp_error: 0,
             };
             let announced = tickwire_clock::ensemble::leap::Announcement::None;
-            let one = Came { exchange, announced, quality: tickwire_ntp::socket::Quality::Program };
+            let one = Came { exchange, announced, quality: tickwire_stamping::Quality::Program };
             assert_eq!(daemon.take(monotonic(), 0, &one), ago == 10 * SECOND);
         }
         assert_eq!(daemon.ensemble.breaks(), 1);

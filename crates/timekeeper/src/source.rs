@@ -15,10 +15,11 @@ use tickclock::{Count, CounterKind, Nanos, Scale};
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::{Exchange, ServerState};
 use tickwire_ntp::client::{self, Poll};
-use tickwire_ntp::hardware::Lack;
 use tickwire_ntp::nts::Unproven;
-use tickwire_ntp::socket::{Quality, Socket};
+use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
+use tickwire_stamping::Quality;
+use tickwire_stamping::hardware::Lack;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;

@@ -27,7 +27,7 @@ use refclock::Refclock;
 use steering::{Now, Steering};
 use thiserror::Error;
 use tickclock::{CounterKind, Parameters, Scale};
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// A reading of the system clock that took so many times as long as the quickest was interrupted:
 /// its error may be as large.
