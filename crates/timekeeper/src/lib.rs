@@ -8,7 +8,8 @@
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | the counter's period, kept across restarts |
-//! | `source` | one server and its association: sends requests when due, processes the replies |
+//! | `source` | what the event loop needs of a source of time |
+//! | `ntp_source` | one NTP server and its association: sends requests when due, processes the replies |
 //! | `resolver` | where a server is: when to look it up, and which of its addresses to poll |
 //! | `lookup` | name resolution, and why a lookup fails |
 //! | `tally` | statistics of the exchanges with a server, for reports |
@@ -33,6 +34,7 @@ pub mod hardware;
 pub mod leap_table;
 mod log_rate_limit;
 mod lookup;
+mod ntp_source;
 mod nts;
 mod random;
 pub mod record;
