@@ -13,7 +13,7 @@
 //! | `resolver` | where a server is: when to look it up, and which of its addresses to poll |
 //! | `lookup` | name resolution, and why a lookup fails |
 //! | `tally` | statistics of the exchanges with a server, for reports |
-//! | `cards`, `timestamp_source` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
+//! | `cards`, `stamp_choice` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
 //! | `nts` | NTS (RFC 8915): key establishment, and authentication of replies |
 //! | `system` | steers the system clock, feeds NTP's shared memory |
 //! | `report`, `status_endpoints` | the status report, and the sockets that serve it |
@@ -43,11 +43,11 @@ mod resolver;
 pub mod serve;
 mod server_config;
 mod source;
+mod stamp_choice;
 mod state;
 mod status_endpoints;
 mod system;
 mod tally;
-mod timestamp_source;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};

@@ -8,8 +8,8 @@ use crate::report::SourceReport;
 use crate::resolver::{Address, Found, Resolver};
 use crate::server_config::Server;
 use crate::source::{Measurement, Source, silence_timeout};
+use crate::stamp_choice::{StampChoice, Stamps};
 use crate::tally::Tally;
-use crate::timestamp_source::{By, TimestampSource};
 use md5::{Digest, Md5};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -67,7 +67,7 @@ pub(crate) struct NtpSource {
     log_limit: LogRateLimit,
     /// Of the previous exchange: when its request left, and the kind of its timestamps.
     before: Option<(Count, Kind)>,
-    stamped: TimestampSource,
+    stamp_choice: StampChoice,
     /// Statistics for the report.
     tally: Tally,
 }
@@ -97,7 +97,7 @@ impl NtpSource {
             twin: None,
             log_limit: LogRateLimit::default(),
             before: None,
-            stamped: TimestampSource::default(),
+            stamp_choice: StampChoice::default(),
             tally: Tally::default(),
         }
     }
@@ -272,9 +272,9 @@ impl NtpSource {
             }
             self.silent = 0;
             let card = received.hardware.map(|card| card.inspect_err(|&lack| self.tally.lacks(lack)));
-            let ([sent, came], kind) = match (self.stamped.take(card.map(|card| card.is_ok())), card) {
-                (By::Card, Some(Ok(ends))) => (ends, Ok(Quality::Hardware)),
-                (By::Nobody, Some(Err(lack))) => ([received.sent, received.received], Err(lack)),
+            let ([sent, came], kind) = match (self.stamp_choice.take(card.map(|card| card.is_ok())), card) {
+                (Stamps::Card, Some(Ok(ends))) => (ends, Ok(Quality::Hardware)),
+                (Stamps::Neither, Some(Err(lack))) => ([received.sent, received.received], Err(lack)),
                 _ => ([received.sent, received.received], Ok(received.quality)),
             };
             let before = self.before;
