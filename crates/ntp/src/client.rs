@@ -201,10 +201,11 @@ impl Client {
     fn mode_of(&self, packet: &Packet) -> Option<bool> {
         // One kiss is enough.
         let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
-        if packet.origin == asked.transmit {
+        if packet.origin_timestamp == asked.transmit {
             Some(false)
         } else {
-            (self.config.interleaved && self.before.is_some() && packet.origin == asked.receive).then_some(true)
+            (self.config.interleaved && self.before.is_some() && packet.origin_timestamp == asked.receive)
+                .then_some(true)
         }
     }
 
@@ -228,13 +229,13 @@ impl Client {
         }
         let interleaved = self.mode_of(&packet).ok_or(Rejection::Unasked)?;
         if packet.stratum == 0 {
-            let kiss = Kiss::from_reference(packet.reference);
+            let kiss = Kiss::from_reference(packet.reference_id);
             self.kissed = Some(self.schedule.clone());
             self.schedule.kissed(kiss, now);
             return Err(Rejection::Kiss(kiss));
         }
         self.asked = None;
-        if packet.received == Stamp(0) || packet.transmitted == Stamp(0) {
+        if packet.receive_timestamp == Stamp(0) || packet.transmit_timestamp == Stamp(0) {
             return Err(Rejection::Empty);
         }
         if let Some(before) = self.kissed.take() {
@@ -242,13 +243,13 @@ impl Client {
         }
         self.schedule.answered(now);
         let server = state(&packet);
-        let this = Before { sent, received, arrived: packet.received, server, told: !interleaved };
+        let this = Before { sent, received, arrived: packet.receive_timestamp, server, told: !interleaved };
         let before = self.before.replace(this);
         let unix = |stamp: Stamp| stamp.to_unix(near);
         let exchange = |of: Before| Exchange {
             sent: of.sent,
             server_received: unix(of.arrived),
-            server_sent: unix(packet.transmitted),
+            server_sent: unix(packet.transmit_timestamp),
             received: of.received,
             server: of.server,
             stamp_error: 0,
@@ -273,7 +274,7 @@ const fn state(packet: &Packet) -> ServerState {
     ServerState {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
         stratum: packet.stratum,
-        reference: packet.reference,
+        reference: packet.reference_id,
         root_delay: packet.root_delay.to_ns(),
         root_dispersion: packet.root_dispersion.to_ns(),
     }

@@ -484,7 +484,7 @@ mod tests {
     }
 
     /// The same with this stratum and reference.
-    fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference: u32) {
+    fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference_id: u32) {
         use tickwire_ntp::{Mode, Packet, Stamp};
         let mut bytes = [0; 48];
         let (_, client) = server.recv_from(&mut bytes).unwrap();
@@ -493,10 +493,10 @@ mod tests {
         let answer = Packet {
             mode: Mode::Server,
             stratum,
-            reference,
-            origin: request.transmitted,
-            received: now,
-            transmitted: now,
+            reference_id,
+            origin_timestamp: request.transmit_timestamp,
+            receive_timestamp: now,
+            transmit_timestamp: now,
             ..request
         };
         server.send_to(&answer.to_bytes(), client).unwrap();

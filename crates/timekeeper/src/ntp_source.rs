@@ -547,15 +547,15 @@ mod tests {
         Packet {
             mode: Mode::Server,
             stratum: 1,
-            origin: request.transmitted,
-            received: Stamp(1 << 32),
-            transmitted: Stamp(2 << 32),
+            origin_timestamp: request.transmit_timestamp,
+            receive_timestamp: Stamp(1 << 32),
+            transmit_timestamp: Stamp(2 << 32),
             ..*request
         }
     }
 
     fn kiss(by: Kiss, request: &Packet) -> Packet {
-        Packet { stratum: 0, reference: by.to_reference(), ..answer(request) }
+        Packet { stratum: 0, reference_id: by.to_reference(), ..answer(request) }
     }
 
     /// The source receives what a server has sent; returns the number of completed exchanges.

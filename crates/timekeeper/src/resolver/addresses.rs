@@ -125,9 +125,9 @@ mod tests {
         let kiss = Packet {
             mode: Mode::Server,
             stratum: 0,
-            reference: by.to_reference(),
-            origin: request.transmitted,
-            received: Stamp(1),
+            reference_id: by.to_reference(),
+            origin_timestamp: request.transmit_timestamp,
+            receive_timestamp: Stamp(1),
             ..request
         };
         client.answer(&kiss.to_bytes(), Count(0), Count(1), now, Nanos(0)).unwrap_err();

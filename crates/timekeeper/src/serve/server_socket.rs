@@ -130,7 +130,7 @@ impl ServerSocket {
                         if asks || learn {
                             self.under_way(UnderWay {
                                 number: number.wrapping_add(index as u32),
-                                received: answer.received(),
+                                received: answer.receive_timestamp(),
                                 place: done + index,
                                 read,
                                 asks,
