@@ -66,6 +66,21 @@ pub enum Rejection {
     Empty,
 }
 
+/// A received message, and the timestamps of the exchange that it may complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The counter when the last request left.
+    pub sent: Count,
+    /// The counter when this message arrived.
+    pub received: Count,
+    /// When it is processed, in ns of the clock that requests are scheduled by.
+    pub now: i64,
+    /// The approximate time by the server's clock.
+    pub near: Nanos,
+}
+
 /// A valid reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
@@ -209,20 +224,13 @@ impl Client {
         }
     }
 
-    /// Processes a message received at `now`. The request left at `sent`, the message arrived at
-    /// `received`; the server's clock is near `near`.
+    /// Processes a received message.
     ///
     /// # Errors
     /// Why it is rejected. Only a kiss changes state, and only one that returns the request's
     /// number; a reply that still arrives undoes it.
-    pub fn answer(
-        &mut self,
-        bytes: &[u8],
-        sent: Count,
-        received: Count,
-        now: i64,
-        near: Nanos,
-    ) -> Result<Answer, Rejection> {
+    pub fn answer(&mut self, reply: Reply<'_>) -> Result<Answer, Rejection> {
+        let Reply { bytes, sent, received, now, near } = reply;
         let (packet, _) = Packet::parse(bytes)?;
         if packet.mode != Mode::Server {
             return Err(Rejection::Mode);

@@ -29,7 +29,7 @@ pub mod server;
 pub mod socket;
 pub mod stamp;
 
-pub use client::{Answer, Client, Rejection};
+pub use client::{Answer, Client, Rejection, Reply};
 pub use kiss::Kiss;
 pub use packet::{LeapIndicator, Malformed, Mode, Packet};
 pub use server::Server;

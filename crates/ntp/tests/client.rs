@@ -2,7 +2,7 @@
 
 use tickwire_clockpage::{Count, Nanos};
 use tickwire_ntp::client::{Config, Poll, Transmit};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Short, Stamp};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Short, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
 const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -32,7 +32,8 @@ fn honest(request: &Packet, at: Nanos) -> Packet {
 }
 
 fn give(client: &mut Client, answer: &Packet, now: i64) -> Result<tickwire_ntp::Answer, Rejection> {
-    client.answer(&answer.to_bytes(), Count(now as u64), Count(now as u64 + 50_000), now + 50_000, NEAR)
+    let (bytes, sent, received) = (&answer.to_bytes(), Count(now as u64), Count(now as u64 + 50_000));
+    client.answer(Reply { bytes, sent, received, now: now + 50_000, near: NEAR })
 }
 
 #[test]
@@ -63,7 +64,8 @@ fn nothing_but_the_answer_to_the_request_is_believed() {
     let kiss = Packet { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged };
     assert_eq!(give(&mut client, &kiss, now), Err(Rejection::Unasked), "a forged kiss");
     assert_eq!(give(&mut client, &request, now), Err(Rejection::Mode), "reflected");
-    assert!(matches!(client.answer(&[1; 30], Count(0), Count(1), now, NEAR), Err(Rejection::Malformed(_))));
+    let garbage = Reply { bytes: &[1; 30], sent: Count(0), received: Count(1), now, near: NEAR };
+    assert!(matches!(client.answer(garbage), Err(Rejection::Malformed(_))));
     let empty = Packet { transmit_timestamp: Stamp(0), ..honest(&request, NEAR) };
     assert_eq!(give(&mut client, &empty, now), Err(Rejection::Empty));
     let (now, request) = ask(&mut client);

@@ -5,7 +5,7 @@ use tickwire_clockpage::{Count, Leap, Nanos, Parameters, Root, Scale, Status};
 use tickwire_ntp::client::{self, Poll, Transmit};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Config, Host, Kind, Rate, Silence};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Stamp};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
 const EPOCH: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -59,8 +59,14 @@ fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<cli
     if answer.asks() {
         server.departed(answer.receive_timestamp(), at(leaves + LEAVING));
     }
-    let received = leaves + LEAVING + WAY;
-    client.answer(&packet.to_bytes(), Count(now as u64), Count(received as u64), received, EPOCH.plus(received))
+    let back = leaves + LEAVING + WAY;
+    client.answer(Reply {
+        bytes: &packet.to_bytes(),
+        sent: Count(now as u64),
+        received: Count(back as u64),
+        now: back,
+        near: EPOCH.plus(back),
+    })
 }
 
 #[test]

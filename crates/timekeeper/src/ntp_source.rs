@@ -19,7 +19,7 @@ use tickwire_clock::{Exchange, ServerState};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::nts::Unproven;
 use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
+use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection, Reply};
 use tickwire_stamping::Quality;
 use tickwire_stamping::hardware::Lack;
 use tracing::{debug, info, warn};
@@ -278,7 +278,8 @@ impl NtpSource {
                 _ => ([received.sent, received.received], Ok(received.quality)),
             };
             let before = self.before;
-            match self.client.answer(&received.bytes, sent, came, now, near) {
+            let reply = Reply { bytes: &received.bytes, sent, received: came, now, near };
+            match self.client.answer(reply) {
                 Ok(Answer { exchange: Some(exchange), leap, interleaved, .. }) => {
                     self.tally.interleaved = Some(interleaved);
                     let announced = match leap {

@@ -10,7 +10,7 @@ use tickwire_ntp::nts::records::{LONGEST, Reader};
 use tickwire_ntp::nts::{Agreement, Association, COOKIES, KEY, Key, RANDOM, Unproven};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Host, Kind, Network, Rate};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Short, Stamp, server};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Short, Stamp, server};
 
 const SECOND: i64 = 1_000_000_000;
 const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -135,7 +135,7 @@ fn ask(data: &[u8], interleaved: bool) {
             }
         }
         let (sent, received) = (Count(now as u64), Count(now as u64 + 50_000));
-        let answer = client.answer(&bytes, sent, received, now, NEAR);
+        let answer = client.answer(Reply { bytes: &bytes, sent, received, now, near: NEAR });
         let parsed = Packet::parse(&bytes);
         match answer {
             Ok(answer) => {

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use tickclock::{Count, Nanos};
     use tickwire_ntp::client::{Config, Poll, Transmit};
-    use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
+    use tickwire_ntp::{Kiss, Mode, Packet, Reply, Stamp};
 
     fn at(last: u8) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, last], 123))
@@ -130,7 +130,8 @@ mod tests {
             receive_timestamp: Stamp(1),
             ..request
         };
-        client.answer(&kiss.to_bytes(), Count(0), Count(1), now, Nanos(0)).unwrap_err();
+        let bytes = &kiss.to_bytes();
+        client.answer(Reply { bytes, sent: Count(0), received: Count(1), now, near: Nanos(0) }).unwrap_err();
         client
     }
 
