@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tickclock::{Nanos, counter};
 use tickwire_clock::Exchange;
+use tickwire_clock_reference::Truth;
+use tickwire_clock_reference::function::{Recipe, Wander};
+use tickwire_clock_reference::path::{Level, Path};
+use tickwire_clock_reference::server::{Leaving, Server};
 use tickwire_ntp::client::{Config, Poll, Transmit};
 use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Answer, Client, Reply};
 use tickwire_stamping::Quality;
-use tickwire_truth::Truth;
-use tickwire_truth::function::{Recipe, Wander};
-use tickwire_truth::path::{Level, Path};
-use tickwire_truth::server::{Leaving, Server};
 
 /// Maximum error of the readings of the kernel's clock, in ns.
 const READING: i64 = 2_000;
