@@ -1,6 +1,6 @@
 //! One request and its reply: the only input of the algorithm.
 
-use crate::time::{Count, Nanos};
+use tickwire_clockpage::{Count, Nanos};
 
 /// The four timestamps of an exchange, and the server state in the reply.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,8 +6,8 @@ use crate::error::Absent;
 use crate::readout::driver;
 use crate::sender::{Message, SendError, Sender};
 use std::net::SocketAddr;
-use tickwire_ntp::nic::Nic;
-use tickwire_osclock::card::Card;
+use tickwire_stamping::card::Card;
+use tickwire_stamping::nic::Nic;
 
 /// A card, and the address to send to.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tickwire_ntp::cross_timestamp::now;
+use tickwire_stamping::cross_timestamp::now;
 
 /// Interval between instants.
 pub const PERIOD: Duration = Duration::from_micros(500);

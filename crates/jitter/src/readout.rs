@@ -3,8 +3,8 @@
 
 use crate::error::Absent;
 use std::path::{Path, PathBuf};
-use tickwire_osclock::card::Card;
-use tickwire_osclock::phc::{Phc, Triple};
+use tickwire_stamping::card::Card;
+use tickwire_stamping::phc::{Phc, Triple};
 
 /// Size of the Ethernet header, in bytes.
 const ETHERNET: u32 = 14;

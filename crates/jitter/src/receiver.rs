@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tickwire_ntp::stamping::{self, Arrival};
+use tickwire_stamping::socket_stamps::{self, Arrival};
 
 /// Receive buffer for messages that arrive while this program is not scheduled on a busy machine,
 /// in bytes as the kernel counts them: enough for some seconds.
@@ -34,7 +34,7 @@ impl Receiver {
     pub(crate) fn open(address: IpAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind((address, 0))?;
         socket.set_read_timeout(Some(LOOK))?;
-        stamping::ask(&socket)?;
+        socket_stamps::ask(&socket)?;
         // Exceeds the system's limit (rmem_max) if that is permitted.
         let _ =
             setsockopt(&socket, sockopt::RcvBufForce, &ROOM).or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &ROOM));

@@ -16,10 +16,10 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tickclock::CounterKind;
-use tickwire_ntp::cross_timestamp::{CrossTimestamp, now};
-use tickwire_ntp::hardware::{Reading, Track};
-use tickwire_ntp::nic::Nic;
-use tickwire_ntp::stamping;
+use tickwire_stamping::cross_timestamp::{CrossTimestamp, now};
+use tickwire_stamping::hardware::{Reading, Track};
+use tickwire_stamping::nic::Nic;
+use tickwire_stamping::socket_stamps;
 
 /// Valid frame lengths in bytes: those of Ethernet without the checksum, which no tool shows.
 pub const FRAMES: RangeInclusive<u32> = 60..=1514;
@@ -140,7 +140,8 @@ impl Sender {
     /// # Errors
     /// The kernel does not support them.
     pub fn stamp(&mut self, nic: Option<Nic>) -> Result<(), SendError> {
-        let asked = if nic.is_some() { stamping::ask_card(&self.socket) } else { stamping::ask(&self.socket) };
+        let asked =
+            if nic.is_some() { socket_stamps::ask_card(&self.socket) } else { socket_stamps::ask(&self.socket) };
         asked.map_err(SendError::Stamps)?;
         (self.stamped, self.nic) = (true, nic);
         Ok(())
@@ -196,7 +197,7 @@ impl Sender {
         if !self.stamped {
             return;
         }
-        while let Some(departure) = stamping::departure(&self.socket) {
+        while let Some(departure) = socket_stamps::departure(&self.socket) {
             let Some(of) = departure.number.and_then(|number| stamps.get_mut(number as usize)) else { continue };
             *of = Stamps { driver: of.driver.or(departure.stamp), card: of.card.or(departure.card) };
         }

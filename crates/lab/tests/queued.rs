@@ -5,8 +5,9 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use tickclock::{CounterKind, counter};
 use tickwire_lab::{Host, Pair};
-use tickwire_ntp::socket::{Quality, Received, Socket};
+use tickwire_ntp::socket::{Received, Socket};
 use tickwire_ntp::{Packet, Stamp};
+use tickwire_stamping::Quality;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MS: Duration = Duration::from_millis(1);

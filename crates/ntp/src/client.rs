@@ -21,7 +21,8 @@ use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
 use crate::stamp::Stamp;
 use schedule::Schedule;
 use thiserror::Error;
-use tickwire_clock::{Count, Exchange, Nanos, ServerState};
+use tickwire_clock::{Exchange, ServerState};
+use tickwire_clockpage::{Count, Nanos};
 
 /// The configuration of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,21 @@ pub enum Rejection {
     /// A timestamp is missing.
     #[error("stamps are missing")]
     Empty,
+}
+
+/// A received message, and the timestamps of the exchange that it may complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The counter when the last request left.
+    pub sent: Count,
+    /// The counter when this message arrived.
+    pub received: Count,
+    /// When it is processed, in ns of the clock that requests are scheduled by.
+    pub now: i64,
+    /// The approximate time by the server's clock.
+    pub near: Nanos,
 }
 
 /// A valid reply.
@@ -200,40 +216,34 @@ impl Client {
     fn mode_of(&self, packet: &Packet) -> Option<bool> {
         // One kiss is enough.
         let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
-        if packet.origin == asked.transmit {
+        if packet.origin_timestamp == asked.transmit {
             Some(false)
         } else {
-            (self.config.interleaved && self.before.is_some() && packet.origin == asked.receive).then_some(true)
+            (self.config.interleaved && self.before.is_some() && packet.origin_timestamp == asked.receive)
+                .then_some(true)
         }
     }
 
-    /// Processes a message received at `now`. The request left at `sent`, the message arrived at
-    /// `received`; the server's clock is near `near`.
+    /// Processes a received message.
     ///
     /// # Errors
     /// Why it is rejected. Only a kiss changes state, and only one that returns the request's
     /// number; a reply that still arrives undoes it.
-    pub fn answer(
-        &mut self,
-        bytes: &[u8],
-        sent: Count,
-        received: Count,
-        now: i64,
-        near: Nanos,
-    ) -> Result<Answer, Rejection> {
+    pub fn answer(&mut self, reply: Reply<'_>) -> Result<Answer, Rejection> {
+        let Reply { bytes, sent, received, now, near } = reply;
         let (packet, _) = Packet::parse(bytes)?;
         if packet.mode != Mode::Server {
             return Err(Rejection::Mode);
         }
         let interleaved = self.mode_of(&packet).ok_or(Rejection::Unasked)?;
         if packet.stratum == 0 {
-            let kiss = Kiss::from_reference(packet.reference);
+            let kiss = Kiss::from_reference(packet.reference_id);
             self.kissed = Some(self.schedule.clone());
             self.schedule.kissed(kiss, now);
             return Err(Rejection::Kiss(kiss));
         }
         self.asked = None;
-        if packet.received == Stamp(0) || packet.transmitted == Stamp(0) {
+        if packet.receive_timestamp == Stamp(0) || packet.transmit_timestamp == Stamp(0) {
             return Err(Rejection::Empty);
         }
         if let Some(before) = self.kissed.take() {
@@ -241,13 +251,13 @@ impl Client {
         }
         self.schedule.answered(now);
         let server = state(&packet);
-        let this = Before { sent, received, arrived: packet.received, server, told: !interleaved };
+        let this = Before { sent, received, arrived: packet.receive_timestamp, server, told: !interleaved };
         let before = self.before.replace(this);
         let unix = |stamp: Stamp| stamp.to_unix(near);
         let exchange = |of: Before| Exchange {
             sent: of.sent,
             server_received: unix(of.arrived),
-            server_sent: unix(packet.transmitted),
+            server_sent: unix(packet.transmit_timestamp),
             received: of.received,
             server: of.server,
             stamp_error: 0,
@@ -272,7 +282,7 @@ const fn state(packet: &Packet) -> ServerState {
     ServerState {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
         stratum: packet.stratum,
-        reference: packet.reference,
+        reference: packet.reference_id,
         root_delay: packet.root_delay.to_ns(),
         root_dispersion: packet.root_dispersion.to_ns(),
     }

@@ -9,38 +9,27 @@
 //! | `nts` | keys, cookies and authenticators (RFC 8915), so that no host on the path can forge a reply; no I/O |
 //! | `client` | when to send a request, its contents, and which replies to accept; no I/O |
 //! | `server` | what to reply, to which clients, and how often; no I/O |
-//! | `socket`, `stamping`, `cross_timestamp` | a client's socket with the kernel's timestamps, and their conversion to counts of the counter |
-//! | `nic`, `hardware` | a network card's clock, and the conversion of the card's timestamps to counts |
+//! | `socket` | a client's socket, with the timestamps of kernel and network card |
 //! | `pending_request` | one pending request, and the timestamps of both ends of its exchange |
 //! | `listener` | a server's socket: many messages with each system call |
 //! | `kiss` | Kiss-o'-Death codes: a server's refusals |
 #![forbid(unsafe_code)]
 
 pub mod client;
-#[cfg(feature = "os")]
-pub mod cross_timestamp;
 pub mod extension;
-#[cfg(feature = "os")]
-pub mod hardware;
 pub mod kiss;
 #[cfg(feature = "os")]
 pub mod listener;
-#[cfg(feature = "os")]
-pub mod nic;
 pub mod nts;
 pub mod packet;
 #[cfg(feature = "os")]
 mod pending_request;
-#[cfg(feature = "os")]
-mod quality;
 pub mod server;
 #[cfg(feature = "os")]
 pub mod socket;
 pub mod stamp;
-#[cfg(feature = "os")]
-pub mod stamping;
 
-pub use client::{Answer, Client, Rejection};
+pub use client::{Answer, Client, Rejection, Reply};
 pub use kiss::Kiss;
 pub use packet::{LeapIndicator, Malformed, Mode, Packet};
 pub use server::Server;

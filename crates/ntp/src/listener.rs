@@ -3,7 +3,6 @@
 
 use crate::packet::HEADER;
 use crate::socket::address;
-use crate::stamping::{self, Departure};
 use nix::cmsg_space;
 use nix::libc;
 use nix::sys::socket::{
@@ -13,6 +12,7 @@ use nix::sys::socket::{
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use tickwire_stamping::socket_stamps::{self, Departure};
 
 /// Messages per system call.
 pub const BATCH: usize = 64;
@@ -121,7 +121,7 @@ impl Listener {
             let Some(from) = message.address else { continue };
             let Some(local) = local(&message) else { continue };
             let mut arrival =
-                Arrival { bytes: [0; HEADER], length: 0, from, local, stamp: stamping::arrival(&message).stamp };
+                Arrival { bytes: [0; HEADER], length: 0, from, local, stamp: socket_stamps::arrival(&message).stamp };
             for part in message.iovs() {
                 arrival.length = part.len().min(HEADER);
                 arrival.bytes[..arrival.length].copy_from_slice(&part[..arrival.length]);
@@ -186,7 +186,7 @@ impl Listener {
         let mut all = 0;
         for message in messages {
             all += 1;
-            if let Departure { number: Some(number), stamp: Some(stamp), .. } = stamping::departed(&message) {
+            if let Departure { number: Some(number), stamp: Some(stamp), .. } = socket_stamps::departed(&message) {
                 left(number, stamp);
             }
         }

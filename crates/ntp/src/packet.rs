@@ -50,15 +50,15 @@ pub struct Packet {
     pub root_dispersion: Short,
     /// The reference ID: four letters (stratum 0 and 1), or an IPv4 address or a hash of an IPv6
     /// one.
-    pub reference: u32,
+    pub reference_id: u32,
     /// When the sender's clock was last set.
-    pub set: Stamp,
+    pub reference_timestamp: Stamp,
     /// The request's transmit timestamp, returned.
-    pub origin: Stamp,
+    pub origin_timestamp: Stamp,
     /// When the request arrived.
-    pub received: Stamp,
+    pub receive_timestamp: Stamp,
     /// When this left.
-    pub transmitted: Stamp,
+    pub transmit_timestamp: Stamp,
 }
 
 /// Why bytes are not a supported NTP message.
@@ -79,7 +79,7 @@ impl Packet {
     /// A request with this transmit timestamp, and no other information about the client (data
     /// minimisation).
     #[must_use]
-    pub const fn request(transmitted: Stamp) -> Self {
+    pub const fn request(transmit_timestamp: Stamp) -> Self {
         Self {
             leap: LeapIndicator::None,
             version: 4,
@@ -90,19 +90,19 @@ impl Packet {
             precision: 32,
             root_delay: Short(0),
             root_dispersion: Short(0),
-            reference: 0,
-            set: Stamp(0),
-            origin: Stamp(0),
-            received: Stamp(0),
-            transmitted,
+            reference_id: 0,
+            reference_timestamp: Stamp(0),
+            origin_timestamp: Stamp(0),
+            receive_timestamp: Stamp(0),
+            transmit_timestamp,
         }
     }
 
     /// Makes this a request of interleaved mode (RFC 9769 §2). A server with that mode returns
     /// `receive` as origin; `before` is the receive timestamp of its previous reply.
     pub const fn interleave(&mut self, receive: Stamp, before: Stamp) {
-        self.received = receive;
-        self.origin = before;
+        self.receive_timestamp = receive;
+        self.origin_timestamp = before;
     }
 
     /// Parses the header, and returns it with the bytes that follow.
@@ -135,11 +135,11 @@ impl Packet {
             precision: header[3] as i8,
             root_delay: Short(word(4)),
             root_dispersion: Short(word(8)),
-            reference: word(12),
-            set: stamp(16),
-            origin: stamp(24),
-            received: stamp(32),
-            transmitted: stamp(40),
+            reference_id: word(12),
+            reference_timestamp: stamp(16),
+            origin_timestamp: stamp(24),
+            receive_timestamp: stamp(32),
+            transmit_timestamp: stamp(40),
         };
         Ok((packet, rest))
     }
@@ -154,8 +154,13 @@ impl Packet {
         bytes[3] = self.precision as u8;
         bytes[4..8].copy_from_slice(&self.root_delay.0.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.root_dispersion.0.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.reference.to_be_bytes());
-        for (at, stamp) in [(16, self.set), (24, self.origin), (32, self.received), (40, self.transmitted)] {
+        bytes[12..16].copy_from_slice(&self.reference_id.to_be_bytes());
+        for (at, stamp) in [
+            (16, self.reference_timestamp),
+            (24, self.origin_timestamp),
+            (32, self.receive_timestamp),
+            (40, self.transmit_timestamp),
+        ] {
             bytes[at..at + 8].copy_from_slice(&stamp.0.to_be_bytes());
         }
         bytes
@@ -176,10 +181,13 @@ mod tests {
         ];
         let (packet, rest) = Packet::parse(&bytes).unwrap();
         assert_eq!((packet.leap, packet.version, packet.mode), (LeapIndicator::None, 4, Mode::Server));
-        assert_eq!((packet.stratum, packet.precision, packet.reference), (10, -25, 0x7f7f_0101));
+        assert_eq!((packet.stratum, packet.precision, packet.reference_id), (10, -25, 0x7f7f_0101));
         assert_eq!((packet.root_delay, packet.root_dispersion), (Short(0), Short(1)));
-        assert_eq!(packet.origin, Stamp(0x0102_0304_0506_0708));
-        assert_eq!((packet.received, packet.transmitted), (Stamp(0xec00_0001_0000_0009), Stamp(0xec00_0001_0000_0100)));
+        assert_eq!(packet.origin_timestamp, Stamp(0x0102_0304_0506_0708));
+        assert_eq!(
+            (packet.receive_timestamp, packet.transmit_timestamp),
+            (Stamp(0xec00_0001_0000_0009), Stamp(0xec00_0001_0000_0100))
+        );
         assert_eq!(rest, [0xaa]);
     }
 

@@ -1,11 +1,11 @@
 //! One pending request, and the timestamps of both ends of its exchange: by the network card, the
 //! kernel or the program. Arithmetic only: the socket reports departures and arrivals.
 
-use crate::cross_timestamp::CrossTimestamp;
-use crate::hardware::{self, Lack, Reading, Track};
-use crate::quality::Quality;
-use crate::stamping::{Arrival, Departure};
 use tickclock::Count;
+use tickwire_stamping::Quality;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
+use tickwire_stamping::hardware::{self, Lack, Reading, Track};
+use tickwire_stamping::socket_stamps::{Arrival, Departure};
 
 /// Why a received message has no timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,8 +134,6 @@ impl PendingRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stamping::made::{departed, error, stamps};
-    use nix::errno::Errno;
 
     const SECOND: i64 = 1_000_000_000;
     /// CLOCK_REALTIME when the request is made, in ns. A count is one of them, and the counter then
@@ -166,23 +164,28 @@ mod tests {
         PendingRequest::new(NUMBER, cross_timestamp(BEGIN), count(BEGIN + 1_000), Some(Ok(reading(BEGIN - 5_000))))
     }
 
-    /// A report of the error queue, in its own bytes.
-    fn told(flight: &mut PendingRequest, control: &[u8]) {
-        flight.departed(Departure::read(control));
+    /// A timestamp in ns; 0: none.
+    fn stamp(ns: i64) -> Option<i64> {
+        Some(ns).filter(|&ns| ns != 0)
+    }
+
+    /// A report of the error queue, on a message or on none.
+    fn told(flight: &mut PendingRequest, number: Option<u32>, kernel: i64, card: i64) {
+        flight.departed(Departure { number, stamp: stamp(kernel), card: stamp(card) });
     }
 
     fn by_kernel(flight: &mut PendingRequest) {
-        told(flight, &[stamps(LEFT, 0), departed(false, NUMBER)].concat());
+        told(flight, Some(NUMBER), LEFT, 0);
     }
 
     fn by_card(flight: &mut PendingRequest) {
-        told(flight, &[stamps(0, SENT + CARD), departed(false, NUMBER)].concat());
+        told(flight, Some(NUMBER), 0, SENT + CARD);
     }
 
     /// A reply with these timestamps.
     fn landing(kernel: i64, card: i64) -> Landing {
         Landing {
-            arrival: Arrival::read(&stamps(kernel, card)),
+            arrival: Arrival { stamp: stamp(kernel), card: stamp(card) },
             program: count(HEARD + 5_000),
             after: cross_timestamp(HEARD + 6_000),
             on_the_wire: 0,
@@ -217,7 +220,7 @@ mod tests {
                 by_card(flight);
                 by_kernel(flight);
             },
-            &|flight| told(flight, &[stamps(LEFT, SENT + CARD), departed(true, NUMBER)].concat()),
+            &|flight| told(flight, Some(NUMBER), LEFT, SENT + CARD),
         ];
         for (way, tell) in tell.iter().enumerate() {
             let mut flight = flight();
@@ -259,13 +262,11 @@ mod tests {
     fn what_is_told_of_another_request_is_not_this_ones() {
         let mut flight = flight();
         for number in [NUMBER - 1, NUMBER + 1, 0, u32::MAX] {
-            told(&mut flight, &[stamps(LEFT - 50_000, SENT + CARD - 50_000), departed(false, number)].concat());
+            told(&mut flight, Some(number), LEFT - 50_000, SENT + CARD - 50_000);
         }
-        told(&mut flight, &stamps(LEFT, SENT + CARD));
-        // The network reports a closed port; its data field looks like the request's number, but is
-        // none.
-        told(&mut flight, &[stamps(LEFT, SENT + CARD), error(false, Errno::ECONNREFUSED, 2, NUMBER)].concat());
-        told(&mut flight, &[]);
+        // As when the network reports a closed port.
+        told(&mut flight, None, LEFT, SENT + CARD);
+        told(&mut flight, None, 0, 0);
         assert_eq!(
             ends(&flight, &landed()),
             (([BEGIN + 1_000, HEARD + 5_000].map(count), Quality::Program), Some(Err(Lack::Departure)))
@@ -273,7 +274,7 @@ mod tests {
         by_card(&mut flight);
         by_kernel(&mut flight);
         // A late report on the previous request.
-        told(&mut flight, &[stamps(1, 1), departed(false, NUMBER - 1)].concat());
+        told(&mut flight, Some(NUMBER - 1), 1, 1);
         assert_eq!(ends(&flight, &landed()).1, Some(Ok(HARDWARE.map(count))));
     }
 
@@ -295,7 +296,7 @@ mod tests {
     fn stamps_that_contradict_the_kernels_are_not_used() {
         let mut flight = flight();
         by_kernel(&mut flight);
-        told(&mut flight, &[stamps(0, LEFT - 2_000 + CARD), departed(false, NUMBER)].concat());
+        told(&mut flight, Some(NUMBER), 0, LEFT - 2_000 + CARD);
         assert_eq!(ends(&flight, &landed()).1, Some(Err(Lack::Contradiction)), "on the wire before it was sent");
         by_card(&mut flight);
         assert_eq!(ends(&flight, &landing(HEARD, HEARD + 3_000 + CARD)).1, Some(Err(Lack::Contradiction)));

@@ -78,8 +78,8 @@ impl Answer {
 
     /// The receive timestamp by which [`Server::departed`] identifies it.
     #[must_use]
-    pub const fn received(&self) -> Stamp {
-        self.packet.received
+    pub const fn receive_timestamp(&self) -> Stamp {
+        self.packet.receive_timestamp
     }
 
     /// The message for a departure at this time, or at most `early` ns earlier.
@@ -88,7 +88,7 @@ impl Answer {
         match self.kind {
             Kind::Interleaved => self.packet,
             Kind::Basic { .. } | Kind::Kiss(_) => Packet {
-                transmitted: interleaved_cache::transmit(at),
+                transmit_timestamp: interleaved_cache::transmit(at),
                 root_dispersion: Short::from_ns(self.dispersion.saturating_add(early)),
                 ..self.packet
             },
@@ -159,13 +159,19 @@ impl Server {
             Verdict::Tell => return Ok(kiss(Kiss::Rate)),
             Verdict::Beyond => return Err(Silence::TooOften),
         }
-        let packet = Packet { received, origin: request.transmitted, ..host.answer(&request) };
+        let packet = Packet {
+            receive_timestamp: received,
+            origin_timestamp: request.transmit_timestamp,
+            ..host.answer(&request)
+        };
         // RFC 9769 §2: a request of interleaved mode has a receive timestamp that differs from its
         // transmit timestamp, and as origin the receive timestamp of an earlier reply.
-        let asks = request.received != request.transmitted && interleaved_cache::is_receive(request.origin);
-        Ok(match self.pairs.get(request.origin).filter(|_| asks) {
+        let asks = request.receive_timestamp != request.transmit_timestamp
+            && interleaved_cache::is_receive(request.origin_timestamp);
+        Ok(match self.pairs.get(request.origin_timestamp).filter(|_| asks) {
             Some(transmitted) => {
-                let packet = Packet { origin: request.received, transmitted, ..packet };
+                let packet =
+                    Packet { origin_timestamp: request.receive_timestamp, transmit_timestamp: transmitted, ..packet };
                 Answer { packet, kind: Kind::Interleaved, dispersion: host.dispersion }
             }
             None => Answer { packet, kind: Kind::Basic { asks }, dispersion: host.dispersion },
@@ -186,9 +192,9 @@ const fn refusal(request: &Packet, kiss: Kiss, received: Stamp) -> Packet {
         version: request.version,
         mode: Mode::Server,
         stratum: 0,
-        reference: kiss.to_reference(),
-        origin: request.transmitted,
-        received,
+        reference_id: kiss.to_reference(),
+        origin_timestamp: request.transmit_timestamp,
+        receive_timestamp: received,
         ..Packet::request(Stamp(0))
     }
 }

@@ -1,14 +1,9 @@
 //! A socket to one server, with timestamps by the network card or the kernel: as late as possible
 //! for departures, as early as possible for arrivals.
 
-use crate::cross_timestamp::CrossTimestamp;
-use crate::hardware::{self, Lack, Track};
-use crate::nic::Nic;
 use crate::packet::{HEADER, Malformed, Packet};
 pub use crate::pending_request::Lost;
 use crate::pending_request::{Landing, PendingRequest};
-pub use crate::quality::Quality;
-use crate::stamping::{self, Arrival};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -21,6 +16,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, counter};
+use tickwire_stamping::Quality;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
+use tickwire_stamping::hardware::{self, Lack, Track};
+use tickwire_stamping::nic::Nic;
+use tickwire_stamping::socket_stamps::{self, Arrival};
 
 /// The longest message that is parsed; a reply with NTS is as long as its request at most (RFC 8915
 /// §5.7).
@@ -82,7 +82,7 @@ impl Socket {
         let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
         // A kernel without timestamps is tolerated: see `Quality`.
-        let _ = stamping::ask(&socket);
+        let _ = socket_stamps::ask(&socket);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
         let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
         Ok(Self { socket, kind, period, sent: None, stamped: false, number: 0, nic: None, track: Track::default(), v6 })
@@ -100,7 +100,7 @@ impl Socket {
         };
         if !same {
             if nic.is_some() {
-                stamping::ask_card(&self.socket)?;
+                socket_stamps::ask_card(&self.socket)?;
             }
             self.nic = nic.cloned();
             self.track = Track::default();
@@ -164,7 +164,7 @@ impl Socket {
     }
 
     /// Receives pending messages, each with the timestamps of its exchange or the reason why it has
-    /// none. `wanted` filters messages first: a rejected one costs no sandwich.
+    /// none. `wanted` filters messages first: a rejected one costs no cross timestamp.
     pub fn receive(
         &mut self,
         mut wanted: impl FnMut(&Packet) -> bool,
@@ -218,7 +218,7 @@ impl Socket {
     /// unreachable: the missing reply shows it).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
-            let Some(departure) = stamping::departure(&self.socket) else { return };
+            let Some(departure) = socket_stamps::departure(&self.socket) else { return };
             if let Some(sent) = &mut self.sent {
                 sent.departed(departure);
                 self.stamped |= sent.has_left();

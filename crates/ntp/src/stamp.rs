@@ -1,6 +1,6 @@
 //! NTP's time formats (RFC 5905 §6).
 
-use tickwire_clock::Nanos;
+use tickwire_clockpage::Nanos;
 
 /// Seconds from NTP's epoch (1900) to Unix's (1970).
 const EPOCHS: i64 = 2_208_988_800;

@@ -1,8 +1,8 @@
 //! The client's exchange against servers of every kind, in virtual time.
 
-use tickwire_clock::{Count, Nanos};
+use tickwire_clockpage::{Count, Nanos};
 use tickwire_ntp::client::{Config, Poll, Transmit};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Short, Stamp};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Short, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
 const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -23,16 +23,17 @@ fn honest(request: &Packet, at: Nanos) -> Packet {
         stratum: 1,
         root_delay: Short(1),
         root_dispersion: Short(2),
-        reference: u32::from_be_bytes(*b"GPS\0"),
-        origin: request.transmitted,
-        received: Stamp::from_unix(at),
-        transmitted: Stamp::from_unix(at.plus(10_000)),
+        reference_id: u32::from_be_bytes(*b"GPS\0"),
+        origin_timestamp: request.transmit_timestamp,
+        receive_timestamp: Stamp::from_unix(at),
+        transmit_timestamp: Stamp::from_unix(at.plus(10_000)),
         ..*request
     }
 }
 
 fn give(client: &mut Client, answer: &Packet, now: i64) -> Result<tickwire_ntp::Answer, Rejection> {
-    client.answer(&answer.to_bytes(), Count(now as u64), Count(now as u64 + 50_000), now + 50_000, NEAR)
+    let (bytes, sent, received) = (&answer.to_bytes(), Count(now as u64), Count(now as u64 + 50_000));
+    client.answer(Reply { bytes, sent, received, now: now + 50_000, near: NEAR })
 }
 
 #[test]
@@ -56,15 +57,16 @@ fn nothing_but_the_answer_to_the_request_is_believed() {
     give(&mut client, &honest(&first, NEAR), now).unwrap();
     assert_eq!(give(&mut client, &honest(&first, NEAR), now), Err(Rejection::Unasked), "doubled");
     let (now, request) = ask(&mut client);
-    assert_ne!(request.transmitted, first.transmitted);
+    assert_ne!(request.transmit_timestamp, first.transmit_timestamp);
     assert_eq!(give(&mut client, &honest(&first, NEAR), now), Err(Rejection::Unasked), "replayed");
-    let forged = Packet { origin: Stamp(0), ..honest(&request, NEAR) };
+    let forged = Packet { origin_timestamp: Stamp(0), ..honest(&request, NEAR) };
     assert_eq!(give(&mut client, &forged, now), Err(Rejection::Unasked), "forged");
-    let kiss = Packet { stratum: 0, reference: Kiss::Deny.to_reference(), ..forged };
+    let kiss = Packet { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged };
     assert_eq!(give(&mut client, &kiss, now), Err(Rejection::Unasked), "a forged kiss");
     assert_eq!(give(&mut client, &request, now), Err(Rejection::Mode), "reflected");
-    assert!(matches!(client.answer(&[1; 30], Count(0), Count(1), now, NEAR), Err(Rejection::Malformed(_))));
-    let empty = Packet { transmitted: Stamp(0), ..honest(&request, NEAR) };
+    let garbage = Reply { bytes: &[1; 30], sent: Count(0), received: Count(1), now, near: NEAR };
+    assert!(matches!(client.answer(garbage), Err(Rejection::Malformed(_))));
+    let empty = Packet { transmit_timestamp: Stamp(0), ..honest(&request, NEAR) };
     assert_eq!(give(&mut client, &empty, now), Err(Rejection::Empty));
     let (now, request) = ask(&mut client);
     assert!(give(&mut client, &honest(&request, NEAR), now).is_ok(), "and nothing of that has done harm");
@@ -111,7 +113,7 @@ fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
 }
 
 fn kiss(kiss: Kiss, request: &Packet) -> Packet {
-    Packet { stratum: 0, reference: kiss.to_reference(), ..honest(request, NEAR) }
+    Packet { stratum: 0, reference_id: kiss.to_reference(), ..honest(request, NEAR) }
 }
 
 /// Sends one request, which gets a kiss; returns the time.
@@ -279,7 +281,7 @@ fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wi
     }
     let (now, request) = ask(&mut client);
     assert!(now > 162 * SECOND);
-    let kiss = Packet { stratum: 0, reference: Kiss::Rate.to_reference(), ..honest(&request, NEAR) };
+    let kiss = Packet { stratum: 0, reference_id: Kiss::Rate.to_reference(), ..honest(&request, NEAR) };
     assert!(give(&mut client, &kiss, now).is_err());
     let due = client.due();
     client.disrupt(now + 20 * SECOND);
@@ -290,20 +292,20 @@ fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wi
 fn an_interleaving_server_tells_when_the_answer_before_left() {
     let mut client = Client::new(Config { interleaved: true, ..CONFIG }, 0);
     let (now, first) = ask(&mut client);
-    assert_eq!((first.origin, first.received), (Stamp(0), Stamp(0)));
+    assert_eq!((first.origin_timestamp, first.receive_timestamp), (Stamp(0), Stamp(0)));
     assert!(give(&mut client, &honest(&first, NEAR), now).unwrap().exchange.is_some());
     let (now, second) = ask(&mut client);
-    assert_eq!(second.origin, Stamp::from_unix(NEAR), "names the exchange before");
-    assert!(second.received != Stamp(0) && second.received != second.transmitted);
+    assert_eq!(second.origin_timestamp, Stamp::from_unix(NEAR), "names the exchange before");
+    assert!(second.receive_timestamp != Stamp(0) && second.receive_timestamp != second.transmit_timestamp);
     let interleave = |request: &Packet, at: i64, before: i64| Packet {
-        origin: request.received,
-        transmitted: Stamp::from_unix(NEAR.plus(before)),
+        origin_timestamp: request.receive_timestamp,
+        transmit_timestamp: Stamp::from_unix(NEAR.plus(before)),
         ..honest(request, NEAR.plus(at))
     };
     let answer = give(&mut client, &interleave(&second, SECOND, 13_000), now).unwrap();
     assert_eq!((answer.interleaved, answer.exchange), (true, None), "the exchange before was told already");
     let (third_now, third) = ask(&mut client);
-    assert_eq!(third.origin, Stamp::from_unix(NEAR.plus(SECOND)));
+    assert_eq!(third.origin_timestamp, Stamp::from_unix(NEAR.plus(SECOND)));
     let answer = give(&mut client, &interleave(&third, 2 * SECOND, SECOND + 12_000), third_now).unwrap();
     let exchange = answer.exchange.unwrap();
     assert_eq!((exchange.sent, exchange.received), (Count(now as u64), Count(now as u64 + 50_000)), "the one before");
@@ -321,5 +323,5 @@ fn an_interleaving_server_tells_when_the_answer_before_left() {
 #[test]
 fn the_counter_can_stand_in_requests_as_in_2015() {
     let mut client = Client::new(Config { transmit: Transmit::Counter, ..CONFIG }, 77);
-    assert_eq!(ask(&mut client).1.transmitted, Stamp(77));
+    assert_eq!(ask(&mut client).1.transmit_timestamp, Stamp(77));
 }

@@ -11,12 +11,12 @@ use tickwire_sim::corpus;
 /// message, to a server and to a client.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let request = |number: u64| Packet::request(Stamp(number)).to_bytes();
-    let answer = |stratum: u8, reference: u32| Packet {
+    let answer = |stratum: u8, reference_id: u32| Packet {
         mode: Mode::Server,
         stratum,
-        reference,
-        received: Stamp(0xec00_0001_0000_0001),
-        transmitted: Stamp(0xec00_0001_0000_1000),
+        reference_id,
+        receive_timestamp: Stamp(0xec00_0001_0000_0001),
+        transmit_timestamp: Stamp(0xec00_0001_0000_1000),
         ..Packet::request(Stamp(0))
     };
     let records = |first: u8, all: &[(u8, [u8; 48])]| {

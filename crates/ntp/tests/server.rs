@@ -1,12 +1,11 @@
 //! The server's core against clients of every kind, in virtual time.
 
 use std::net::IpAddr;
-use tickwire_clock::page::{Leap, Parameters, Root, Status};
-use tickwire_clock::{Count, Nanos, Scale};
+use tickwire_clockpage::{Count, Leap, Nanos, Parameters, Root, Scale, Status};
 use tickwire_ntp::client::{self, Poll, Transmit};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Config, Host, Kind, Rate, Silence};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Stamp};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
 const EPOCH: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -58,10 +57,16 @@ fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<cli
     let leaves = arrived + MAKING;
     let packet = answer.leaving(at(leaves), 0);
     if answer.asks() {
-        server.departed(answer.received(), at(leaves + LEAVING));
+        server.departed(answer.receive_timestamp(), at(leaves + LEAVING));
     }
-    let received = leaves + LEAVING + WAY;
-    client.answer(&packet.to_bytes(), Count(now as u64), Count(received as u64), received, EPOCH.plus(received))
+    let back = leaves + LEAVING + WAY;
+    client.answer(Reply {
+        bytes: &packet.to_bytes(),
+        sent: Count(now as u64),
+        received: Count(back as u64),
+        now: back,
+        near: EPOCH.plus(back),
+    })
 }
 
 #[test]
@@ -71,9 +76,15 @@ fn an_answer_tells_the_time_and_how_well_it_is_known() {
     assert_eq!(answer.kind(), Kind::Basic { asks: false });
     let packet = answer.leaving(at(9000), 0);
     assert_eq!((packet.mode, packet.version, packet.stratum, packet.poll), (Mode::Server, 4, 2, 6));
-    assert_eq!((packet.leap, packet.reference, packet.origin), (LeapIndicator::None, 0xc000_0201, Stamp(77)));
+    assert_eq!(
+        (packet.leap, packet.reference_id, packet.origin_timestamp),
+        (LeapIndicator::None, 0xc000_0201, Stamp(77))
+    );
     let near = EPOCH;
-    assert_eq!((packet.received.to_unix(near), packet.transmitted.to_unix(near)), (EPOCH.plus(1000), EPOCH.plus(9000)));
+    assert_eq!(
+        (packet.receive_timestamp.to_unix(near), packet.transmit_timestamp.to_unix(near)),
+        (EPOCH.plus(1000), EPOCH.plus(9000))
+    );
     assert!(packet.root_dispersion.to_ns() + packet.root_delay.to_ns() / 2 >= 60_000);
     let unsure = answer.leaving(at(9000), 40_000);
     assert!(unsure.root_dispersion.to_ns() + unsure.root_delay.to_ns() / 2 >= 100_000);
@@ -125,8 +136,11 @@ fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
     for number in 1..100 {
         // A request as ntpd's: its own receive timestamp of the previous reply, and that reply's
         // transmit timestamp as origin.
-        let request =
-            Packet { origin: before.transmitted, received: Stamp(number), ..Packet::request(Stamp(number << 8)) };
+        let request = Packet {
+            origin_timestamp: before.transmit_timestamp,
+            receive_timestamp: Stamp(number),
+            ..Packet::request(Stamp(number << 8))
+        };
         let answer = server.answer(&request.to_bytes(), somebody(), 0, at(0), &host).unwrap();
         assert_eq!((answer.kind(), answer.asks()), (Kind::Basic { asks: false }, false));
         before = answer.leaving(at(number as i64 * 7), 0);

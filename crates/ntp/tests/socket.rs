@@ -2,8 +2,9 @@
 
 use std::net::UdpSocket;
 use tickclock::{CounterKind, counter};
-use tickwire_ntp::socket::{Quality, Socket};
+use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Packet, Stamp};
+use tickwire_stamping::Quality;
 
 /// Requests until three are timestamped: many, because a busy machine takes its time.
 const MOST: u64 = 100_000;
@@ -21,7 +22,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
             socket.send(&Packet::request(Stamp(number)).to_bytes()).unwrap();
             let mut bytes = [0; 100];
             let (length, client) = server.recv_from(&mut bytes).unwrap();
-            assert_eq!(Packet::parse(&bytes[..length]).unwrap().0.transmitted, Stamp(number));
+            assert_eq!(Packet::parse(&bytes[..length]).unwrap().0.transmit_timestamp, Stamp(number));
             server.send_to(b"garbage", client).unwrap();
             server.send_to(&bytes[..length], client).unwrap();
             let (mut all, mut garbage) = (Vec::new(), 0);
@@ -32,7 +33,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
                 )
                 .unwrap();
                 socket.receive(
-                    |packet| packet.transmitted == Stamp(number),
+                    |packet| packet.transmit_timestamp == Stamp(number),
                     |received| all.push(received),
                     |_| garbage += 1,
                 );

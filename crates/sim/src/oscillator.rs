@@ -6,7 +6,7 @@
 
 use crate::rng::Rng;
 use core::f64::consts::TAU;
-use tickwire_clock::Count;
+use tickwire_clockpage::Count;
 
 /// The disturbances of a rate. All are relative: 1e-6 is 1 us per second.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,8 @@ use crate::oscillator::Oscillator;
 use crate::rng::Rng;
 use tickwire_clock::ensemble::Source;
 use tickwire_clock::ensemble::leap::Announcement;
-use tickwire_clock::{Exchange, Nanos, ServerState};
+use tickwire_clock::{Exchange, ServerState};
+use tickwire_clockpage::Nanos;
 
 /// One direction of a path, in ns.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,10 @@ use crate::figures::Figures;
 use crate::oscillator::{Oscillator, Wander};
 use crate::rng::Rng;
 use crate::time_server::{TimeServer, Utc, truth};
+use tickwire_clock::Exchange;
 use tickwire_clock::ensemble::{self, Ensemble};
-use tickwire_clock::page::{Parameters, Reading, Status};
 use tickwire_clock::sync::{Outcome, Refusal};
-use tickwire_clock::{Count, Exchange, Scale};
+use tickwire_clockpage::{Count, Parameters, Reading, Scale, Status};
 
 /// The counter's nominal frequency in Hz.
 pub const FREQUENCY: f64 = 2.5e9;

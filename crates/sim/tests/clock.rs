@@ -1,8 +1,8 @@
 //! The clock with oscillators and paths of all kinds: its error, and whether its bound holds.
 //! Errors are in nanoseconds.
 
-use tickwire_clock::Scale;
 use tickwire_clock::sync::{Config, Outcome, Refusal, Sync};
+use tickwire_clockpage::Scale;
 use tickwire_sim::{Delay, Oscillator, TimeServer, Wander, truth};
 
 const FREQUENCY: f64 = 2.5e9;

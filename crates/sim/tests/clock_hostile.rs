@@ -1,8 +1,8 @@
 //! What falsetickers, dead servers and a broken counter can do to a clock with several servers:
 //! nothing outside of its bound, and nothing that lasts.
 
-use tickwire_clock::Count;
 use tickwire_clock::ensemble::Standing;
+use tickwire_clockpage::Count;
 use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
 
 const MS: f64 = 1e6;

@@ -4,7 +4,8 @@
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::ensemble::{Config, Ensemble, Source};
-use tickwire_clock::{Count, Exchange, Nanos, Scale, ServerState};
+use tickwire_clock::{Exchange, ServerState};
+use tickwire_clockpage::{Count, Nanos, Scale};
 use tickwire_sim::Rng;
 
 const SERVERS: usize = 3;

@@ -1,11 +1,10 @@
 //! Leap seconds as real servers apply them, servers that are stepped across one, and servers whose
 //! date is wrong.
 
-use tickwire_clock::Nanos;
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
-use tickwire_clock::page::Status;
 use tickwire_clock::sync::Refusal;
+use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::TAI_OFFSET;
 use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
 

@@ -1,10 +1,9 @@
 //! Several servers in virtual time: leap seconds, falsetickers, smears, and a counter that breaks.
 
-use tickwire_clock::Nanos;
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::ensemble::{Source, Standing};
-use tickwire_clock::page::Status;
+use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::{FREQUENCY, TAI_OFFSET};
 use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
 

@@ -5,8 +5,7 @@
 use crate::{Clock, OpenError};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-use tickwire_clock::page::{Parameters, Reading};
-use tickwire_clock::{Count, Nanos};
+use tickwire_clockpage::{Count, Nanos, Parameters, Reading};
 
 /// `TICKCLOCK_NO_TIME`: the value of an unknown time.
 const NO_TIME: i64 = i64::MIN;

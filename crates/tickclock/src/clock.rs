@@ -5,8 +5,7 @@ use crate::map::{MapFault, Mapping};
 use nix::errno::Errno;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use tickwire_clock::Count;
-use tickwire_clock::page::{CounterKind, Fault, Parameters, Reading};
+use tickwire_clockpage::{Count, CounterKind, Fault, Parameters, Reading};
 
 /// The path of the service's page.
 pub const DEFAULT_PATH: &str = "/run/tickwire/clock";

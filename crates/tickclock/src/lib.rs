@@ -2,7 +2,7 @@
 //! with a bound on its error.
 //!
 //! The clock daemon publishes the parameters of the clock in a page of shared memory
-//! (`tickwire_clock::page`). A reader maps the page, reads the counter and computes the time.
+//! (`tickwire-clockpage`). A reader maps the page, reads the counter and computes the time.
 //! Readers need only read permission for the page's file and never block. If the daemon dies, they
 //! continue with a growing bound.
 //!
@@ -35,5 +35,4 @@ mod wait;
 pub use boot::boot_id;
 pub use clock::{Clock, DEFAULT_PATH, OpenError, VARIABLE, default_path};
 pub use map::{CreateError, Writer};
-pub use tickwire_clock::page::{CounterKind, Fault, Leap, Parameters, Reading, Root, Status};
-pub use tickwire_clock::{Count, Nanos, Scale};
+pub use tickwire_clockpage::{Count, CounterKind, Fault, Leap, Nanos, Parameters, Reading, Root, Scale, Status};

@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use thiserror::Error;
-use tickwire_clock::Count;
-use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, WORDS};
+use tickwire_clockpage::{Count, CounterKind, Fault, Page, Parameters, SIZE, WORDS};
 
 /// A mapped page.
 #[derive(Debug)]

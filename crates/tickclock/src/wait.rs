@@ -5,8 +5,7 @@ use crate::Clock;
 use nix::errno::Errno;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use std::time::Duration;
-use tickwire_clock::Nanos;
-use tickwire_clock::page::Reading;
+use tickwire_clockpage::{Nanos, Reading};
 
 /// How long before the instant the sleep ends, in ns: the timer latency on a busy machine.
 const EARLY: i64 = 200_000;

@@ -121,7 +121,7 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
             let _ = socket.send(&request.to_bytes());
         }
         while let Ok(length) = socket.recv(&mut bytes) {
-            before = Packet::parse(&bytes[..length])?.0.received;
+            before = Packet::parse(&bytes[..length])?.0.receive_timestamp;
             answers += 1;
             heard = Instant::now();
         }

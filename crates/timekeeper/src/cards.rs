@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tickwire_host::{Host, RouteKind, RouteQuery};
-use tickwire_ntp::nic::Nic;
-use tickwire_osclock::card::{Abilities, Card, Setting};
+use tickwire_stamping::card::{Abilities, Card, Setting};
+use tickwire_stamping::nic::Nic;
 use tracing::{info, warn};
 
 /// Interval between two looks at an interface, in ns: its setting, its link's speed, or the device

@@ -11,10 +11,10 @@ pub use start::StartError;
 use crate::cards::Cards;
 use crate::event_log::{EventLog, Seen};
 use crate::hardware::Look;
-use crate::random;
+use crate::ntp_source::NtpSource;
 use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
-use crate::source::{Came, Source};
+use crate::source::{Measurement, Source};
 use crate::state::{Known, State};
 use crate::status_endpoints::StatusEndpoints;
 use crate::system::System;
@@ -25,21 +25,16 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use tickclock::{Count, CounterKind, Nanos, Scale, Status, Writer, counter};
+use tickclock::{Count, CounterKind, Nanos, Parameters, Scale, Status, Writer, counter};
 use tickwire_clock::Ensemble;
 use tickwire_clock::ensemble::Standing;
-use tickwire_clock::page::Parameters;
 use tickwire_clock::sync::Clock;
-use tickwire_ntp::cross_timestamp;
+use tickwire_stamping::cross_timestamp;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
 /// Longest interval between two publications of the page, in ns.
 const PUBLISH: i64 = SECOND;
-/// Interval at which the result of a pending name lookup is polled, in ns.
-const LOOK: i64 = SECOND / 20;
-/// Interval at which the transmit timestamp of a request still in the host is polled, in ns.
-const LEAVING: i64 = SECOND / 200;
 /// Interval at which the system clock is steered and NTP's shared memory fed, in ns.
 const HAND: i64 = SECOND;
 /// Interval at which the counter's period is saved, in ns. A period known twice as well as the
@@ -55,7 +50,7 @@ pub struct Daemon {
     kind: CounterKind,
     nominal: Scale,
     ensemble: Ensemble,
-    sources: Vec<Source>,
+    sources: Vec<NtpSource>,
     cards: Cards,
     status_endpoints: StatusEndpoints,
     system: System,
@@ -108,37 +103,31 @@ impl Daemon {
         }
     }
 
-    /// Polls each server that is due, and no server twice.
+    /// Runs each source that is due.
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
-            let mut next = self.sources[number].run(now, random::words(), &mut self.cards);
-            // Take the first of its addresses that no other source polls and that this host has a
-            // route to.
-            while let Some(found) = next.take() {
-                let address = found.address();
-                let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
-                let twin = others.map(|(_, other)| other).find(|other| other.has(address));
-                next = match twin.map(|other| other.name().to_owned()) {
-                    Some(twin) => self.sources[number].set_aside(&twin, address, now),
-                    None => self.sources[number].open(found, now),
-                };
-            }
+            let (before, rest) = self.sources.split_at_mut(number);
+            let Some((source, after)) = rest.split_first_mut() else { return };
+            let twin = |address| {
+                let other = before.iter().chain(after.iter()).find(|other| other.polls(address))?;
+                Some(other.name().to_owned())
+            };
+            source.run(now, &mut self.cards, &twin);
         }
     }
 
     /// Sleeps until a socket is readable or something is due. Returns `true` when it is time to
     /// stop.
     fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
-        let looking = self.sources.iter().any(Source::is_looking_up);
-        let due = self.sources.iter().filter_map(Source::due).min().unwrap_or(i64::MAX);
-        let due = due.min(self.published + PUBLISH).min(self.handed + HAND);
-        let (leaving, here): (Vec<_>, Vec<_>) = self.sources.iter().partition(|source| source.is_leaving());
-        let most = if looking { LOOK } else { PUBLISH }.min(if leaving.is_empty() { PUBLISH } else { LEAVING });
-        let left = (due - monotonic()).clamp(0, most);
+        let now = monotonic();
+        let wakeup = self.sources.iter().map(|source| source.wakeup(now)).min().unwrap_or(i64::MAX);
+        let due = wakeup.min(self.published + PUBLISH).min(self.handed + HAND);
+        let left = (due - now).clamp(0, PUBLISH);
         // Rounded up: an iteration of the loop before the due time does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
-        let sockets = here.into_iter().filter_map(Source::descriptor).chain(self.status_endpoints.descriptors());
+        let sources = self.sources.iter().filter_map(|source| source.descriptor());
+        let sockets = sources.chain(self.status_endpoints.descriptors());
         let mut all: Vec<_> = [stop].into_iter().chain(sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN))).collect();
         match poll(&mut all, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(all[0].any().unwrap_or(true)),
@@ -152,15 +141,7 @@ impl Daemon {
         let near = about(realtime());
         let mut exchanges = Vec::new();
         for (number, source) in self.sources.iter_mut().enumerate() {
-            let mut refused = Vec::new();
-            source.receive(now, near, |one| match one {
-                Ok(one) => exchanges.push((number, one)),
-                Err(why) => refused.push(why),
-            });
-            for why in refused {
-                debug!(server = source.name(), why, "answer rejected");
-                source.tally_mut().refuse(why, now);
-            }
+            exchanges.extend(source.receive(now, near).into_iter().map(|one| (number, one)));
             if let Some(silence_timeout) = source.new_silence_timeout() {
                 record(&mut self.recorder, |to| to.silence_timeout(number, silence_timeout));
                 self.ensemble.set_silence_timeout(number, silence_timeout);
@@ -182,21 +163,16 @@ impl Daemon {
 
     /// Passes an exchange to the clock. Returns `false` if the clock infers from it that the
     /// counter has broken: other exchanges from before the break are void.
-    fn take(&mut self, now: i64, number: usize, one: &Came) -> bool {
-        let source = &mut self.sources[number];
-        source.tally_mut().stamped(one.quality);
+    fn take(&mut self, now: i64, number: usize, one: &Measurement) -> bool {
         record(&mut self.recorder, |to| to.exchange(number, &one.exchange, one.announced));
         let breaks = self.ensemble.breaks();
-        match self.ensemble.exchange(number, &one.exchange, one.announced) {
-            Ok(outcome) => {
-                debug!(server = source.name(), ?outcome, "exchange");
-                source.was_used(now);
-            }
-            Err(refusal) => {
-                debug!(server = source.name(), %refusal, "exchange refused");
-                source.tally_mut().refuse(refusal.to_string(), now);
-            }
+        let outcome = self.ensemble.exchange(number, &one.exchange, one.announced);
+        let source = &mut self.sources[number];
+        match &outcome {
+            Ok(outcome) => debug!(server = source.name(), ?outcome, "exchange"),
+            Err(refusal) => debug!(server = source.name(), %refusal, "exchange refused"),
         }
+        source.processed(now, one.quality, outcome.map(drop).map_err(|refusal| refusal.to_string()));
         if self.ensemble.breaks() == breaks {
             return true;
         }
@@ -252,13 +228,10 @@ impl Daemon {
         let sync = self.ensemble.server(number);
         let own = sync.clock(count);
         let server = sync.server();
-        let (client, tally, now) = (source.client(), source.tally(), monotonic());
-        let left = |until: i64| (until - now).max(0) as f64 * 1e-9;
+        let now = monotonic();
         SourceReport {
-            name: source.name().into(),
-            address: source.address(),
             standing: match self.standing(number, now) {
-                _ if source.twin().is_some() => "duplicate",
+                _ if source.is_duplicate() => "duplicate",
                 Standing::Silent => "silent",
                 Standing::Far => "far",
                 Standing::Followed => "followed",
@@ -268,12 +241,6 @@ impl Daemon {
                 Standing::Disputed(_) => "disputed",
             }
             .into(),
-            reach: client.reach(),
-            poll_s: client.interval() as f64 * 1e-9,
-            asked: client.denied().is_none(),
-            denied_s: client.denied().map(left),
-            slowed_s: client.slowed().map(left),
-            last_s: tally.last.map(|last| (now - last) as f64 * 1e-9),
             stratum: server.map(|server| server.stratum),
             offset_ns: own.zip(published).map(|(own, published)| own.time.since(published.time) as f64),
             error_ns: own.map(|own| own.error),
@@ -286,14 +253,7 @@ impl Daemon {
             asymmetry_ns: sync.asymmetry(),
             root_delay_ns: server.map(|server| server.root_delay),
             root_dispersion_ns: server.map(|server| server.root_dispersion),
-            stamps: tally.quality.map(|quality| quality.name().into()),
-            stamped: tally.stamps.iter().map(|(kind, count)| (kind.name().into(), *count)).collect(),
-            no_card: tally.no_card.clone(),
-            lacking: tally.lacking.iter().map(|(lack, count)| (lack.to_string(), *count)).collect(),
-            interleaved: tally.interleaved,
-            nts: source.nts(),
-            used: tally.used,
-            refused: tally.refused.clone(),
+            ..source.report(now)
         }
     }
 
@@ -321,7 +281,7 @@ impl Daemon {
     /// after its timeout, also after a break of the counter.
     fn known_standing(&self, number: usize, now: i64) -> Option<Standing> {
         let (source, standing) = (&self.sources[number], self.standing(number, now));
-        let known = source.twin().is_none() && (standing != Standing::Silent || source.is_silent(now));
+        let known = !source.is_duplicate() && (standing != Standing::Silent || source.is_silent(now));
         known.then_some(standing)
     }
 
@@ -490,31 +450,30 @@ mod tests {
         let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
         let mut now = monotonic();
         for _ in 0..2 {
-            if let Some(found) = daemon.sources[0].run(now, random::words(), &mut daemon.cards) {
-                assert!(daemon.sources[0].open(found, now).is_none());
-            }
+            daemon.sources[0].run(now, &mut daemon.cards, &|_| None);
         }
         // The first address is silent and the second is shared, so the third is polled.
         daemon.sources[1].tell(&[&dead, &shared, &alone]);
         daemon.ask(now);
-        assert_eq!(daemon.sources[1].address(), Some(address(&dead)));
+        let polled = |daemon: &Daemon| daemon.sources[1].report(0).address;
+        assert_eq!(polled(&daemon), Some(address(&dead)));
         let begin = now;
-        while daemon.sources[1].address() == Some(address(&dead)) && now < begin + 60 * SECOND {
+        while polled(&daemon) == Some(address(&dead)) && now < begin + 60 * SECOND {
             now += SECOND / 5;
             daemon.ask(now);
         }
-        assert_eq!((daemon.sources[1].address(), daemon.sources[1].twin()), (Some(address(&alone)), None));
+        assert_eq!((polled(&daemon), daemon.sources[1].is_duplicate()), (Some(address(&alone)), false));
         // Without a third address the source is set aside. The dead address, which has had one
         // turn, gets further turns as rarely as if it were the only one.
         for silence_timeout in [128, 256, 512] {
             daemon.sources[1].tell(&[&dead, &shared]);
             let found = now;
-            while daemon.sources[1].due().is_none_or(|due| now >= due || daemon.sources[1].twin().is_none()) {
+            while daemon.sources[1].next_due().is_none_or(|due| now >= due || !daemon.sources[1].is_duplicate()) {
                 daemon.ask(now);
                 now += SECOND / 5;
             }
-            let due = daemon.sources[1].due().unwrap();
-            assert_eq!((daemon.sources[1].address(), (due - found) / SECOND), (None, silence_timeout));
+            let due = daemon.sources[1].next_due().unwrap();
+            assert_eq!((polled(&daemon), (due - found) / SECOND), (None, silence_timeout));
             now = due;
         }
     }
@@ -525,7 +484,7 @@ mod tests {
     }
 
     /// The same with this stratum and reference.
-    fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference: u32) {
+    fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference_id: u32) {
         use tickwire_ntp::{Mode, Packet, Stamp};
         let mut bytes = [0; 48];
         let (_, client) = server.recv_from(&mut bytes).unwrap();
@@ -534,15 +493,19 @@ mod tests {
         let answer = Packet {
             mode: Mode::Server,
             stratum,
-            reference,
-            origin: request.transmitted,
-            received: now,
-            transmitted: now,
+            reference_id,
+            origin_timestamp: request.transmit_timestamp,
+            receive_timestamp: now,
+            transmit_timestamp: now,
             ..request
         };
         server.send_to(&answer.to_bytes(), client).unwrap();
-        let socket = daemon.sources[0].descriptor().unwrap();
-        assert_eq!(poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], PollTimeout::from(10_000u16)), Ok(1));
+        daemon.sources[0].await_reply();
+    }
+
+    /// The statistics of the daemon's server.
+    fn statistics(daemon: &Daemon) -> SourceReport {
+        daemon.sources[0].report(monotonic())
     }
 
     #[test]
@@ -550,7 +513,7 @@ mod tests {
         let (_directory, mut daemon, server) = asking();
         answer(&daemon, &server);
         daemon.receive();
-        assert_eq!((daemon.sources[0].tally().used, daemon.ensemble.breaks()), (1, 0), "one that did not");
+        assert_eq!((statistics(&daemon).used, daemon.ensemble.breaks()), (1, 0), "one that did not");
         // The kernel's clocks reveal the break: at the daemon's check, or only when the reply is
         // received.
         for look in [true, false] {
@@ -561,7 +524,7 @@ mod tests {
             }
             answer(&daemon, &server);
             daemon.receive();
-            assert_eq!((daemon.sources[0].tally().used, daemon.ensemble.breaks()), (0, 1), "{look}");
+            assert_eq!((statistics(&daemon).used, daemon.ensemble.breaks()), (0, 1), "{look}");
             assert!(daemon.ensemble.clock(counter::read(daemon.kind)).is_none());
         }
     }
@@ -573,9 +536,9 @@ mod tests {
             let (_directory, mut daemon, server) = asking();
             answer_by(&daemon, &server, stratum, reference);
             daemon.receive();
-            let tally = daemon.sources[0].tally();
-            let counted = tally.refused.get("the server follows this host (loop)").copied().unwrap_or(0);
-            assert_eq!((tally.used, counted), (1 - loops, loops), "stratum {stratum}, {reference:#x}");
+            let statistics = statistics(&daemon);
+            let counted = statistics.refused.get("the server follows this host (loop)").copied().unwrap_or(0);
+            assert_eq!((statistics.used, counted), (1 - loops, loops), "stratum {stratum}, {reference:#x}");
         }
     }
 
@@ -608,13 +571,13 @@ mod tests {
                 stamp_error: 0,
             };
             let announced = tickwire_clock::ensemble::leap::Announcement::None;
-            let one = Came { exchange, announced, quality: tickwire_ntp::socket::Quality::Program };
+            let one = Measurement { exchange, announced, quality: tickwire_stamping::Quality::Program };
             assert_eq!(daemon.take(monotonic(), 0, &one), ago == 10 * SECOND);
         }
         assert_eq!(daemon.ensemble.breaks(), 1);
         answer(&daemon, &server);
         daemon.receive();
-        let refused = &daemon.sources[0].tally().refused;
+        let refused = statistics(&daemon).refused;
         assert_eq!(refused.get("answers nothing that was asked"), Some(&1), "{refused:?}");
     }
 

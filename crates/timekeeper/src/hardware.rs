@@ -5,7 +5,7 @@ use nix::time::ClockId;
 use std::borrow::Cow;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Scale, counter};
-use tickwire_ntp::cross_timestamp::now as ns;
+use tickwire_stamping::cross_timestamp::now as ns;
 
 /// Duration of the measurement of the nominal period.
 const MEASURE: Duration = Duration::from_millis(50);

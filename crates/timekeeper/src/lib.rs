@@ -8,11 +8,12 @@
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | the counter's period, kept across restarts |
-//! | `source` | one server and its association: sends requests when due, processes the replies |
+//! | `source` | what the event loop needs of a source of time |
+//! | `ntp_source` | one NTP server and its association: sends requests when due, processes the replies |
 //! | `resolver` | where a server is: when to look it up, and which of its addresses to poll |
 //! | `lookup` | name resolution, and why a lookup fails |
 //! | `tally` | statistics of the exchanges with a server, for reports |
-//! | `cards`, `timestamp_source` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
+//! | `cards`, `stamp_choice` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
 //! | `nts` | NTS (RFC 8915): key establishment, and authentication of replies |
 //! | `system` | steers the system clock, feeds NTP's shared memory |
 //! | `report`, `status_endpoints` | the status report, and the sockets that serve it |
@@ -33,6 +34,7 @@ pub mod hardware;
 pub mod leap_table;
 mod log_rate_limit;
 mod lookup;
+mod ntp_source;
 mod nts;
 mod random;
 pub mod record;
@@ -41,11 +43,11 @@ mod resolver;
 pub mod serve;
 mod server_config;
 mod source;
+mod stamp_choice;
 mod state;
 mod status_endpoints;
 mod system;
 mod tally;
-mod timestamp_source;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};

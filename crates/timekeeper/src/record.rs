@@ -10,11 +10,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use tickclock::{Count, Nanos, Scale};
+use tickclock::{Count, Leap, Nanos, Parameters, Scale, Status};
 use tickwire_clock::ensemble::Source;
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
-use tickwire_clock::page::{Leap, Parameters, Status};
 use tickwire_clock::{Ensemble, Exchange, ServerState, ensemble};
 
 /// Increases when the meaning of any line changes, and with every change of the algorithm that

@@ -299,8 +299,8 @@ mod tests {
     /// exchanges carry little information yet.
     #[test]
     fn a_warm_clock_is_warm_at_once_and_stays_within_what_was_known() {
+        use tickclock::Status;
         use tickwire_clock::ensemble::{Config, Ensemble, Source};
-        use tickwire_clock::page::Status;
         use tickwire_sim::{Oscillator, TimeServer, Wander};
         let bed = Bed::written();
         let now = bed.read(&at(1001)).unwrap().unwrap();

@@ -1,8 +1,8 @@
 //! Statistics of the exchanges with a server, for reports.
 
 use std::collections::BTreeMap;
-use tickwire_ntp::hardware::Lack;
-use tickwire_ntp::socket::Quality;
+use tickwire_stamping::Quality;
+use tickwire_stamping::hardware::Lack;
 
 /// Statistics of the exchanges with a server.
 #[derive(Debug, Default)]

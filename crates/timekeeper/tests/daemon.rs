@@ -29,10 +29,10 @@ fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
             mode: Mode::Server,
             stratum: 1,
             root_dispersion: Short(1),
-            reference: u32::from_be_bytes(*b"TEST"),
-            origin: request.transmitted,
-            received,
-            transmitted: Stamp::from_unix(unix()),
+            reference_id: u32::from_be_bytes(*b"TEST"),
+            origin_timestamp: request.transmit_timestamp,
+            receive_timestamp: received,
+            transmit_timestamp: Stamp::from_unix(unix()),
             ..request
         };
         change(&mut answer);

@@ -28,10 +28,10 @@ fn honest(request: &Packet) -> Packet {
         stratum: 1,
         leap: LeapIndicator::None,
         root_dispersion: Short(1),
-        reference: u32::from_be_bytes(*b"TEST"),
-        origin: request.transmitted,
-        received: now,
-        transmitted: now,
+        reference_id: u32::from_be_bytes(*b"TEST"),
+        origin_timestamp: request.transmit_timestamp,
+        receive_timestamp: now,
+        transmit_timestamp: now,
         ..*request
     }
 }
@@ -39,7 +39,8 @@ fn honest(request: &Packet) -> Packet {
 /// Moves the timestamps so many seconds ahead.
 fn ahead(mut packet: Packet, seconds: i64) -> Packet {
     let shift = |stamp: Stamp| Stamp::from_unix(stamp.to_unix(unix()).plus(seconds * 1_000_000_000));
-    (packet.received, packet.transmitted) = (shift(packet.received), shift(packet.transmitted));
+    (packet.receive_timestamp, packet.transmit_timestamp) =
+        (shift(packet.receive_timestamp), shift(packet.transmit_timestamp));
     packet
 }
 
@@ -119,21 +120,23 @@ const BESIDE: [(&str, Trick); 10] = [
     ("answers nothing that was asked", |_, _| vec![0x24; 200]),
     ("answers nothing that was asked", |request, _| forged(request, Stamp(0)).to_bytes().to_vec()),
     ("answers nothing that was asked", |request, _| {
-        forged(request, Stamp(request.transmitted.0 ^ 1)).to_bytes().to_vec()
+        forged(request, Stamp(request.transmit_timestamp.0 ^ 1)).to_bytes().to_vec()
     }),
     ("answers nothing that was asked", |request, _| {
-        let kiss = Packet { stratum: 0, reference: Kiss::Deny.to_reference(), ..forged(request, Stamp(7)) };
+        let kiss = Packet { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged(request, Stamp(7)) };
         kiss.to_bytes().to_vec()
     }),
     ("answers nothing that was asked", |_, before| before.back().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
     ("answers nothing that was asked", |_, before| before.front().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
     // The request comes back as it was sent.
-    ("not from a server", |request, _| Packet { origin: request.transmitted, ..*request }.to_bytes().to_vec()),
+    ("not from a server", |request, _| {
+        Packet { origin_timestamp: request.transmit_timestamp, ..*request }.to_bytes().to_vec()
+    }),
 ];
 
 /// A forged reply with this origin timestamp, 5 s ahead.
 fn forged(request: &Packet, origin: Stamp) -> Packet {
-    ahead(Packet { origin, ..honest(request) }, 5)
+    ahead(Packet { origin_timestamp: origin, ..honest(request) }, 5)
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn what_is_forged_replayed_or_garbage_is_counted_and_moves_no_clock() {
     let counted = Mutex::new((0, 0));
     with_daemon(
         &[&answer],
-        Some(&|request| forged(request, request.transmitted).to_bytes().to_vec()),
+        Some(&|request| forged(request, request.transmit_timestamp).to_bytes().to_vec()),
         |report, clock| {
             let number = trick.load(Ordering::Relaxed);
             let mut counted = counted.lock().unwrap();
@@ -183,12 +186,12 @@ const INSANE: [(&str, Change); 8] = [
     ("the server is not synchronised", |answer| Packet { leap: LeapIndicator::Unknown, ..answer }),
     ("the server is not synchronised", |answer| Packet { stratum: 16, ..answer }),
     ("the server is not synchronised", |answer| Packet { stratum: 255, ..answer }),
-    ("the server says \"XXXX\"", |answer| Packet { stratum: 0, reference: u32::from_be_bytes(*b"XXXX"), ..answer }),
-    ("stamps are missing", |answer| Packet { received: Stamp(0), ..answer }),
-    ("stamps are missing", |answer| Packet { transmitted: Stamp(0), ..answer }),
+    ("the server says \"XXXX\"", |answer| Packet { stratum: 0, reference_id: u32::from_be_bytes(*b"XXXX"), ..answer }),
+    ("stamps are missing", |answer| Packet { receive_timestamp: Stamp(0), ..answer }),
+    ("stamps are missing", |answer| Packet { transmit_timestamp: Stamp(0), ..answer }),
     // It has answered before it was asked, and it has kept the request for an hour.
-    ("stamps out of order", |answer| Packet { received: ahead(answer, 3).received, ..answer }),
-    ("stamps out of order", |answer| Packet { received: ahead(answer, -3600).received, ..answer }),
+    ("stamps out of order", |answer| Packet { receive_timestamp: ahead(answer, 3).receive_timestamp, ..answer }),
+    ("stamps out of order", |answer| Packet { receive_timestamp: ahead(answer, -3600).receive_timestamp, ..answer }),
 ];
 
 #[test]
@@ -258,7 +261,7 @@ fn a_server_that_limits_the_rate_is_not_silent_meanwhile() {
     let answer = |request: &Packet| {
         let mut last = last.lock().unwrap();
         if last.is_some_and(|last| last.elapsed() < Duration::from_secs(3)) {
-            let kiss = Packet { stratum: 0, reference: Kiss::Rate.to_reference(), ..honest(request) };
+            let kiss = Packet { stratum: 0, reference_id: Kiss::Rate.to_reference(), ..honest(request) };
             return vec![kiss.to_bytes().to_vec()];
         }
         *last = Some(Instant::now());

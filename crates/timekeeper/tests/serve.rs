@@ -103,11 +103,12 @@ fn the_pages_time_is_told_with_its_bound() {
                 let before = clock.now().utc();
                 let said = ask(&to(address), &Packet { version, ..Packet::request(Stamp(77)) });
                 let after = clock.now().utc();
-                let (received, left) = (said.received.to_unix(before), said.transmitted.to_unix(before));
+                let (received, left) =
+                    (said.receive_timestamp.to_unix(before), said.transmit_timestamp.to_unix(before));
                 // The kernel's timestamp is converted to a count to within some tens of ns.
                 assert!(before.plus(-1000) <= received && received <= left && left <= after, "{said:?}");
                 assert_eq!((said.mode, said.version, said.leap), (Mode::Server, version, LeapIndicator::None));
-                assert_eq!((said.stratum, said.reference, said.origin), (2, SERVER, Stamp(77)));
+                assert_eq!((said.stratum, said.reference_id, said.origin_timestamp), (2, SERVER, Stamp(77)));
                 assert!(said.root_delay.to_ns_below() <= 100_000 && said.root_delay.to_ns() > 80_000);
                 let bound = said.root_dispersion.to_ns() + said.root_delay.to_ns() / 2;
                 assert!((BOUND..BOUND + 50_000).contains(&bound), "{said:?}");
@@ -123,7 +124,7 @@ fn a_server_that_does_not_know_the_time_says_so_until_it_does() {
     with_server(&config, &Parameters::UNKNOWN, |addresses, _, writer| {
         let socket = to(addresses[0]);
         let said = ask(&socket, &Packet::request(Stamp(77)));
-        assert_eq!((said.leap, said.stratum, said.origin), (LeapIndicator::Unknown, 16, Stamp(77)));
+        assert_eq!((said.leap, said.stratum, said.origin_timestamp), (LeapIndicator::Unknown, 16, Stamp(77)));
         writer.publish(&known());
         let said = ask(&socket, &Packet::request(Stamp(78)));
         assert_eq!((said.leap, said.stratum), (LeapIndicator::None, 2));
@@ -170,14 +171,14 @@ fn a_page_that_is_not_there_yet_is_waited_for() {
         let _end = Ending(Some(stopper));
         let socket = to(address);
         let said = ask(&socket, &Packet::request(Stamp(77)));
-        assert_eq!((said.leap, said.stratum, said.origin), (LeapIndicator::Unknown, 16, Stamp(77)));
+        assert_eq!((said.leap, said.stratum, said.origin_timestamp), (LeapIndicator::Unknown, 16, Stamp(77)));
         // Its counter differs from the one that the server has used until now, where this machine
         // has another.
         let writer = Writer::create(&page, KIND).unwrap();
         writer.publish(&known());
         until(&socket, 2);
         let (before, said) = (unix(), ask(&socket, &Packet::request(Stamp(80))));
-        let ahead = said.received.to_unix(before).since(before) - AHEAD;
+        let ahead = said.receive_timestamp.to_unix(before).since(before) - AHEAD;
         assert!((-1_000_000..1_000_000_000).contains(&ahead), "{ahead} ns");
         // The time is unknown until another daemon starts.
         writer.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
@@ -218,8 +219,12 @@ fn garbage_is_not_answered_and_does_no_harm() {
             long.resize(1400, 0xff);
             send(&long);
             assert_eq!(sent, 17);
-            assert_eq!(answer(&socket).origin, Stamp(77), "the long one is a request");
-            assert_eq!(ask(&socket, &Packet::request(Stamp(78))).origin, Stamp(78), "and nothing was answered between");
+            assert_eq!(answer(&socket).origin_timestamp, Stamp(77), "the long one is a request");
+            assert_eq!(
+                ask(&socket, &Packet::request(Stamp(78))).origin_timestamp,
+                Stamp(78),
+                "and nothing was answered between"
+            );
         }
     });
     assert_eq!((tally.basic, tally.garbage), (4, 32), "{tally}");
@@ -232,7 +237,7 @@ fn answers_come_from_the_address_that_was_asked_and_not_to_what_all_hear() {
         let at = |address: &str| SocketAddr::new(address.parse().unwrap(), addresses[0].port());
         // A connected socket receives from no other address.
         let second = to(at("127.0.0.9"));
-        assert_eq!(ask(&second, &Packet::request(Stamp(77))).origin, Stamp(77));
+        assert_eq!(ask(&second, &Packet::request(Stamp(77))).origin_timestamp, Stamp(77));
         let all = UdpSocket::bind("127.0.0.1:0").unwrap();
         all.set_broadcast(true).unwrap();
         all.send_to(&Packet::request(Stamp(78)).to_bytes(), at("127.255.255.255")).unwrap();
@@ -241,7 +246,7 @@ fn answers_come_from_the_address_that_was_asked_and_not_to_what_all_hear() {
             socket.send(&Packet::request(Stamp(79)).to_bytes()).unwrap();
         }
         for socket in &both {
-            assert_eq!(answer(socket).origin, Stamp(79));
+            assert_eq!(answer(socket).origin_timestamp, Stamp(79));
         }
         all.set_nonblocking(true).unwrap();
         assert!(all.recv(&mut [0; 100]).is_err(), "a broadcast was answered");
@@ -266,7 +271,7 @@ fn a_flood_gets_no_more_than_its_rate_and_others_notice_nothing() {
         let mut bytes = [0; 100];
         while let Ok(length) = flood.recv(&mut bytes) {
             let said = Packet::parse(&bytes[..length]).unwrap().0;
-            assert!(said.stratum == 2 || Kiss::from_reference(said.reference) == Kiss::Rate, "{said:?}");
+            assert!(said.stratum == 2 || Kiss::from_reference(said.reference_id) == Kiss::Rate, "{said:?}");
             answers += 1;
         }
         assert!((10..FLOOD / 8).contains(&answers), "{answers} answers");
@@ -280,7 +285,7 @@ fn a_client_that_may_not_ask_is_told_so() {
     let config = Serve { listen: local(), allow: vec!["::1".parse().unwrap()], ..Serve::default() };
     let tally = with_server(&config, &known(), |addresses, _, _| {
         let refused = ask(&to(addresses[0]), &Packet::request(Stamp(77)));
-        assert_eq!((refused.stratum, Kiss::from_reference(refused.reference)), (0, Kiss::Deny));
+        assert_eq!((refused.stratum, Kiss::from_reference(refused.reference_id)), (0, Kiss::Deny));
         assert_eq!(ask(&to(addresses[1]), &Packet::request(Stamp(78))).stratum, 2);
     });
     assert_eq!((tally.basic, tally.told_denied), (1, 1), "{tally}");

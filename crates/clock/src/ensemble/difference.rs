@@ -9,8 +9,8 @@
 //! difference clock must be smooth.
 
 use crate::exchange::Exchange;
-use crate::scale::Scale;
 use std::collections::VecDeque;
+use tickwire_clockpage::Scale;
 
 /// Length of a block in seconds; the best exchange of each block is kept.
 const BLOCK: f64 = 1024.0;
@@ -91,7 +91,7 @@ fn between(far: &Best, near: &Best) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::exchange::ServerState;
-    use crate::time::{Count, Nanos};
+    use tickwire_clockpage::{Count, Nanos};
 
     /// An exchange at a second, by a counter of 2 ns that is 10 ppm fast, with `queue` ns of
     /// queueing on the way to the server.

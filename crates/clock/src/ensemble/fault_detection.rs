@@ -14,9 +14,8 @@
 
 use super::{Ensemble, Outcome, Refusal, Server};
 use crate::exchange::Exchange;
-use crate::page::Leap;
 use crate::sync::Clock;
-use crate::time::{Count, Nanos};
+use tickwire_clockpage::{Count, Leap, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
 /// Limit for the change of a rate, relative: a smear of a second in a day is 11.6 ppm, and

@@ -2,8 +2,7 @@
 
 use super::calendar::civil;
 use super::table::Table;
-use crate::page::Leap;
-use crate::time::Nanos;
+use tickwire_clockpage::{Leap, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;

@@ -21,16 +21,14 @@ pub mod table;
 pub use selection::Standing;
 
 use crate::exchange::Exchange;
-use crate::page::{Parameters, Root, Status};
-use crate::scale::Scale;
 use crate::sync::{self, Clock, Outcome, Refusal, Sync};
-use crate::time::{Count, Nanos};
 use difference::Difference;
 use fault_detection::Denial;
 use leap::{Announcement, Leaps};
 use selection::Candidate;
 use slew::{Slew, compatible};
 use table::Table;
+use tickwire_clockpage::{Count, Nanos, Parameters, Root, Scale, Status};
 
 /// Configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 //! or no majority, it is undecidable which server is right. Then the followed server stays
 //! followed, and the bound grows to cover all of them.
 
-use crate::time::Nanos;
+use tickwire_clockpage::Nanos;
 
 /// A server's clock at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,9 +4,8 @@
 //! If the two clocks contradict each other, one of them was wrong, and there is no slew: an hour at
 //! 10 ppm would take years. Then the time is stepped, and the step is published.
 
-use crate::scale::Scale;
 use crate::sync::Clock;
-use crate::time::Count;
+use tickwire_clockpage::{Count, Scale};
 
 /// The fastest slew in ns per second: 10 ppm, no more than the rate error of a quartz.
 const RATE: f64 = 10_000.0;
@@ -52,7 +51,7 @@ impl Slew {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Nanos;
+    use tickwire_clockpage::Nanos;
 
     #[test]
     fn the_step_is_given_up_without_a_jump_and_is_in_the_bound() {

@@ -3,8 +3,8 @@
 //! other one, whatever servers announce.
 
 use super::calendar::day_of;
-use crate::time::Nanos;
 use core::fmt;
+use tickwire_clockpage::Nanos;
 
 const SECOND: i64 = 1_000_000_000;
 /// Seconds from the NTP epoch (1900) to the Unix epoch.

@@ -29,13 +29,12 @@ mod random_walk;
 pub use admission::Refusal;
 
 use crate::exchange::{Exchange, ServerState};
-use crate::scale::Scale;
-use crate::time::{Count, Nanos};
 use asymmetry::Asymmetry;
 use error_interval::ErrorInterval;
 use model::{Forecast, Reading};
 use model_mixture::ModelMixture;
 use path::{Passage, Path, Seen};
+use tickwire_clockpage::{Count, Nanos, Scale};
 
 /// Configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]

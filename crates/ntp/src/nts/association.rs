@@ -144,7 +144,7 @@ impl Association {
             }
         }
         let Some(sealed) = sealed else {
-            let nak = identified && packet.stratum == 0 && Kiss::from_reference(packet.reference) == Kiss::NtsNak;
+            let nak = identified && packet.stratum == 0 && Kiss::from_reference(packet.reference_id) == Kiss::NtsNak;
             self.doubted |= nak;
             return Err(if nak { Unproven::Nak } else { Unproven::Bare });
         };
@@ -225,7 +225,8 @@ mod tests {
             append(&mut text, COOKIE, &vec![100 + number as u8; body.len()]);
         }
         let (question, _) = Packet::parse(request).unwrap();
-        let answer = Packet { mode: Mode::Server, stratum: 1, origin: question.transmitted, ..question };
+        let answer =
+            Packet { mode: Mode::Server, stratum: 1, origin_timestamp: question.transmit_timestamp, ..question };
         let mut message = answer.to_bytes().to_vec();
         append(&mut message, UNIQUE_IDENTIFIER, &fields[0].1);
         let sealed = Key::new(TO_CLIENT).seal(&message, &[9; 16], &text);
@@ -235,8 +236,9 @@ mod tests {
 
     fn nak(request: &[u8]) -> Vec<u8> {
         let (question, _) = Packet::parse(request).unwrap();
-        let reference = Kiss::NtsNak.to_reference();
-        let answer = Packet { mode: Mode::Server, reference, origin: question.transmitted, ..question };
+        let reference_id = Kiss::NtsNak.to_reference();
+        let answer =
+            Packet { mode: Mode::Server, reference_id, origin_timestamp: question.transmit_timestamp, ..question };
         let mut message = answer.to_bytes().to_vec();
         append(&mut message, UNIQUE_IDENTIFIER, &fields(request)[0].1);
         message

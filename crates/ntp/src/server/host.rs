@@ -3,7 +3,7 @@
 
 use crate::packet::{LeapIndicator, Mode, Packet};
 use crate::stamp::{Short, Stamp};
-use tickwire_clock::page::{Parameters, Reading, Status};
+use tickwire_clockpage::{Parameters, Reading, Status};
 
 /// A day, in ns: a leap second is announced for the last day only (RFC 5905 figure 9).
 const DAY: i64 = 86_400_000_000_000;
@@ -22,13 +22,13 @@ pub struct Host {
     /// Stratum of the source plus one; 16: not synchronised.
     pub stratum: u8,
     /// Reference ID of the source.
-    pub reference: u32,
+    pub reference_id: u32,
     /// Round trip to the reference.
     pub root_delay: Short,
     /// Greatest possible error of the clock, without half the `root_delay`, in ns.
     pub dispersion: u64,
     /// When the clock was set last.
-    pub set: Stamp,
+    pub reference_timestamp: Stamp,
 }
 
 impl Host {
@@ -36,10 +36,10 @@ impl Host {
     pub const UNSYNCHRONISED: Self = Self {
         leap: LeapIndicator::Unknown,
         stratum: NONE,
-        reference: 0,
+        reference_id: 0,
         root_delay: Short(0),
         dispersion: u64::MAX,
-        set: Stamp(0),
+        reference_timestamp: Stamp(0),
     };
 
     /// From a clock page and a reading of it.
@@ -63,10 +63,10 @@ impl Host {
                 _ => LeapIndicator::None,
             },
             stratum,
-            reference: root.reference,
+            reference_id: root.reference,
             root_delay,
             dispersion,
-            set: Stamp::from_unix(parameters.reading(parameters.at).utc()),
+            reference_timestamp: Stamp::from_unix(parameters.reading(parameters.at).utc()),
         }
     }
 
@@ -82,11 +82,11 @@ impl Host {
             precision: PRECISION,
             root_delay: self.root_delay,
             root_dispersion: Short::from_ns(self.dispersion),
-            reference: self.reference,
-            set: self.set,
-            origin: Stamp(0),
-            received: Stamp(0),
-            transmitted: Stamp(0),
+            reference_id: self.reference_id,
+            reference_timestamp: self.reference_timestamp,
+            origin_timestamp: Stamp(0),
+            receive_timestamp: Stamp(0),
+            transmit_timestamp: Stamp(0),
         }
     }
 }
@@ -95,8 +95,7 @@ impl Host {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tickwire_clock::page::{Leap, Root};
-    use tickwire_clock::{Count, Nanos, Scale};
+    use tickwire_clockpage::{Count, Leap, Nanos, Root, Scale};
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -124,10 +123,10 @@ mod tests {
     #[test]
     fn a_clock_that_is_known_tells_how_well() {
         let said = host(&page(100_000, 80_000));
-        assert_eq!((said.leap, said.stratum, said.reference), (LeapIndicator::None, 2, 0xc000_0201));
+        assert_eq!((said.leap, said.stratum, said.reference_id), (LeapIndicator::None, 2, 0xc000_0201));
         assert_eq!(said.root_delay, Short(5));
         assert_eq!(said.dispersion, 100_000 - 38_146);
-        assert_eq!(said.set, Stamp::from_unix(Nanos((1_790_000_000 - 37) * SECOND)));
+        assert_eq!(said.reference_timestamp, Stamp::from_unix(Nanos((1_790_000_000 - 37) * SECOND)));
     }
 
     #[test]

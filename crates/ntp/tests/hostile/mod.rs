@@ -3,14 +3,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
-use tickwire_clock::{Count, Nanos};
+use tickwire_clockpage::{Count, Nanos};
 use tickwire_ntp::client::{Config, Poll, Transmit};
 use tickwire_ntp::extension::{Extensions, append};
 use tickwire_ntp::nts::records::{LONGEST, Reader};
 use tickwire_ntp::nts::{Agreement, Association, COOKIES, KEY, Key, RANDOM, Unproven};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Host, Kind, Network, Rate};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Short, Stamp, server};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Short, Stamp, server};
 
 const SECOND: i64 = 1_000_000_000;
 const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -37,8 +37,11 @@ fn codec(data: &[u8]) {
         covered += 4 + extension.body.len();
         assert!(covered <= rest.len());
     }
-    let _ =
-        (packet.received.to_unix(NEAR), packet.root_delay.to_ns(), Kiss::from_reference(packet.reference).to_string());
+    let _ = (
+        packet.receive_timestamp.to_unix(NEAR),
+        packet.root_delay.to_ns(),
+        Kiss::from_reference(packet.reference_id).to_string(),
+    );
 }
 
 /// The fuzzer's records: each a byte that selects an action, and up to 60 bytes.
@@ -64,10 +67,10 @@ fn serve(data: &[u8]) {
     let host = Host {
         leap: LeapIndicator::None,
         stratum: 2,
-        reference: 7,
+        reference_id: 7,
         root_delay: Short(1),
         dispersion: 100_000,
-        set: Stamp(9),
+        reference_timestamp: Stamp(9),
     };
     let (mut now, mut last) = (0, None);
     for (what, record) in records(data) {
@@ -90,19 +93,21 @@ fn serve(data: &[u8]) {
         let packet = answer.leaving(Stamp(now as u64), 0);
         assert!(packet.to_bytes().len() <= bytes.len());
         assert_eq!((packet.mode, packet.version), (Mode::Server, request.version));
-        assert!(packet.received != Stamp(0) && packet.transmitted != Stamp(0));
+        assert!(packet.receive_timestamp != Stamp(0) && packet.transmit_timestamp != Stamp(0));
         match answer.kind() {
-            Kind::Basic { .. } => assert_eq!((packet.origin, packet.stratum), (request.transmitted, 2)),
-            Kind::Interleaved => assert_eq!((packet.origin, packet.stratum), (request.received, 2)),
+            Kind::Basic { .. } => {
+                assert_eq!((packet.origin_timestamp, packet.stratum), (request.transmit_timestamp, 2))
+            }
+            Kind::Interleaved => assert_eq!((packet.origin_timestamp, packet.stratum), (request.receive_timestamp, 2)),
             Kind::Kiss(kiss) => {
-                assert_eq!((packet.origin, packet.stratum), (request.transmitted, 0));
+                assert_eq!((packet.origin_timestamp, packet.stratum), (request.transmit_timestamp, 0));
                 assert_eq!(kiss == Kiss::Deny, client > 3, "{from}");
             }
         }
         if answer.asks() {
-            server.departed(answer.received(), Stamp(now as u64 + 1000));
+            server.departed(answer.receive_timestamp(), Stamp(now as u64 + 1000));
         }
-        last = Some(answer.received());
+        last = Some(answer.receive_timestamp());
     }
 }
 
@@ -117,27 +122,27 @@ fn ask(data: &[u8], interleaved: bool) {
         let due = client.due();
         if let Some(request) = client.request(now, random, Count(now as u64)) {
             assert!(due <= now && client.due() > now);
-            assert!(request.transmitted != Stamp(0) && request.transmitted != request.received);
+            assert!(request.transmit_timestamp != Stamp(0) && request.transmit_timestamp != request.receive_timestamp);
             (asked, kissed) = (Some(request), false);
         }
         let mut bytes = record.to_vec();
         // An on-path attacker can return the request's numbers.
         if let Some(request) = asked.filter(|_| bytes.len() >= HEADER) {
             match what & 3 {
-                0 => bytes[24..32].copy_from_slice(&request.transmitted.0.to_be_bytes()),
-                1 => bytes[24..32].copy_from_slice(&request.received.0.to_be_bytes()),
+                0 => bytes[24..32].copy_from_slice(&request.transmit_timestamp.0.to_be_bytes()),
+                1 => bytes[24..32].copy_from_slice(&request.receive_timestamp.0.to_be_bytes()),
                 _ => {}
             }
         }
         let (sent, received) = (Count(now as u64), Count(now as u64 + 50_000));
-        let answer = client.answer(&bytes, sent, received, now, NEAR);
+        let answer = client.answer(Reply { bytes: &bytes, sent, received, now, near: NEAR });
         let parsed = Packet::parse(&bytes);
         match answer {
             Ok(answer) => {
                 let (packet, request) =
                     (parsed.expect("a message").0, asked.take().expect("asked once, answered once"));
-                let right = if answer.interleaved { request.received } else { request.transmitted };
-                assert!(packet.mode == Mode::Server && packet.origin == right && packet.stratum != 0);
+                let right = if answer.interleaved { request.receive_timestamp } else { request.transmit_timestamp };
+                assert!(packet.mode == Mode::Server && packet.origin_timestamp == right && packet.stratum != 0);
                 assert!(!answer.interleaved || (interleaved && right != Stamp(0)));
                 if let Some(exchange) = answer.exchange {
                     assert!(exchange.received.since(exchange.sent) == 50_000);
@@ -202,8 +207,8 @@ fn prove(data: &[u8]) {
             return;
         }
         let stratum = u8::from(what & 8 == 0);
-        let reference = Kiss::NtsNak.to_reference();
-        let answer = Packet { mode: Mode::Server, stratum, reference, ..Packet::request(Stamp(0)) };
+        let reference_id = Kiss::NtsNak.to_reference();
+        let answer = Packet { mode: Mode::Server, stratum, reference_id, ..Packet::request(Stamp(0)) };
         let mut bytes = answer.to_bytes().to_vec();
         if what & 1 != 0 {
             append(&mut bytes, 0x0104, &random[..32]);

@@ -4,10 +4,10 @@
 use super::reference::{Pair, Reference, known};
 use crate::error::Error;
 use tickclock::{Clock, Reading, Status};
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
-use tickwire_ntp::hardware;
-use tickwire_osclock::card::Card as Interface;
-use tickwire_osclock::phc::Phc;
+use tickwire_stamping::card::Card as Interface;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
+use tickwire_stamping::hardware;
+use tickwire_stamping::phc::Phc;
 
 /// A card's clock farther from the Tickwire clock than this, in ns, counts as not synchronised.
 const SYNCHRONISED: i64 = 500_000_000;

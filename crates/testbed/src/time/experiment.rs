@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use tickclock::Clock;
-use tickwire_truth::Truth;
-use tickwire_truth::function::{Recipe, Wander};
-use tickwire_truth::path::{Outage, Path};
+use tickwire_clock_reference::Truth;
+use tickwire_clock_reference::function::{Recipe, Wander};
+use tickwire_clock_reference::path::{Outage, Path};
 
 /// The least number of intervals for a row to be meaningful.
 const FEWEST: f64 = 2.0;

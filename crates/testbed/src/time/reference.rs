@@ -1,7 +1,7 @@
 //! A reference clock, and one comparison with it.
 
 use tickclock::{Clock, Nanos, Reading, Status, counter};
-use tickwire_truth::Truth;
+use tickwire_clock_reference::Truth;
 
 /// One comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

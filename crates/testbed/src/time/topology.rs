@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickclock::{Clock, counter};
+use tickwire_clock_reference::Truth;
+use tickwire_clock_reference::server::{Leaving, Server};
+use tickwire_clock_reference::stamp;
 use tickwire_lab::{CableOptions, Host, Lab, Process};
-use tickwire_truth::Truth;
-use tickwire_truth::server::{Leaving, Server};
-use tickwire_truth::stamp;
 
 const CLIENT: &str = "10.79.0.1";
 const SERVER: &str = "10.79.0.2";

@@ -9,8 +9,7 @@ pub use acpi_pm::AcpiPm;
 pub use hpet::Hpet;
 pub use raw::Moved;
 
-use tickwire_clock::Count;
-use tickwire_clock::page::CounterKind;
+use tickwire_clockpage::{Count, CounterKind};
 
 /// Reads a counter after all earlier instructions are complete.
 #[inline]

@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 use thiserror::Error;
-use tickwire_clock::Count;
+use tickwire_clockpage::Count;
 
 const SECOND: i64 = 1_000_000_000;
 

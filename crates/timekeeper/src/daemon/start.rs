@@ -7,9 +7,10 @@ use crate::config::{Config, FileError};
 use crate::event_log::EventLog;
 use crate::hardware::{self, Look};
 use crate::leap_table;
+use crate::ntp_source::NtpSource;
 use crate::record::Recorder;
 use crate::server_config::Server;
-use crate::source::{self, Source};
+use crate::source;
 use crate::state::{Known, State};
 use crate::status_endpoints::StatusEndpoints;
 use crate::system::{self, System};
@@ -95,7 +96,7 @@ impl Daemon {
         let known: Vec<_> = config.servers.iter().map(|server| server.known(config.smeared)).collect();
         let table = leap_table::read(config.leap_seconds.as_deref(), realtime())?;
         let now = monotonic();
-        let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
+        let sources = config.servers.iter().map(|server| NtpSource::new(config, server, kind, nominal, now)).collect();
         // Without the saved state it is unknown whether the counter has broken since the page was
         // written, so that counts as a break. Before the first page the counter was not monitored.
         let (last, written) = (writer.last(), !writer.is_blank());

@@ -105,9 +105,9 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickclock::Count;
+    use tickclock::{Count, Nanos};
     use tickwire_ntp::client::{Config, Poll, Transmit};
-    use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
+    use tickwire_ntp::{Kiss, Mode, Packet, Reply, Stamp};
 
     fn at(last: u8) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, last], 123))
@@ -125,12 +125,13 @@ mod tests {
         let kiss = Packet {
             mode: Mode::Server,
             stratum: 0,
-            reference: by.to_reference(),
-            origin: request.transmitted,
-            received: Stamp(1),
+            reference_id: by.to_reference(),
+            origin_timestamp: request.transmit_timestamp,
+            receive_timestamp: Stamp(1),
             ..request
         };
-        client.answer(&kiss.to_bytes(), Count(0), Count(1), now, tickwire_clock::Nanos(0)).unwrap_err();
+        let bytes = &kiss.to_bytes();
+        client.answer(Reply { bytes, sent: Count(0), received: Count(1), now, near: Nanos(0) }).unwrap_err();
         client
     }
 

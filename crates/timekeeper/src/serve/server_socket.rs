@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use tickclock::Count;
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
 use tickwire_ntp::listener::{Arrival, BATCH, Listener};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Answer, TxLatency};
 use tickwire_ntp::{Server, Stamp};
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// Upper bound of the time that a request waits in the socket, in ns.
 const WAITS: i64 = 100_000_000;
@@ -130,7 +130,7 @@ impl ServerSocket {
                         if asks || learn {
                             self.under_way(UnderWay {
                                 number: number.wrapping_add(index as u32),
-                                received: answer.received(),
+                                received: answer.receive_timestamp(),
                                 place: done + index,
                                 read,
                                 asks,
@@ -170,7 +170,7 @@ impl ServerSocket {
             let Some(at) = self.under_way.iter().position(|answer| answer.number == number) else { continue };
             // Replies before it will get no timestamp any more.
             let Some(answer) = self.under_way.drain(..=at).next_back() else { continue };
-            // The reply left between the two sandwiches or shortly after `now`, so the line
+            // The reply left between the two cross timestamps or shortly after `now`, so the line
             // through both holds for it.
             let Some(count) = CrossTimestamp::count_at(&self.before[0], &now.at, stamp) else { continue };
             if !self.pace.left(answer.place, count.since(answer.read)) {

@@ -3,11 +3,10 @@
 use super::ServeError;
 use crate::hardware::{self, Look};
 use std::path::{Path, PathBuf};
-use tickclock::{Clock, Count, CounterKind, OpenError, Parameters, Scale, Status, counter};
-use tickwire_clock::Nanos;
+use tickclock::{Clock, Count, CounterKind, Nanos, OpenError, Parameters, Scale, Status, counter};
 use tickwire_ntp::Stamp;
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
 use tickwire_ntp::server::Host;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// The clock that the server takes its timestamps from.
 #[derive(Debug)]

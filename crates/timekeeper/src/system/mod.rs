@@ -26,9 +26,8 @@ use nix::errno::Errno;
 use refclock::Refclock;
 use steering::{Now, Steering};
 use thiserror::Error;
-use tickclock::{CounterKind, Parameters};
-use tickwire_clock::Scale;
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
+use tickclock::{CounterKind, Parameters, Scale};
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// A reading of the system clock that took so many times as long as the quickest was interrupted:
 /// its error may be as large.

@@ -325,10 +325,17 @@ fn plain(socket: &UdpSocket, end: &AtomicBool) -> Duration {
         longest = last.replace(Instant::now()).map_or(longest, |last: Instant| longest.max(last.elapsed()));
         let received = Stamp::from_unix(unix());
         let (request, _) = Packet::parse(&bytes[..length]).unwrap();
-        let (origin, transmitted) = (request.transmitted, Stamp::from_unix(unix()));
+        let (origin, transmitted) = (request.transmit_timestamp, Stamp::from_unix(unix()));
         let root_dispersion = Short(1);
-        let answer =
-            Packet { mode: Mode::Server, stratum: 1, root_dispersion, origin, received, transmitted, ..request };
+        let answer = Packet {
+            mode: Mode::Server,
+            stratum: 1,
+            root_dispersion,
+            origin_timestamp: origin,
+            receive_timestamp: received,
+            transmit_timestamp: transmitted,
+            ..request
+        };
         socket.send_to(&answer.to_bytes(), client).unwrap();
     }
     longest

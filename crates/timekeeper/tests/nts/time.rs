@@ -56,10 +56,10 @@ impl Request {
             mode: Mode::Server,
             stratum: 1,
             root_dispersion: Short(1),
-            reference: u32::from_be_bytes(*b"TEST"),
-            origin: self.packet.transmitted,
-            received: at(self.received),
-            transmitted: at(unix()),
+            reference_id: u32::from_be_bytes(*b"TEST"),
+            origin_timestamp: self.packet.transmit_timestamp,
+            receive_timestamp: at(self.received),
+            transmit_timestamp: at(unix()),
             ..self.packet
         }
     }
@@ -88,7 +88,7 @@ impl Request {
 
     /// "I do not know the keys".
     pub(crate) fn nak(&self) -> Vec<u8> {
-        let packet = Packet { stratum: 0, reference: Kiss::NtsNak.to_reference(), ..self.header(0) };
+        let packet = Packet { stratum: 0, reference_id: Kiss::NtsNak.to_reference(), ..self.header(0) };
         let mut message = self.bare(0);
         message[..HEADER].copy_from_slice(&packet.to_bytes());
         message

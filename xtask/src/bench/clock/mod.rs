@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         super::will_be_written(path.as_deref())?;
     }
     if options.virtually {
-        let directory = workspace::build_release_of(&["tickwire-truth"])?;
+        let directory = workspace::build_release_of(&["tickwire-clock-reference"])?;
         return tell(options, in_virtual_time(options, &directory.join("truth"))?, None);
     }
     workspace::ask_for_root()?;
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for keeper in &options.clocks {
         keeper.install()?;
     }
-    let build = workspace::build_release_of(&["tickwire-truth", "tickwire-bench"])?;
+    let build = workspace::build_release_of(&["tickwire-clock-reference", "tickwire-bench"])?;
     workspace::again_as_root(&build)
 }
 

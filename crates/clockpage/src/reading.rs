@@ -1,7 +1,7 @@
 //! Converts a counter value to the time. The same function serves the current value, a value taken
 //! earlier, and a column of a million of them.
 
-use super::parameters::{Parameters, Status};
+use crate::parameters::{Parameters, Status};
 use crate::time::{Count, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
@@ -200,8 +200,8 @@ const fn grown(ns: u64, growth: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parameters::Leap;
     use super::*;
+    use crate::parameters::Leap;
     use crate::scale::Scale;
     use proptest::prelude::*;
 

@@ -9,16 +9,16 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 use tickwire_bench::error::{ClockError, Virtual};
+use tickwire_clock_reference::Truth;
+use tickwire_clock_reference::function::Recipe;
+use tickwire_clock_reference::probe::{Plan, Probed, probe};
+use tickwire_clock_reference::reading::{BATCH, cost};
+use tickwire_clock_reference::server::{Leaving, Server};
+use tickwire_clock_reference::system_clock::Remembered;
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::SCENARIOS;
 use tickwire_timekeeper::config::Server as TimeServer;
 use tickwire_timekeeper::{Config, Daemon};
-use tickwire_truth::Truth;
-use tickwire_truth::function::Recipe;
-use tickwire_truth::probe::{Plan, Probed, probe};
-use tickwire_truth::reading::{BATCH, cost};
-use tickwire_truth::server::{Leaving, Server};
-use tickwire_truth::system_clock::Remembered;
 
 /// A time server whose clock is a known function of the counter, and a probe that compares a clock
 /// with it
@@ -128,7 +128,7 @@ fn main() -> Result<()> {
             let (stop, _never) = nix::unistd::pipe()?;
             server.run(stop.as_fd())
         }
-        Task::Stamp { object } => std::fs::write(&object, tickwire_truth::stamp::OBJECT)
+        Task::Stamp { object } => std::fs::write(&object, tickwire_clock_reference::stamp::OBJECT)
             .with_context(|| format!("cannot write {}", object.display())),
         Task::Probe { truth, page, clockbound, seconds, from, rate } => {
             let truth = Truth::read(&truth)?;

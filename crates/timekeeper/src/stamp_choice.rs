@@ -15,30 +15,30 @@ const HAVING: u32 = 16;
 
 /// Which timestamps an exchange is used with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum Stamps {
     Card,
     Kernel,
     /// None: the exchange is dropped.
-    Nobody,
+    Neither,
 }
 
 /// Which timestamps are in use.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimestampSource {
+pub(crate) struct StampChoice {
     /// Whether the card's; `None` before the first exchange.
     card: Option<bool>,
     /// Exchanges in a row of the other kind.
     otherwise: u32,
 }
 
-impl TimestampSource {
+impl StampChoice {
     /// Decides on an exchange. `card`: whether the card has timestamped its packets; `None` if no
     /// card does.
-    pub(crate) fn take(&mut self, card: Option<bool>) -> By {
+    pub(crate) fn take(&mut self, card: Option<bool>) -> Stamps {
         let Some(has) = card else {
             // The route or the card's setting has changed, which is not transient.
             *self = Self { card: Some(false), otherwise: 0 };
-            return By::Kernel;
+            return Stamps::Kernel;
         };
         let before = *self.card.get_or_insert(has);
         self.otherwise = if has == before { 0 } else { self.otherwise + 1 };
@@ -46,9 +46,9 @@ impl TimestampSource {
             *self = Self { card: Some(has), otherwise: 0 };
         }
         match (self.card == Some(true), has) {
-            (true, true) => By::Card,
-            (true, false) => By::Nobody,
-            (false, _) => By::Kernel,
+            (true, true) => Stamps::Card,
+            (true, false) => Stamps::Neither,
+            (false, _) => Stamps::Kernel,
         }
     }
 }
@@ -59,34 +59,34 @@ mod tests {
 
     #[test]
     fn the_first_exchange_decides() {
-        assert_eq!(TimestampSource::default().take(Some(true)), By::Card);
-        assert_eq!(TimestampSource::default().take(Some(false)), By::Kernel);
-        assert_eq!(TimestampSource::default().take(None), By::Kernel);
+        assert_eq!(StampChoice::default().take(Some(true)), Stamps::Card);
+        assert_eq!(StampChoice::default().take(Some(false)), Stamps::Kernel);
+        assert_eq!(StampChoice::default().take(None), Stamps::Kernel);
     }
 
     #[test]
     fn a_card_that_loses_some_does_not_make_the_clock_change_between_two_kinds() {
-        let mut stamped = TimestampSource::default();
+        let mut choice = StampChoice::default();
         for number in 0..1000 {
             let has = number % LACKING == 0;
-            assert_eq!(stamped.take(Some(has)), if has { By::Card } else { By::Nobody }, "{number}");
+            assert_eq!(choice.take(Some(has)), if has { Stamps::Card } else { Stamps::Neither }, "{number}");
         }
-        let mut stamped = TimestampSource::default();
+        let mut choice = StampChoice::default();
         for number in 0..1000 {
-            assert_eq!(stamped.take(Some(number % HAVING != 0)), By::Kernel, "{number}");
+            assert_eq!(choice.take(Some(number % HAVING != 0)), Stamps::Kernel, "{number}");
         }
     }
 
     #[test]
     fn what_lasts_is_followed() {
-        let mut stamped = TimestampSource::default();
-        let mut run = |card: Option<bool>| (0..40).map(|_| stamped.take(card)).collect::<Vec<_>>();
-        assert_eq!(run(Some(true)), [By::Card; 40]);
+        let mut choice = StampChoice::default();
+        let mut run = |card: Option<bool>| (0..40).map(|_| choice.take(card)).collect::<Vec<_>>();
+        assert_eq!(run(Some(true)), [Stamps::Card; 40]);
         let lacking = run(Some(false));
-        assert_eq!(lacking[..7], [By::Nobody; 7]);
-        assert_eq!(lacking[7..], [By::Kernel; 33]);
+        assert_eq!(lacking[..7], [Stamps::Neither; 7]);
+        assert_eq!(lacking[7..], [Stamps::Kernel; 33]);
         let back = run(Some(true));
-        assert_eq!((&back[..15], &back[15..]), (&[By::Kernel; 15][..], &[By::Card; 25][..]));
-        assert_eq!(run(None), [By::Kernel; 40], "there is no card any more: at once");
+        assert_eq!((&back[..15], &back[15..]), (&[Stamps::Kernel; 15][..], &[Stamps::Card; 25][..]));
+        assert_eq!(run(None), [Stamps::Kernel; 40], "there is no card any more: at once");
     }
 }

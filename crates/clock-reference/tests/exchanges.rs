@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tickclock::{Nanos, counter};
 use tickwire_clock::Exchange;
+use tickwire_clock_reference::Truth;
+use tickwire_clock_reference::function::{Recipe, Wander};
+use tickwire_clock_reference::path::{Level, Path};
+use tickwire_clock_reference::server::{Leaving, Server};
 use tickwire_ntp::client::{Config, Poll, Transmit};
-use tickwire_ntp::socket::{Quality, Socket};
-use tickwire_ntp::{Answer, Client};
-use tickwire_truth::Truth;
-use tickwire_truth::function::{Recipe, Wander};
-use tickwire_truth::path::{Level, Path};
-use tickwire_truth::server::{Leaving, Server};
+use tickwire_ntp::socket::Socket;
+use tickwire_ntp::{Answer, Client, Reply};
+use tickwire_stamping::Quality;
 
 /// Maximum error of the readings of the kernel's clock, in ns.
 const READING: i64 = 2_000;
@@ -50,7 +51,8 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
         }
         // Skips an exchange that was lost, or during which the system clock was set.
         let Some(Ok(one)) = received.first() else { continue };
-        let answer = client.answer(&one.bytes, one.sent, one.received, now, near).unwrap();
+        let reply = Reply { bytes: &one.bytes, sent: one.sent, received: one.received, now, near };
+        let answer = client.answer(reply).unwrap();
         if let Answer { exchange: Some(exchange), interleaved: true, .. } = answer
             && one.quality == Quality::Kernel
         {

@@ -108,9 +108,10 @@ impl Server {
             let Some(delays) = self.truth.recipe().path.draw(t, &mut self.rng) else { continue };
             self.hold(at.plus(self.truth.counts(delays.forth + delays.back)));
             let received = Stamp::from_unix(self.truth.at(at).plus(delays.forth));
-            let interleaved = request.origin != Stamp(0) && request.received != request.transmitted;
+            let interleaved =
+                request.origin_timestamp != Stamp(0) && request.receive_timestamp != request.transmit_timestamp;
             let before = (interleaved && self.leaving == Leaving::Told)
-                .then(|| self.answered.iter().find(|answered| answered.received == request.origin))
+                .then(|| self.answered.iter().find(|answered| answered.received == request.origin_timestamp))
                 .flatten()
                 .and_then(|answered| answered.left);
             let (way, unsure) = self.typical();
@@ -122,9 +123,10 @@ impl Server {
                         root_dispersion: Short::from_ns(if before.is_some() { 0 } else { unsure }),
                         ..answer(&request, received, before, here.plus(way))
                     },
-                    Leaving::Completed => {
-                        Packet { set: Stamp(now.monotonic.unsigned_abs()), ..answer(&request, received, None, here) }
-                    }
+                    Leaving::Completed => Packet {
+                        reference_timestamp: Stamp(now.monotonic.unsigned_abs()),
+                        ..answer(&request, received, None, here)
+                    },
                 };
                 answer.to_bytes().to_vec()
             });
@@ -176,8 +178,8 @@ impl Server {
 /// known, else with `leaves`.
 fn answer(request: &Packet, received: Stamp, before: Option<Stamp>, leaves: Nanos) -> Packet {
     let (origin, transmitted) = match before {
-        Some(before) => (request.received, before),
-        None => (request.transmitted, Stamp::from_unix(leaves)),
+        Some(before) => (request.receive_timestamp, before),
+        None => (request.transmit_timestamp, Stamp::from_unix(leaves)),
     };
     Packet {
         mode: Mode::Server,
@@ -185,11 +187,11 @@ fn answer(request: &Packet, received: Stamp, before: Option<Stamp>, leaves: Nano
         precision: PRECISION,
         root_delay: Short(0),
         root_dispersion: Short(0),
-        reference: u32::from_be_bytes(*b"TRUE"),
-        set: received,
-        origin,
-        received,
-        transmitted,
+        reference_id: u32::from_be_bytes(*b"TRUE"),
+        reference_timestamp: received,
+        origin_timestamp: origin,
+        receive_timestamp: received,
+        transmit_timestamp: transmitted,
         ..*request
     }
 }
@@ -202,9 +204,15 @@ mod tests {
     fn an_interleaved_answer_gives_the_other_number_back() {
         let mut request = Packet::request(Stamp(5));
         let plain = answer(&request, Stamp(8), None, Nanos(0));
-        assert_eq!((plain.origin, plain.received, plain.transmitted), (Stamp(5), Stamp(8), Stamp::from_unix(Nanos(0))));
+        assert_eq!(
+            (plain.origin_timestamp, plain.receive_timestamp, plain.transmit_timestamp),
+            (Stamp(5), Stamp(8), Stamp::from_unix(Nanos(0)))
+        );
         request.interleave(Stamp(6), Stamp(7));
         let interleaved = answer(&request, Stamp(8), Some(Stamp(9)), Nanos(0));
-        assert_eq!((interleaved.origin, interleaved.received, interleaved.transmitted), (Stamp(6), Stamp(8), Stamp(9)));
+        assert_eq!(
+            (interleaved.origin_timestamp, interleaved.receive_timestamp, interleaved.transmit_timestamp),
+            (Stamp(6), Stamp(8), Stamp(9))
+        );
     }
 }

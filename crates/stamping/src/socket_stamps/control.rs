@@ -82,7 +82,7 @@ pub(super) fn nanoseconds(seconds: i64, ns: i64) -> Option<i64> {
 
 /// Control messages in the kernel's layout.
 #[cfg(test)]
-pub(crate) mod made {
+pub(super) mod made {
     use super::*;
 
     /// A control message of any type.

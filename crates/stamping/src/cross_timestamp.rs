@@ -44,8 +44,8 @@ impl CrossTimestamp {
         Self { count, width: last.since(first), realtime, monotonic: monotonic - apart as i64 }
     }
 
-    /// The counter at a timestamp of the kernel's between two sandwiches. `None` if the kernel's
-    /// clock was set meanwhile.
+    /// The counter at a timestamp of the kernel's between two cross timestamps. `None` if the
+    /// kernel's clock was set meanwhile.
     #[must_use]
     pub fn count_at(before: &Self, after: &Self, stamp: i64) -> Option<Count> {
         let step = (after.realtime - before.realtime) - (after.monotonic - before.monotonic);

@@ -2,7 +2,7 @@
 //! no clock.
 //!
 //! ```text
-//! card's clock --readings of both--> CLOCK_REALTIME --sandwiches--> counter
+//! card's clock --readings of both--> CLOCK_REALTIME --cross timestamps--> counter
 //! ```
 //!
 //! A card stamps by its own clock. That clock may be off by hundreds of ppm, have any epoch, and be
@@ -20,8 +20,8 @@
 //!   added to the round trip, up to the kernel's timestamps: there it is part of the bound, and a
 //!   slow reading weighs like a queue.
 
-use tickwire_clock::Count;
-use tickwire_osclock::phc::Triple;
+use crate::phc::Triple;
+use tickclock::Count;
 
 /// Greatest relative rate difference between the card's clock and the system's; more means that a
 /// clock was set. Oscillators are good to 100 ppm, and servos add some hundreds.
@@ -31,8 +31,8 @@ const MOST_CHANGE: f64 = 50e-6;
 /// Steps below this many ns are not detected, and readings that claim to be exact (cross
 /// timestamps) may be off by it.
 const STEP: i64 = 1_000;
-/// How much, in ns, kernel and card may seem to disagree: the error of the sandwiches.
-pub(crate) const SLACK: i64 = 500;
+/// How much, in ns, kernel and card may seem to disagree: the error of the cross timestamps.
+pub const SLACK: i64 = 500;
 
 /// Why an exchange has no timestamps of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]

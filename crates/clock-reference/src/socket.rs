@@ -10,8 +10,8 @@ use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use tickclock::{Count, CounterKind};
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
-use tickwire_ntp::stamping;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
+use tickwire_stamping::socket_stamps;
 
 const LONGEST: usize = 1500;
 /// No message waits in the socket for this long, in ns.
@@ -49,7 +49,7 @@ impl Socket {
         let before = CrossTimestamp::take(kind, period);
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
-        stamping::ask(&socket)?;
+        socket_stamps::ask(&socket)?;
         bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
         Ok(Self { socket, kind, period, before: [before; 2], sent: VecDeque::new(), next: 0 })
     }
@@ -75,7 +75,7 @@ impl Socket {
             recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), MsgFlags::MSG_DONTWAIT);
         let message = message.ok()?;
         let after = CrossTimestamp::take(self.kind, self.period);
-        let stamp = stamping::arrival(&message).stamp;
+        let stamp = socket_stamps::arrival(&message).stamp;
         let at = stamp.and_then(|stamp| CrossTimestamp::count_at(&self.before[0], &after, stamp));
         let (length, from) = (message.bytes, message.address?);
         if after.monotonic - self.before[1].monotonic > WAITS {
@@ -117,7 +117,7 @@ impl Socket {
 
     fn departure(&self) -> Option<(u32, i64)> {
         loop {
-            let stamping::Departure { number, stamp, .. } = stamping::departure(&self.socket)?;
+            let socket_stamps::Departure { number, stamp, .. } = socket_stamps::departure(&self.socket)?;
             if let Some(both) = number.zip(stamp) {
                 return Some(both);
             }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path as File;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Nanos, Scale};
-use tickwire_ntp::cross_timestamp::CrossTimestamp;
+use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// The parameters of a run's truth, without its time of start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

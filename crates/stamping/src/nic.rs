@@ -1,8 +1,8 @@
-//! A network card that timestamps NTP packets: its clock and its link speed.
+//! A network card that timestamps packets: its clock and its link speed.
 
 use crate::hardware::{Lack, Reading};
+use crate::phc::Phc;
 use std::io;
-use tickwire_osclock::phc::Phc;
 
 /// A card with usable timestamps.
 #[derive(Debug)]

@@ -160,9 +160,9 @@ pub struct Parameters {
 }
 
 /// Words in a buffer.
-pub(super) const COUNT: usize = 15;
+pub(crate) const COUNT: usize = 15;
 /// The first of these words, which are all that the time at a count needs.
-pub(super) const FOR_TIME: usize = 11;
+pub(crate) const FOR_TIME: usize = 11;
 
 impl Parameters {
     /// The time is unknown.
@@ -182,7 +182,7 @@ impl Parameters {
         root: Root { stratum: 0, reference: 0, delay: 0 },
     };
 
-    pub(super) fn to_words(self) -> [u64; COUNT] {
+    pub(crate) fn to_words(self) -> [u64; COUNT] {
         [
             u64::from(self.status.0) | u64::from(self.disruptions) << 32,
             self.at.0,
@@ -203,7 +203,7 @@ impl Parameters {
     }
 
     #[inline]
-    pub(super) const fn from_words(words: &[u64; COUNT]) -> Self {
+    pub(crate) const fn from_words(words: &[u64; COUNT]) -> Self {
         let Some((for_time, _)) = words.split_first_chunk() else { return Self::UNKNOWN };
         Self {
             difference: Scale { mult: words[11], shift: (words[4] >> 32) as u32 & 63 },
@@ -215,7 +215,7 @@ impl Parameters {
 
     /// Decodes only the words on which the time at a count depends.
     #[inline]
-    pub(super) const fn for_time(words: &[u64; FOR_TIME]) -> Self {
+    pub(crate) const fn for_time(words: &[u64; FOR_TIME]) -> Self {
         // The shift is masked, because a reader must not panic on any page content.
         Self {
             status: Status(words[0] as u32),

@@ -1,11 +1,5 @@
 //! The page: one clock for every program of a machine, in 4096 bytes of shared memory.
 //!
-//! | module | purpose |
-//! |---|---|
-//! | `double` | the protocol: two buffers and a sequence number |
-//! | `parameters` | the state of the clock, as words |
-//! | `reading` | converts a counter value to the time, its error and its bound |
-//!
 //! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 are the
 //! header and are written once. Word 8 is the sequence number, alone in its cache line. The buffers
 //! begin at words 16 and 32, and the status is the first word of each.
@@ -14,16 +8,11 @@
 //! must not change. A daemon of any version replaces a page of any other version and notifies its
 //! readers ([`Page::retire`]).
 
-pub mod double;
-mod parameters;
-mod reading;
-
-pub use parameters::{Leap, Parameters, Root, Status};
-pub use reading::Reading;
-
+use crate::double::Places;
+use crate::parameters::{Parameters, Status};
+use crate::reading::Reading;
 use crate::time::Count;
 use core::sync::atomic::{AtomicU64, Ordering};
-use double::Places;
 
 /// The page's size in bytes.
 pub const SIZE: usize = 4096;

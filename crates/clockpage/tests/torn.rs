@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, fence};
-use tickwire_clock::page::double::{Places, Words};
+use tickwire_clockpage::double::{Places, Words};
 
 struct Model([AtomicU64; 5]);
 

@@ -5,9 +5,6 @@
 
 mod control;
 
-#[cfg(test)]
-pub(crate) use control::made;
-
 use control::{Said, nanoseconds, said};
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -141,4 +138,33 @@ fn decoded<S>(message: &RecvMsg<'_, '_, S>) -> impl Iterator<Item = Said> {
         }
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::control::made::{departed, error, stamps};
+    use super::*;
+
+    #[test]
+    fn kernel_and_card_report_a_departure_one_by_one_or_together() {
+        for (kernel, card) in [(Some(5), None), (None, Some(7)), (Some(5), Some(7))] {
+            let stamps = stamps(kernel.unwrap_or(0), card.unwrap_or(0));
+            for v6 in [false, true] {
+                let report = Departure::read(&[stamps.clone(), departed(v6, 4)].concat());
+                assert_eq!(report, Departure { number: Some(4), stamp: kernel, card });
+            }
+            assert_eq!(Arrival::read(&stamps), Arrival { stamp: kernel, card });
+        }
+    }
+
+    #[test]
+    fn a_report_on_no_message_has_no_number() {
+        let some = Departure { number: None, stamp: Some(5), card: Some(7) };
+        assert_eq!(Departure::read(&stamps(5, 7)), some);
+        // The network reports a closed port; its data field looks like a message's number, but is
+        // none.
+        let report = [stamps(5, 7), error(false, Errno::ECONNREFUSED, 2, 4)].concat();
+        assert_eq!(Departure::read(&report), some);
+        assert_eq!(Departure::read(&[]), Departure::default());
+    }
 }
