@@ -1,7 +1,7 @@
 //! A lane: its devices, rings and region, and what the program reports in the region's table.
 
 use crate::answer::Answer;
-use crate::bpf_error::BpfError;
+use crate::programs::BpfError;
 use crate::config::LaneConfig;
 use crate::connection::ConnectionId;
 use crate::lane_maker::{Blank, device};

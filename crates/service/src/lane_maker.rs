@@ -4,7 +4,7 @@
 //! ring into a map of maps, to bring a device up, and to remove one. It also lets only one thread
 //! of the host change devices at a time. The service's loop would answer no program meanwhile.
 
-use crate::bpf_error::BpfError;
+use crate::programs::BpfError;
 use crate::numbers::Numbers;
 use crate::programs::{GuardLink, LanePrograms, LaneRings};
 use crate::registry::LaneId;

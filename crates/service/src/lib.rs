@@ -31,7 +31,7 @@
 //! | | **What that rests on.** |
 //! | `lane_maker`, `remover`, `numbers` | threads that make and remove lanes; the lanes' numbers |
 //! | `nics`, `own_addresses`, `redirects`, `tags` | the accelerated interfaces |
-//! | `programs`, `classifiers`, `ring_probe`, `bpf_error` | the BPF programs and their maps |
+//! | `programs` | the BPF programs and their maps |
 //! | `registry`, `groups` | the rules for ports, flows and groups, without system calls |
 //! | `reset` | frames that end TCP connections |
 //! | `acceptor`, `endpoint`, `rights` | the service's socket; its privileges |
@@ -45,12 +45,10 @@
 mod acceptor;
 mod admission;
 mod answer;
-mod bpf_error;
 mod capture;
 mod claim;
 mod claim_recheck;
 mod claims;
-mod classifiers;
 mod clients;
 mod clock;
 pub mod config;
@@ -83,7 +81,6 @@ mod remover;
 mod requests;
 mod reset;
 mod rights;
-mod ring_probe;
 mod run;
 mod service;
 mod shutdown;
@@ -92,7 +89,7 @@ pub mod trial;
 mod usage;
 mod user_workers;
 
-pub use bpf_error::BpfError;
+pub use programs::BpfError;
 pub use config::{Attach, Config, ConfigError};
 pub use endpoint::EndpointError;
 pub use run::{Error, Options, run};

@@ -1,7 +1,7 @@
 //! Starting the service, its event loop, and its end.
 
 use crate::acceptor::Acceptor;
-use crate::bpf_error::BpfError;
+use crate::programs::BpfError;
 use crate::capture::Captures;
 use crate::clock::Clock;
 use crate::config::{Attach, Config, ConfigError, Limits};
@@ -19,7 +19,7 @@ use crate::realtime::Priorities;
 use crate::registry::Registry;
 use crate::remover::Remover;
 use crate::rights;
-use crate::ring_probe::ring_is_safe;
+use crate::programs::ring_is_safe;
 use crate::service::Service;
 use crate::usage::Usage;
 use crate::user_workers::UserWorkers;

@@ -2,7 +2,7 @@
 //! made them. Before, they are legacy filters, which stay on the device if the service is killed.
 //! There, stand-ins are attached that do nothing once the service is gone.
 
-use crate::bpf_error::BpfError;
+use super::BpfError;
 use aya::Ebpf;
 use aya::maps::{MapData, ProgramArray};
 use aya::programs::tc::{
@@ -133,7 +133,7 @@ fn tcx(program: &mut SchedClassifier, device: &str) -> Option<Result<SchedClassi
     Some(program.take_link(id).map_err(Into::into))
 }
 
-pub(crate) fn classifier<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
+fn classifier<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
     Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
 }
 

@@ -1,7 +1,7 @@
 //! Whether the kernel's ring buffers withstand a program that overwrites its consumer position
 //! (CVE-2024-41009). Tested by trying: distributions carry the fix under many version numbers.
 
-use crate::bpf_error::BpfError;
+use super::BpfError;
 use aya::Ebpf;
 use aya::maps::Map;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
