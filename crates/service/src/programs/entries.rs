@@ -2,8 +2,7 @@
 
 use super::port_uses::PortUses;
 use super::{Programs, Result};
-use crate::groups::{GroupChange, Members};
-use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
+use crate::registry::{Change, FlowKey, GroupChange, LaneId, Members, PortKey, Protocol, Share, Title};
 use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
 use tickwire_link::bpf::{self, port_kind};

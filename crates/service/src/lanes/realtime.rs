@@ -4,8 +4,8 @@
 //! stack works in interrupts. The service raises the limit of the process, which is then notified;
 //! the program's threads set the priority themselves.
 
+use crate::clients::{Connection, Peer};
 use crate::config::GroupConfig;
-use crate::connection::{Connection, Peer};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Group;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Takes the flows of the registry in turn, and finds those of the kernel's that are over. The
 //! kernel's connections are queried in the background, and all at once: a busy host has many.
 
+use crate::clients::Queue;
 use crate::registry::{FlowKey, Listed, Registry};
-use crate::user_workers::Queue;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};

@@ -3,9 +3,9 @@
 //! The lane's table is the dead program's word: a row counts only if the lane has owned its ends,
 //! and its source is the host's (`Nics::send` checks that).
 
-use crate::lane::Lane;
+use super::lane::Lane;
+use super::reset::{End, How};
 use crate::registry::{ClaimId, LaneId, Protocol, Registry};
-use crate::reset::{End, How};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::table::{Row, kind};
 

@@ -5,7 +5,7 @@
 //! `tickwire_link::bpf::CaptureRecord`), with its bytes cut to the requested length. A process that
 //! does not keep up loses records; nothing waits for it.
 
-use crate::connection::ConnectionId;
+use super::ConnectionId;
 use crate::programs::Programs;
 use crate::registry::LaneId;
 use aya::maps::{MapData, RingBuf};

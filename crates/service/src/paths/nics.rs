@@ -1,10 +1,10 @@
 //! The accelerated interfaces: which they are, how divert is attached to each, and their addresses.
 
+use super::own_addresses::OwnAddresses;
+use super::redirects;
+use super::tags::KeptTags;
 use crate::config::{Attach, Config};
-use crate::own_addresses::OwnAddresses;
 use crate::programs::{NicHook, Programs};
-use crate::redirects;
-use crate::tags::KeptTags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, Why, XdpInfo};
@@ -37,6 +37,8 @@ pub(crate) struct Nic {
 pub(crate) struct Nics {
     all: BTreeMap<u32, Nic>,
     own: OwnAddresses,
+    /// `None` on kernels that do not report what devices do with XDP.
+    xdp: Option<XdpInfo>,
 }
 
 /// Up to this MTU a frame fits into one page with everything that XDP keeps beside it.
@@ -56,6 +58,11 @@ pub(crate) enum Effect {
 }
 
 impl Nics {
+    /// None yet.
+    pub(crate) fn new(xdp: Option<XdpInfo>) -> Self {
+        Self { xdp, ..Self::default() }
+    }
+
     /// Applies the state of a link that the host reports.
     pub(crate) fn link_changed(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
@@ -256,8 +263,8 @@ impl Nics {
     /// Whether every accelerated interface is known to transmit what XDP redirects to it, from
     /// every processor. A virtual device does so only under conditions at its other end, which may
     /// change at any time.
-    pub(crate) fn all_take_redirects(&mut self, info: Option<&mut XdpInfo>, programs: &Programs) -> bool {
-        let Some(info) = info else { return false };
+    pub(crate) fn all_take_redirects(&mut self, programs: &Programs) -> bool {
+        let Some(info) = &mut self.xdp else { return false };
         for nic in self.all.values_mut().filter(|nic| nic.mode == AttachMode::Native && !nic.refuses_redirects) {
             let losses = programs.redirect_losses(nic.link.index);
             nic.refuses_redirects = losses.refused > 0;
@@ -266,7 +273,8 @@ impl Nics {
                 tracing::warn!(interface, lost, "its driver refuses frames that XDP redirects to it: lanes send by tc");
             }
         }
-        self.active().all(|nic| {
+        let mut active = self.all.values().filter(|nic| nic.hook.is_some());
+        active.all(|nic| {
             let features = info.features(nic.link.index).unwrap_or_default();
             nic.mode == AttachMode::Native
                 && !nic.refuses_redirects
@@ -278,9 +286,10 @@ impl Nics {
 
     /// Whether every interface that runs divert in native XDP can redirect frames from there. A
     /// kernel that does not report this is not relied on.
-    pub(crate) fn all_redirect(&self, info: Option<&mut XdpInfo>) -> bool {
-        let Some(info) = info else { return false };
-        let mut native = self.active().filter(|nic| nic.mode == AttachMode::Native);
+    pub(crate) fn all_redirect(&mut self) -> bool {
+        let Some(info) = &mut self.xdp else { return false };
+        let active = self.all.values().filter(|nic| nic.hook.is_some());
+        let mut native = active.filter(|nic| nic.mode == AttachMode::Native);
         native.all(|nic| info.features(nic.link.index).unwrap_or_default().redirects())
     }
 

@@ -1,14 +1,12 @@
 //! A lane: its devices, rings and region, and what the program reports in the region's table.
 
+use super::lane_maker::{Blank, device};
+use super::remains::Remains;
 use crate::answer::Answer;
-use crate::programs::BpfError;
+use crate::clients::ConnectionId;
 use crate::config::LaneConfig;
-use crate::connection::ConnectionId;
-use crate::lane_maker::{Blank, device};
-use crate::path_subscriptions::PathSubscriptions;
-use crate::programs::{GuardLink, LaneRings};
+use crate::programs::{BpfError, GuardLink, LaneRings};
 use crate::registry::LaneId;
-use crate::remains::Remains;
 use aya::programs::tc::SchedClassifierLink;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeSet;
@@ -51,7 +49,6 @@ pub(crate) struct Lane {
     /// The smallest MTU of the interfaces that its program was told.
     pub(crate) least_mtu: u32,
     pub(crate) made: Instant,
-    pub(crate) watches: PathSubscriptions,
 }
 
 /// A lane's device for trains of segments.
@@ -114,7 +111,6 @@ impl Lane {
             connections: BTreeSet::new(),
             least_mtu,
             made: Instant::now(),
-            watches: PathSubscriptions::new(limits.paths as usize),
         })
     }
 

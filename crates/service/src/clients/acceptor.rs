@@ -5,7 +5,7 @@
 //! So one descriptor is kept in reserve. It accepts the connection, which is then closed at once;
 //! the program continues with the kernel. If even that fails, accepting pauses for a moment. A
 //! refused program may have passed descriptors already, so that closing its connection is left to
-//! the caller (see [`crate::user_workers`]).
+//! the caller (see `user_workers`).
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
 //! Lanes that are made in advance, so that a program's first socket need not wait for one; and the
 //! programs that wait for one all the same, each user's in its turn.
 
-use crate::connection::ConnectionId;
-use crate::lane_maker::{AT_A_TIME, Blank};
+use super::lane_maker::{AT_A_TIME, Blank};
+use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

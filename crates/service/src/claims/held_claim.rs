@@ -1,8 +1,8 @@
 //! A claim as the service holds it: whose it is, the socket that proves it, and what has become of
 //! it since.
 
+use crate::clients::Foreign;
 use crate::registry::{Bound, FlowKey, LaneId, Protocol};
-use crate::user_workers::Foreign;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tickwire_link::control::ClaimKind;
@@ -24,7 +24,7 @@ pub(crate) struct HeldClaim {
     pub(crate) socket: Arc<Foreign>,
     /// The interface to which its socket is bound, 0 if to none.
     pub(crate) interface: u32,
-    /// Whether the service's filter is on it (see [`crate::groups`]). A filter that the program has
+    /// Whether the service's filter is on it (see `group_filter`). A filter that the program has
     /// attached itself is left alone.
     pub(crate) filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
@@ -33,7 +33,7 @@ pub(crate) struct HeldClaim {
     pub(crate) closed: Option<Closed>,
     /// Entries of the flow map that are booked on the user beyond the claim itself.
     pub(crate) charged: usize,
-    /// Connections of a shared port that stay with this lane (see `claims::connection_pinning`).
+    /// Connections of a shared port that stay with this lane (see `connection_pinning`).
     pub(crate) pinned: Vec<FlowKey>,
 }
 

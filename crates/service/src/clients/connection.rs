@@ -1,11 +1,11 @@
 //! One process at the service's socket: its requests, and the answers and pushes to it. The service
 //! never waits for it.
 
+use super::rate::Bucket;
+use super::user_workers::{Foreign, Queue};
 use crate::answer::Answer;
-use crate::rate::Bucket;
 use crate::registry::LaneId;
 use crate::usage::Returns;
-use crate::user_workers::{Foreign, Queue};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -4,11 +4,10 @@
 //! ring into a map of maps, to bring a device up, and to remove one. It also lets only one thread
 //! of the host change devices at a time. The service's loop would answer no program meanwhile.
 
-use crate::programs::BpfError;
-use crate::numbers::Numbers;
-use crate::programs::{GuardLink, LanePrograms, LaneRings};
+use super::numbers::Numbers;
+use super::remover::Remover;
+use crate::programs::{BpfError, GuardLink, LanePrograms, LaneRings};
 use crate::registry::LaneId;
-use crate::remover::Remover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;

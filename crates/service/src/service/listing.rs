@@ -3,10 +3,10 @@
 //! Root sees everything, other users only what belongs to them. Of other users they see nothing but
 //! what the counters of the whole host show.
 
-use crate::answer::{Answer, refused};
-use crate::connection::ConnectionId;
+use super::Service;
+use crate::answer::Answer;
+use crate::clients::ConnectionId;
 use crate::registry::LaneId;
-use crate::service::Service;
 use std::time::Instant;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
@@ -18,19 +18,19 @@ const REFUSED: u64 = 1 << 32;
 
 impl Service {
     fn may_see(&self, id: ConnectionId, lane: LaneId) -> bool {
-        self.lanes.get(&lane).is_some_and(|lane| self.may_see_user(id, lane.user))
+        self.lanes.get(lane).is_some_and(|lane| self.may_see_user(id, lane.user))
     }
 
     /// Whether the process at a connection may see what belongs to a user.
     fn may_see_user(&self, id: ConnectionId, owner: u32) -> bool {
-        self.user_of(id).is_some_and(|user| user == 0 || user == owner)
+        self.clients.user_of(id).is_some_and(|user| user == 0 || user == owner)
     }
 
     /// Answers [`tickwire_link::control::Request::ListLanes`].
-    pub(crate) fn list_lanes(&self, id: ConnectionId, after: u64) -> Answer {
+    pub(super) fn list_lanes(&self, id: ConnectionId, after: u64) -> Answer {
         let seen = |owner| self.may_see_user(id, owner);
         if let Ok(after) = LaneId::try_from(after)
-            && let Some((&number, lane)) = self.lanes.range(after.saturating_add(1)..).find(|(_, lane)| seen(lane.user))
+            && let Some((number, lane)) = self.lanes.range(after.saturating_add(1)..).find(|(_, lane)| seen(lane.user))
         {
             let now = Instant::now();
             let info = LaneInfo {
@@ -39,7 +39,7 @@ impl Service {
                 uid: lane.user,
                 program: lane.program,
                 processes: count(lane.connections.len()),
-                claims: count(self.registry.of_lane(number).len()),
+                claims: count(self.claims.registry.of_lane(number).len()),
                 age_ms: u64::try_from(now.duration_since(lane.made).as_millis()).unwrap_or(u64::MAX),
                 interface: number,
                 reason: Reason::None,
@@ -52,8 +52,8 @@ impl Service {
             };
         }
         let start = after.max(REFUSED) - REFUSED + 1;
-        let mut without = self.connections.range(start..).filter(|(_, c)| c.lane.is_none() && seen(c.peer.uid));
-        let refused = without.find_map(|(&at, c)| c.refused.map(|(program, why)| (at, c, program, why)));
+        let mut without = self.clients.range(start..).filter(|(_, c)| c.lane.is_none() && seen(c.peer.uid));
+        let refused = without.find_map(|(at, c)| c.refused.map(|(program, why)| (at, c, program, why)));
         match refused {
             Some((at, connection, program, reason)) => {
                 let info = LaneInfo {
@@ -66,7 +66,7 @@ impl Service {
                     age_ms: 0,
                     interface: 0,
                     reason,
-                    limits: crate::lane::lane_limits(&self.config.lane),
+                    limits: self.lanes.limits(),
                 };
                 Reply::LaneInfo { cursor: REFUSED + at, info: Box::new(info) }.into()
             }
@@ -75,18 +75,22 @@ impl Service {
     }
 
     /// Answers [`tickwire_link::control::Request::ListInterfaces`].
-    pub(crate) fn list_interfaces(&self, after: u32) -> Answer {
-        self.nics.describe_next(after).map_or(Reply::Done, |info| Reply::Interface { info: Box::new(info) }).into()
+    pub(super) fn list_interfaces(&self, after: u32) -> Answer {
+        self.paths
+            .nics
+            .describe_next(after)
+            .map_or(Reply::Done, |info| Reply::Interface { info: Box::new(info) })
+            .into()
     }
 
     /// Answers [`tickwire_link::control::Request::ListClaims`].
-    pub(crate) fn list_claims(&self, id: ConnectionId, lane: LaneId, after: Claim) -> Answer {
+    pub(super) fn list_claims(&self, id: ConnectionId, lane: LaneId, after: Claim) -> Result<Answer, Reason> {
         if !self.may_see(id, lane) {
-            return refused(Reason::NotPermitted);
+            return Err(Reason::NotPermitted);
         }
-        let next = self.registry.next_of_lane(lane, after.0);
-        let held = next.and_then(|claim| self.claims.get(&claim).map(|held| (claim, held)));
-        match held {
+        let next = self.claims.registry.next_of_lane(lane, after.0);
+        let held = next.and_then(|claim| self.claims.get(claim).map(|held| (claim, held)));
+        Ok(match held {
             Some((claim, held)) => {
                 let held = Held {
                     claim: Claim(claim),
@@ -101,44 +105,44 @@ impl Service {
                 Reply::Held { held }.into()
             }
             None => Reply::Done.into(),
-        }
+        })
     }
 
     /// Answers [`tickwire_link::control::Request::Counters`].
-    pub(crate) fn counters(&self, id: ConnectionId, of: CountersOf, lane: LaneId) -> Answer {
+    pub(super) fn counters(&self, id: ConnectionId, of: CountersOf, lane: LaneId) -> Result<Answer, Reason> {
         let figures = match of {
             CountersOf::Host => {
-                let mut figures = self.programs.host_counters().to_vec();
-                figures.push(self.nics.left_out() as u64);
+                let mut figures = self.ledger.programs.host_counters().to_vec();
+                figures.push(self.paths.nics.left_out() as u64);
                 Figures::new(&figures)
             }
             CountersOf::Lane if self.may_see(id, lane) => {
-                let c = self.programs.lane_counters(lane);
+                let c = self.ledger.programs.lane_counters(lane);
                 let mut figures = vec![c.in_packets, c.in_bytes, c.out_packets, c.out_bytes];
                 figures.extend(&c.refused[..Refusal::ALL.len()]);
                 figures.push(c.lost_packets);
                 Figures::new(&figures)
             }
-            CountersOf::Lane => return refused(Reason::NotPermitted),
+            CountersOf::Lane => return Err(Reason::NotPermitted),
         };
-        Reply::Counters { figures: Box::new(figures) }.into()
+        Ok(Reply::Counters { figures: Box::new(figures) }.into())
     }
 
     /// Answers [`tickwire_link::control::Request::Capture`].
-    pub(crate) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Answer {
-        let all = self.user_of(id) == Some(0) && lane == 0;
+    pub(super) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Result<Answer, Reason> {
+        let all = self.clients.user_of(id) == Some(0) && lane == 0;
         // A user captures the lanes that exist now; later lanes need another capture.
         let lanes = match (all, lane) {
             (true, _) => None,
-            (false, 0) => Some(self.lanes.keys().copied().filter(|&lane| self.may_see(id, lane)).collect()),
+            (false, 0) => Some(self.lanes.numbers().filter(|&lane| self.may_see(id, lane)).collect()),
             (false, lane) if self.may_see(id, lane) => Some(vec![lane]),
-            _ => return refused(Reason::NotPermitted),
+            _ => return Err(Reason::NotPermitted),
         };
-        match self.captures.begin(id, lanes, snaplen, &mut self.programs) {
-            Ok(stream) => Answer { reply: Reply::Capturing, descriptors: vec![stream] },
+        match self.clients.captures.begin(id, lanes, snaplen, &mut self.ledger.programs) {
+            Ok(stream) => Ok(Answer { reply: Reply::Capturing, descriptors: vec![stream] }),
             Err(error) => {
                 tracing::warn!(%error, "capture refused");
-                refused(Reason::ServiceError)
+                Err(Reason::ServiceError)
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Looks in the background at the sockets of all claims of a user. A program can make every system
-//! call on its socket block (see [`crate::user_workers`]).
+//! call on its socket block (see `clients::user_workers`).
 
-use crate::port_proof::{Duty, is_connected, right};
+use super::port_proof::{Duty, is_connected, right};
+use crate::clients::{Foreign, Queue};
 use crate::registry::ClaimId;
-use crate::user_workers::{Foreign, Queue};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Weak};

@@ -5,8 +5,7 @@
 //! each of them, and packets from it leave as the routes say (`ip rule from`, two interfaces in one
 //! subnet). A link-local address belongs to its link alone.
 
-use crate::programs::BpfError;
-use crate::programs::Programs;
+use crate::programs::{BpfError, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use tickwire_link::bpf::MOST_ADDRESSES;
 use tickwire_stack::addr::{Address, Mac};
