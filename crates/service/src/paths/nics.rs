@@ -98,7 +98,7 @@ impl Nics {
             _ => Effect::None,
         };
         if nic.tags.as_ref().is_some_and(|tags| !tags.still()) {
-            effect = rehook(nic, config, programs);
+            effect = leave_xdp(nic, config, programs);
         }
         self.settle(programs);
         effect
@@ -315,16 +315,40 @@ impl Nics {
 
 /// Attaches divert to an interface in the first mode that works.
 fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
-    let (name, driver) = (&nic.link.name, &nic.driver);
-    nic.mode = AttachMode::None;
     if nic.link.is_port() {
-        nic.reason = Reason::Port;
-        tracing::error!(interface = name, port_of = nic.link.port_of, "not accelerated: {}", Reason::Port.text());
+        (nic.mode, nic.reason) = (AttachMode::None, Reason::Port);
+        let (interface, port_of) = (&nic.link.name, &nic.link.port_of);
+        tracing::error!(interface, port_of, "not accelerated: {}", Reason::Port.text());
         return;
     }
     nic.reason = Reason::Device;
+    let modes = modes(config.attach_for(&nic.link.name), &nic.driver);
+    attach(nic, modes, config, programs);
+}
+
+/// The interface strips VLAN tags again: divert leaves XDP.
+fn leave_xdp(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect {
+    tracing::warn!(interface = nic.link.name, "it strips VLAN tags from frames again (rxvlan): divert leaves XDP");
+    nic.hook = None;
+    nic.tags = None;
+    nic.reason = Reason::TagsHidden;
+    let mut modes = modes(config.attach_for(&nic.link.name), &nic.driver).to_vec();
+    modes.retain(|&mode| mode == AttachMode::Tc);
+    if attach(nic, &modes, config, programs) {
+        Effect::Paths
+    } else {
+        programs.remove_nic(nic.link.index);
+        Effect::Went
+    }
+}
+
+/// Attaches divert in the first of these modes that works. Returns whether there is one; else the
+/// interface's reason is the one that it has, or hidden tags.
+fn attach(nic: &mut Nic, modes: &[AttachMode], config: &Config, programs: &mut Programs) -> bool {
+    let (name, driver) = (&nic.link.name, &nic.driver);
+    nic.mode = AttachMode::None;
     let mut failed = Vec::new();
-    for &mode in modes(config.attach_for(name), driver) {
+    for &mode in modes {
         let tags = match tags_for(mode, &nic.link, config) {
             Ok(tags) => tags,
             Err(why) => {
@@ -341,12 +365,12 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
                 nic.reason = Reason::None;
                 // Before it is needed, so that the number of descriptors does not depend on what
                 // has happened. If it cannot be opened now, it is tried again then.
-                nic.sender = PacketSender::open(nic.link.index).ok();
+                nic.sender = nic.sender.take().or_else(|| PacketSender::open(nic.link.index).ok());
                 // Why the modes before this one failed, none of which was asked for.
                 let instead_of = failed.iter().map(|(mode, why)| format!("{}: {why}", mode_name(*mode)));
                 let instead_of = instead_of.reduce(|all, one| all + "; " + &one);
                 tracing::info!(interface = name, driver, mode = mode_name(mode), instead_of, "accelerated");
-                return;
+                return true;
             }
             Err(error) => failed.push((mode, error.to_string())),
         }
@@ -355,6 +379,7 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
         tracing::warn!(interface = name, driver, mode = mode_name(mode), why, "divert could not be attached");
     }
     tracing::error!(interface = name, "not accelerated: {}", nic.reason.text());
+    false
 }
 
 /// Has the interface leave VLAN tags in frames, if this mode needs that.
@@ -366,32 +391,6 @@ fn tags_for(mode: AttachMode, link: &Link, config: &Config) -> Result<Option<Kep
         KeptTags::keep(link).map(Some)
     } else {
         Ok(None)
-    }
-}
-
-/// The interface strips VLAN tags again: divert leaves XDP.
-fn rehook(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect {
-    let (name, driver) = (&nic.link.name, &nic.driver);
-    tracing::warn!(interface = name, "it strips VLAN tags from frames again (rxvlan): divert leaves XDP");
-    nic.hook = None;
-    nic.tags = None;
-    nic.mode = AttachMode::None;
-    nic.reason = Reason::TagsHidden;
-    if !modes(config.attach_for(name), driver).contains(&AttachMode::Tc) {
-        programs.remove_nic(nic.link.index);
-        tracing::error!(interface = name, "no longer accelerated: no other way to attach divert is allowed");
-        return Effect::Went;
-    }
-    match programs.attach_nic(name, nic.link.index, AttachMode::Tc) {
-        Ok(hook) => {
-            (nic.hook, nic.mode, nic.reason) = (Some(hook), AttachMode::Tc, Reason::None);
-            Effect::Paths
-        }
-        Err(error) => {
-            programs.remove_nic(nic.link.index);
-            tracing::error!(interface = name, %error, "no longer accelerated: divert could not be attached");
-            Effect::Went
-        }
     }
 }
 
