@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     /// It is ended once its answer is sent: it has no lane, and its place is needed.
     pub(crate) parting: bool,
     bucket: Bucket,
+    /// The round in which it had its last turn.
+    pub(crate) last_turn: usize,
     replies: VecDeque<(u32, Answer)>,
     pushes: VecDeque<Push>,
     /// Destinations whose path changed since the process was last notified.
@@ -105,6 +107,7 @@ impl Connection {
             refused: None,
             parting: false,
             bucket: Bucket::new(requests_per_second, now),
+            last_turn: 0,
             replies: VecDeque::new(),
             pushes: VecDeque::new(),
             changed: VecDeque::new(),

@@ -8,33 +8,30 @@ use std::time::Instant;
 use tickwire_link::control::{Malformed, Reason, Request};
 
 impl Service {
-    /// One round. `number` counts the rounds, so that each begins with another connection.
+    /// One round of these connections. `number` counts the rounds.
     pub(crate) fn round(&mut self, ready: &mut [Ready], number: usize) {
-        if !ready.is_empty() {
-            ready.rotate_left(number % ready.len());
-        }
+        Round::order(ready, number, |id| self.clients.get(id).map_or(0, |connection| connection.last_turn));
         let mut round = Round::of(ready.iter().filter_map(|ready| self.clients.user_of(ready.id)));
         for ready in &*ready {
             self.flush(ready.id);
             let Some(user) = self.clients.user_of(ready.id) else { continue };
             let Some(allowance) = round.allowance(user) else { continue };
-            let begun = Instant::now();
-            self.serve(*ready, allowance);
-            round.took(user, begun.elapsed());
-        }
-    }
-
-    /// Handles requests of a connection.
-    fn serve(&mut self, ready: Ready, allowance: Allowance) {
-        let until = Instant::now() + allowance.time;
-        for _ in 0..allowance.requests {
-            if !self.serve_one(ready, until) {
-                return;
+            if let Some(connection) = self.clients.get_mut(ready.id) {
+                connection.last_turn = number;
             }
+            let begun = Instant::now();
+            let requests = self.serve(*ready, allowance);
+            round.took(user, requests, begun.elapsed());
         }
     }
 
-    /// Handles the next request of a connection. Returns whether another one may follow.
+    /// Handles requests of a connection. Returns how many there were.
+    fn serve(&mut self, ready: Ready, allowance: Allowance) -> usize {
+        let until = Instant::now() + allowance.time;
+        (0..allowance.requests).take_while(|_| self.serve_one(ready, until)).count()
+    }
+
+    /// Handles the next request of a connection. Returns whether there was one.
     fn serve_one(&mut self, Ready { id, hung_up }: Ready, until: Instant) -> bool {
         let now = Instant::now();
         let Some(connection) = self.clients.get_mut(id) else { return false };
