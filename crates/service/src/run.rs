@@ -265,13 +265,13 @@ fn serve(
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
     service.make_ready();
     let mut timers = Timers::begin(Instant::now());
-    // Twice the default of `connections_per_user`, so that one user's do not hide all others'.
-    let mut events = [EpollEvent::empty(); 512];
+    let mut events = Vec::new();
     let mut talking = Vec::new();
     let mut rounds = 0usize;
     let mut acceptor = Acceptor::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
     loop {
         let timeout = timers.timeout(service, acceptor.shut_until());
+        events.resize(events_at_once(&service.config.limits), EpollEvent::empty());
         let ready = match service.clients.poll.wait(&mut events, timeout) {
             Ok(ready) => ready,
             Err(nix::errno::Errno::EINTR) => 0,
@@ -315,6 +315,15 @@ fn serve(
         timers.run(service, now);
         service.refresh_some_paths();
     }
+}
+
+/// The most events that the loop takes from epoll for a round. The shares of a round are those of
+/// the users in it, so one user's connections must not fill it, although all are ready. Epoll
+/// reports the connections that are left first the next time.
+fn events_at_once(limits: &Limits) -> usize {
+    const LEAST: usize = 64;
+    let of_a_user = limits.connections_per_user.min(limits.connections);
+    (2 * of_a_user as usize).max(LEAST)
 }
 
 /// Has epoll watch what the loop reads, beside connections.
@@ -413,5 +422,19 @@ fn reload(service: &mut Service, options: &Options) {
             tracing::info!("limits read anew; other settings take effect at the next start");
         }
         Err(error) => tracing::error!(%error, "the configuration was not read anew"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connections_of_one_user_fill_no_round() {
+        let at_once = |connections, connections_per_user| {
+            events_at_once(&Limits { connections, connections_per_user, ..Limits::default() })
+        };
+        assert_eq!([at_once(1024, 256), at_once(1024, 700), at_once(1024, 1)], [512, 1400, 64]);
+        assert_eq!(at_once(1024, u32::MAX), 2048, "a user has no more than all");
     }
 }
