@@ -46,6 +46,16 @@ impl Claims {
         }
     }
 
+    /// Removes claims of which no program has learned: none would ever release them.
+    pub(crate) fn remove_untold(&mut self, claims: Vec<ClaimId>, ledger: &mut Ledger) {
+        for claim in claims {
+            if let Some(lane) = self.held.get(&claim).map(|held| held.lane) {
+                tracing::debug!(lane, claim, "its process has ended before the answer");
+                self.remove(lane, vec![claim], ledger);
+            }
+        }
+    }
+
     /// Whether a claim is on a UDP port or flow.
     pub(crate) fn is_udp(&self, claim: ClaimId) -> bool {
         self.held.get(&claim).is_some_and(|held| held.bound.protocol == Protocol::Udp)

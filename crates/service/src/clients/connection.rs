@@ -4,7 +4,7 @@
 use super::rate::Bucket;
 use super::user_workers::{Foreign, Queue};
 use crate::answer::Answer;
-use crate::registry::LaneId;
+use crate::registry::{ClaimId, LaneId};
 use crate::usage::Returns;
 use std::collections::VecDeque;
 use std::io;
@@ -159,11 +159,14 @@ impl Connection {
 
     /// Queues the answer to a request.
     pub(crate) fn answer(&mut self, number: u32, answer: Answer) -> Result<(), End> {
-        if self.replies.len() >= MAX_REPLIES {
-            return Err(End::Deaf);
-        }
+        // Kept in any case: what it gives is taken back when the connection has ended.
         self.replies.push_back((number, answer));
-        Ok(())
+        if self.replies.len() > MAX_REPLIES { Err(End::Deaf) } else { Ok(()) }
+    }
+
+    /// The claims in answers that have not been sent.
+    pub(crate) fn untold_claims(&self) -> Vec<ClaimId> {
+        self.replies.iter().flat_map(|(_, answer)| answer.claims()).collect()
     }
 
     /// Queues a push.
@@ -230,8 +233,8 @@ mod tests {
     use super::*;
     use crate::config::Limits;
     use crate::usage::Usage;
-    use tickwire_link::control::{Reply, Request};
-    use tickwire_stack::addr::Address;
+    use tickwire_link::control::{Claim, Reply, Request};
+    use tickwire_stack::addr::{Address, Endpoint};
     use tickwire_stack::path::PathInfo;
 
     fn pair(rate: u32) -> (Connection, Channel) {
@@ -270,6 +273,18 @@ mod tests {
             }
         }
         assert_eq!(end, Some(End::Deaf));
+    }
+
+    #[test]
+    fn claims_in_answers_that_cannot_be_sent_are_untold() {
+        let (mut connection, client) = pair(5);
+        let claimed = |claim| Reply::Claimed { claim: Claim(claim), local: Endpoint::default() }.into();
+        connection.answer(1, claimed(7)).unwrap();
+        assert_eq!((connection.flush(|_| None), connection.untold_claims()), (Ok(false), vec![]));
+        drop(client);
+        connection.answer(2, claimed(8)).unwrap();
+        connection.answer(3, Reply::Done.into()).unwrap();
+        assert_eq!((connection.flush(|_| None), connection.untold_claims()), (Err(End::Gone), vec![8]));
     }
 
     #[test]

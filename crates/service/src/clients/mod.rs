@@ -28,7 +28,7 @@ pub(crate) use user_workers::{Foreign, Queue, UserWorkers};
 use crate::answer::Answer;
 use crate::paths::Paths;
 use crate::programs::Programs;
-use crate::registry::LaneId;
+use crate::registry::{ClaimId, LaneId};
 use crate::usage::Usage;
 use acceptor::Visitor;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -70,6 +70,8 @@ pub(crate) struct Ended {
     pub(crate) peer: Peer,
     /// The lane that the process used.
     pub(crate) lane: Option<LaneId>,
+    /// Claims that were entered for the process, which has not learned of them.
+    pub(crate) untold: Vec<ClaimId>,
 }
 
 impl Clients {
@@ -272,7 +274,7 @@ impl Clients {
             End::Surplus => tracing::debug!(pid, uid, "too many programs without a lane: not listed"),
         }
         self.captures.end(id, programs);
-        let ended = Ended { peer: connection.peer, lane: connection.lane };
+        let ended = Ended { peer: connection.peer, lane: connection.lane, untold: connection.untold_claims() };
         connection.close();
         Some(ended)
     }

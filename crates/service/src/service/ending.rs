@@ -16,6 +16,8 @@ impl Service {
     pub(super) fn end_connection(&mut self, id: ConnectionId, why: &End) {
         let Some(ended) = self.clients.end(id, why, &mut self.ledger.programs) else { return };
         self.lanes.forget_waiting(id, ended.peer.uid, &mut self.ledger.usage);
+        // Other processes may keep the lane.
+        self.claims.remove_untold(ended.untold, &mut self.ledger);
         if let Some(number) = ended.lane {
             self.leave_lane(id, ended.peer.pid, number);
         }

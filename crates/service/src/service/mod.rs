@@ -59,6 +59,10 @@ impl Service {
 
     /// Answers a request.
     fn answer(&mut self, id: ConnectionId, number: u32, answer: Answer) {
+        if self.clients.get(id).is_none() {
+            self.claims.remove_untold(answer.claims(), &mut self.ledger);
+            return;
+        }
         if let Err(end) = self.clients.answer(id, number, answer, &self.paths) {
             self.end_connection(id, &end);
         }
