@@ -1,5 +1,6 @@
 //! Answers to requests, and the reasons that they give.
 
+use crate::registry::ClaimId;
 use std::os::fd::OwnedFd;
 use tickwire_host::Why;
 use tickwire_link::control::{Reason, Reply};
@@ -9,6 +10,17 @@ use tickwire_link::control::{Reason, Reply};
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
     pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl Answer {
+    /// The claims that it gives to the program.
+    pub(crate) fn claims(&self) -> Vec<ClaimId> {
+        match &self.reply {
+            Reply::Claimed { claim, .. } => vec![claim.0],
+            Reply::Ports { ports, .. } => ports.as_slice().iter().map(|port| port.claim.0).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl From<Reply> for Answer {

@@ -1,38 +1,25 @@
 //! Starting the service, its event loop, and its end.
 
-use crate::acceptor::Acceptor;
-use crate::bpf_error::BpfError;
-use crate::capture::Captures;
+use crate::claims::{Claims, Judge};
+use crate::clients::{Acceptor, Captures, Clients, Endpoint, EndpointError, NamespaceLock, Ready};
 use crate::clock::Clock;
 use crate::config::{Attach, Config, ConfigError, Limits};
-use crate::connection::ConnectionId;
-use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
-use crate::fair_scheduler::Ready;
-use crate::flow_gc::FlowGc;
-use crate::groups::Groups;
-use crate::lane_maker::{LaneMaker, remove_leftovers};
-use crate::nics::Nics;
-use crate::port_proof::Judge;
-use crate::programs::Programs;
-use crate::ready_lanes::ReadyLanes;
-use crate::realtime::Priorities;
-use crate::registry::Registry;
-use crate::remover::Remover;
+use crate::lanes::{LaneMaker, Lanes, Priorities, Remover, remove_leftovers};
+use crate::ledger::Ledger;
+use crate::paths::Paths;
+use crate::programs::{BpfError, Programs, ring_is_safe};
 use crate::rights;
-use crate::ring_probe::ring_is_safe;
 use crate::service::Service;
 use crate::usage::Usage;
-use crate::user_workers::UserWorkers;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tickwire_host::{Connections, Host, Monitor, XdpInfo};
+use tickwire_host::{Connections, Host};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
 use tickwire_timekeeper::config::FileError;
 
@@ -114,14 +101,13 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::System { what, source }
 }
 
-// The epoll tokens; those of connections begin at `FIRST_CONNECTION`.
+// The epoll tokens; those of connections are higher.
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const EVENTS: u64 = 2;
 const STOP: u64 = 3;
 const CAPTURE: u64 = 4;
 const LANES: u64 = 5;
-const FIRST_CONNECTION: ConnectionId = 16;
 
 /// How often claims are verified, in the background.
 const VERIFY_EVERY: Duration = Duration::from_secs(1);
@@ -211,43 +197,24 @@ fn start(config: Config) -> Result<Service, Error> {
     let numbers = remove_leftovers(&mut host, &remover)?;
     let maker = LaneMaker::start(Host::open()?, programs.lane_programs()?, numbers, remover)
         .map_err(system("start a thread"))?;
-    let mut service = Service {
-        usage: Usage::new(config.limits),
-        priorities: Priorities::new(&config.groups),
-        config,
-        host,
-        // Before the inventory, so that no change is missed in between.
-        monitor: Monitor::open()?,
-        kernel_connections: connections(),
-        census: FlowGc::new(connections()),
-        xdp_info: XdpInfo::open().ok(),
-        judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
-        programs,
-        nics: Nics::default(),
-        lanes: BTreeMap::new(),
-        dying: VecDeque::new(),
-        remains: Vec::new(),
-        ready_lanes: ReadyLanes::default(),
-        maker,
-        registry: Registry::default(),
-        claims: HashMap::new(),
-        offload: UserWorkers::default(),
-        verifications: HashMap::new(),
-        ends_failed: HashMap::new(),
-        groups: Groups::default(),
-        connections: BTreeMap::new(),
-        captures,
-        joined: BTreeMap::new(),
-        pins_verified: 0,
-        resting: BTreeSet::new(),
-        poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
-        inventory_stale: false,
-        paths_stale: false,
-        refreshing: VecDeque::new(),
-        farewell: None,
-    };
-    for name in &service.config.interfaces {
-        let error = match service.host.link_by_name(name)? {
+    let lanes = Lanes::new(maker, config.lane, Priorities::new(&config.groups));
+    let judge = Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?;
+    let claims = Claims::new(judge, connections);
+    let clients = Clients::new(captures).map_err(system("make an epoll instance"))?;
+    let ledger = Ledger { programs, usage: Usage::new(config.limits) };
+    let mut service = Service::new(config, ledger, Paths::new(host)?, lanes, claims, clients);
+    check_interfaces(&service.config, &mut service.paths.host)?;
+    service.take_inventory()?;
+    if !service.paths.nics.any() {
+        tracing::warn!("no interface is accelerated yet; one that comes up will be");
+    }
+    Ok(service)
+}
+
+/// Looks for the interfaces that the configuration names.
+fn check_interfaces(config: &Config, host: &mut Host) -> Result<(), Error> {
+    for name in &config.interfaces {
+        let error = match host.link_by_name(name)? {
             None => Error::NoInterface,
             Some(link) if link.loopback => Error::Loopback,
             Some(link) if link.mac.is_none() => Error::NoEthernet,
@@ -255,18 +222,14 @@ fn start(config: Config) -> Result<Service, Error> {
         };
         return Err(error(name.clone()));
     }
-    let names: Vec<String> = service.host.links()?.into_iter().map(|link| link.name).collect();
-    for (interface, why) in service.config.idle_attachments(&names) {
+    let names: Vec<String> = host.links()?.into_iter().map(|link| link.name).collect();
+    for (interface, why) in config.idle_attachments(&names) {
         tracing::warn!(interface, "attach_by_interface has no effect on it: {why}");
     }
-    for interface in service.config.untagged.iter().filter(|name| !names.contains(name)) {
+    for interface in config.untagged.iter().filter(|name| !names.contains(name)) {
         tracing::warn!(interface, "untagged: there is no such interface now (see `ip link`)");
     }
-    service.take_inventory()?;
-    if !service.nics.any() {
-        tracing::warn!("no interface is accelerated yet; one that comes up will be");
-    }
-    Ok(service)
+    Ok(())
 }
 
 /// Socket diagnostics, which report the connections that the kernel has of a port.
@@ -287,6 +250,7 @@ fn hold_signals() -> Result<SigSet, Error> {
     Ok(mask)
 }
 
+/// The event loop.
 fn serve(
     service: &mut Service,
     endpoint: &Endpoint,
@@ -296,74 +260,40 @@ fn serve(
 ) -> Result<(), Error> {
     let signals = SignalFd::with_flags(mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|e| system("read signals")(e.into()))?;
-    let watch = |service: &Service, what: &dyn AsFdRef, token| {
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
-        service.poll.add(what.fd(), event).map_err(|e| system("watch a descriptor")(e.into()))
-    };
-    watch(service, endpoint.listener(), LISTENER)?;
-    watch(service, &signals, SIGNALS)?;
-    watch(service, &service.monitor, EVENTS)?;
-    watch(service, &service.captures.descriptor(), CAPTURE)?;
-    watch(service, &service.maker, LANES)?;
-    if let Some(stop) = &stop {
-        watch(service, stop, STOP)?;
-    }
+    watch_all(service, endpoint, &signals, stop.as_ref())?;
     let _clock = service.config.clock.clone().map(Clock::start);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
     service.make_ready();
-    let mut next = FIRST_CONNECTION;
-    let mut verified = Instant::now();
-    let mut settle: Option<Instant> = None;
-    let mut inventoried: Option<Instant> = None;
-    // Twice the default of `connections_per_user`, so that one user's do not hide all others'.
-    let mut events = [EpollEvent::empty(); 512];
+    let mut timers = Timers::begin(Instant::now());
+    let mut events = Vec::new();
     let mut talking = Vec::new();
     let mut rounds = 0usize;
-    let mut door = Acceptor::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
+    let mut acceptor = Acceptor::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
     loop {
-        let now = Instant::now();
-        let more = (!service.refreshing.is_empty()).then_some(now);
-        let due =
-            [Some(verified + VERIFY_EVERY), service.next_burial(now), service.next_look_at_remains(), settle, more];
-        let due = due
-            .into_iter()
-            .chain([service.next_awakening(), door.shut_until(), service.next_farewell()])
-            .flatten()
-            .min();
-        let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
-        // Rounded up, so that what is due is due when the loop wakes.
-        let timeout = EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO);
-        let ready = match service.poll.wait(&mut events, timeout) {
+        let timeout = timers.timeout(service, acceptor.shut_until());
+        events.resize(events_at_once(&service.config.limits), EpollEvent::empty());
+        let ready = match service.clients.poll.wait(&mut events, timeout) {
             Ok(ready) => ready,
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(system("wait for events")(error.into())),
         };
         for event in &events[..ready] {
             match event.data() {
-                LISTENER => {
-                    service.accept(&mut door, &mut next);
-                    if door.shut_until().is_some() {
-                        let _ = service.poll.delete(endpoint.listener());
-                    }
-                }
+                LISTENER => accept(service, endpoint, &mut acceptor),
                 SIGNALS => {
-                    while let Ok(Some(info)) = signals.read_signal() {
-                        if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
-                            reload(service, options);
-                        } else if service.is_to_end(options.hand_over) {
-                            return Ok(());
-                        }
+                    if obey_signals(service, &signals, options) {
+                        return Ok(());
                     }
                 }
                 EVENTS => service.host_events(),
                 STOP => {
                     // It stays readable, and would wake the loop each time.
-                    let _ = stop.as_ref().map(|stop| service.poll.delete(stop));
+                    let _ = stop.as_ref().map(|stop| service.clients.poll.delete(stop));
                     if service.is_to_end(options.hand_over) {
                         return Ok(());
                     }
                 }
-                CAPTURE => service.captures.drain(),
+                CAPTURE => service.clients.captures.drain(),
                 LANES => service.lanes_made(),
                 id => talking.push(Ready { id, hung_up: event.events().contains(EpollFlags::EPOLLHUP) }),
             }
@@ -375,47 +305,111 @@ fn serve(
         if service.has_parted(now) {
             return Ok(());
         }
-        service.awake(now);
-        if door.shut_until().is_some_and(|until| until <= now) {
-            door.open();
+        service.clients.awake(now);
+        if acceptor.shut_until().is_some_and(|until| until <= now) {
+            acceptor.open();
             watch(service, endpoint.listener(), LISTENER)?;
         }
         service.bury();
-        service.look_at_remains(now);
-        if now >= verified + VERIFY_EVERY {
-            verified = now;
-            service.offload.staff();
-            service.verify_claims();
-            service.verify_flows();
-            service.verify_pins();
-            service.settle(now);
-            service.fit_guards();
-            service.fit_wakeups();
-            service.make_ready();
-        }
-        if service.inventory_stale && inventoried.is_none_or(|at| now >= at + VERIFY_EVERY) {
-            inventoried = Some(now);
-            service.catch_up_with_host();
-        }
-        if service.paths_stale && settle.is_none() {
-            settle = Some(now + SETTLE);
-        }
-        if settle.is_some_and(|due| due <= now) {
-            settle = None;
-            service.refresh_paths();
-        }
-        service.refresh_some();
+        service.lanes.look_at_remains(now, &mut service.ledger.usage);
+        timers.run(service, now);
+        service.refresh_some_paths();
     }
 }
 
-/// What epoll can watch.
-trait AsFdRef {
-    fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
+/// The most events that the loop takes from epoll for a round. The shares of a round are those of
+/// the users in it, so one user's connections must not fill it, although all are ready. Epoll
+/// reports the connections that are left first the next time.
+fn events_at_once(limits: &Limits) -> usize {
+    const LEAST: usize = 64;
+    let of_a_user = limits.connections_per_user.min(limits.connections);
+    (2 * of_a_user as usize).max(LEAST)
 }
 
-impl<T: AsFd> AsFdRef for T {
-    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.as_fd()
+/// Has epoll watch what the loop reads, beside connections.
+fn watch_all(service: &Service, endpoint: &Endpoint, signals: &SignalFd, stop: Option<&OwnedFd>) -> Result<(), Error> {
+    watch(service, endpoint.listener(), LISTENER)?;
+    watch(service, signals, SIGNALS)?;
+    watch(service, &service.paths, EVENTS)?;
+    watch(service, service.clients.captures.descriptor(), CAPTURE)?;
+    watch(service, &service.lanes, LANES)?;
+    stop.map_or(Ok(()), |stop| watch(service, stop, STOP))
+}
+
+fn watch(service: &Service, what: impl AsFd, token: u64) -> Result<(), Error> {
+    let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
+    service.clients.poll.add(what, event).map_err(|e| system("watch a descriptor")(e.into()))
+}
+
+/// Accepts the connections that wait. While none can be accepted, the socket is not watched.
+fn accept(service: &mut Service, endpoint: &Endpoint, acceptor: &mut Acceptor<impl FnMut() -> io::Result<OwnedFd>>) {
+    service.clients.accept(acceptor, &mut service.ledger.usage);
+    if acceptor.shut_until().is_some() {
+        let _ = service.clients.poll.delete(endpoint.listener());
+    }
+}
+
+/// Reads the signals that wait. Returns whether the service is to end now.
+fn obey_signals(service: &mut Service, signals: &SignalFd, options: &Options) -> bool {
+    while let Ok(Some(info)) = signals.read_signal() {
+        if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
+            reload(service, options);
+        } else if service.is_to_end(options.hand_over) {
+            return true;
+        }
+    }
+    false
+}
+
+/// When what recurs was done last, or is due.
+struct Timers {
+    verified: Instant,
+    inventoried: Option<Instant>,
+    /// When the paths are resolved again that have become stale.
+    settles: Option<Instant>,
+}
+
+impl Timers {
+    fn begin(now: Instant) -> Self {
+        Self { verified: now, inventoried: None, settles: None }
+    }
+
+    /// How long the loop may wait for events. `opens`: when the service's socket is watched again.
+    fn timeout(&self, service: &Service, opens: Option<Instant>) -> EpollTimeout {
+        let now = Instant::now();
+        let at_once = (service.lanes.has_dying() || service.paths.is_refreshing()).then_some(now);
+        let due = [
+            Some(self.verified + VERIFY_EVERY),
+            at_once,
+            self.settles,
+            opens,
+            service.lanes.next_look_at_remains(),
+            service.clients.next_awakening(),
+            service.next_farewell(),
+        ];
+        let due = due.into_iter().flatten().min();
+        let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
+        // Rounded up, so that what is due is due when the loop wakes.
+        EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO)
+    }
+
+    /// Does what is due.
+    fn run(&mut self, service: &mut Service, now: Instant) {
+        if now >= self.verified + VERIFY_EVERY {
+            self.verified = now;
+            service.verify(now);
+        }
+        if service.paths.inventory_is_stale && self.inventoried.is_none_or(|at| now >= at + VERIFY_EVERY) {
+            self.inventoried = Some(now);
+            service.catch_up_with_host();
+        }
+        if service.paths.are_stale && self.settles.is_none() {
+            self.settles = Some(now + SETTLE);
+        }
+        if self.settles.is_some_and(|due| due <= now) {
+            self.settles = None;
+            service.paths.begin_refresh();
+        }
     }
 }
 
@@ -423,10 +417,24 @@ impl<T: AsFd> AsFdRef for T {
 fn reload(service: &mut Service, options: &Options) {
     match configuration(options) {
         Ok(config) => {
-            service.usage.set_limits(config.limits);
+            service.ledger.usage.set_limits(config.limits);
             service.config.limits = config.limits;
             tracing::info!("limits read anew; other settings take effect at the next start");
         }
         Err(error) => tracing::error!(%error, "the configuration was not read anew"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connections_of_one_user_fill_no_round() {
+        let at_once = |connections, connections_per_user| {
+            events_at_once(&Limits { connections, connections_per_user, ..Limits::default() })
+        };
+        assert_eq!([at_once(1024, 256), at_once(1024, 700), at_once(1024, 1)], [512, 1400, 64]);
+        assert_eq!(at_once(1024, u32::MAX), 2048, "a user has no more than all");
     }
 }

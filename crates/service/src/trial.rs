@@ -2,8 +2,7 @@
 //! interface, and nothing stays.
 
 use crate::config;
-use crate::programs::Programs;
-use crate::ring_probe::ring_is_safe;
+use crate::programs::{Programs, ring_is_safe};
 use std::io;
 use tickwire_host::Connections;
 use tickwire_link::sys_tap;

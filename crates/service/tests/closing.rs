@@ -6,11 +6,13 @@ use common::tcp_flag::{ACK, FIN, RST, SYN};
 use common::{
     Client, LaneOf, PEER, TIMEOUT, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
 };
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, getsockopt, socket, sockopt};
+use nix::sys::socket::{
+    AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, bind, getsockopt, shutdown, socket, sockopt,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use tickwire_link::control::{Claim, CountersOf, Part, Parts, Reason, Reply, Request};
+use std::os::fd::{AsFd, AsRawFd};
+use tickwire_link::control::{Claim, ClaimKind, CountersOf, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -288,4 +290,29 @@ fn what_a_router_says_of_a_connection_goes_to_its_owner() {
     wire.sender.send(&error).unwrap();
     until("its path is narrower", || getsockopt(&ours, sockopt::IpMtu) == Ok(1000));
     assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}
+
+#[test]
+fn a_claim_of_which_a_killed_process_has_not_learned_ends_with_its_connection() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane) = world.laned();
+    let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+    let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
+    let ports = Request::Ports { source: world.a(0).ip().into(), count: 4 };
+    for (request, descriptors) in [(claim, vec![listener.as_fd()]), (ports, Vec::new())] {
+        let mut killed = world.client();
+        let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
+        assert!(matches!(killed.request(&attach, &[]).0, Reply::Attached));
+        // As if it had been killed before the service answers: no answer reaches it.
+        shutdown(killed.channel().as_raw_fd(), Shutdown::Read).unwrap();
+        killed.channel().send(&request, 9, &descriptors).unwrap();
+        assert!(matches!(client.push(), Push::PeerGone { .. }));
+        let list = Request::ListClaims { lane: lane.lane, after: Claim(0) };
+        assert!(matches!(client.request(&list, &[]).0, Reply::Done), "the lane has no claim");
+    }
+    let (mut other, _) = world.laned();
+    other.claim_bound(&listener).unwrap();
 }

@@ -7,8 +7,12 @@
 //! segments that open no connection go where they would have gone before. The connections that
 //! their handshakes have established by then are pinned, too.
 
+use super::Claims;
+use crate::lanes::Lanes;
+use crate::ledger::Ledger;
+use crate::paths::Nics;
+use crate::programs::Programs;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
-use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tickwire_host::Ends;
@@ -37,18 +41,25 @@ pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
     changes.iter().filter_map(of).collect()
 }
 
-impl Service {
+impl Claims {
     /// Keeps the connections of lanes that share a port where they are, while others join. A
     /// newcomer has none of them yet, whatever it reports.
-    pub(crate) fn pin(&mut self, joined: &[Joined], newcomer: Option<LaneId>) {
+    pub(super) fn pin(
+        &mut self,
+        joined: &[Joined],
+        newcomer: Option<LaneId>,
+        lanes_now: &Lanes,
+        nics: &Nics,
+        ledger: &mut Ledger,
+    ) {
         let mut tables: HashMap<LaneId, HashSet<Ends>> = HashMap::new();
         for (key, lanes) in joined {
-            let mut settled = self.programs.settled(key, lanes);
+            let mut settled = ledger.programs.settled(key, lanes);
             settled.retain(|&lane| Some(lane) != newcomer);
             let mut holders = self.registry.holders(*key);
             holders.retain(|&(lane, _)| Some(lane) != newcomer);
             for (lane, _) in &holders {
-                let table = || self.lanes.get(lane).map(|lane| lane.connections_now().collect()).unwrap_or_default();
+                let table = || lanes_now.get(*lane).map(|lane| lane.connections_now().collect()).unwrap_or_default();
                 tables.entry(*lane).or_insert_with(table);
             }
             let mut holding: HashMap<Ends, usize> = HashMap::new();
@@ -59,52 +70,46 @@ impl Service {
                     .iter()
                     .map(|&(local, remote)| FlowKey { protocol: Protocol::Tcp, local, remote })
                     .filter(|flow| {
-                        holding[&(flow.local, flow.remote)] == 1 || self.bearer(flow, lanes, &settled) == Some(lane)
+                        holding[&(flow.local, flow.remote)] == 1
+                            || bearer(flow, lanes, &settled, &ledger.programs) == Some(lane)
                     })
                     .collect();
-                self.pin_lane(*key, [lanes, &settled], (lane, claim), believed);
+                self.pin_lane(*key, [lanes, &settled], (lane, claim), believed, nics, ledger);
             }
         }
     }
 
-    /// Which of several lanes that report a connection has received its packets until now, while it
-    /// is no flow of its own.
-    fn bearer(&self, flow: &FlowKey, lanes: &[LaneId], settled: &[LaneId]) -> Option<LaneId> {
-        let begun = self.programs.handshake(flow).filter(|lane| lanes.contains(lane));
-        begun.or_else(|| bpf::chosen(settled, flow.remote))
-    }
-
     /// Ends the joining of ports whose time is over.
-    pub(crate) fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Instant, lanes_now: &Lanes, nics: &Nics, ledger: &mut Ledger) {
         // Connections that were opened since are found only by their handshakes, and those may be
         // forgotten: there is not room for all SYNs that a peer may send.
         let going_on: Vec<Joined> = self.joined.iter().map(|(&key, (_, lanes))| (key, lanes.clone())).collect();
-        self.pin(&going_on, None);
+        self.pin(&going_on, None, lanes_now, nics, ledger);
         let is_due = |(&key, (until, _)): (&PortKey, &(Instant, Vec<LaneId>))| (*until <= now).then_some(key);
         for key in self.joined.iter().filter_map(is_due).collect::<Vec<_>>() {
             self.joined.remove(&key);
-            if !self.programs.is_joining(&key) {
+            if !ledger.programs.is_joining(&key) {
                 continue;
             }
             let mut lanes: Vec<LaneId> = self.registry.holders(key).into_iter().map(|(lane, _)| lane).collect();
             lanes.sort_unstable();
             lanes.dedup();
-            self.programs.settle(key, &lanes);
-            self.unpin_settled(key, &lanes);
+            ledger.programs.settle(key, &lanes);
+            self.unpin_settled(key, &lanes, ledger);
         }
     }
 
     /// Unpins connections that reach their lane without a pin, now that the lanes of their port
     /// have settled.
-    fn unpin_settled(&mut self, key: PortKey, lanes: &[LaneId]) {
+    fn unpin_settled(&mut self, key: PortKey, lanes: &[LaneId], ledger: &mut Ledger) {
         for (lane, claim) in self.registry.holders(key) {
-            let Some(held) = self.claims.get_mut(&claim) else { continue };
+            let Some(held) = self.held.get_mut(&claim) else { continue };
             let belongs = |flow: &mut FlowKey| {
                 flow.local.address.family() == key.local.address.family()
                     && bpf::chosen(lanes, flow.remote) == Some(lane)
             };
             for flow in held.pinned.extract_if(.., belongs).collect::<Vec<_>>() {
-                self.unpin(lane, claim, &flow);
+                self.unpin(lane, claim, &flow, ledger);
             }
         }
     }
@@ -116,59 +121,67 @@ impl Service {
         choices: [&[LaneId]; 2],
         (lane, claim): (LaneId, ClaimId),
         connections: Vec<FlowKey>,
+        nics: &Nics,
+        ledger: &mut Ledger,
     ) {
-        let Some(of_lane) = self.lanes.get(&lane) else { return };
+        let Some(user) = self.held.get(&claim).map(|held| held.user) else { return };
         let mut moved: Vec<FlowKey> = connections
             .into_iter()
             .filter(|FlowKey { local, remote, .. }| {
                 local.port == key.local.port
                     && (key.local.address == local.address || key.local.address.is_unspecified())
                     && key.local.address.family() == local.address.family()
-                    && self.nics.has_address(local.address)
+                    && nics.has_address(local.address)
                     && choices.iter().any(|lanes| bpf::chosen(lanes, *remote) != Some(lane))
             })
             .collect();
-        let user = of_lane.user;
-        moved.iter().for_each(|flow| self.forget_given(flow));
+        moved.iter().for_each(|flow| self.forget_given(flow, ledger));
         moved.retain(|flow| !self.registry.knows_flow(flow));
-        moved.truncate(self.usage.room_for_flows(user));
+        moved.truncate(ledger.usage.room_for_flows(user));
         let changes = self.registry.pin(lane, claim, &moved);
         if moved.is_empty() {
             return;
         }
         tracing::debug!(lane, claim, connections = moved.len(), "a shared port's connections stay");
-        self.programs.apply_best(changes);
-        if let Some(held) = self.claims.get_mut(&claim) {
+        ledger.programs.apply_best(changes);
+        if let Some(held) = self.held.get_mut(&claim) {
             held.pinned.extend(moved);
         }
-        let _ = self.charge(claim);
+        let _ = self.charge(claim, &mut ledger.usage);
     }
 
     /// Unpins connections that are over. Called every second, for a few lanes at a time.
-    pub(crate) fn verify_pins(&mut self) {
+    pub(crate) fn verify_pins(&mut self, lanes: &Lanes, ledger: &mut Ledger) {
         let mut pinning: BTreeMap<LaneId, Vec<ClaimId>> = BTreeMap::new();
-        for (&claim, held) in self.claims.iter().filter(|(_, held)| !held.pinned.is_empty()) {
+        for (&claim, held) in self.held.iter().filter(|(_, held)| !held.pinned.is_empty()) {
             pinning.entry(held.lane).or_default().push(claim);
         }
         let behind = pinning.range(self.pins_verified + 1..).chain(pinning.range(..=self.pins_verified));
         for (&lane, claims) in behind.take(LANES) {
             self.pins_verified = lane;
-            let Some(of_lane) = self.lanes.get(&lane) else { continue };
+            let Some(of_lane) = lanes.get(lane) else { continue };
             let live: HashSet<(Endpoint, Endpoint)> = of_lane.connections_now().collect();
             for &claim in claims {
-                let Some(held) = self.claims.get_mut(&claim) else { continue };
+                let Some(held) = self.held.get_mut(&claim) else { continue };
                 let over = held.pinned.extract_if(.., |flow| !live.contains(&(flow.local, flow.remote)));
                 for flow in over.collect::<Vec<_>>() {
-                    self.unpin(lane, claim, &flow);
+                    self.unpin(lane, claim, &flow, ledger);
                 }
             }
         }
     }
 
     /// Removes one connection's entry from a claim.
-    pub(crate) fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey) {
+    pub(super) fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey, ledger: &mut Ledger) {
         let changes = self.registry.unpin(lane, claim, flow);
-        self.programs.apply_best(changes);
-        let _ = self.charge(claim);
+        ledger.programs.apply_best(changes);
+        let _ = self.charge(claim, &mut ledger.usage);
     }
+}
+
+/// Which of several lanes that report a connection has received its packets until now, while it is
+/// no flow of its own.
+fn bearer(flow: &FlowKey, lanes: &[LaneId], settled: &[LaneId], programs: &Programs) -> Option<LaneId> {
+    let begun = programs.handshake(flow).filter(|lane| lanes.contains(lane));
+    begun.or_else(|| bpf::chosen(settled, flow.remote))
 }

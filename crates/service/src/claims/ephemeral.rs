@@ -5,65 +5,81 @@
 //! to no other socket at this address, neither by `bind` nor for a connection, and chooses no port
 //! that has a connection. So, unlike a single flow, such a port belongs to its lane as a whole.
 
-use super::reason_of_conflict;
-use crate::answer::{Answer, refused};
-use crate::claim::HeldClaim;
-use crate::connection::ConnectionId;
-use crate::port_proof::local_name;
+use super::port_proof::local_name;
+use super::{Claims, HeldClaim, reason_of_conflict};
+use crate::clients::{Foreign, Queue};
+use crate::ledger::Ledger;
+use crate::paths::Nics;
 use crate::registry::{Bound, LaneId, Protocol};
-use crate::service::Service;
-use crate::user_workers::Foreign;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason, Reply};
+use std::sync::Arc;
+use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason};
 use tickwire_stack::addr::{Address, Endpoint};
 
-impl Service {
-    /// Answers [`tickwire_link::control::Request::Ports`].
-    pub(crate) fn ports(&mut self, id: ConnectionId, source: Address, count: u32) -> Answer {
-        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
-            return refused(Reason::BadRequest);
-        };
-        let Some(user) = self.lanes.get(&lane).map(|lane| lane.user) else {
-            return refused(Reason::LaneGone);
-        };
-        if !self.nics.any() {
-            return refused(self.nics.why_none());
+/// Ports that are bound for a lane.
+pub(crate) struct BoundPorts {
+    /// The service's network namespace.
+    pub(crate) namespace: u64,
+    /// At least one.
+    pub(crate) ports: EphemeralPorts,
+}
+
+impl Claims {
+    /// Binds so many ports at an address of the host for a lane, or as many as there is room for.
+    /// `queue` is for work on descriptors of the lane's user.
+    pub(crate) fn bind_ports(
+        &mut self,
+        (lane, user): (LaneId, u32),
+        source: Address,
+        count: u32,
+        queue: &Arc<Queue>,
+        nics: &Nics,
+        ledger: &mut Ledger,
+    ) -> Result<BoundPorts, Reason> {
+        if !nics.any() {
+            return Err(nics.why_none());
         }
         // A link-local address without its link is no complete address to bind to.
-        if !self.nics.has_address(source) || source.is_link_local() {
-            return refused(Reason::Address);
+        if !nics.has_address(source) || source.is_link_local() {
+            return Err(Reason::Address);
         }
         let mut ports = Vec::new();
         for _ in 0..count.clamp(1, EphemeralPorts::MAX as u32) {
-            match self.bind_port(lane, user, source) {
+            match self.bind_port((lane, user), source, queue, ledger) {
                 Ok(port) => ports.push(port),
-                Err(reason) if ports.is_empty() => return refused(reason),
+                Err(reason) if ports.is_empty() => return Err(reason),
                 Err(_) => break,
             }
         }
         tracing::debug!(lane, %source, ports = ports.len(), "bound ephemeral ports");
-        Reply::Ports { namespace: self.judge.namespace(), source, ports: EphemeralPorts::new(&ports) }.into()
+        Ok(BoundPorts { namespace: self.judge.namespace(), ports: EphemeralPorts::new(&ports) })
     }
 
-    fn bind_port(&mut self, lane: LaneId, user: u32, source: Address) -> Result<EphemeralPort, Reason> {
-        self.usage.take_flow(user)?;
+    fn bind_port(
+        &mut self,
+        (lane, user): (LaneId, u32),
+        source: Address,
+        queue: &Arc<Queue>,
+        ledger: &mut Ledger,
+    ) -> Result<EphemeralPort, Reason> {
+        ledger.usage.take_flow(user)?;
         let bound = bound_socket(source).and_then(|socket| {
             let local = local_name(socket.as_fd()).filter(|name| name.address == source)?;
             Some((socket, local))
         });
         let Some((socket, local)) = bound else {
-            self.usage.give_flow(user);
+            ledger.usage.give_flow(user);
             return Err(Reason::PortTaken);
         };
         let bound = Bound { protocol: Protocol::Tcp, local, dual: false, shares: false, reuses: false };
         let entered = self.registry.claim_bound(lane, bound);
-        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
-        let socket = Foreign::new(socket, self.offload.of(user));
+        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| ledger.usage.give_flow(user))?;
+        let socket = Foreign::new(socket, Arc::clone(queue));
         let held = HeldClaim::new(lane, user, ClaimKind::Ephemeral, bound, Endpoint::default(), socket);
-        self.claims.insert(claim, held);
-        self.apply_claim(lane, claim, changes).inspect_err(|_| self.remove_claims(lane, vec![claim]))?;
+        self.held.insert(claim, held);
+        self.apply(lane, claim, changes, ledger).inspect_err(|_| self.remove(lane, vec![claim], ledger))?;
         Ok(EphemeralPort { claim: Claim(claim), port: local.port })
     }
 }

@@ -1,8 +1,10 @@
 //! Connections of the kernel's own, and of other lanes', on ports and flows that are claimed.
 
-use crate::lane::Lane;
+use super::Claims;
+use crate::lanes::{Lane, Lanes};
+use crate::ledger::Ledger;
+use crate::paths::Nics;
 use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, any_of};
-use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tickwire_host::Ends;
 use tickwire_link::control::Reason;
@@ -12,18 +14,18 @@ use tickwire_stack::addr::{Address, Endpoint};
 /// microseconds, where a dump takes milliseconds, however few connections there are.
 const ASKED_SINGLY: usize = 128;
 
-impl Service {
+impl Claims {
     /// Whether the kernel's own stack has a live connection between these ends. One local port may
     /// have connections of several programs, so that a socket of that port proves no right to each
     /// of them.
-    pub(super) fn kernel_has(&mut self, local: Endpoint, remote: Endpoint) -> bool {
-        self.ask_kernel(local, remote).unwrap_or(true)
+    pub(super) fn kernel_has(&mut self, local: Endpoint, remote: Endpoint, nics: &Nics) -> bool {
+        self.ask_kernel(local, remote, nics).unwrap_or(true)
     }
 
     /// The same; `None` if the kernel does not answer.
-    fn ask_kernel(&mut self, local: Endpoint, remote: Endpoint) -> Option<bool> {
+    fn ask_kernel(&mut self, local: Endpoint, remote: Endpoint, nics: &Nics) -> Option<bool> {
         let connections = self.kernel_connections.as_mut()?;
-        for nic in self.nics.indices() {
+        for nic in nics.indices() {
             match connections.has(&(local, remote), nic) {
                 Ok(false) => {}
                 Ok(true) => return Some(true),
@@ -38,22 +40,22 @@ impl Service {
 
     /// The kernel's own connections on a port whose packets may arrive by an accelerated interface.
     /// Those inside this host do not count: divert never sees them.
-    pub(super) fn kernels_of_port(&mut self, port: u16) -> Result<Vec<Ends>, Reason> {
+    fn kernels_of_port(&mut self, port: u16, nics: &Nics) -> Result<Vec<Ends>, Reason> {
         let Some(connections) = &mut self.kernel_connections else { return Err(Reason::NoDiagnostics) };
         let mut ends = connections.of_port(port).map_err(|error| {
             tracing::error!(port, %error, "the kernel's connections on a claimed port are not known");
             Reason::ServiceError
         })?;
-        ends.retain(|(local, remote)| self.nics.has_address(local.address) && !self.nics.has_address(remote.address));
+        ends.retain(|(local, remote)| nics.has_address(local.address) && !nics.has_address(remote.address));
         Ok(ends)
     }
 
     /// Removes from a closing listener's flows those that the kernel had accepted by now: they are
     /// its own. Where the kernel does not answer, only flows that were the lane's before are kept.
-    pub(super) fn leave_out_kernels(&mut self, lane: LaneId, port: u16, flows: &mut Vec<FlowKey>) {
+    pub(super) fn leave_out_kernels(&mut self, lane: LaneId, port: u16, flows: &mut Vec<FlowKey>, nics: &Nics) {
         if flows.len() <= ASKED_SINGLY {
             let mut answers = true;
-            flows.retain(|flow| match answers.then(|| self.ask_kernel(flow.local, flow.remote)).flatten() {
+            flows.retain(|flow| match answers.then(|| self.ask_kernel(flow.local, flow.remote, nics)).flatten() {
                 Some(has) => !has,
                 None => {
                     answers = false;
@@ -62,7 +64,7 @@ impl Service {
             });
             return;
         }
-        match self.kernels_of_port(port) {
+        match self.kernels_of_port(port, nics) {
             Ok(kernels) => {
                 let kernels: HashSet<Ends> = kernels.into_iter().collect();
                 flows.retain(|flow| !kernels.contains(&(flow.local, flow.remote)));
@@ -77,27 +79,29 @@ impl Service {
         lane: LaneId,
         claim: ClaimId,
         bound: Bound,
+        nics: &Nics,
+        ledger: &mut Ledger,
     ) -> Result<Vec<Change>, Reason> {
         if bound.protocol != Protocol::Tcp {
             return Ok(Vec::new());
         }
-        let ends = self.kernels_of_port(bound.local.port)?;
-        Ok(self.except(lane, claim, &ends))
+        let ends = self.kernels_of_port(bound.local.port, nics)?;
+        Ok(self.except(lane, claim, &ends, ledger))
     }
 
     /// The changes that leave these connections of the kernel's under a claim to the kernel.
-    fn except(&mut self, lane: LaneId, claim: ClaimId, ends: &[Ends]) -> Vec<Change> {
+    fn except(&mut self, lane: LaneId, claim: ClaimId, ends: &[Ends], ledger: &mut Ledger) -> Vec<Change> {
         for &(local, remote) in ends {
-            self.forget_given(&FlowKey { protocol: Protocol::Tcp, local, remote });
+            self.forget_given(&FlowKey { protocol: Protocol::Tcp, local, remote }, ledger);
         }
         self.registry.except(lane, claim, ends).unwrap_or_default()
     }
 
     /// Leaves the kernel's own connections at an address to the kernel, before packets to that
     /// address are diverted.
-    pub(crate) fn leave_to_kernel_at(&mut self, address: Address) {
+    pub(crate) fn leave_to_kernel_at(&mut self, address: Address, ledger: &mut Ledger) {
         let claims: Vec<(ClaimId, LaneId, u16)> = self
-            .claims
+            .held
             .iter()
             .filter(|(_, held)| held.has_tcp_port())
             .filter(|(_, held)| held.bound.covers(Endpoint::new(address, held.bound.local.port)))
@@ -114,34 +118,40 @@ impl Service {
         }
         for (claim, lane, port) in claims {
             let Some(ends) = by_port.get(&port) else { continue };
-            let changes = self.except(lane, claim, ends);
-            if let Err(reason) = self.apply_claim(lane, claim, changes) {
-                self.lose_these([claim], reason);
+            let changes = self.except(lane, claim, ends, ledger);
+            if let Err(reason) = self.apply(lane, claim, changes, ledger) {
+                self.lose([claim], reason, ledger);
             }
         }
     }
 
     /// Whether another lane that holds the port of a flow reports this connection: it may have
     /// accepted it.
-    pub(super) fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
+    pub(super) fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint, lanes: &Lanes) -> bool {
         let keys = [local.address, any_of(local.address)]
             .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, local.port) });
-        self.others_at(lane, &keys).any(|other| other.has_connection(local, remote))
+        self.others_at(lane, &keys, lanes).any(|other| other.has_connection(local, remote))
     }
 
     /// The connections reported by the other lanes that hold a port, of any address.
-    pub(super) fn connections_of_others(&self, lane: LaneId, bound: Bound) -> HashSet<Ends> {
-        let addresses = self.nics.addresses().into_iter().chain([Address::ANY, Address::ANY_V4]);
+    pub(super) fn connections_of_others(
+        &self,
+        lane: LaneId,
+        bound: Bound,
+        lanes: &Lanes,
+        nics: &Nics,
+    ) -> HashSet<Ends> {
+        let addresses = nics.addresses().into_iter().chain([Address::ANY, Address::ANY_V4]);
         let keys: Vec<PortKey> = addresses
             .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, bound.local.port) })
             .collect();
-        self.others_at(lane, &keys).flat_map(Lane::connections_now).collect()
+        self.others_at(lane, &keys, lanes).flat_map(Lane::connections_now).collect()
     }
 
     /// The other lanes that hold any of these.
-    fn others_at(&self, lane: LaneId, keys: &[PortKey]) -> impl Iterator<Item = &Lane> {
+    fn others_at<'l>(&self, lane: LaneId, keys: &[PortKey], lanes: &'l Lanes) -> impl Iterator<Item = &'l Lane> {
         let holders = keys.iter().flat_map(|&key| self.registry.holders(key)).map(|(holder, _)| holder);
         let others: BTreeSet<LaneId> = holders.filter(|&holder| holder != lane).collect();
-        others.into_iter().filter_map(|other| self.lanes.get(&other))
+        others.into_iter().filter_map(move |other| lanes.get(other))
     }
 }

@@ -1,45 +1,44 @@
 //! Multicast groups that a claim's socket has joined.
 
-use crate::answer::{Answer, refused};
-use crate::connection::ConnectionId;
-use crate::groups::{GroupKey, Member, filter};
-use crate::registry::{ClaimId, LaneId, Protocol};
-use crate::service::Service;
+use super::Claims;
+use super::group_filter::filter;
+use crate::ledger::Ledger;
+use crate::paths::Nics;
+use crate::registry::{ClaimId, GroupKey, LaneId, Member, Protocol};
 use std::sync::Arc;
-use tickwire_link::control::{ClaimKind, Interfaces, Reason, Reply};
+use tickwire_link::control::{ClaimKind, Interfaces, Reason};
 use tickwire_link::group_filter::has_joined;
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
-impl Service {
-    /// Answers [`tickwire_link::control::Request::Join`].
-    pub(crate) fn join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Answer {
-        match self.try_join(id, claim, group) {
-            Ok(interfaces) => Reply::Joined { interfaces: Interfaces::new(&interfaces) }.into(),
-            Err(reason) => refused(reason),
-        }
-    }
-
+impl Claims {
     /// Makes the lane a member of a group where the claim's socket is one. Returns the accelerated
     /// interfaces on which that is.
-    fn try_join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
-        let (lane, port) = self.group_port(id, claim, group)?;
-        let interfaces = self.joined_by_kernel(claim, group)?;
+    pub(crate) fn join(
+        &mut self,
+        lane: LaneId,
+        claim: ClaimId,
+        group: Address,
+        nics: &Nics,
+        ledger: &mut Ledger,
+    ) -> Result<Vec<u32>, Reason> {
+        let port = self.group_port(lane, claim, group)?;
+        let interfaces = self.joined_by_kernel(claim, group, nics)?;
         let wanted: Vec<GroupKey> =
             interfaces.iter().map(|&interface| GroupKey { group: Endpoint::new(group, port), interface }).collect();
-        let changed = self.members_become(lane, claim, group, &wanted);
+        let changed = self.members_become(lane, claim, group, &wanted, ledger);
         // Without the filter the kernel would deliver each datagram a second time.
-        changed.and_then(|()| self.filter_kernel_copies(claim)).inspect_err(|_| {
-            let _ = self.members_become(lane, claim, group, &[]);
-            let _ = self.filter_kernel_copies(claim);
+        changed.and_then(|()| self.filter_kernel_copies(claim, nics)).inspect_err(|_| {
+            let _ = self.members_become(lane, claim, group, &[], ledger);
+            let _ = self.filter_kernel_copies(claim, nics);
         })?;
         Ok(interfaces)
     }
 
     /// The accelerated interfaces on which the kernel has a claim's socket as a member of a group.
-    fn joined_by_kernel(&self, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
-        let socket = self.claims.get(&claim).map(|held| Arc::clone(&held.socket)).ok_or(Reason::BadRequest)?;
-        let mut interfaces = self.nics.indices();
+    fn joined_by_kernel(&self, claim: ClaimId, group: Address, nics: &Nics) -> Result<Vec<u32>, Reason> {
+        let socket = self.held.get(&claim).map(|held| Arc::clone(&held.socket)).ok_or(Reason::BadRequest)?;
+        let mut interfaces = nics.indices();
         // The answer has no room for more; the kernel delivers what arrives by the others.
         interfaces.truncate(Interfaces::MAX);
         let found = socket.queue().ask(move || {
@@ -57,78 +56,80 @@ impl Service {
         claim: ClaimId,
         group: Address,
         wanted: &[GroupKey],
+        ledger: &mut Ledger,
     ) -> Result<(), Reason> {
         let of_group = |(key, _): &&(GroupKey, Member)| key.group.address == group;
         let before: Vec<GroupKey> = self.groups.of_claim(claim).iter().filter(of_group).map(|(key, _)| *key).collect();
         for &key in before.iter().filter(|key| !wanted.contains(key)) {
-            self.leave_group(key, claim, (lane, claim));
+            self.leave_group(key, claim, (lane, claim), ledger);
         }
         wanted
             .iter()
             .filter(|key| !before.contains(key))
-            .try_for_each(|&key| self.join_group(key, claim, (lane, claim)))
+            .try_for_each(|&key| self.join_group(key, claim, (lane, claim), ledger))
     }
 
-    fn join_group(&mut self, key: GroupKey, claim: ClaimId, member: Member) -> Result<(), Reason> {
-        let user = self.claims.get(&claim).map(|held| held.user).ok_or(Reason::BadRequest)?;
+    fn join_group(&mut self, key: GroupKey, claim: ClaimId, member: Member, ledger: &mut Ledger) -> Result<(), Reason> {
+        let user = self.held.get(&claim).map(|held| held.user).ok_or(Reason::BadRequest)?;
         let lane = member.0;
-        self.usage.take_membership(user, self.groups.of_lane(lane))?;
+        ledger.usage.take_membership(user, self.groups.of_lane(lane))?;
         let Some(change) = self.groups.join(key, member) else {
-            self.usage.give_membership(user);
+            ledger.usage.give_membership(user);
             return Err(Reason::ShareLimit);
         };
-        let entered = self.programs.set_members(&change).map_err(|error| {
+        let entered = ledger.programs.set_members(&change).map_err(|error| {
             tracing::error!(lane, %error, "a group could not be entered");
             if error.is_full() { Reason::MembershipLimit } else { Reason::ServiceError }
         });
-        entered.inspect_err(|_| self.leave_group(key, claim, member))
+        entered.inspect_err(|_| self.leave_group(key, claim, member, ledger))
     }
 
-    fn leave_group(&mut self, key: GroupKey, claim: ClaimId, member: Member) {
+    fn leave_group(&mut self, key: GroupKey, claim: ClaimId, member: Member, ledger: &mut Ledger) {
         let Some(change) = self.groups.leave(key, member) else { return };
-        if let Some(held) = self.claims.get(&claim) {
-            self.usage.give_membership(held.user);
+        if let Some(held) = self.held.get(&claim) {
+            ledger.usage.give_membership(held.user);
         }
-        if let Err(error) = self.programs.set_members(&change) {
+        if let Err(error) = ledger.programs.set_members(&change) {
             tracing::debug!(%error, "leaving a group");
         }
     }
 
     /// Leaves all groups of a claim.
-    pub(crate) fn leave_groups(&mut self, claim: ClaimId) {
+    pub(super) fn leave_groups(&mut self, claim: ClaimId, ledger: &mut Ledger) {
         for (key, member) in self.groups.of_claim(claim).to_vec() {
-            self.leave_group(key, claim, member);
+            self.leave_group(key, claim, member, ledger);
         }
     }
 
-    /// Answers [`tickwire_link::control::Request::Leave`].
-    pub(crate) fn leave(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Answer {
-        match self.group_port(id, claim, group) {
-            Ok((lane, _)) => {
-                let _ = self.members_become(lane, claim, group, &[]);
-                let _ = self.filter_kernel_copies(claim);
-                Reply::Done.into()
-            }
-            Err(reason) => refused(reason),
-        }
+    /// The claim's socket is no member of a group any more.
+    pub(crate) fn leave(
+        &mut self,
+        lane: LaneId,
+        claim: ClaimId,
+        group: Address,
+        nics: &Nics,
+        ledger: &mut Ledger,
+    ) -> Result<(), Reason> {
+        self.group_port(lane, claim, group)?;
+        let _ = self.members_become(lane, claim, group, &[], ledger);
+        let _ = self.filter_kernel_copies(claim, nics);
+        Ok(())
     }
 
-    /// The lane of a claim and the port at which it may have groups.
-    fn group_port(&self, id: ConnectionId, claim: ClaimId, group: Address) -> Result<(LaneId, u16), Reason> {
-        let lane = self.connections.get(&id).and_then(|c| c.lane).ok_or(Reason::BadRequest)?;
-        let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
+    /// The port at which a claim of a lane may have groups.
+    fn group_port(&self, lane: LaneId, claim: ClaimId, group: Address) -> Result<u16, Reason> {
+        let held = self.held.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
         if held.bound.protocol != Protocol::Udp || held.kind != ClaimKind::Bound || !group.is_multicast() {
             return Err(Reason::Group);
         }
-        Ok((lane, held.bound.local.port))
+        Ok(held.bound.local.port)
     }
 
-    /// Keeps the kernel from delivering what the lane receives already (see [`crate::groups`]).
-    fn filter_kernel_copies(&mut self, claim: ClaimId) -> Result<(), Reason> {
-        let Some(held) = self.claims.get_mut(&claim) else { return Err(Reason::BadRequest) };
-        let on_lane = |(key, _): &(GroupKey, Member)| {
-            self.nics.contains(key.interface).then_some((key.group.address, key.interface))
-        };
+    /// Keeps the kernel from delivering what the lane receives already (see `group_filter`).
+    fn filter_kernel_copies(&mut self, claim: ClaimId, nics: &Nics) -> Result<(), Reason> {
+        let Some(held) = self.held.get_mut(&claim) else { return Err(Reason::BadRequest) };
+        let on_lane =
+            |(key, _): &(GroupKey, Member)| nics.contains(key.interface).then_some((key.group.address, key.interface));
         let joined: Vec<(Address, u32)> = self.groups.of_claim(claim).iter().filter_map(on_lane).collect();
         let program = if joined.is_empty() { None } else { Some(filter(&joined).ok_or(Reason::ShareLimit)?) };
         if program.is_none() && !held.filtered {
@@ -150,11 +151,11 @@ impl Service {
     }
 
     /// Makes the filters anew after interfaces were added or removed.
-    pub(crate) fn refresh_filters(&mut self) {
-        let claims: Vec<ClaimId> = self.claims.keys().copied().collect();
+    pub(crate) fn refresh_filters(&mut self, nics: &Nics) {
+        let claims: Vec<ClaimId> = self.held.keys().copied().collect();
         for claim in claims {
             if !self.groups.of_claim(claim).is_empty() {
-                let _ = self.filter_kernel_copies(claim);
+                let _ = self.filter_kernel_copies(claim, nics);
             }
         }
     }

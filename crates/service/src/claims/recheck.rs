@@ -1,10 +1,12 @@
 //! Claims hold for as long as their sockets hold what was claimed with them.
 
-use crate::claim::HeldClaim;
-use crate::claim_recheck::{ClaimRecheck, Finding, Look};
-use crate::port_proof::Duty;
+use super::claim_recheck::{ClaimRecheck, Finding, Look};
+use super::port_proof::Duty;
+use super::{Claims, HeldClaim};
+use crate::clients::UserWorkers;
+use crate::ledger::Ledger;
+use crate::paths::Nics;
 use crate::registry::Protocol;
-use crate::service::Service;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tickwire_link::control::{ClaimKind, Reason};
@@ -19,38 +21,37 @@ fn duty(held: &HeldClaim) -> Duty {
     }
 }
 
-impl Service {
+impl Claims {
     /// Ends claims whose socket no longer holds what was claimed with it: the kernel may have given
     /// that to another socket, whose packets must not be diverted. Called every second; each call
     /// acts on what the one before it found.
-    pub(crate) fn verify_claims(&mut self) {
+    pub(crate) fn verify(&mut self, workers: &mut UserWorkers, nics: &Nics, ledger: &mut Ledger) {
         let mut found: Vec<Finding> = Vec::new();
-        let offload = &mut self.offload;
-        self.verifications.retain(|&user, verification| verification.poll(|| offload.of(user).is_stuck(), &mut found));
-        found.retain(|(claim, seen, _)| self.claims.get(claim).is_some_and(|held| duty(held) == *seen));
+        self.rechecks.retain(|&user, recheck| recheck.poll(|| workers.of(user).is_stuck(), &mut found));
+        found.retain(|(claim, seen, _)| self.held.get(claim).is_some_and(|held| duty(held) == *seen));
         for (claim, _, right) in found {
             let Some((address, interface)) = right else {
-                self.lose_these([claim], Reason::NotBound);
+                self.lose([claim], Reason::NotBound, ledger);
                 continue;
             };
-            let before = self.claims.get(&claim).map(|held| (held.covered, held.interface));
+            let before = self.held.get(&claim).map(|held| (held.covered, held.interface));
             if before.is_some_and(|(covered, _)| covered != address) {
-                self.cover(claim, address);
+                self.cover(claim, address, ledger);
             }
             if before.is_some_and(|(_, device)| device != interface) {
-                self.socket_names_device(claim, interface);
+                self.socket_names_device(claim, interface, nics, ledger);
             }
         }
         let mut due: HashMap<u32, Vec<Look>> = HashMap::new();
-        for (&claim, held) in &self.claims {
-            if !self.verifications.contains_key(&held.user) {
+        for (&claim, held) in &self.held {
+            if !self.rechecks.contains_key(&held.user) {
                 let socket = Arc::downgrade(&held.socket);
                 let right = (held.covered, held.interface);
                 due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, right, socket));
             }
         }
         for (user, claims) in due {
-            self.verifications.insert(user, ClaimRecheck::begin(claims, &self.offload.of(user)));
+            self.rechecks.insert(user, ClaimRecheck::begin(claims, &workers.of(user)));
         }
     }
 }

@@ -6,12 +6,13 @@
 //! to a host that is reached by an accelerated interface. The program gets the socket only after
 //! repair mode has ended: in repair mode it could give the socket any address.
 
-use crate::answer::{Answer, reason_of, refused};
-use crate::claim::HeldClaim;
-use crate::connection::ConnectionId;
+use super::{Claims, HeldClaim};
+use crate::answer::reason_of;
+use crate::clients::Foreign;
+use crate::lanes::Lanes;
+use crate::ledger::Ledger;
+use crate::paths::Paths;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, Protocol};
-use crate::service::Service;
-use crate::user_workers::Foreign;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::unistd::{Uid, fchown};
 use std::fs::File;
@@ -20,7 +21,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use tickwire_host::Query;
-use tickwire_link::control::{ClaimKind, Reason, Reply};
+use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_link::sys_repair::Repair;
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
@@ -37,78 +38,61 @@ struct Bytes {
     unsent: Vec<u8>,
 }
 
-impl Service {
-    /// Answers [`tickwire_link::control::Request::TakeOver`].
-    pub(crate) fn take_over(
-        &mut self,
-        id: ConnectionId,
-        claim: ClaimId,
-        v6: bool,
-        state: &Leaving,
-        bytes: Foreign,
-    ) -> Answer {
-        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
-        match self.try_take_over(lane, claim, v6, state, bytes) {
-            Ok(Some(socket)) => {
-                tracing::debug!(lane, claim, local = %state.local, remote = %state.remote, "the kernel goes on");
-                Answer { reply: Reply::TakenOver, descriptors: vec![socket] }
-            }
-            Ok(None) => Reply::Done.into(),
-            Err(reason) => refused(reason),
-        }
+/// A connection that leaves its lane, as the program describes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Departure<'a> {
+    pub(crate) lane: LaneId,
+    /// The claim under which it is.
+    pub(crate) claim: ClaimId,
+    /// Whether the socket is to be one of IPv6.
+    pub(crate) v6: bool,
+    pub(crate) state: &'a Leaving,
+}
+
+impl Departure<'_> {
+    fn flow(&self) -> FlowKey {
+        FlowKey { protocol: Protocol::Tcp, local: self.state.local, remote: self.state.remote }
     }
 
-    fn try_take_over(
+    /// Whether a FIN has been received, or ours has been acknowledged.
+    fn is_ended(&self) -> bool {
+        self.state.fin_received || self.state.fin_acknowledged
+    }
+
+    /// The reason for the program when this fails, which is logged.
+    fn failed(&self, what: &'static str) -> impl FnOnce(io::Error) -> Reason {
+        let &Self { lane, claim, .. } = self;
+        move |error: io::Error| {
+            tracing::warn!(lane, claim, %error, "the kernel cannot go on with a connection: {what}");
+            Reason::ServiceError
+        }
+    }
+}
+
+impl Claims {
+    /// Answers [`tickwire_link::control::Request::TakeOver`]: the kernel's socket; `None` if the
+    /// connection is over now.
+    pub(crate) fn take_over(
         &mut self,
-        lane: LaneId,
-        claim: ClaimId,
-        v6: bool,
-        state: &Leaving,
+        leaving: Departure<'_>,
         bytes: Foreign,
+        lanes: &Lanes,
+        paths: &mut Paths,
+        ledger: &mut Ledger,
     ) -> Result<Option<OwnedFd>, Reason> {
-        let failed = |what: &'static str| {
-            move |error: io::Error| {
-                tracing::warn!(lane, claim, %error, "the kernel cannot go on with a connection: {what}");
-                Reason::ServiceError
-            }
-        };
-        self.check_leaving(lane, claim, v6, state)?;
-        let of_lane = self.lanes.get(&lane).ok_or(Reason::LaneGone)?;
+        let Departure { lane, claim, state, .. } = leaving;
+        self.check_leaving(&leaving, lanes, paths, ledger)?;
+        let of_lane = lanes.get(lane).ok_or(Reason::LaneGone)?;
         let (user, most) = (of_lane.user, of_lane.limits.frames as usize * FRAME_SIZE);
-        // The kernel gives the socket this much room, whatever its own limits are.
-        if u64::from(state.unread) + u64::from(state.receive_window) > most as u64 {
-            return Err(Reason::BadRequest);
-        }
-        let is_ended = state.fin_received || state.fin_acknowledged;
-        let failed_lately = |at: &Instant| at.elapsed() < END_AGAIN;
-        if is_ended && self.ends_failed.get(&user).is_some_and(failed_lately) {
-            return Err(Reason::ServiceError);
-        }
-        let known = *state;
-        let bytes = bytes
-            .queue()
-            .ask(move || bytes.get().ok_or(io::ErrorKind::NotFound.into()).and_then(|fd| read(fd, &known, most)))
-            .ok_or(Reason::ServiceError)?
-            .map_err(failed("its bytes"))?;
-        let repair = Repair::new(state, v6, &bytes.unread, &bytes.in_flight).map_err(failed("a socket"))?;
-        repair
-            .shut(state)
-            .inspect_err(|_| {
-                self.ends_failed.insert(user, Instant::now());
-            })
-            .map_err(failed("its end"))?;
-        // For the kernel's rules on shared ports, and for `ss`. Without the right to change its
-        // owner it stays the service's.
-        let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
-        let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
-        self.let_go(lane, claim, flow)?;
+        let (repair, unsent) = self.repair(&leaving, bytes, (user, most))?;
+        self.let_go(lane, claim, leaving.flow(), ledger)?;
         // From here on the connection is the kernel's, whatever happens.
-        match repair.finish(&bytes.unsent) {
+        match repair.finish(&unsent) {
             Ok((socket, written)) => {
                 if let Err(error) = written {
                     tracing::warn!(lane, claim, %error, "the kernel has no room for what a connection has to send: it is reset");
                 }
-                self.has_handed_over();
+                tracing::debug!(lane, claim, local = %state.local, remote = %state.remote, "the kernel goes on");
                 Ok(Some(socket))
             }
             Err(error) => {
@@ -118,10 +102,53 @@ impl Service {
         }
     }
 
+    /// Makes the kernel's socket of a connection that has at most `most` bytes, in repair mode.
+    /// Returns also what it has not sent yet.
+    fn repair(
+        &mut self,
+        leaving: &Departure<'_>,
+        bytes: Foreign,
+        (user, most): (u32, usize),
+    ) -> Result<(Repair, Vec<u8>), Reason> {
+        let &Departure { v6, state, .. } = leaving;
+        // The kernel gives the socket this much room, whatever its own limits are.
+        if u64::from(state.unread) + u64::from(state.receive_window) > most as u64 {
+            return Err(Reason::BadRequest);
+        }
+        let failed_lately = |at: &Instant| at.elapsed() < END_AGAIN;
+        if leaving.is_ended() && self.ends_failed.get(&user).is_some_and(failed_lately) {
+            return Err(Reason::ServiceError);
+        }
+        let known = *state;
+        let bytes = bytes
+            .queue()
+            .ask(move || bytes.get().ok_or(io::ErrorKind::NotFound.into()).and_then(|fd| read(fd, &known, most)))
+            .ok_or(Reason::ServiceError)?
+            .map_err(leaving.failed("its bytes"))?;
+        let repair = Repair::new(state, v6, &bytes.unread, &bytes.in_flight).map_err(leaving.failed("a socket"))?;
+        repair
+            .shut(state)
+            .inspect_err(|_| {
+                self.ends_failed.insert(user, Instant::now());
+            })
+            .map_err(leaving.failed("its end"))?;
+        // For the kernel's rules on shared ports, and for `ss`. Without the right to change its
+        // owner it stays the service's.
+        let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
+        Ok((repair, bytes.unsent))
+    }
+
     /// Whether the lane may give a connection away.
-    fn check_leaving(&mut self, lane: LaneId, claim: ClaimId, v6: bool, state: &Leaving) -> Result<(), Reason> {
+    fn check_leaving(
+        &mut self,
+        leaving: &Departure<'_>,
+        lanes: &Lanes,
+        paths: &mut Paths,
+        ledger: &mut Ledger,
+    ) -> Result<(), Reason> {
+        let &Departure { lane, claim, v6, state } = leaving;
         let &Leaving { local, remote, interface, tos, .. } = state;
-        let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
+        let held = self.held.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
         let (user, bound) = (held.user, held.bound);
         let its = match held.kind {
             ClaimKind::Flow => bound.local == local && held.remote == remote,
@@ -130,7 +157,7 @@ impl Service {
         };
         let same_family = local.address.family() == remote.address.family();
         let fits = same_family && (v6 || local.address.to_v4().is_some()) && remote.port != 0;
-        if bound.protocol != Protocol::Tcp || !its || !fits || !self.nics.has_address(local.address) {
+        if bound.protocol != Protocol::Tcp || !its || !fits || !paths.nics.has_address(local.address) {
             return Err(Reason::BadRequest);
         }
         // An acknowledged FIN is the end of all that was sent.
@@ -138,25 +165,23 @@ impl Service {
             return Err(Reason::BadRequest);
         }
         // The peer's end is injected by the loopback, which is not a link-local peer's interface.
-        if (state.fin_received || state.fin_acknowledged) && interface != 0 {
+        if leaving.is_ended() && interface != 0 {
             return Err(Reason::BoundDevice);
         }
-        if interface != 0 && !self.nics.contains(interface) {
+        if interface != 0 && !paths.nics.contains(interface) {
             return Err(Reason::BadRequest);
         }
-        let flow = FlowKey { protocol: Protocol::Tcp, local, remote };
-        self.forget_given(&flow);
+        let flow = leaving.flow();
+        self.forget_given(&flow, ledger);
         let is_anothers = self.registry.knows_flow(&flow) && !self.registry.holds_flow(lane, &flow);
-        if is_anothers || self.others_have(lane, local, remote) {
+        if is_anothers || self.others_have(lane, local, remote, lanes) {
             return Err(Reason::PortTaken);
         }
-        if self.usage.room_for_flows(user) == 0 {
+        if ledger.usage.room_for_flows(user) == 0 {
             return Err(Reason::UserFlowLimit);
         }
         let query = Query::to(remote.address).from(local.address).by(interface).of_service(tos);
-        let nics = &self.nics;
-        let answer = self.host.resolve(&query, |index, source| nics.path(index, source));
-        match answer.map(|answer| (answer.path.state, answer.why)) {
+        match paths.resolve(&query).map(|answer| (answer.path.state, answer.why)) {
             Ok((PathState::Ready | PathState::Resolving, None)) => Ok(()),
             Ok((_, why)) => Err(why.map_or(Reason::NoRoute, |why| reason_of(Some(why)))),
             Err(_) => Err(Reason::ServiceError),
@@ -165,8 +190,8 @@ impl Service {
 
     /// Packets of a lane's connection go to the kernel from now on. On an error nothing has
     /// changed.
-    fn let_go(&mut self, lane: LaneId, claim: ClaimId, flow: FlowKey) -> Result<(), Reason> {
-        let Some(held) = self.claims.get(&claim) else { return Err(Reason::BadRequest) };
+    fn let_go(&mut self, lane: LaneId, claim: ClaimId, flow: FlowKey, ledger: &mut Ledger) -> Result<(), Reason> {
+        let Some(held) = self.held.get(&claim) else { return Err(Reason::BadRequest) };
         let whole = match held.kind {
             ClaimKind::Flow | ClaimKind::Ephemeral => true,
             ClaimKind::Bound => held.closed.as_ref().is_some_and(|closed| closed.has_only(flow.remote)),
@@ -183,17 +208,17 @@ impl Service {
             let listens = held.has_tcp_port() && held.bound.covers(flow.local) && !(whole && other == claim);
             listens.then_some((held.lane, other))
         };
-        let listening: Vec<(LaneId, ClaimId)> = self.claims.iter().filter_map(covers).collect();
+        let listening: Vec<(LaneId, ClaimId)> = self.held.iter().filter_map(covers).collect();
         for &(lane, other) in &listening {
             changes.extend(self.registry.except(lane, other, &[(flow.local, flow.remote)]).unwrap_or_default());
         }
-        let done = self.programs.apply(merged(changes.clone(), &flow));
+        let done = ledger.programs.apply(merged(changes.clone(), &flow));
         if let Err(error) = &done {
             tracing::warn!(lane, claim, %error, "a connection cannot be left to the kernel");
             if whole {
                 // It is over here in any case: a claim that is gone from the registry cannot be
                 // entered as it was.
-                self.programs.apply_best(changes);
+                ledger.programs.apply_best(changes);
             } else {
                 listening.iter().for_each(|&(lane, other)| self.registry.take_exception_back(lane, other, &flow));
                 if its_own > 0 {
@@ -201,15 +226,15 @@ impl Service {
                     let _ = self.registry.pin(lane, claim, &[flow]);
                 }
             }
-        } else if let Some(held) = self.claims.get_mut(&claim) {
+        } else if let Some(held) = self.held.get_mut(&claim) {
             held.pinned.retain(|pinned| *pinned != flow);
             let _ = held.closed.as_mut().map(|closed| closed.ends(flow.remote));
         }
         for (_, other) in listening {
-            let _ = self.charge(other);
+            let _ = self.charge(other, &mut ledger.usage);
         }
         if whole {
-            self.forget_claims(vec![claim]);
+            self.forget(vec![claim], &ledger.usage);
             return Ok(());
         }
         done.map_err(|_| Reason::FlowLimit)

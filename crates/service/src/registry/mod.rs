@@ -1,4 +1,5 @@
-//! The ownership of ports and flows: the rules, without any system call.
+//! The ownership of ports and flows, and the memberships of groups: the rules, without any system
+//! call.
 //!
 //! Every change of the registry returns the [`Change`]s that make the BPF maps agree with it; the
 //! caller applies them and, if the kernel refuses one, undoes them with [`Change::inverse`].
@@ -6,6 +7,7 @@
 mod change;
 mod exceptions;
 mod flows;
+mod groups;
 mod keys;
 mod ports;
 mod shares;
@@ -14,6 +16,7 @@ mod tests;
 
 pub(crate) use change::Change;
 pub(crate) use flows::{Listed, Title};
+pub(crate) use groups::{GroupChange, GroupKey, Groups, Member, Members};
 pub(crate) use keys::{Bound, FlowKey, PortKey, Protocol, any_of};
 pub(crate) use shares::Share;
 

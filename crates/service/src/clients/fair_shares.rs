@@ -1,0 +1,111 @@
+//! Fair shares of a round of requests. Every user has the same share of a round, whatever the
+//! number of the user's connections and of the requests that wait in them. Connections that a share
+//! does not reach come first in the next round.
+
+use super::ConnectionId;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A user's requests in one round, split between the user's ready connections.
+const SHARE: usize = 32;
+
+/// A user's requests that are left after this time wait for the next round.
+const SLICE: Duration = Duration::from_millis(4);
+
+/// A connection that epoll reports: it is ready, or its process has closed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) id: ConnectionId,
+    pub(crate) hung_up: bool,
+}
+
+/// What a connection may take of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    pub(crate) requests: usize,
+    pub(crate) time: Duration,
+}
+
+/// What a user has used of a round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    connections: usize,
+    requests: usize,
+    time: Duration,
+}
+
+/// One round.
+#[derive(Debug, Default)]
+pub(crate) struct Round(HashMap<u32, Turn>);
+
+impl Round {
+    /// Puts those connections first whose last turn is longest ago, by the number of its round.
+    /// Among equals each round begins with another one.
+    pub(crate) fn order(ready: &mut [Ready], number: usize, last_turn: impl Fn(ConnectionId) -> usize) {
+        if !ready.is_empty() {
+            ready.rotate_left(number % ready.len());
+        }
+        ready.sort_by_key(|ready| last_turn(ready.id));
+    }
+
+    /// A round for these users, each named once for each of its ready connections.
+    pub(crate) fn of(users: impl Iterator<Item = u32>) -> Self {
+        let mut turns: HashMap<u32, Turn> = HashMap::new();
+        users.for_each(|user| turns.entry(user).or_default().connections += 1);
+        Self(turns)
+    }
+
+    /// What the next connection of a user may take; `None` if the user's share is used up.
+    pub(crate) fn allowance(&self, user: u32) -> Option<Allowance> {
+        let turn = self.0.get(&user)?;
+        let requests = (SHARE / turn.connections).max(1).min(SHARE.saturating_sub(turn.requests));
+        (requests > 0 && turn.time < SLICE).then(|| Allowance { requests, time: SLICE - turn.time })
+    }
+
+    /// A connection of a user has taken so much.
+    pub(crate) fn took(&mut self, user: u32, requests: usize, time: Duration) {
+        if let Some(turn) = self.0.get_mut(&user) {
+            turn.requests += requests;
+            turn.time += time;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_split_between_connections_and_ends_with_its_time() {
+        let mut round = Round::of([1, 1, 2, 1, 1].into_iter());
+        assert_eq!(round.allowance(1), Some(Allowance { requests: SHARE / 4, time: SLICE }));
+        round.took(1, 1, SLICE / 2);
+        assert_eq!(round.allowance(1), Some(Allowance { requests: SHARE / 4, time: SLICE / 2 }));
+        round.took(1, 1, SLICE);
+        assert_eq!((round.allowance(1), round.allowance(3)), (None, None));
+        assert_eq!(round.allowance(2), Some(Allowance { requests: SHARE, time: SLICE }));
+    }
+
+    #[test]
+    fn however_many_connections_a_user_has_it_has_one_share_and_each_has_its_turn() {
+        const MANY: ConnectionId = 100;
+        let user_of = |ready: &Ready| u32::from(ready.id == MANY);
+        let mut last_turns = HashMap::new();
+        for number in 1..=4 {
+            let mut ready: Vec<Ready> = (0..=MANY).map(|id| Ready { id, hung_up: false }).collect();
+            Round::order(&mut ready, number, |id| last_turns.get(&id).copied().unwrap_or(0));
+            let mut round = Round::of(ready.iter().map(user_of));
+            let mut taken = [0, 0];
+            for ready in ready {
+                let user = user_of(&ready);
+                if let Some(Allowance { requests, .. }) = round.allowance(user) {
+                    round.took(user, requests, Duration::ZERO);
+                    taken[user as usize] += requests;
+                    last_turns.insert(ready.id, number);
+                }
+            }
+            assert_eq!(taken, [SHARE, SHARE]);
+        }
+        assert_eq!(last_turns.len(), MANY as usize + 1);
+    }
+}

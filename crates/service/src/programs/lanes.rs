@@ -1,0 +1,141 @@
+//! The guard on lanes' devices, and lanes' rings. A part of it is for another thread, which makes
+//! and removes lanes.
+
+use super::classifiers::LaneClassifiers;
+use super::{BpfError, Programs, Result, xdp};
+use crate::registry::LaneId;
+use aya::programs::tc::SchedClassifierLink;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tickwire_link::bpf::program;
+use tickwire_link::control::AttachMode;
+use tickwire_link::rx_ring::RING_BYTES;
+use tickwire_link::standby_ring::STANDBY_RING_BYTES;
+use tickwire_link::sys_bpf;
+
+/// How the guard is attached to a lane's TAP device; dropping it detaches.
+#[derive(Debug)]
+pub(crate) enum GuardLink {
+    Xdp(#[expect(dead_code, reason = "held to stay attached")] OwnedFd),
+    Tc(#[expect(dead_code, reason = "held to stay attached")] SchedClassifierLink),
+}
+
+impl GuardLink {
+    /// The mode in which the lane is guarded.
+    pub(crate) fn mode(&self) -> AttachMode {
+        match self {
+            Self::Xdp(_) => AttachMode::Native,
+            Self::Tc(_) => AttachMode::Tc,
+        }
+    }
+}
+
+/// The BPF ring buffers of a lane.
+#[derive(Debug)]
+pub(crate) struct LaneRings {
+    /// Divert fills it.
+    pub(crate) receive: OwnedFd,
+    /// It wakes the thread that stands by.
+    pub(crate) standby: OwnedFd,
+}
+
+/// What a lane's device and rings are made with.
+pub(crate) struct LanePrograms {
+    guard: OwnedFd,
+    classifiers: LaneClassifiers,
+    rings: OwnedFd,
+    standby_rings: OwnedFd,
+    lane_mask: LaneMask,
+}
+
+/// The bits of a lane's number that select its slot in the arrays. Two devices may have the same
+/// slot, lanes that exist at the same time may not.
+#[derive(Clone, Copy)]
+pub(super) struct LaneMask(u32);
+
+impl LaneMask {
+    /// The mask for so many slots, a power of two.
+    pub(super) fn new(places: u32) -> Self {
+        Self(places - 1)
+    }
+
+    fn place(self, lane: LaneId) -> u32 {
+        lane & self.0
+    }
+}
+
+impl LanePrograms {
+    /// The slot of a lane in the arrays.
+    pub(crate) fn place(&self, lane: LaneId) -> u32 {
+        self.lane_mask.place(lane)
+    }
+
+    /// Guards the device of a lane, and attaches a filter behind the guard that drops everything
+    /// and outlives the service.
+    pub(crate) fn guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
+        self.classifiers.drop_all(name)?;
+        if mode == AttachMode::Native {
+            xdp_guard(self.guard.as_fd(), index)
+        } else {
+            self.classifiers.attach_guard(name).map(GuardLink::Tc)
+        }
+    }
+
+    /// Makes a lane reachable: its rings.
+    pub(crate) fn add_lane(&self, lane: LaneId) -> Result<LaneRings> {
+        let make = |bytes, map: &OwnedFd| {
+            let ring = sys_bpf::create_ring(bytes)?;
+            sys_bpf::set_inner(map.as_fd(), self.place(lane), ring.as_fd())?;
+            Ok(ring)
+        };
+        let made = make(RING_BYTES, &self.rings)
+            .and_then(|receive| Ok(LaneRings { receive, standby: make(STANDBY_RING_BYTES, &self.standby_rings)? }));
+        made.map_err(|error: std::io::Error| BpfError::System(format!("making a lane's rings: {error}")))
+    }
+
+    /// Makes a lane unreachable.
+    pub(crate) fn remove_lane(&self, lane: LaneId) {
+        for map in [&self.rings, &self.standby_rings] {
+            let _ = sys_bpf::remove_inner(map.as_fd(), self.place(lane));
+        }
+    }
+}
+
+fn xdp_guard(guard: BorrowedFd<'_>, device: u32) -> Result<GuardLink> {
+    let link = sys_bpf::attach_xdp(guard, device);
+    link.map(GuardLink::Xdp).map_err(|error| BpfError::System(format!("attaching the guard: {error}")))
+}
+
+impl Programs {
+    /// What another thread needs to make lanes.
+    pub(crate) fn lane_programs(&mut self) -> Result<LanePrograms> {
+        let copy = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|error| BpfError::System(format!("copying a descriptor: {error}")))
+        };
+        Ok(LanePrograms {
+            guard: copy(xdp(&mut self.ebpf, program::GUARD)?.fd()?.as_fd())?,
+            classifiers: LaneClassifiers::open(&mut self.ebpf)?,
+            rings: copy(self.rings.fd().as_fd())?,
+            standby_rings: copy(self.standby_rings.fd().as_fd())?,
+            lane_mask: self.lane_mask,
+        })
+    }
+
+    /// Puts a guard onto a device that has the drop filter already.
+    pub(crate) fn attach_guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
+        if mode == AttachMode::Native {
+            return xdp_guard(xdp(&mut self.ebpf, program::GUARD)?.fd()?.as_fd(), index);
+        }
+        Ok(GuardLink::Tc(self.classifiers.attach(&mut self.ebpf, program::GUARD_TC, name)?))
+    }
+
+    /// Guards a lane's bulk device (trains of segments) in the same way.
+    pub(crate) fn attach_bulk_guard(&mut self, name: &str) -> Result<SchedClassifierLink> {
+        self.classifiers.drop_all(&mut self.ebpf, name)?;
+        self.classifiers.attach(&mut self.ebpf, program::GUARD_BULK, name)
+    }
+
+    /// The slot of a lane in the arrays.
+    pub(crate) fn place(&self, lane: LaneId) -> u32 {
+        self.lane_mask.place(lane)
+    }
+}
