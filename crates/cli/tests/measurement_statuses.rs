@@ -176,6 +176,18 @@ fn a_testbed_that_cannot_be_meant_is_two_and_says_why() {
     }
 }
 
+/// Otherwise the accelerated ends would refuse it, after the kernel's run.
+#[test]
+fn a_wrong_variable_that_the_ends_of_a_lab_inherit_is_refused_at_the_start() {
+    for more in [&[][..], &["--on", "tickwire"]] {
+        let mut command = tickwire(&[&["testbed", "run"], more].concat());
+        let Output { status, stderr, .. } = command.env("TICKWIRE_SPIN", "soon").output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{said}");
+        assert!(said.starts_with("tickwire: TICKWIRE_SPIN: expected `always`, `never`, `adaptive` or "), "{said}");
+    }
+}
+
 /// Errors found only when the study begins: nothing is printed before the one sentence.
 #[test]
 fn what_is_refused_is_refused_in_one_sentence() {

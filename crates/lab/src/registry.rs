@@ -10,6 +10,8 @@ use crate::shell::run;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -46,9 +48,8 @@ impl Registration {
         static FIRST: Once = Once::new();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         FIRST.call_once(|| {
-            // The caller may have installed a handler of its own; then cleanup is left to that and
-            // to the next run.
-            let _ = ctrlc::set_handler(end_on_signal);
+            // Without a handler, cleanup is left to the next run.
+            let _ = await_signals();
             if let Ok(swept @ 1..) = sweep() {
                 eprintln!("removed what killed runs had left: {swept} lab{}", if swept == 1 { "" } else { "s" });
             }
@@ -121,7 +122,18 @@ pub fn wait_if_interrupted() {
     }
 }
 
-fn end_on_signal() {
+/// Waits in a thread for a signal that ends this process.
+fn await_signals() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            end_on_signal(signal);
+        }
+    };
+    std::thread::Builder::new().spawn(wait).map(drop)
+}
+
+fn end_on_signal(signal: i32) {
     INTERRUPTED.store(true, Ordering::Relaxed);
     // The terminal's current line already contains output, and the `^C`.
     let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
@@ -137,7 +149,8 @@ fn end_on_signal() {
     for file in &live.files {
         let _ = std::fs::remove_file(file);
     }
-    std::process::exit(130);
+    // As a shell reports it.
+    std::process::exit(128 + signal);
 }
 
 /// Removes the labs of processes that no longer run; returns how many namespaces and directories

@@ -99,7 +99,10 @@ impl Daemon {
                 return Ok(());
             }
             self.receive();
-            self.status_endpoints.serve(|| self.report());
+            if self.status_endpoints.receive() {
+                let report = self.report();
+                self.status_endpoints.answer(&report);
+            }
         }
     }
 
@@ -127,8 +130,8 @@ impl Daemon {
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
         let sources = self.sources.iter().filter_map(|source| source.descriptor());
-        let sockets = sources.chain(self.status_endpoints.descriptors());
-        let mut all: Vec<_> = [stop].into_iter().chain(sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN))).collect();
+        let sockets = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let mut all: Vec<_> = [stop].into_iter().chain(sockets).chain(self.status_endpoints.awaited()).collect();
         match poll(&mut all, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(all[0].any().unwrap_or(true)),
             Err(error) => Err(error),

@@ -122,6 +122,14 @@ pub(crate) struct TestbedRun {
     pub(crate) json: bool,
 }
 
+/// How accelerated ends of a lab wait without `--spin`: they inherit this variable.
+pub(crate) const SPIN_VARIABLE: &str = "TICKWIRE_SPIN";
+
+/// Checks that variable as the ends will, which would be after the kernel's run.
+pub(crate) fn inherited_spin() -> Result<(), String> {
+    std::env::var_os(SPIN_VARIABLE).map_or(Ok(()), |text| spin(&text.to_string_lossy()).map(drop))
+}
+
 /// Which stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stacks {

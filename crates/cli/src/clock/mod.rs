@@ -169,8 +169,9 @@ mod tests {
         let unnamed: Vec<_> = all.iter().filter(|key| *key != "-" && !names("JSON (with --json", key)).collect();
         assert!(all.len() > 40 && unnamed.is_empty(), "{unnamed:?}");
         let metrics = report.metrics();
+        let lines = metrics.text().lines();
         let metrics: Vec<_> =
-            metrics.lines().filter_map(|line| line.strip_prefix("# TYPE tickwire_clock_")?.split(' ').next()).collect();
+            lines.filter_map(|line| line.strip_prefix("# TYPE tickwire_clock_")?.split(' ').next()).collect();
         let unnamed: Vec<_> = metrics.iter().filter(|name| !names("Metrics for Prometheus:", name)).collect();
         assert!(metrics.len() > 25 && unnamed.is_empty(), "{unnamed:?}");
     }

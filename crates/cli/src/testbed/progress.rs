@@ -28,12 +28,12 @@ impl Progress {
             1 => "1 stream".to_owned(),
             number => format!("{number} streams"),
         };
-        let seconds = plan.length().as_secs_f64();
+        let sending = seconds(plan.length().as_secs_f64());
         let (rows, compared) = clock.map(time::Plan::length).unwrap_or_default();
         let compared =
-            if rows > 0 { format!(" and {:.0} s for the clock", compared.as_secs_f64()) } else { String::new() };
+            if rows > 0 { format!(" and {} s for the clock", seconds(compared.as_secs_f64())) } else { String::new() };
         let length = format!(
-            "{streams} of {}: {seconds:.0} s of sending{compared}, beside what it takes to begin and end",
+            "{streams} of {}: {sending} s of sending{compared}, beside what it takes to begin and end",
             sanitized(&plan.pattern.name, usize::MAX)
         );
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -50,7 +50,7 @@ impl Progress {
 
     pub(super) fn show_clock(&self, moment: &Moment) {
         let Moment { row, name, passed_s, whole_s, .. } = moment;
-        let said = || format!("{passed_s:.0} of {whole_s:.0} s");
+        let said = || passed(*passed_s, *whole_s);
         self.step(self.runs.get() + row, &format!("clock, {name}"), *passed_s, *whole_s, said);
     }
 
@@ -65,7 +65,7 @@ impl Progress {
             bar.set_position((passed_s / whole_s * 1000.0).clamp(0.0, 1000.0) as u64);
             bar.set_message(said());
         } else if before != number {
-            eprintln!("{number}/{of} {name}, {whole_s:.0} s ...");
+            eprintln!("{number}/{of} {name}, {} s ...", seconds(whole_s));
         }
     }
 
@@ -95,6 +95,19 @@ pub(crate) fn name(live: &Live) -> String {
     name
 }
 
+/// A length of time in seconds: a short one with a digit after the point, unless that is 0.
+fn seconds(length: f64) -> String {
+    let parts = if length < 10.0 { 10.0 } else { 1.0 };
+    ((length * parts).round() / parts).to_string()
+}
+
+/// How much of a length of time is over, with as many digits as that has.
+fn passed(passed: f64, whole: f64) -> String {
+    let whole = seconds(whole);
+    let digits = usize::from(whole.contains('.'));
+    format!("{passed:.digits$} of {whole} s")
+}
+
 /// The results so far.
 fn said(live: &Live) -> String {
     if live.elapsed_s < 0.0 {
@@ -104,9 +117,8 @@ fn said(live: &Live) -> String {
     let late: u64 = live.streams.iter().map(|stream| stream.late).sum();
     let worst = live.streams.iter().map(|stream| stream.worst_ever_ns).max().unwrap_or(0);
     format!(
-        "{:.0} of {:.0} s, {received} messages, worst {:.2} ms, {late} late",
-        live.elapsed_s.min(live.duration_s),
-        live.duration_s,
+        "{}, {received} messages, worst {:.2} ms, {late} late",
+        passed(live.elapsed_s.min(live.duration_s), live.duration_s),
         worst as f64 / 1e6
     )
 }
@@ -130,6 +142,14 @@ mod tests {
         };
         assert_eq!(name(&live), "Tickwire, scheduled, 2 times the rate");
         assert_eq!(said(&live), "5 of 30 s, 20 messages, worst 1.50 ms, 1 late");
+        let short = Live { elapsed_s: 0.26, duration_s: 0.5, ..live.clone() };
+        assert_eq!(said(&short), "0.3 of 0.5 s, 20 messages, worst 1.50 ms, 1 late");
         assert_eq!(said(&Live { elapsed_s: -0.1, ..live }), "warming up");
+    }
+
+    #[test]
+    fn a_length_of_time_is_never_told_as_none() {
+        let told = [0.1, 0.5, 2.96, 7.0, 9.99, 30.0, 33.3, 259_200.0].map(seconds);
+        assert_eq!(told, ["0.1", "0.5", "3", "7", "10", "30", "33", "259200"]);
     }
 }

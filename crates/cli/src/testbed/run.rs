@@ -1,7 +1,7 @@
 //! `tickwire testbed run`.
 
 use super::progress::Progress;
-use crate::args::testbed::{Ends, MessageTiming, Stacks, TestbedRun};
+use crate::args::testbed::{Ends, MessageTiming, SPIN_VARIABLE, Stacks, TestbedRun, inherited_spin};
 use crate::study::{Study, command};
 use crate::usage::Usage;
 use anyhow::{Context, Result};
@@ -92,6 +92,9 @@ fn plan(arguments: &TestbedRun) -> Result<Plan> {
     }
     if arguments.spin.is_some() && arguments.stacks == Stacks::Kernel {
         return Err(Usage::of("--spin", "nothing is accelerated: expected --on both or tickwire").into());
+    }
+    if arguments.spin.is_none() && arguments.nodes.is_none() && arguments.stacks != Stacks::Kernel {
+        inherited_spin().map_err(|what| Usage::of(SPIN_VARIABLE, what))?;
     }
     let duration = Duration::from_secs_f64(arguments.duration);
     let longest = pattern.streams.iter().map(|stream| stream.period).max().unwrap_or_default();

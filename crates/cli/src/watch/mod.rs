@@ -8,7 +8,7 @@
 //! | `view` | the state of the view, and the keys that change it |
 //! | `screen` | the terminal |
 //! | `metrics` | a snapshot for Prometheus |
-//! | `serve` | the HTTP server for that, with limits on its clients |
+//! | `serve` | serves that over HTTP |
 
 mod draw;
 mod dropped;

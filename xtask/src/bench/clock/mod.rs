@@ -16,6 +16,8 @@ mod report;
 mod scenario;
 mod topology;
 
+use super::harness::report::write;
+use super::harness::selection;
 use crate::progress::Progress;
 use crate::{deps, prepare, workspace};
 use anyhow::{Context, Result, bail};
@@ -76,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     // Checked before the build, which takes minutes.
     for path in [&options.json, &options.html] {
-        super::will_be_written(path.as_deref())?;
+        selection::will_be_written(path.as_deref())?;
     }
     if options.virtually {
         let directory = workspace::build_release_of(&["tickwire-clock-reference"])?;
@@ -189,12 +191,10 @@ fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Res
         println!("{}", reading::table(costs));
     }
     if let Some(path) = &options.json {
-        std::fs::write(path, report::json(&machine, &outcomes, costs)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, &report::json(&machine, &outcomes, costs)?)?;
     }
     if let Some(path) = &options.html {
-        std::fs::write(path, html::page(&machine, &outcomes, costs))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, &html::page(&machine, &outcomes, costs))?;
     }
     if outcomes.iter().any(|outcome| outcome.measured.is_err()) {
         bail!("not everything could be measured");

@@ -2,8 +2,8 @@
 
 use super::keeper::Keeper;
 use super::topology::Topology;
+use crate::bench::harness::table;
 use anyhow::{Context, Result, ensure};
-use comfy_table::{CellAlignment, Table, presets};
 use std::time::Duration;
 use tickwire_bench::reading::Cost;
 
@@ -52,9 +52,7 @@ pub(super) fn measure(keepers: &[Keeper]) -> Result<Costs> {
 
 /// One line for each clock.
 pub(super) fn table(costs: &Costs) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["reading", "min ns", "p50 ns", "p99 ns", "promise"]);
+    let mut table = table::with(["reading", "min ns", "p50 ns", "p99 ns", "promise"]);
     for cost in &costs.costs {
         let figures = [cost.min_ns, cost.p50_ns, cost.p99_ns].map(|ns| format!("{ns:.1}"));
         // An ordered reading cannot be faster than a fence and the counter: 18 ns on the virtual
@@ -62,8 +60,6 @@ pub(super) fn table(costs: &Costs) -> String {
         let promise = if cost.clock == "tickwire, unordered" { "p50 15, no system call" } else { "" };
         table.add_row(std::iter::once(cost.clock.clone()).chain(figures).chain([promise.to_owned()]));
     }
-    for column in table.column_iter_mut().skip(1).take(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 1..4);
     format!("{table}\n{} system calls in {MANY} readings of tickwire's clock", costs.system_calls)
 }

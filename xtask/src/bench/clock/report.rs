@@ -1,8 +1,9 @@
 //! Table and JSON.
 
 use super::reading::Costs;
+use crate::bench::harness::table;
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use serde_json::json;
 use tickwire_bench::error::{ClockError, Virtual};
 
@@ -75,15 +76,11 @@ pub(super) fn cells(outcome: &Outcome) -> Vec<String> {
 
 /// One line for each outcome; times in us.
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(HEAD);
+    let mut table = table::with(HEAD);
     for outcome in outcomes {
         table.add_row(cells(outcome));
     }
-    for column in table.column_iter_mut().skip(2).take(7) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 2..9);
     table
 }
 

@@ -1,22 +1,27 @@
 //! `cargo xtask bench flood`: round trips on a connection while its host is flooded, on Tickwire
 //! and on the kernel.
 //!
-//! Every row is measured in each round. The cost of a flood is the ratio of the medians of its
-//! rounds to those without a flood, and to those with as many packets to an absent host. The latter
-//! is the control: the flood's sender shares a small machine's processors with the connection.
+//! The cost of a flood is the ratio of the medians of its rounds to those without a flood, and to
+//! those with as many packets to an absent host. The latter is the control: the flood's sender
+//! shares a small machine's processors with the connection.
 
 mod judge;
 mod reach;
+mod rows;
 mod topology;
 
-use super::figures::Measured;
-use super::host_state::Before;
-use super::report;
+use super::data_plane::figures::Measured;
+use super::data_plane::report;
+use super::harness::host_state::Before;
+use super::harness::{Conditions, Report, Rounds, selection, verdict};
 use crate::prepare;
-use anyhow::{Context, Result, bail};
+use crate::progress::Progress;
+use anyhow::Result;
+use rows::{ROWS, Row};
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
-use topology::{Flood, Row, Topology};
+use topology::Topology;
 
 /// How much, and where to.
 #[derive(Debug, clap::Args)]
@@ -42,82 +47,37 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
+    #[arg(long, value_parser = selection::ATTACH, default_value = "native")]
     attach: String,
 }
 
-const fn row(name: &'static str, ours: bool, flood: Option<Flood>) -> Row {
-    Row { name, ours, flood }
-}
-
-/// All rows; the flood's name follows the comma.
-const ROWS: [Row; 16] = [
-    row("Tickwire", true, None),
-    row("kernel", false, None),
-    row("Tickwire, to nobody", true, Some(Flood::Nobody)),
-    row("kernel, to nobody", false, Some(Flood::Nobody)),
-    row("Tickwire, SYN", true, Some(Flood::Syn)),
-    row("kernel, SYN", false, Some(Flood::Syn)),
-    row("Tickwire, RST", true, Some(Flood::Rst)),
-    row("kernel, RST", false, Some(Flood::Rst)),
-    row("Tickwire, data", true, Some(Flood::Data)),
-    row("kernel, data", false, Some(Flood::Data)),
-    row("Tickwire, fragments", true, Some(Flood::Fragments)),
-    row("kernel, fragments", false, Some(Flood::Fragments)),
-    row("Tickwire, overlapping fragments", true, Some(Flood::Overlaps)),
-    row("kernel, overlapping fragments", false, Some(Flood::Overlaps)),
-    row("Tickwire, land", true, Some(Flood::Land)),
-    row("kernel, land", false, Some(Flood::Land)),
-];
-
 /// Measures; fails if a row could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if prepare::is_done() {
-        return measure(options);
-    }
-    // Checked before the build, which takes minutes.
-    super::will_be_written(options.json.as_deref())?;
-    super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    prepare::lab(|| Ok(()))
+    let rows = selection::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    selection::prepared(options.json.as_deref(), || prepare::lab(|| Ok(())), || measure(options, rows))
 }
 
-fn measure(options: &Options) -> Result<()> {
+fn measure(options: &Options, rows: Vec<&'static Row>) -> Result<()> {
+    let Options { rounds, trips, rate, .. } = *options;
     let start = Instant::now();
-    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let mut bed = Topology::new(&options.attach, options.trips, options.rate)?;
+    let mut topology = Topology::new(&options.attach, trips, rate)?;
     let before = Before::now();
-    let measure = |row: &Row| bed.measure(row).map(Measured::Latency);
-    let outcomes = super::in_rounds(options.rounds, &rows, |row| row.name, measure);
-    drop(bed);
-    let state = before.until_now(&outcomes);
-    println!("{state}");
-    println!("{}", tickwire_report::machine());
-    println!(
-        "divert attached: {}; {} rounds of {} round trips, {} forged packets a second; took {} s",
-        options.attach,
-        options.rounds,
-        options.trips,
-        options.rate,
-        start.elapsed().as_secs()
-    );
-    println!("{}", report::table(&outcomes));
-    println!("{}", report::verdicts(&judge::check(&outcomes)));
-    if let Some(path) = &options.json {
-        let conditions = report::Conditions {
-            state,
-            machine: tickwire_report::machine(),
-            attach: options.attach.clone(),
-            rounds: options.rounds,
-            trips: options.trips,
-            stream_seconds: 0,
-            took: start.elapsed(),
-        };
-        let text = report::json(&conditions, &outcomes)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let failed = outcomes.iter().filter(|outcome| outcome.rounds.is_empty()).count();
-    if failed > 0 {
-        bail!("{failed} rows could not be measured");
-    }
-    Ok(())
+    let all_rounds = Rounds { progress: &mut Progress::new(), number: rounds, what: format!("{} rows", rows.len()) };
+    let outcomes = all_rounds.measure(rows, |row, _| topology.measure(row).map(Measured::Latency));
+    drop(topology);
+    let conditions = Conditions {
+        // The rows that show the cost of a wakeup are not among these.
+        state: Some(before.until_now(None)),
+        machine: tickwire_report::machine(),
+        attach: options.attach.clone(),
+        set: Vec::new(),
+        rounds,
+        round: format!("{trips} round trips, {rate} forged packets a second"),
+        took: start.elapsed(),
+    };
+    let own = json!({ "trips": trips, "stream_seconds": 0, "rows": report::json(&outcomes) });
+    let verdicts = verdict::table(&judge::check(&outcomes));
+    let parts = vec![conditions.to_string(), report::table(&outcomes).to_string(), verdicts.to_string()];
+    let missing = super::harness::report::missing_rows(&outcomes);
+    Report { parts, json: conditions.json(own), missing }.emit(options.json.as_deref())
 }

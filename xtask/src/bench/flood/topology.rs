@@ -1,48 +1,14 @@
 //! Two pairs of hosts, one with services. The client's host sends the flood, with its own or a
-//! forged source address.
+//! forged source address. Client and flood share a processor, the server has its own.
 
 use super::reach::{self, Counts};
+use super::rows::{Flood, Row};
+use crate::bench::harness::rivals::{CLIENT_CPU, SERVER_CPU, program, start};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
-use tickwire_lab::{Host, Pair, Process, Service, ServiceOptions, tools};
-
-/// The kind of flood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flood {
-    /// SYNs on the same cable to an absent host: the cost of just sending beside the connection.
-    Nobody,
-    Syn,
-    Rst,
-    Data,
-    Fragments,
-    Overlaps,
-    Land,
-}
-
-impl Flood {
-    /// The argument of the program `flood`.
-    fn kind(self) -> &'static str {
-        match self {
-            Self::Nobody | Self::Syn => "syn",
-            Self::Rst => "rst",
-            Self::Data => "ack",
-            Self::Fragments => "fragment",
-            Self::Overlaps => "overlap",
-            Self::Land => "land",
-        }
-    }
-}
-
-/// One row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) name: &'static str,
-    /// Both ends are accelerated.
-    pub(super) ours: bool,
-    pub(super) flood: Option<Flood>,
-}
+use tickwire_lab::{Pair, Process, Service, ServiceOptions};
 
 /// The hosts.
 pub(super) struct Topology {
@@ -55,13 +21,10 @@ pub(super) struct Topology {
     measured: u16,
 }
 
-/// Client and flood share a processor, the server has its own.
-const CLIENT_CPU: &str = "0";
-const SERVER_CPU: &str = "1";
 const TIMEOUT: Duration = Duration::from_secs(60);
 const SIZE: &str = "64";
 /// A locally administered address that no host here has: the kernel drops such a frame.
-const NOBODY: &str = "02:00:5e:00:53:01";
+const ABSENT: &str = "02:00:5e:00:53:01";
 /// Each measurement has its own ports, counted from these, so that connections of the last one in
 /// TIME-WAIT do not matter.
 const PORTS: [u16; 2] = [5_300, 40_000];
@@ -84,7 +47,7 @@ impl Topology {
         let pair = if row.ours { &self.with } else { &self.without };
         // The forger must know the addresses and ports of the connection.
         pair.a.sysctl("net.ipv4.ip_local_port_range", &format!("'{client_port} {client_port}'"))?;
-        let program = path("pingpong")?;
+        let program = program("pingpong")?;
         let address = format!("{}:{port}", pair.b_v4());
         let serve = [&program, "server", "tcp", &address, "--size", SIZE];
         let mut server = start(&pair.b, SERVER_CPU, row.ours, &serve)?;
@@ -117,11 +80,11 @@ impl Topology {
 
     fn flood(&self, pair: &Pair, flood: Flood, victim: &str, client_port: u16) -> Result<Process> {
         let mac = match flood {
-            Flood::Nobody => NOBODY.to_owned(),
+            Flood::AbsentHost => ABSENT.to_owned(),
             _ => pair.b.run(&["cat", "/sys/class/net/eth0/address"])?,
         };
         let (peer, rate) = (format!("{}:{client_port}", pair.a_v4()), self.rate.to_string());
-        let program = path("flood")?;
+        let program = program("flood")?;
         let command = [&*program, flood.kind(), "eth0", mac.trim(), victim, &peer, "--rate", &rate];
         let mut process = start(&pair.a, CLIENT_CPU, false, &command)?;
         process.wait_for("flooding", TIMEOUT)?;
@@ -135,22 +98,13 @@ impl Topology {
         let (counter, own) = match flood {
             Flood::Fragments | Flood::Overlaps => ("IpReasmReqds", 0),
             Flood::Land => ("IpInAddrErrors", 0),
-            Flood::Nobody | Flood::Syn | Flood::Rst | Flood::Data => ("TcpInSegs", self.trips.into()),
+            Flood::AbsentHost | Flood::Syn | Flood::Rst | Flood::Data => ("TcpInSegs", self.trips.into()),
         };
         let counts = Counts { sent, own, seen: stat.number(&format!("/lanes/0/counters/{counter}")) };
-        let right = if flood == Flood::Nobody { counts.spared() } else { counts.hit() };
+        let right = if flood == Flood::AbsentHost { counts.spared() } else { counts.hit() };
         if !right {
             bail!("of {sent} forged packets and {own} others the stack saw {}: {}", counts.seen, stat.json["lanes"]);
         }
         Ok(())
     }
-}
-
-fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
-    let options: &[&str] = &[];
-    Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
-}
-
-fn path(name: &str) -> Result<String> {
-    Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
 }

@@ -1,7 +1,9 @@
 //! The promise: an end on Tickwire makes no cell worse than kernel to kernel in the same run.
 
-use super::report::Outcome;
-use super::topology::Ends;
+use super::ends::Ends;
+use super::rows::Cell;
+use super::topology::Measured;
+use crate::bench::harness::{Bound, Outcome};
 use tickwire_bench::transfer::Transfer;
 
 /// One comparison of a cell with kernel to kernel.
@@ -17,7 +19,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     pub(super) fn kept(&self) -> bool {
-        self.better >= self.bound
+        Bound::AtLeast(self.bound).holds(self.better)
     }
 }
 
@@ -25,21 +27,20 @@ impl Verdict {
 const TAIL: f64 = 10.0;
 
 /// All comparisons whose cells were measured.
-pub(super) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
+pub(super) fn check(outcomes: &[Outcome<Cell, Measured>]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for ours in outcomes.iter().filter(|outcome| outcome.ends != Ends::KernelKernel) {
-        let rival =
-            |kernel: &&Outcome| (kernel.row, kernel.size, kernel.ends) == (ours.row, ours.size, Ends::KernelKernel);
-        let kernel = outcomes.iter().find(rival).and_then(Outcome::median);
+    for ours in outcomes.iter().filter(|outcome| outcome.cell.ends != Ends::KernelKernel) {
+        let Cell { row, size, ends } = ours.cell;
+        let rival = |cell: &Cell| (cell.row.name, cell.size, cell.ends) == (row.name, size, Ends::KernelKernel);
+        let kernel = outcomes.iter().find(|kernel| rival(&kernel.cell)).and_then(Outcome::median);
         let (Some(kernel), Some(median)) = (kernel, ours.median()) else { continue };
         let mut judge = |figure: &'static str, better: f64, bound: f64| {
-            let cell = format!("{}, {} KB, {}", ours.row, ours.size / 1000, ours.ends);
-            verdicts.push(Verdict { cell, figure, better, bound });
+            verdicts.push(Verdict { cell: ours.cell.to_string(), figure, better, bound });
         };
         let times = |figure: fn(&Transfer) -> u64| figure(&kernel) as f64 / figure(&median).max(1) as f64;
-        let sends = matches!(ours.ends, Ends::OursKernel | Ends::OursOurs);
+        let sends = matches!(ends, Ends::OursKernel | Ends::OursOurs);
         judge("p50", times(|t| t.completion.p50_ns), 1.0);
-        judge("p99", times(|t| t.completion.p99_ns), if ours.row == "tail" && sends { TAIL } else { 1.0 });
+        judge("p99", times(|t| t.completion.p99_ns), if row.name == "tail" && sends { TAIL } else { 1.0 });
         judge("goodput", median.goodput.bits_per_second / kernel.goodput.bits_per_second.max(1.0), 1.0);
     }
     verdicts

@@ -1,22 +1,24 @@
 //! `cargo xtask bench loss`: messages over a cable that loses, duplicates and reorders packets,
 //! with either end on the kernel or on Tickwire.
 //!
-//! The cable is the lab's relay: the same for every column, with the same seeds. Every row is
-//! measured in each round, and rows are compared by the ratio of the medians of their rounds.
+//! The cable is the lab's relay: the same for every column, with the same seeds.
 
+mod ends;
 mod judge;
 mod report;
 mod rows;
 mod topology;
 
+use super::harness::{Conditions, Outcome, Report, Rounds, selection};
 use crate::prepare;
 use crate::progress::Progress;
-use anyhow::{Context, Result, bail};
-use report::{Conditions, Outcome};
-use rows::{ROWS, Row};
+use anyhow::{Context, Result};
+use ends::Ends;
+use rows::{Cell, ROWS, Row, SIZES};
+use serde_json::json;
 use std::path::PathBuf;
-use std::time::Instant;
-use topology::{Beside, Ends, Run, Topology};
+use std::time::{Duration, Instant};
+use topology::{Added, Beside, Measured, Run, Topology};
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -46,7 +48,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
+    #[arg(long, value_parser = selection::ATTACH, default_value = "native")]
     attach: String,
 
     /// What the kernels control congestion with, whatever the machine is set to; ours is cubic, too
@@ -58,91 +60,58 @@ pub(crate) struct Options {
     cable_beside: Beside,
 }
 
-/// Bytes of a message.
-const SIZES: [u32; 2] = [20_000, 640_000];
-
 /// Measures; fails if something could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if prepare::is_done() {
-        return measure(options);
-    }
-    // Checked before the build, which takes minutes.
-    super::will_be_written(options.json.as_deref())?;
-    super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    prepare::lab(|| Ok(()))
+    let rows = selection::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    selection::prepared(options.json.as_deref(), || prepare::lab(|| Ok(())), || measure(options, &rows))
 }
 
-fn measure(options: &Options) -> Result<()> {
+fn measure(options: &Options, rows: &[&'static Row]) -> Result<()> {
     let start = Instant::now();
-    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut progress = Progress::new();
     progress.begin("hosts, services and what the relay adds".to_owned());
-    let beds = Ends::ALL
+    let hosts = Ends::ALL
         .map(|ends| Topology::new(ends, &options.attach, &options.congestion, options.cable_beside))
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
-    let added = topology::added(&beds)?;
+    let added = topology::added(&hosts)?;
     progress.keep("done");
-    progress.say(&length(options, &rows));
+    progress.say(&length(options, rows));
+    let what = format!("{} rows", rows.len());
+    let all_rounds = Rounds { progress: &mut progress, number: options.rounds, what };
+    let outcomes = all_rounds.measure(rows::cells(rows), |cell, round| {
+        let Options { seconds, messages, .. } = *options;
+        let run = Run { cell, seed: options.seed.wrapping_add(round - 1), seconds, messages };
+        hosts.iter().find(|hosts| hosts.ends == cell.ends).context("no hosts for these ends")?.measure(&run)
+    });
+    drop(hosts);
+    summary(options, &added, &outcomes, start.elapsed()).emit(options.json.as_deref())
+}
 
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for row in &rows {
-        for size in SIZES {
-            outcomes.extend(Ends::ALL.map(|ends| Outcome::new(row.name, size, ends)));
-        }
-    }
-    for round in 1..=options.rounds {
-        let began = Instant::now();
-        let mut places = outcomes.iter_mut();
-        for row in &rows {
-            for size in SIZES {
-                for (bed, outcome) in beds.iter().zip(&mut places) {
-                    let what = format!("{}, {} KB, {}", row.name, size / 1000, bed.ends);
-                    progress.begin(format!("round {round} of {}: {what}", options.rounds));
-                    let Options { seconds, messages, .. } = *options;
-                    let seed = options.seed.wrapping_add(round - 1);
-                    match bed.measure(&Run { row, size, seed, seconds, messages }) {
-                        Ok(measured) => outcome.rounds.push(measured),
-                        Err(error) => {
-                            tickwire_lab::wait_if_interrupted();
-                            progress.keep(&format!("failed: {error:#}"));
-                            outcome.failures.push(format!("{error:#}"));
-                        }
-                    }
-                }
-            }
-        }
-        let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
-    }
-    progress.clear();
-    drop(beds);
+fn summary(options: &Options, added: &Added, outcomes: &[Outcome<Cell, Measured>], took: Duration) -> Report {
+    let Options { rounds, seconds, messages, seed, congestion, cable_beside, .. } = options;
     let conditions = Conditions {
+        state: None,
         machine: tickwire_report::machine(),
         attach: options.attach.clone(),
-        congestion: options.congestion.clone(),
-        beside: options.cable_beside,
-        rounds: options.rounds,
-        seconds: options.seconds,
-        messages: options.messages,
-        seed: options.seed,
-        added,
-        took: start.elapsed(),
+        set: vec![format!("the kernels use {congestion}"), format!("the cable beside the {cable_beside}")],
+        rounds: *rounds,
+        round: format!("{seconds} s or {messages} messages a cell, seeds from {seed}"),
+        took,
     };
-    println!("{conditions}");
-    for size in SIZES {
-        println!("{}", report::table(&outcomes, size));
-    }
-    println!("{}", report::verdicts(&judge::check(&outcomes)));
-    if let Some(path) = &options.json {
-        let text = report::json(&conditions, &outcomes)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let failed = outcomes.iter().filter(|outcome| outcome.rounds.is_empty()).count();
-    if failed > 0 {
-        bail!("{failed} of {} cells could not be measured", outcomes.len());
-    }
-    Ok(())
+    let json = conditions.json(json!({
+        "congestion": congestion,
+        "cable_beside": cable_beside.to_string(),
+        "seconds": seconds,
+        "messages": messages,
+        "seed": seed,
+        "round_trip": { "relay": added.relay, "cable": added.cable },
+        "cells": outcomes.iter().map(report::cell_json).collect::<Vec<_>>(),
+    }));
+    let mut parts = vec![conditions.to_string(), added.to_string()];
+    parts.extend(SIZES.map(|size| report::table(outcomes, size).to_string()));
+    parts.push(report::verdicts(&judge::check(outcomes)).to_string());
+    Report { parts, json, missing: super::harness::report::missing_cells(outcomes) }
 }
 
 /// The longest time that it takes, for the user.

@@ -1,98 +1,30 @@
 //! Tables and JSON.
 
+use super::ends::Ends;
 use super::judge::Verdict;
-use super::topology::{Added, Beside, Ends, Measured};
-use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use super::rows::Cell;
+use super::topology::Measured;
+use crate::bench::harness::{Outcome, table, verdict};
+use comfy_table::Table;
 use serde_json::{Value, json};
-use std::fmt;
-use std::time::Duration;
-use tickwire_bench::transfer::Transfer;
 use tickwire_lab::{Passed, Way};
-
-/// One cell with all its rounds.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) row: &'static str,
-    pub(super) size: u32,
-    pub(super) ends: Ends,
-    /// One entry for each round that succeeded.
-    pub(super) rounds: Vec<Measured>,
-    /// The errors of the rounds that failed.
-    pub(super) failures: Vec<String>,
-}
-
-impl Outcome {
-    pub(super) fn new(row: &'static str, size: u32, ends: Ends) -> Self {
-        Self { row, size, ends, rounds: Vec::new(), failures: Vec::new() }
-    }
-
-    /// The medians of the rounds.
-    pub(super) fn median(&self) -> Option<Transfer> {
-        Transfer::of_rounds(&self.rounds.iter().map(|round| round.transfer).collect::<Vec<_>>())
-    }
-}
-
-/// The conditions of the measurement.
-pub(super) struct Conditions {
-    /// From [`tickwire_report::machine`].
-    pub(super) machine: String,
-    pub(super) attach: String,
-    /// The congestion control of the kernels.
-    pub(super) congestion: String,
-    pub(super) beside: Beside,
-    pub(super) rounds: u32,
-    pub(super) seconds: u32,
-    pub(super) messages: u32,
-    pub(super) seed: u32,
-    pub(super) added: Added,
-    pub(super) took: Duration,
-}
-
-impl fmt::Display for Conditions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, attach, congestion, beside, rounds, seconds, messages, seed, added, took } = self;
-        writeln!(f, "{machine}")?;
-        writeln!(
-            f,
-            "divert attached: {attach}; the kernels use {congestion}; the cable beside the {beside}; {rounds} rounds of {seconds} s or {messages} messages a cell, seeds from {seed}; took {} s",
-            took.as_secs()
-        )?;
-        let us = |ns: u64| ns as f64 / 1000.0;
-        let (relay, cable) = (added.relay, added.cable);
-        write!(
-            f,
-            "the relay by itself, a 64-byte round trip between kernels: p50 {:.0}, p99 {:.0} us; on a plain cable p50 {:.0}, p99 {:.0} us",
-            us(relay.p50_ns),
-            us(relay.p99_ns),
-            us(cable.p50_ns),
-            us(cable.p99_ns)
-        )
-    }
-}
 
 /// Messages of one size: one line for each row, `p50 / p99 / max` in ms and goodput; medians over
 /// the rounds, the maximum of all rounds.
-pub(super) fn table(outcomes: &[Outcome], size: u32) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
+pub(super) fn table(outcomes: &[Outcome<Cell, Measured>], size: u32) -> Table {
     let head = format!("{} KB: p50 / p99 / max ms, Mbit/s", size / 1000);
-    table.set_header([head].into_iter().chain(Ends::ALL.map(|ends| ends.to_string())));
-    let of_size: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.size == size).collect();
+    let mut table = table::with([head].into_iter().chain(Ends::ALL.map(|ends| ends.to_string())));
+    let of_size: Vec<_> = outcomes.iter().filter(|outcome| outcome.cell.size == size).collect();
     for row in of_size.chunks(Ends::ALL.len()) {
-        let name = row.first().map_or(String::new(), |outcome| outcome.row.to_owned());
-        table.add_row([name].into_iter().chain(row.iter().map(|outcome| cell(outcome))));
+        let name = row.first().map_or(String::new(), |outcome| outcome.cell.row.name.to_owned());
+        table.add_row([name].into_iter().chain(row.iter().map(|outcome| figures(outcome))));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 1..=Ends::ALL.len());
     table
 }
 
-fn cell(outcome: &Outcome) -> String {
-    let Some(median) = outcome.median() else {
-        return outcome.failures.last().map_or_else(|| "not measured".into(), |why| format!("failed: {why:.40}"));
-    };
+fn figures(outcome: &Outcome<Cell, Measured>) -> String {
+    let Some(median) = outcome.median() else { return outcome.failure_text(40) };
     let [p50, p99, max] =
         [median.completion.p50_ns, median.completion.p99_ns, median.completion.max_ns].map(milliseconds);
     format!("{p50} / {p99} / {max}, {:.0}", median.goodput.bits_per_second / 1e6)
@@ -113,56 +45,25 @@ const NEAR: f64 = 0.9;
 
 /// The verdicts that were not kept, line by line, and the number that were.
 pub(super) fn verdicts(verdicts: &[Verdict]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["against kernel-kernel", "figure", "times better", "bound", ""]);
+    let mut table = table::with(["against kernel-kernel", "figure", "times better", "bound", ""]);
     let kept = verdicts.iter().filter(|verdict| verdict.kept()).count();
     // Promises with a number are always listed.
     for v in verdicts.iter().filter(|v| !v.kept() || v.bound > 1.0) {
-        let kept = if v.kept() { "kept" } else { "MISSED" };
+        let kept = verdict::word(Some(v.kept()));
         table.add_row([&v.cell, v.figure, &format!("{:.2}", v.better), &format!("{:.1}", v.bound), kept]);
     }
     let near = verdicts.iter().filter(|verdict| !verdict.kept() && verdict.better >= NEAR * verdict.bound).count();
     let kept = format!("{kept} of {} comparisons kept, {near} missed by less than a tenth", verdicts.len());
     table.add_row([&kept, "", "", "", ""]);
-    for column in table.column_iter_mut().skip(2).take(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 2..4);
     table
 }
 
-/// Everything, round by round.
-pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String> {
-    let cells: Vec<_> = outcomes
-        .iter()
-        .map(|outcome| {
-            let Outcome { row, size, ends, rounds, failures } = outcome;
-            let rounds: Vec<_> =
-                rounds.iter().map(|m| json!({ "transfer": m.transfer, "relay": passed(&m.passed) })).collect();
-            json!({
-                "row": row,
-                "bytes": size,
-                "ends": ends.to_string(),
-                "median": outcome.median(),
-                "rounds": rounds,
-                "failures": failures,
-            })
-        })
-        .collect();
-    let Conditions { machine, attach, congestion, beside, rounds, seconds, messages, seed, added, took } = conditions;
-    Ok(serde_json::to_string_pretty(&json!({
-        "machine": machine,
-        "attach": attach,
-        "congestion": congestion,
-        "cable_beside": beside.to_string(),
-        "rounds": rounds,
-        "seconds": seconds,
-        "messages": messages,
-        "seed": seed,
-        "round_trip": { "relay": added.relay, "cable": added.cable },
-        "took_seconds": took.as_secs_f64(),
-        "cells": cells,
-    }))?)
+/// A cell, round by round.
+pub(super) fn cell_json(outcome: &Outcome<Cell, Measured>) -> Value {
+    let Cell { row, size, ends } = outcome.cell;
+    let own = json!({ "row": row.name, "bytes": size, "ends": ends.to_string(), "median": outcome.median() });
+    outcome.json(own, |m| json!({ "transfer": m.transfer, "relay": passed(&m.passed) }))
 }
 
 fn passed(passed: &Passed) -> Value {
@@ -187,9 +88,13 @@ fn passed(passed: &Passed) -> Value {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::rows::ROWS;
+    use super::super::topology::Added;
     use super::*;
+    use std::time::Duration;
     use tickwire_bench::latency::Latency;
     use tickwire_bench::rate::Rate;
+    use tickwire_bench::transfer::Transfer;
 
     const LATENCY: Latency = Latency {
         count: 9,
@@ -215,16 +120,17 @@ pub(super) mod tests {
     };
 
     /// A cell with one round in which every message took `ns`.
-    pub(in super::super) fn outcome(row: &'static str, size: u32, ends: Ends, ns: u64) -> Outcome {
+    pub(in super::super) fn outcome(row: &str, size: u32, ends: Ends, ns: u64) -> Outcome<Cell, Measured> {
+        let row = ROWS.iter().find(|one| one.name == row).unwrap();
         let completion = Latency { p50_ns: ns, p99_ns: ns, max_ns: ns, ..LATENCY };
         let transfer = Transfer { completion, goodput: Rate::new(1_000_000, Duration::from_secs(1)) };
         let passed = Passed { forth: WAY, back: WAY, late_mean_ns: 1, late_max_ns: 2, processor_us: 3 };
-        Outcome { rounds: vec![Measured { transfer, passed }], ..Outcome::new(row, size, ends) }
+        Outcome { rounds: vec![Measured { transfer, passed }], ..Outcome::new(Cell { row, size, ends }) }
     }
 
     #[test]
     fn a_line_has_every_kind_of_ends_side_by_side() {
-        let mut outcomes: Vec<Outcome> = Ends::ALL.map(|ends| outcome("burst", 20_000, ends, 45_600_000)).into();
+        let mut outcomes: Vec<_> = Ends::ALL.map(|ends| outcome("burst", 20_000, ends, 45_600_000)).into();
         outcomes[3].rounds.clear();
         outcomes[3].failures.push("the relay failed".into());
         outcomes.extend(Ends::ALL.map(|ends| outcome("burst", 640_000, ends, 1_234_000_000)));
@@ -244,25 +150,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_figures_come_with_the_conditions_they_were_taken_under() {
-        let conditions = Conditions {
-            machine: "a machine".into(),
-            attach: "native".into(),
-            congestion: "cubic".into(),
-            beside: Beside::Sender,
-            rounds: 3,
-            seconds: 2,
-            messages: 10,
-            seed: 1,
-            added: Added { relay: LATENCY, cable: Latency { p50_ns: 60_000, ..LATENCY } },
-            took: Duration::from_millis(61_500),
-        };
-        let shown = conditions.to_string();
-        assert!(shown.contains("took 61 s") && shown.contains("p50 230") && shown.contains("p50 60,"), "{shown}");
-        let cells = [outcome("tail", 20_000, Ends::OursKernel, 5)];
-        let written: Value = serde_json::from_str(&json(&conditions, &cells).unwrap()).unwrap();
-        assert_eq!(written["round_trip"]["cable"]["p50_ns"], 60_000);
-        assert_eq!(written["cells"][0]["ends"], "ours-kernel");
-        assert_eq!(written["cells"][0]["rounds"][0]["relay"]["forth"]["dropped"], 5);
+    fn what_the_relay_adds_and_what_it_did_is_told() {
+        let added = Added { relay: LATENCY, cable: Latency { p50_ns: 60_000, ..LATENCY } };
+        let shown = added.to_string();
+        assert!(shown.contains("between kernels: p50 230, ") && shown.contains("cable p50 60, "), "{shown}");
+        let written = cell_json(&outcome("tail", 20_000, Ends::OursKernel, 5));
+        assert_eq!((&written["row"], &written["ends"]), (&json!("tail"), &json!("ours-kernel")));
+        assert_eq!(written["rounds"][0]["relay"]["forth"]["dropped"], 5);
     }
 }

@@ -1,4 +1,32 @@
-//! The impairments of the cable.
+//! The impairments of the cable, and the cells of the table.
+
+use super::ends::Ends;
+use std::fmt;
+
+/// What is measured in each round: messages of one size, over a cable, between two stacks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub(super) row: &'static Row,
+    /// Bytes of a message.
+    pub(super) size: u32,
+    pub(super) ends: Ends,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row, size, ends } = self;
+        write!(f, "{}, {} KB, {ends}", row.name, size / 1000)
+    }
+}
+
+/// Bytes of a message.
+pub(super) const SIZES: [u32; 2] = [20_000, 640_000];
+
+/// The cells of some rows. Rivals are adjacent, so that the machine's drift affects them alike.
+pub(super) fn cells(rows: &[&'static Row]) -> Vec<Cell> {
+    let of_size = |row, size| Ends::ALL.map(|ends| Cell { row, size, ends });
+    rows.iter().flat_map(|&row| SIZES.into_iter().flat_map(move |size| of_size(row, size))).collect()
+}
 
 /// One row of the table.
 #[derive(Debug)]
@@ -29,7 +57,7 @@ const fn messages(name: &'static str, around_s: f64, arguments: &'static [&'stat
 }
 
 /// All rows.
-pub(super) const ROWS: [Row; 12] = [
+pub(super) static ROWS: [Row; 12] = [
     chance("none", &[]),
     chance("random 0.1 %", &["--loss", "1000"]),
     chance("random 0.5 %", &["--loss", "5000"]),
@@ -64,6 +92,14 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_row_has_a_cell_for_each_size_and_each_kind_of_ends() {
+        let cells = cells(&[&ROWS[0], &ROWS[9]]);
+        assert_eq!(cells.len(), 2 * SIZES.len() * Ends::ALL.len());
+        assert_eq!(cells[1].to_string(), "none, 20 KB, ours-kernel");
+        assert_eq!(cells[15].to_string(), "tail, 640 KB, ours-ours");
+    }
 
     #[test]
     fn the_size_follows_where_messages_are_told_apart() {

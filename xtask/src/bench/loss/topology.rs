@@ -1,48 +1,17 @@
 //! Four pairs of hosts, each on a relay. Only a host whose end is Tickwire's has a service, so that
 //! a kernel's end is an ordinary one.
 
-use super::rows::Row;
+use super::ends::Ends;
+use super::rows::Cell;
+use crate::bench::harness::Figures;
+use crate::bench::harness::rivals::{program, start};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
 use tickwire_bench::transfer::Transfer;
-use tickwire_lab::{Host, Pair, Passed, Process, Relay, Relayed, Service, ServiceOptions, tools};
-
-/// The stack at each end; the sender of the messages is first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
-    KernelKernel,
-    OursKernel,
-    KernelOurs,
-    OursOurs,
-}
-
-impl Ends {
-    pub(super) const ALL: [Self; 4] = [Self::KernelKernel, Self::OursKernel, Self::KernelOurs, Self::OursOurs];
-
-    /// Whether the sender and the receiver are accelerated.
-    fn ours(self) -> [bool; 2] {
-        match self {
-            Self::KernelKernel => [false, false],
-            Self::OursKernel => [true, false],
-            Self::KernelOurs => [false, true],
-            Self::OursOurs => [true, true],
-        }
-    }
-}
-
-impl fmt::Display for Ends {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::KernelKernel => "kernel-kernel",
-            Self::OursKernel => "ours-kernel",
-            Self::KernelOurs => "kernel-ours",
-            Self::OursOurs => "ours-ours",
-        })
-    }
-}
+use tickwire_lab::{Pair, Passed, Relay, Relayed, Service, ServiceOptions};
 
 /// The end whose processor the cable shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -82,8 +51,7 @@ pub(super) struct Topology {
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
-    pub(super) row: &'a Row,
-    pub(super) size: u32,
+    pub(super) cell: &'a Cell,
     pub(super) seed: u32,
     pub(super) seconds: u32,
     pub(super) messages: u32,
@@ -96,11 +64,34 @@ pub(super) struct Measured {
     pub(super) passed: Passed,
 }
 
+impl Figures for Measured {
+    type Median = Transfer;
+
+    fn of_rounds(rounds: &[Self]) -> Option<Transfer> {
+        Transfer::of_rounds(&rounds.iter().map(|round| round.transfer).collect::<Vec<_>>())
+    }
+}
+
 /// The round trip of a small message between two kernels, through the relay and over a plain cable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
     pub(super) relay: Latency,
     pub(super) cable: Latency,
+}
+
+impl fmt::Display for Added {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let Self { relay, cable } = self;
+        write!(
+            f,
+            "the relay by itself, a 64-byte round trip between kernels: p50 {:.0}, p99 {:.0} us; on a plain cable p50 {:.0}, p99 {:.0} us",
+            us(relay.p50_ns),
+            us(relay.p99_ns),
+            us(cable.p50_ns),
+            us(cable.p99_ns)
+        )
+    }
 }
 
 const PORT: u16 = 5201;
@@ -144,7 +135,7 @@ impl Topology {
 
     /// Measures; fails if packets were lost that the relay was not told to lose.
     pub(super) fn measure(&self, run: &Run<'_>) -> Result<Measured> {
-        let &Run { row, size, seed, seconds, messages } = run;
+        let &Run { cell: &Cell { row, size, .. }, seed, seconds, messages } = run;
         let pair = &self.relayed.pair;
         let timeout = TIMEOUT + Duration::from_secs(seconds.into());
         let mut told = row.arguments(size);
@@ -174,10 +165,10 @@ impl Topology {
 }
 
 /// Measures what the relay adds by itself.
-pub(super) fn added(beds: &[Topology]) -> Result<Added> {
-    let bed = beds.iter().find(|bed| bed.ends == Ends::KernelKernel).context("no hosts without a service")?;
-    let relay = bed.start(&[])?;
-    let through = ping_pong(&bed.relayed.pair)?;
+pub(super) fn added(hosts: &[Topology]) -> Result<Added> {
+    let kernels = hosts.iter().find(|hosts| hosts.ends == Ends::KernelKernel).context("no hosts without a service")?;
+    let relay = kernels.start(&[])?;
+    let through = ping_pong(&kernels.relayed.pair)?;
     relay.finish()?;
     Ok(Added { relay: through, cable: ping_pong(&Pair::new()?)? })
 }
@@ -189,13 +180,4 @@ fn ping_pong(pair: &Pair) -> Result<Latency> {
     let client = [&program, "client", "tcp", &address, "--count", "3000", "--warmup", "200"];
     let printed = start(&pair.a, SENDER_CPU, false, &client)?.success(TIMEOUT)?;
     serde_json::from_str(printed.trim()).context("figures of the ping-pong client")
-}
-
-fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
-    let options: &[&str] = &[];
-    Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
-}
-
-fn program(name: &str) -> Result<String> {
-    Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
 }

@@ -1,13 +1,14 @@
 //! The conditions of the measurement: the machine, the cost of a wakeup on it, and the load.
 
+use super::figure::median;
+use crate::bench::harness::host_state::{Ticks, load};
+use crate::bench::harness::rivals::program;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
-use tickwire_lab::{Pair, Process, tools};
-
-use super::figure::median;
+use tickwire_lab::{Pair, Process};
 
 /// Samples taken while the programs were measured.
 #[derive(Debug, Default)]
@@ -16,13 +17,6 @@ pub(super) struct Watch {
     loads: Vec<f64>,
     blocking_us: Vec<f64>,
     spinning_us: Vec<f64>,
-}
-
-/// Processor time since the machine started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticks {
-    all: u64,
-    stolen: u64,
 }
 
 /// The conditions of a whole run.
@@ -49,13 +43,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Watch {
     pub(super) fn begin() -> Self {
-        Self { began: ticks(), ..Self::default() }
+        Self { began: Ticks::now(), ..Self::default() }
     }
 
     /// Samples the load average.
     pub(super) fn look(&mut self) {
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        self.loads.extend(load.split(' ').next().and_then(|word| word.parse::<f64>().ok()));
+        self.loads.extend(load());
     }
 
     /// Measures the cost of a wakeup: a blocking round trip against a spinning one.
@@ -71,7 +64,7 @@ impl Watch {
     }
 
     pub(super) fn steal_percent(&self) -> Option<f64> {
-        Some(steal_percent(self.began?, ticks()?))
+        Some(self.began?.stolen_percent(Ticks::now()?))
     }
 
     pub(super) fn blocking_us(&self) -> Option<f64> {
@@ -84,8 +77,7 @@ impl Watch {
 }
 
 fn round_trip_us(pair: &Pair, wait: &str) -> Result<f64> {
-    let (program, address) =
-        (tools::built("pingpong")?.to_string_lossy().into_owned(), format!("{}:{PORT}", pair.b_v4()));
+    let (program, address) = (program("pingpong")?, format!("{}:{PORT}", pair.b_v4()));
     let mut server = pair.b.spawn(&["taskset", "-c", "0", &program, "server", "udp", &address, "--wait", wait])?;
     tickwire_lab::wait_until_listening(&pair.b, "udp", PORT, &mut server)?;
     let ask = ["taskset", "-c", "1", &program, "client", "udp", &address, "--wait", wait, "--count", TRIPS];
@@ -93,23 +85,6 @@ fn round_trip_us(pair: &Pair, wait: &str) -> Result<f64> {
     let printed = client.success(TIMEOUT)?;
     let latency: Latency = serde_json::from_str(printed.trim()).context("figures of the ping-pong client")?;
     Ok(latency.p50_ns as f64 / 1e3)
-}
-
-fn ticks() -> Option<Ticks> {
-    read_ticks(&std::fs::read_to_string("/proc/stat").ok()?)
-}
-
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests'
-/// time is in user's.
-fn read_ticks(stat: &str) -> Option<Ticks> {
-    let fields = stat.lines().next()?.strip_prefix("cpu ")?;
-    let fields: Vec<u64> = fields.split_whitespace().filter_map(|word| word.parse().ok()).take(8).collect();
-    Some(Ticks { all: fields.iter().sum(), stolen: *fields.get(7)? })
-}
-
-fn steal_percent(began: Ticks, ended: Ticks) -> f64 {
-    let all = ended.all.saturating_sub(began.all).max(1);
-    ended.stolen.saturating_sub(began.stolen) as f64 * 100.0 / all as f64
 }
 
 impl fmt::Display for Conditions {
@@ -137,15 +112,6 @@ impl fmt::Display for Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steal_is_a_part_of_all_time() {
-        let began = read_ticks("cpu  100 0 50 800 10 0 5 35 0 0\ncpu0 1 2 3\n").unwrap();
-        assert_eq!(began, Ticks { all: 1000, stolen: 35 });
-        let ended = read_ticks("cpu  200 0 50 1650 10 0 5 85 7 7\n").unwrap();
-        assert!((steal_percent(began, ended) - 5.0).abs() < 1e-9);
-        assert_eq!(read_ticks("intr 5"), None);
-    }
 
     #[test]
     fn conditions_begin_with_the_machine_and_what_a_wake_up_costs() {

@@ -1,9 +1,8 @@
 //! `cargo xtask bench programs`: real third-party programs on the kernel and on Tickwire, one end
 //! or both.
 //!
-//! Each program is measured in all four ways in every round, one after the other, and compared by
-//! the medians of its rounds. A measurement on Tickwire counts only if the lanes' counters show
-//! that its traffic crossed the stack.
+//! Each program is measured in all four ways in every round, one after the other. A measurement on
+//! Tickwire counts only if the lanes' counters show that its traffic crossed the stack.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -31,12 +30,14 @@ mod topology;
 mod trips;
 mod ways;
 
+use super::harness::{self, Report, Rounds, selection};
 use crate::progress::Progress;
-use crate::{deps, prepare, workspace};
-use anyhow::{Context, Result, bail};
+use crate::{deps, workspace};
+use anyhow::{Context, Result, anyhow, bail};
 use catalog::Program;
 use conditions::{Conditions, Watch};
-use outcome::Outcome;
+use outcome::{Cell, Outcome};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -71,7 +72,7 @@ pub(crate) struct Options {
     pin: bool,
 
     /// How the services attach their divert programs
-    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
+    #[arg(long, value_parser = selection::ATTACH, default_value = "native")]
     attach: String,
 }
 
@@ -85,16 +86,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let _ = std::io::stdout().write_all(lines.as_bytes());
         return Ok(());
     }
-    if prepare::is_done() {
-        return measure(options, &programs);
-    }
-    // Checked before the build, which takes minutes.
-    super::will_be_written(options.json.as_deref())?;
-    workspace::ask_for_root()?;
-    deps::install(&deps::LAB)?;
-    let build = workspace::build_release_of(&["tickwire", "tickwire-preload", "tickwire-bench"])?;
-    install::all(&programs)?;
-    workspace::again_as_root(&build)
+    let prepare = || {
+        workspace::ask_for_root()?;
+        deps::install(&deps::LAB)?;
+        let build = workspace::build_release_of(&["tickwire", "tickwire-preload", "tickwire-bench"])?;
+        install::all(&programs)?;
+        workspace::again_as_root(&build)
+    };
+    selection::prepared(options.json.as_deref(), prepare, || measure(options, &programs))
 }
 
 /// The programs whose name contains `only`, or all; without a match, the error lists the names.
@@ -115,10 +114,10 @@ fn listed(program: &Program) -> String {
 
 fn measure(options: &Options, programs: &[&Program]) -> Result<()> {
     let start = Instant::now();
-    let bed = Topology::new(&options.attach, options.seconds, install::directory()?)?;
+    let topology = Topology::new(&options.attach, options.seconds, install::directory()?)?;
     let mut watch = Watch::begin();
-    let outcomes = in_rounds(options, &bed, programs, &mut watch)?;
-    drop(bed);
+    let cells = in_rounds(options, &topology, programs, &mut watch)?;
+    drop(topology);
     let conditions = Conditions {
         machine: tickwire_report::machine(),
         attach: options.attach.clone(),
@@ -131,78 +130,61 @@ fn measure(options: &Options, programs: &[&Program]) -> Result<()> {
         load: watch.load(),
         steal_percent: watch.steal_percent(),
     };
-    tell(options, &conditions, &outcomes)
+    let missing = harness::report::missing_cells(&cells);
+    let outcomes = Outcome::of_cells(cells);
+    let verdicts = promises::check(&outcomes);
+    let parts = report::parts(&conditions, &outcomes, &verdicts);
+    let json = report::json(&conditions, &outcomes, &verdicts);
+    Report { parts, json, missing }.emit(options.json.as_deref())
 }
 
-fn tell(options: &Options, conditions: &Conditions, outcomes: &[Outcome]) -> Result<()> {
-    let verdicts = promises::check(outcomes);
-    println!("{conditions}");
-    println!("{}", report::table(outcomes));
-    println!(
-        "medians of the rounds; in brackets how many times the kernel: larger is better; a latency's own figure is its p50"
-    );
-    let failures = report::failures(outcomes);
-    failures.iter().for_each(|line| println!("{line}"));
-    println!("{}", report::verdicts(&verdicts));
-    report::missed(&verdicts).iter().for_each(|line| println!("{line}"));
-    if let Some(path) = &options.json {
-        let text = report::json(conditions, outcomes, &verdicts)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let missing = outcomes.iter().flat_map(|outcome| &outcome.ways).filter(|rounds| rounds.measured.is_empty()).count();
-    if missing > 0 {
-        bail!("{missing} of {} cells could not be measured", outcomes.len() * Way::ALL.len());
-    }
-    Ok(())
-}
-
-/// Measures every program in every way in every round. Failures are reported and kept.
-fn in_rounds(options: &Options, bed: &Topology, programs: &[&Program], watch: &mut Watch) -> Result<Vec<Outcome>> {
-    let mut outcomes: Vec<Outcome> = programs.iter().map(|program| Outcome::new(program)).collect();
-    let unusable: Vec<Option<String>> = programs.iter().map(|program| unusable(bed, program)).collect();
+/// Measures every program in every way in every round.
+fn in_rounds<'a>(
+    options: &Options,
+    topology: &Topology,
+    programs: &[&'a Program],
+    watch: &mut Watch,
+) -> Result<Vec<harness::Outcome<Cell<'a>, run::Measured>>> {
+    let cells = programs.iter().flat_map(|&program| Way::ALL.map(|way| Cell { program, way }));
+    let mut outcomes: Vec<_> = cells.map(harness::Outcome::new).collect();
+    let why = |program: &&Program| Some((program.name, unusable(topology, program)?));
+    let unusable: BTreeMap<&str, String> = programs.iter().filter_map(why).collect();
     let mut progress = Progress::new();
+    let what = format!("{} programs", programs.len());
+    let mut rounds = Rounds { progress: &mut progress, number: options.rounds, what };
     for round in 1..=options.rounds {
-        let began = Instant::now();
-        watch.wake_ups(bed.kernel()).context("cannot measure what a wake-up costs")?;
-        for ((program, outcome), unusable) in programs.iter().zip(&mut outcomes).zip(&unusable) {
-            // The ways take turns in being first, so that the machine's drift favours none.
-            for turn in 0..Way::ALL.len() {
-                let hosts = &bed.hosts[(turn + round as usize - 1) % Way::ALL.len()];
-                watch.look();
-                progress.begin(format!("round {round} of {}: {}, {}", options.rounds, program.name, hosts.way));
-                let measured = match unusable {
-                    Some(why) => Err(anyhow::anyhow!("{why}")),
-                    None => run::measure(bed, hosts, program, options.seconds, options.pin),
-                };
-                let rounds = &mut outcome.ways[hosts.way.index()];
-                match measured {
-                    Ok(measured) => {
-                        let line = format!("{:.1} {}", measured.figure.value, program.unit);
-                        progress.sum(&format!(
-                            "round {round} of {}: {}, {}: {line}",
-                            options.rounds, program.name, hosts.way
-                        ));
-                        rounds.measured.push(measured);
-                    }
-                    Err(error) => {
-                        tickwire_lab::wait_if_interrupted();
-                        progress.keep(&format!("failed: {error:#}"));
-                        rounds.failures.push(format!("{error:#}"));
-                    }
+        watch.wake_ups(topology.kernel()).context("cannot measure what a wake-up costs")?;
+        let measure = |cell: &Cell<'_>| {
+            watch.look();
+            match unusable.get(cell.program.name) {
+                Some(why) => Err(anyhow!("{why}")),
+                None => {
+                    let hosts = &topology.hosts[cell.way.index()];
+                    run::measure(topology, hosts, cell.program, options.seconds, options.pin)
                 }
             }
-        }
-        let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} programs in {seconds} s", options.rounds, programs.len()));
+        };
+        let brief = |cell: &Cell<'_>, measured: &run::Measured| {
+            Some(format!("{:.1} {}", measured.figure.value, cell.program.unit))
+        };
+        rounds.measure_once(round, &mut outcomes, order(programs.len(), round), measure, brief);
     }
     progress.clear();
     Ok(outcomes)
 }
 
+/// The order of the cells in a round. The ways take turns in being first, so that the machine's
+/// drift favours none.
+fn order(programs: usize, round: u32) -> impl Iterator<Item = usize> {
+    let ways = Way::ALL.len();
+    (0..programs)
+        .flat_map(move |program| (0..ways).map(move |turn| program * ways + (turn + round as usize - 1) % ways))
+}
+
 /// Why a program cannot be measured at all: it is not installed, or what it needs cannot be
 /// prepared.
-fn unusable(bed: &Topology, program: &Program) -> Option<String> {
-    let site = bed.site(&bed.hosts[Way::Kernel.index()], End::Server);
+fn unusable(topology: &Topology, program: &Program) -> Option<String> {
+    let site = topology.site(&topology.hosts[Way::Kernel.index()], End::Server);
     let checked = install::check(program, &site.installed);
     let prepared = checked.and_then(|()| program.prepare.map_or(Ok(()), |prepare| prepare(&site)));
     prepared.err().map(|error| format!("{error:#}"))
@@ -211,6 +193,15 @@ fn unusable(bed: &Topology, program: &Program) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_way_is_first_in_one_of_four_rounds_and_every_cell_is_measured_in_each() {
+        let orders: Vec<Vec<usize>> = (1..=5).map(|round| order(2, round).collect()).collect();
+        assert_eq!(orders[0], [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(orders[1], [1, 2, 3, 0, 5, 6, 7, 4]);
+        assert_eq!(orders[3], [3, 0, 1, 2, 7, 4, 5, 6]);
+        assert_eq!(orders[4], orders[0]);
+    }
 
     #[test]
     fn a_name_that_is_no_programs_is_answered_with_those_there_are() {

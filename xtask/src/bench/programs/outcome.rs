@@ -4,6 +4,20 @@ use super::catalog::Program;
 use super::figure::{Direction, Part, median, times};
 use super::run::Measured;
 use super::ways::Way;
+use crate::bench::harness;
+use std::fmt;
+
+/// A program, one way: what is measured in each round.
+pub(super) struct Cell<'a> {
+    pub(super) program: &'a Program,
+    pub(super) way: Way,
+}
+
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.program.name, self.way)
+    }
+}
 
 /// All rounds of one program.
 pub(super) struct Outcome {
@@ -23,9 +37,23 @@ pub(super) struct Rounds {
 }
 
 impl Outcome {
-    pub(super) fn new(program: &Program) -> Self {
+    fn new(program: &Program) -> Self {
         let Program { name, about, unit, direction, .. } = *program;
         Self { name, about, unit, direction, ways: Default::default() }
+    }
+
+    /// The programs of some cells, in their order; the cells of a program are adjacent.
+    pub(super) fn of_cells(cells: Vec<harness::Outcome<Cell<'_>, Measured>>) -> Vec<Self> {
+        let mut outcomes: Vec<Self> = Vec::new();
+        for harness::Outcome { cell, rounds, failures } in cells {
+            if outcomes.last().is_none_or(|last| last.name != cell.program.name) {
+                outcomes.push(Self::new(cell.program));
+            }
+            if let Some(last) = outcomes.last_mut() {
+                last.ways[cell.way.index()] = Rounds { measured: rounds, failures };
+            }
+        }
+        outcomes
     }
 
     /// The median of the rounds of a part of the figure.
@@ -63,6 +91,19 @@ pub(super) mod tests {
             None => Rounds { measured: Vec::new(), failures: vec!["it hung".into()] },
         });
         Outcome { name, about: "a test", unit: "us", direction: Direction::LowerIsBetter, ways }
+    }
+
+    #[test]
+    fn the_cells_of_a_program_become_its_ways() {
+        let all = super::super::catalog::all();
+        let cell = |program, way| {
+            let failures = vec![format!("{way}")];
+            harness::Outcome { failures, ..harness::Outcome::new(Cell { program, way }) }
+        };
+        let programs = [&all[1], &all[0]];
+        let outcomes = Outcome::of_cells(programs.iter().flat_map(|p| Way::ALL.map(|way| cell(p, way))).collect());
+        assert_eq!(outcomes.iter().map(|one| one.name).collect::<Vec<_>>(), [all[1].name, all[0].name]);
+        assert!(outcomes.iter().all(|one| one.failure(Way::Server) == Some("server on Tickwire")));
     }
 
     #[test]

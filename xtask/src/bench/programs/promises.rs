@@ -3,6 +3,7 @@
 use super::figure::{Part, geometric_mean};
 use super::outcome::Outcome;
 use super::ways::Way;
+use crate::bench::harness::Bound;
 
 /// One promise, and whether the figures keep it.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     pub(super) fn kept(&self) -> bool {
-        self.missed_by.is_empty() && self.measured.is_some_and(|measured| measured >= self.bound)
+        self.missed_by.is_empty() && self.measured.is_some_and(|measured| Bound::AtLeast(self.bound).holds(measured))
     }
 }
 

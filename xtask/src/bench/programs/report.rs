@@ -5,16 +5,24 @@ use super::figure::{Direction, Part};
 use super::outcome::Outcome;
 use super::promises::Verdict;
 use super::ways::Way;
-use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::bench::harness::{table, verdict};
+use comfy_table::Table;
 use serde_json::{Value, json};
+
+/// What is printed.
+pub(super) fn parts(conditions: &Conditions, outcomes: &[Outcome], verdicts: &[Verdict]) -> Vec<String> {
+    let legend = "medians of the rounds; in brackets how many times the kernel: larger is better; a latency's own figure is its p50";
+    let mut parts = vec![conditions.to_string(), table(outcomes).to_string(), legend.to_owned()];
+    parts.extend(failures(outcomes));
+    parts.push(promises(verdicts).to_string());
+    parts.extend(missed(verdicts));
+    parts
+}
 
 /// One line for each figure that a program reports: medians of the rounds, and in brackets how many
 /// times better than the kernel.
-pub(super) fn table(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["program", "figure", "kernel", "client", "server", "both"]);
+fn table(outcomes: &[Outcome]) -> Table {
+    let mut table = table::with(["program", "figure", "kernel", "client", "server", "both"]);
     for outcome in outcomes {
         for (part, figure) in lines(outcome) {
             let first = if part == Part::Value { outcome.name } else { "" };
@@ -22,9 +30,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
             table.add_row([first.to_owned(), figure].into_iter().chain(cells));
         }
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 2..6);
     table
 }
 
@@ -53,7 +59,7 @@ fn number(value: f64) -> String {
 }
 
 /// The ways that were not measured, or not in every round, with the reasons.
-pub(super) fn failures(outcomes: &[Outcome]) -> Vec<String> {
+fn failures(outcomes: &[Outcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
         let whys = Way::ALL.map(|way| outcome.failure(way));
@@ -74,33 +80,29 @@ pub(super) fn failures(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 /// One line for each promise; [`missed`] names the programs.
-pub(super) fn verdicts(verdicts: &[Verdict]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["promise, times the kernel", "measured", "bound", ""]);
-    for verdict in verdicts {
-        let kept = if verdict.kept() { "kept" } else { "MISSED" };
-        let measured = verdict.measured.map_or_else(|| "-".into(), |measured| format!("{measured:.2}"));
-        let bound = format!("{:.2}", verdict.bound);
-        table.add_row([&verdict.promise, &measured, &bound, kept]);
+fn promises(verdicts: &[Verdict]) -> Table {
+    let mut table = table::with(["promise, times the kernel", "measured", "bound", ""]);
+    for v in verdicts {
+        let measured = v.measured.map_or_else(|| "-".into(), |measured| format!("{measured:.2}"));
+        table.add_row([&*v.promise, &measured, &format!("{:.2}", v.bound), verdict::word(Some(v.kept()))]);
     }
     table
 }
 
 /// The programs that keep a promise from being kept, a line for each way.
-pub(super) fn missed(verdicts: &[Verdict]) -> Vec<String> {
+fn missed(verdicts: &[Verdict]) -> Vec<String> {
     let missed = verdicts.iter().filter(|verdict| !verdict.missed_by.is_empty());
     missed.map(|verdict| format!("MISSED {}: {}", verdict.promise, verdict.missed_by.join(", "))).collect()
 }
 
 /// Everything, round by round.
-pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], verdicts: &[Verdict]) -> Result<String> {
+pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], verdicts: &[Verdict]) -> Value {
     let promises: Vec<_> = verdicts
         .iter()
         .map(|v| json!({"promise": v.promise, "measured": v.measured, "bound": v.bound, "kept": v.kept(), "missed_by": v.missed_by}))
         .collect();
     let programs: Vec<_> = outcomes.iter().map(program).collect();
-    Ok(serde_json::to_string_pretty(&json!({"conditions": conditions, "programs": programs, "promises": promises}))?)
+    json!({"conditions": conditions, "programs": programs, "promises": promises})
 }
 
 fn program(outcome: &Outcome) -> Value {

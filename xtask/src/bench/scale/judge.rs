@@ -1,42 +1,16 @@
 //! The promises, and comparisons that are only stated, each beside the kernel's.
 
 use super::instructions::Cost;
-use super::report::Outcome;
-use super::rows;
-use super::topology::{Ends, Measured};
+use super::rows::{self, Row};
+use super::topology::Measured;
+use crate::bench::harness::rivals::Ends;
+use crate::bench::harness::{Bound, Outcome, Verdict};
 
-/// One promise, or one comparison without a promise.
-#[derive(Debug)]
-pub(super) struct Verdict {
-    pub(super) promise: &'static str,
-    /// A ratio.
-    pub(super) measured: f64,
-    /// The same ratio between two kernels, if it exists.
-    pub(super) kernel: Option<f64>,
-    pub(super) bound: Option<Bound>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-impl Verdict {
-    /// Whether it is kept; `None` if nothing was promised.
-    pub(super) fn kept(&self) -> Option<bool> {
-        Some(match self.bound? {
-            Bound::AtMost(bound) => self.measured <= bound,
-            Bound::AtLeast(bound) => self.measured >= bound,
-        })
-    }
-}
-
-struct Rows<'a>(&'a [Outcome]);
+struct Rows<'a>(&'a [Outcome<&'static Row, Measured>]);
 
 impl Rows<'_> {
     fn of(&self, name: &str, ends: Ends) -> Option<Measured> {
-        self.0.iter().find(|outcome| outcome.row.name == name && outcome.row.ends == ends)?.median()
+        self.0.iter().find(|outcome| outcome.cell.name == name && outcome.cell.ends == ends)?.median()
     }
 
     /// The ratio of a figure in row `a` to that in row `b`, with the same ends.
@@ -54,58 +28,75 @@ fn p99(measured: &Measured) -> Option<f64> {
 }
 
 /// All comparisons whose rows were measured.
-pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
+pub(super) fn check(outcomes: &[Outcome<&'static Row, Measured>], costs: &[Cost]) -> Vec<Verdict> {
     let rows = Rows(outcomes);
     let mut verdicts = Vec::new();
-    let mut judge = |promise, measured: Option<f64>, kernel: Option<f64>, bound| {
-        verdicts.extend(measured.map(|measured| Verdict { promise, measured, kernel, bound }));
-    };
+    instructions(&mut verdicts, costs);
+    connections(&mut verdicts, &rows);
+    programs(&mut verdicts, &rows);
+    queues(&mut verdicts, &rows);
+    verdicts
+}
+
+/// Adds a comparison, if it was measured, beside the kernel's.
+fn judge(verdicts: &mut Vec<Verdict>, promise: &str, measured: Option<f64>, kernel: Option<f64>, bound: Option<Bound>) {
+    verdicts.extend(measured.map(|measured| Verdict { promise: promise.into(), measured, kernel, bound }));
+}
+
+fn instructions(verdicts: &mut Vec<Verdict>, costs: &[Cost]) {
     if let [few, .., many] = costs {
         let more = many.instructions / few.instructions;
-        judge("instructions a packet, 11000 connections over 10", Some(more), None, Some(Bound::AtMost(1.1)));
+        let promise = "instructions a packet, 11000 connections over 10";
+        judge(verdicts, promise, Some(more), None, Some(Bound::AtMost(1.1)));
     }
+}
+
+/// Many connections, and how quickly they open.
+fn connections(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
     // The time per message is the inverse of the rate.
     let slower = |ends| rows.ratio(ends, rows::FEW, rows::MANY, rate);
-    judge("time a message, 1000 active of 11000 connections over 10", slower(Ends::Both), slower(Ends::Kernel), None);
+    let promise = "time a message, 1000 active of 11000 connections over 10";
+    judge(verdicts, promise, slower(Ends::Both), slower(Ends::Kernel), None);
     // With more connections fewer acknowledgements are piggybacked, so a message may take more
     // packets.
     let a_packet = |ends| Some(slower(ends)? * rows.ratio(ends, rows::FEW, rows::MANY, |row| row.packets)?);
-    judge(
-        "time a packet, 1000 active of 11000 connections over 10",
-        a_packet(Ends::Both),
-        a_packet(Ends::Kernel),
-        Some(Bound::AtMost(1.1)),
-    );
+    let promise = "time a packet, 1000 active of 11000 connections over 10";
+    judge(verdicts, promise, a_packet(Ends::Both), a_packet(Ends::Kernel), Some(Bound::AtMost(1.1)));
     let opened = |ends| Some(rows.of(rows::OPEN, ends)?.rate / rows.of(rows::OPEN, Ends::Kernel)?.rate);
-    judge("connections connected in a second, over kernel to kernel", opened(Ends::Client), None, None);
-    judge("connections accepted in a second, over kernel to kernel", opened(Ends::Server), None, None);
-    judge("connections in a second at both ends, over kernel to kernel", opened(Ends::Both), None, None);
+    for (promise, ends) in [
+        ("connections connected in a second, over kernel to kernel", Ends::Client),
+        ("connections accepted in a second, over kernel to kernel", Ends::Server),
+        ("connections in a second at both ends, over kernel to kernel", Ends::Both),
+    ] {
+        judge(verdicts, promise, opened(ends), None, None);
+    }
+}
+
+/// Programs and threads side by side.
+fn programs(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
     let together = |ends| rows.ratio(ends, rows::TWO_STREAMS, rows::ONE_STREAM, rate);
-    judge(
-        "two programs' streams together, over one alone",
-        together(Ends::Both),
-        together(Ends::Kernel),
-        Some(Bound::AtLeast(0.9)),
-    );
+    let promise = "two programs' streams together, over one alone";
+    judge(verdicts, promise, together(Ends::Both), together(Ends::Kernel), Some(Bound::AtLeast(0.9)));
     let share = |ends| rows.of(rows::TWO_STREAMS, ends)?.share;
-    judge(
-        "of two programs' streams the slower over the faster",
-        share(Ends::Both),
-        share(Ends::Kernel),
-        Some(Bound::AtLeast(0.8)),
-    );
+    let promise = "of two programs' streams the slower over the faster";
+    judge(verdicts, promise, share(Ends::Both), share(Ends::Kernel), Some(Bound::AtLeast(0.8)));
     let disturbed = |ends| rows.ratio(ends, rows::BESIDE, rows::ALONE, p99);
-    judge("ping-pong p99 beside another's stream, over alone", disturbed(Ends::Both), disturbed(Ends::Kernel), None);
+    let promise = "ping-pong p99 beside another's stream, over alone";
+    judge(verdicts, promise, disturbed(Ends::Both), disturbed(Ends::Kernel), None);
     let over_kernel = |name| Some(p99(&rows.of(name, Ends::Both)?)? / p99(&rows.of(name, Ends::Kernel)?)?);
-    let (others, own) = (over_kernel(rows::BESIDE), over_kernel(rows::OWN));
-    judge("ping-pong p99 beside another's stream, over the kernel's", others, None, Some(Bound::AtMost(1.0)));
-    judge("ping-pong p99 beside the program's own stream, over the kernel's", own, None, None);
+    let promise = "ping-pong p99 beside another's stream, over the kernel's";
+    judge(verdicts, promise, over_kernel(rows::BESIDE), None, Some(Bound::AtMost(1.0)));
+    let promise = "ping-pong p99 beside the program's own stream, over the kernel's";
+    judge(verdicts, promise, over_kernel(rows::OWN), None, None);
     let of_threads = |ends| Some(rows.of(rows::THREADS, ends)?.rate);
     let threads = of_threads(Ends::Both).zip(of_threads(Ends::Kernel)).map(|(ours, kernel)| ours / kernel);
-    judge("messages of 16 threads, over the kernel's", threads, None, None);
-    let queues = |ends| rows.ratio(ends, rows::TWO_QUEUES, rows::ONE_QUEUE, rate);
-    judge("messages by two queues, over one", queues(Ends::Both), queues(Ends::Kernel), Some(Bound::AtLeast(0.9)));
-    verdicts
+    judge(verdicts, "messages of 16 threads, over the kernel's", threads, None, None);
+}
+
+fn queues(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
+    let two = |ends| rows.ratio(ends, rows::TWO_QUEUES, rows::ONE_QUEUE, rate);
+    let promise = "messages by two queues, over one";
+    judge(verdicts, promise, two(Ends::Both), two(Ends::Kernel), Some(Bound::AtLeast(0.9)));
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! `cargo xtask bench scale`: many connections, how quickly they open, two programs' lanes side by
 //! side, an interface with two queues, and what a packet costs in instructions.
 //!
-//! As in the other measurements, every row is measured in each round, and rows are compared by the
-//! ratio of the medians of their rounds. Instructions are counted once: they are the same in every
-//! run.
+//! Instructions are counted once: they are the same in every run.
 
 mod instructions;
 mod judge;
@@ -11,14 +9,16 @@ mod report;
 mod rows;
 mod topology;
 
+use super::harness::{Conditions, Outcome, Report, Rounds, selection};
 use crate::progress::Progress;
 use crate::{deps, prepare, workspace};
-use anyhow::{Context, Result, bail};
-use report::{Conditions, Outcome};
-use rows::ROWS;
+use anyhow::Result;
+use instructions::Cost;
+use rows::{ROWS, Row};
+use serde_json::json;
 use std::path::PathBuf;
-use std::time::Instant;
-use topology::Topology;
+use std::time::{Duration, Instant};
+use topology::{LANE_CONNECTIONS, Measured, Topology};
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -44,71 +44,67 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
+    #[arg(long, value_parser = selection::ATTACH, default_value = "native")]
     attach: String,
 }
 
 /// Measures; fails if something could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if prepare::is_done() {
-        return measure(options);
-    }
-    // Checked before the build, which takes minutes.
-    super::will_be_written(options.json.as_deref())?;
-    super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    workspace::ask_for_root()?;
-    deps::install(&deps::SCALE)?;
-    prepare::lab(|| workspace::build_release_example("tickwire-stack", "owned", "tcp_cost"))
+    let rows = selection::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    let prepare = || {
+        workspace::ask_for_root()?;
+        deps::install(&deps::SCALE)?;
+        prepare::lab(|| workspace::build_release_example("tickwire-stack", "owned", "tcp_cost"))
+    };
+    selection::prepared(options.json.as_deref(), prepare, || measure(options, rows))
 }
 
-fn measure(options: &Options) -> Result<()> {
+fn measure(options: &Options, rows: Vec<&'static Row>) -> Result<()> {
     let start = Instant::now();
-    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut progress = Progress::new();
     progress.begin("instructions of a packet".to_owned());
     let costs = instructions::measure()?;
     progress.begin("hosts and services".to_owned());
-    let bed = Topology::new(options.messages, options.seconds, &options.attach)?;
-    let mut outcomes: Vec<Outcome> = rows.iter().copied().map(Outcome::new).collect();
-    for round in 1..=options.rounds {
-        let began = Instant::now();
-        for (row, outcome) in rows.iter().zip(&mut outcomes) {
-            progress.begin(format!("round {round} of {}: {}, {}", options.rounds, row.name, row.ends));
-            match (row.measure)(&bed, row.ends) {
-                Ok(measured) => outcome.rounds.push(measured),
-                Err(error) => {
-                    tickwire_lab::wait_if_interrupted();
-                    progress.keep(&format!("failed: {error:#}"));
-                    outcome.failures.push(format!("{error:#}"));
-                }
-            }
-        }
-        let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
-    }
-    progress.clear();
-    let lane_bytes = bed.lane_bytes();
-    drop(bed);
+    let topology = Topology::new(options.messages, options.seconds, &options.attach)?;
+    let all_rounds = Rounds { progress: &mut progress, number: options.rounds, what: format!("{} rows", rows.len()) };
+    let outcomes = all_rounds.measure(rows, |row, _| (row.measure)(&topology, row.ends));
+    let lane_bytes = topology.lane_bytes();
+    drop(topology);
+    summary(options, &outcomes, &costs, lane_bytes, start.elapsed()).emit(options.json.as_deref())
+}
+
+/// `lane_bytes`: memory of a lane, 0 if none was seen.
+fn summary(
+    options: &Options,
+    outcomes: &[Outcome<&'static Row, Measured>],
+    costs: &[Cost],
+    lane_bytes: u64,
+    took: Duration,
+) -> Report {
+    let Options { rounds, messages, seconds, .. } = *options;
     let conditions = Conditions {
+        state: None,
         machine: tickwire_report::machine(),
         attach: options.attach.clone(),
-        rounds: options.rounds,
-        messages: options.messages,
-        seconds: options.seconds,
-        lane_bytes,
-        took: start.elapsed(),
+        set: Vec::new(),
+        rounds,
+        round: format!("{messages} messages or {seconds} s"),
+        took,
     };
-    print!("{conditions}");
-    println!("{}", report::table(&outcomes));
-    println!("{}", report::costs(&costs));
-    println!("{}", report::verdicts(&judge::check(&outcomes, &costs)));
-    if let Some(path) = &options.json {
-        let text = report::json(&conditions, &outcomes, &costs)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let failed = outcomes.iter().filter(|outcome| outcome.rounds.is_empty()).count();
-    if failed > 0 {
-        bail!("{failed} rows could not be measured");
-    }
-    Ok(())
+    let json = conditions.json(json!({
+        "messages": messages,
+        "seconds": seconds,
+        "lane_bytes": lane_bytes,
+        "rows": report::rows_json(outcomes),
+        "costs": report::costs_json(costs),
+    }));
+    let lane = (lane_bytes > 0).then(|| {
+        let mib = lane_bytes as f64 / f64::from(1 << 20);
+        format!("a lane with room for {LANE_CONNECTIONS} connections: {mib:.1} MiB")
+    });
+    let mut parts = vec![conditions.to_string()];
+    parts.extend(lane);
+    let verdicts = report::verdicts(&judge::check(outcomes, costs));
+    parts.extend([report::table(outcomes), report::costs(costs), verdicts].map(|table| table.to_string()));
+    Report { parts, json, missing: super::harness::report::missing_rows(outcomes) }
 }

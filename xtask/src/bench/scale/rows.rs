@@ -1,7 +1,9 @@
 //! The rows, measured in this order in every round.
 
-use super::topology::{Cable, Ends, Load, Measured, Stream, Topology};
+use super::topology::{Cable, Load, Measured, Stream, Topology};
+use crate::bench::harness::rivals::Ends;
 use anyhow::Result;
+use std::fmt;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -14,6 +16,12 @@ pub(super) struct Row {
     pub(super) unit: &'static str,
     /// Measures it once.
     pub(super) measure: fn(&Topology, Ends) -> Result<Measured>,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.name, self.ends)
+    }
 }
 
 pub(super) const FEW: &str = "10 connections";

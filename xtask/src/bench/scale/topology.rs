@@ -1,8 +1,8 @@
 //! The hosts that the rows run on: pairs with a service on each host, and pairs that never had a
 //! service, on cables with one queue and with two.
 
-pub(super) use crate::bench::rivals::Ends;
-use crate::bench::rivals::{PORT, Rivals, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::rivals::{Ends, PORT, Rivals, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::{Figures, median};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::cell::Cell;
@@ -36,6 +36,20 @@ pub(super) struct Measured {
     pub(super) latency: Option<Latency>,
     /// Packets for a message and its answer, including acknowledgements.
     pub(super) packets: Option<f64>,
+}
+
+impl Figures for Measured {
+    type Median = Self;
+
+    fn of_rounds(rounds: &[Self]) -> Option<Self> {
+        let latencies: Vec<Latency> = rounds.iter().filter_map(|round| round.latency).collect();
+        Some(Self {
+            rate: median(rounds.iter().map(|round| round.rate))?,
+            share: median(rounds.iter().filter_map(|round| round.share)),
+            latency: Latency::of_rounds(&latencies),
+            packets: median(rounds.iter().filter_map(|round| round.packets)),
+        })
+    }
 }
 
 /// The testbed of all rows.

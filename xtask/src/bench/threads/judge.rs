@@ -1,45 +1,44 @@
 //! The promises for the figures.
 
-use super::report::Outcome;
-use super::rows;
+use super::rows::{self, Row};
 use super::topology::Measured;
-use crate::bench::rivals::Ends;
-use crate::bench::targets::Verdict;
+use crate::bench::harness::rivals::Ends;
+use crate::bench::harness::{Bound, Outcome, Verdict};
+
+/// The rows whose round trips a second are compared with the kernel's, and the least allowed ratio.
+const RATES: [(&str, f64); 5] = [
+    (rows::FOUR, 1.0),
+    (rows::SIXTEEN, 1.0),
+    (rows::IDLE_THREADS, 0.9),
+    (rows::IDLE_PROCESSES, 0.9),
+    (rows::REAL_TIME, 0.9),
+];
 
 /// All promises whose rows were measured.
-pub(super) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
+pub(super) fn check(outcomes: &[Outcome<&'static Row, Measured>]) -> Vec<Verdict> {
     let of = |name: &str, ends: Ends| -> Option<Measured> {
-        outcomes.iter().find(|outcome| outcome.row.name == name && outcome.row.ends == ends)?.median()
+        outcomes.iter().find(|outcome| outcome.cell.name == name && outcome.cell.ends == ends)?.median()
     };
     let mut verdicts = Vec::new();
-    for (name, least) in [
-        (rows::FOUR, 1.0),
-        (rows::SIXTEEN, 1.0),
-        (rows::IDLE_THREADS, 0.9),
-        (rows::IDLE_PROCESSES, 0.9),
-        (rows::REAL_TIME, 0.9),
-    ] {
+    let mut judge = |promise: String, ours: Option<f64>, kernels: Option<f64>, bound: Bound| {
+        let measured = ours.zip(kernels).map(|(ours, kernels)| ours / kernels);
+        verdicts.extend(measured.map(|measured| Verdict::new(promise, measured, bound)));
+    };
+    for (name, least) in RATES {
         for ends in [Ends::Client, Ends::Both] {
             let rate = |ends| of(name, ends)?.rate;
-            if let Some((ours, kernels)) = rate(ends).zip(rate(Ends::Kernel)) {
-                let measured = ours / kernels;
-                let promise = format!("{name}, {ends}: round trips a second over the kernel's, at least");
-                verdicts.push(Verdict { promise, measured, bound: least, kept: measured >= least });
-            }
+            let promise = format!("{name}, {ends}: round trips a second over the kernel's, at least");
+            judge(promise, rate(ends), rate(Ends::Kernel), Bound::AtLeast(least));
         }
     }
     for ends in [Ends::Client, Ends::Both] {
         let p50 = |ends| Some(of(rows::OWN_STREAM, ends)?.latency.p50_ns as f64);
-        if let Some((ours, kernels)) = p50(ends).zip(p50(Ends::Kernel)) {
-            let measured = ours / kernels;
-            let promise = format!("{}, {ends}: p50 over the kernel's, at most", rows::OWN_STREAM);
-            verdicts.push(Verdict { promise, measured, bound: 1.2, kept: measured <= 1.2 });
-        }
+        let promise = format!("{}, {ends}: p50 over the kernel's, at most", rows::OWN_STREAM);
+        judge(promise, p50(ends), p50(Ends::Kernel), Bound::AtMost(1.2));
     }
     if let Some(sends) = of(rows::SENDS, Ends::Client) {
-        let measured = sends.latency.max_ns as f64 / 1e6;
         let promise = format!("{}: the slowest, in ms, at most", rows::SENDS);
-        verdicts.push(Verdict { promise, measured, bound: 1.0, kept: measured <= 1.0 });
+        verdicts.push(Verdict::new(promise, sends.latency.max_ns as f64 / 1e6, Bound::AtMost(1.0)));
     }
     verdicts
 }
@@ -51,8 +50,8 @@ mod tests {
 
     #[test]
     fn each_promise_is_judged_by_rows_of_one_name_and_left_out_without_them() {
-        let told = |outcomes: &[Outcome]| -> Vec<(f64, bool)> {
-            check(outcomes).iter().map(|verdict| (verdict.measured, verdict.kept)).collect()
+        let told = |outcomes: &[Outcome<&'static Row, Measured>]| -> Vec<(f64, bool)> {
+            check(outcomes).iter().map(|verdict| (verdict.measured, verdict.kept() == Some(true))).collect()
         };
         let kernel = outcome(rows::IDLE_THREADS, Ends::Kernel, 100.0, 1);
         assert_eq!(told(&[kernel]), []);

@@ -1,21 +1,19 @@
 //! `cargo xtask bench threads`: programs of many threads and processes, and of real-time threads,
 //! on Tickwire and on the kernel.
-//!
-//! Every row is measured in each round, and rows are compared by the ratio of the medians of their
-//! rounds.
 
 mod judge;
 mod report;
 mod rows;
 mod topology;
 
-use super::host_state::Before;
-use super::rivals::Rivals;
+use super::harness::host_state::Before;
+use super::harness::rivals::Rivals;
+use super::harness::{Conditions, Report, Rounds, selection, verdict};
 use crate::prepare;
 use crate::progress::Progress;
-use anyhow::{Context, Result, bail};
-use report::{Conditions, Outcome};
-use rows::ROWS;
+use anyhow::Result;
+use rows::{ROWS, Row};
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
 use topology::Topology;
@@ -44,65 +42,37 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
+    #[arg(long, value_parser = selection::ATTACH, default_value = "native")]
     attach: String,
 }
 
 /// Measures; fails if a row could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if prepare::is_done() {
-        return measure(options);
-    }
-    // Checked before the build, which takes minutes.
-    super::will_be_written(options.json.as_deref())?;
-    super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    prepare::lab(|| Ok(()))
+    let rows = selection::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    selection::prepared(options.json.as_deref(), || prepare::lab(|| Ok(())), || measure(options, rows))
 }
 
-fn measure(options: &Options) -> Result<()> {
+fn measure(options: &Options, rows: Vec<&'static Row>) -> Result<()> {
+    let Options { rounds, trips, sends, .. } = *options;
     let start = Instant::now();
-    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let bed = Topology { rivals: Rivals::new(1, &options.attach, "")?, trips: options.trips, sends: options.sends };
+    let topology = Topology { rivals: Rivals::new(1, &options.attach, "")?, trips, sends };
     let before = Before::now();
-    let mut outcomes: Vec<Outcome> = rows.iter().copied().map(Outcome::new).collect();
-    let mut progress = Progress::new();
-    for round in 1..=options.rounds {
-        let began = Instant::now();
-        for (row, outcome) in rows.iter().zip(&mut outcomes) {
-            progress.begin(format!("round {round} of {}: {}, {}", options.rounds, row.name, row.ends));
-            match (row.measure)(&bed, row.ends) {
-                Ok(measured) => outcome.rounds.push(measured),
-                Err(error) => {
-                    tickwire_lab::wait_if_interrupted();
-                    progress.keep(&format!("failed: {error:#}"));
-                    outcome.failures.push(format!("{error:#}"));
-                }
-            }
-        }
-        let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
-    }
-    progress.clear();
-    drop(bed);
+    let all_rounds = Rounds { progress: &mut Progress::new(), number: rounds, what: format!("{} rows", rows.len()) };
+    let outcomes = all_rounds.measure(rows, |row, _| (row.measure)(&topology, row.ends));
+    drop(topology);
     let conditions = Conditions {
-        state: before.until_now(&[]),
+        // The rows that show the cost of a wakeup are not among these.
+        state: Some(before.until_now(None)),
         machine: tickwire_report::machine(),
         attach: options.attach.clone(),
-        rounds: options.rounds,
-        trips: options.trips,
-        sends: options.sends,
+        set: Vec::new(),
+        rounds,
+        round: format!("{trips} round trips or {sends} calls"),
         took: start.elapsed(),
     };
-    println!("{conditions}");
-    println!("{}", report::table(&outcomes));
-    println!("{}", super::report::verdicts(&judge::check(&outcomes)));
-    if let Some(path) = &options.json {
-        let text = report::json(&conditions, &outcomes)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let failed = outcomes.iter().filter(|outcome| outcome.rounds.is_empty()).count();
-    if failed > 0 {
-        bail!("{failed} rows could not be measured");
-    }
-    Ok(())
+    let own = json!({ "trips": trips, "sends": sends, "rows": report::json(&outcomes) });
+    let verdicts = verdict::table(&judge::check(&outcomes));
+    let parts = vec![conditions.to_string(), report::table(&outcomes).to_string(), verdicts.to_string()];
+    let missing = super::harness::report::missing_rows(&outcomes);
+    Report { parts, json: conditions.json(own), missing }.emit(options.json.as_deref())
 }

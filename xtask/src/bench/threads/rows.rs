@@ -1,8 +1,9 @@
 //! The rows, measured in this order in every round.
 
 use super::topology::{Idle, Measured, Topology};
-use crate::bench::rivals::Ends;
+use crate::bench::harness::rivals::Ends;
 use anyhow::Result;
+use std::fmt;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -13,6 +14,12 @@ pub(super) struct Row {
     pub(super) ends: Ends,
     /// Measures it once.
     pub(super) measure: fn(&Topology, Ends) -> Result<Measured>,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.name, self.ends)
+    }
 }
 
 pub(super) const ONE: &str = "1 thread";

@@ -1,6 +1,7 @@
 //! How each row is measured.
 
-use crate::bench::rivals::{Ends, PORT, Rivals, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::rivals::{Ends, PORT, Rivals, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::{Figures, median};
 use crate::traffic;
 use anyhow::{Context, Result};
 use tickwire_bench::latency::Latency;
@@ -13,6 +14,16 @@ pub(super) struct Measured {
     pub(super) rate: Option<f64>,
     /// From a message to its answer, or what a call takes.
     pub(super) latency: Latency,
+}
+
+impl Figures for Measured {
+    type Median = Self;
+
+    fn of_rounds(rounds: &[Self]) -> Option<Self> {
+        let latencies: Vec<Latency> = rounds.iter().map(|round| round.latency).collect();
+        let rate = median(rounds.iter().filter_map(|round| round.rate));
+        Some(Self { rate, latency: Latency::of_rounds(&latencies)? })
+    }
 }
 
 /// The hosts, and how much is measured.

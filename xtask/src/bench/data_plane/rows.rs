@@ -4,14 +4,22 @@ use super::figures::Measured;
 use super::topology::{Attach, Ends, Topology, Traffic, Wait};
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::fmt;
 use tickwire_bench::latency::Latency;
 
 /// One row of the table.
+#[derive(Debug)]
 pub(crate) struct Row {
     /// Its name; rows are compared by it.
     pub(crate) name: &'static str,
     /// Measures it once.
     pub(crate) measure: fn(&Topology) -> Result<Measured>,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 const UDP_BLOCK: Traffic = Traffic { transport: "udp", wait: Wait::Adaptive };
@@ -24,7 +32,7 @@ const TCP_SLEEP: Traffic = Traffic { transport: "tcp", wait: Wait::Sleep };
 const TCP_REAL_TIME: Traffic = Traffic { transport: "tcp", wait: Wait::RealTime };
 
 /// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
-pub(crate) const ROWS: [Row; 40] = [
+pub(crate) static ROWS: [Row; 40] = [
     Row { name: "raw lane, native", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
     Row { name: "raw lane, tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
     Row { name: "UDP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_BLOCK) },

@@ -2,6 +2,7 @@
 //! one, and pairs that never had a service.
 
 use super::figures::Measured;
+use crate::bench::harness::rivals::{CLIENT_CPU, SERVER_CPU, program};
 use crate::sockperf::Report;
 use crate::traffic;
 use anyhow::{Context, Result, bail};
@@ -112,9 +113,6 @@ fn service(host: &Host, attach: &str) -> Result<Service> {
 
 const PORT: u16 = 5201;
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Client and server have a processor of their own.
-const CLIENT_CPU: &str = "0";
-const SERVER_CPU: &str = "1";
 const SIZE: &str = "64";
 /// A program that never sleeps.
 const BUSY: &str = "while :; do :; done";
@@ -152,8 +150,7 @@ impl Topology {
     pub(crate) fn ping_pong(&self, ends: Ends, traffic: Traffic) -> Result<Measured> {
         let pair = self.pair(ends, traffic.wait)?;
         let address = format!("{}:{PORT}", pair.b_v4());
-        let program = tools::built("pingpong")?;
-        let program = program.to_str().context("a path that is not text")?;
+        let program = &*program("pingpong")?;
         let server_end = (&pair.b, SERVER_CPU, ends == Ends::Both);
         let client_end = (&pair.a, CLIENT_CPU, matches!(ends, Ends::Both | Ends::Client));
         let wait = |accelerated: bool| if traffic.wait == Wait::Spin && !accelerated { "spin" } else { "block" };
@@ -195,8 +192,7 @@ impl Topology {
     pub(crate) fn stream(&self, ends: Ends, wire: bool) -> Result<Measured> {
         let pair = if wire && ends == Ends::Kernel { &self.wire } else { self.pair(ends, Wait::Adaptive)? };
         let address = format!("{}:{PORT}", pair.b_v4());
-        let program = tools::built("pingpong")?;
-        let program = program.to_str().context("a path that is not text")?;
+        let program = &*program("pingpong")?;
         let accelerated = ends == Ends::Both;
         let mut sink = self.start((&pair.b, SERVER_CPU, accelerated), Wait::Adaptive, &[program, "sink", &address])?;
         tickwire_lab::wait_until_listening(&pair.b, "tcp", PORT, &mut sink)?;

@@ -8,15 +8,15 @@ use std::fmt;
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
 
-pub(super) const PORT: u16 = 5201;
-pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const PORT: u16 = 5201;
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 /// Clients and servers have a processor each.
-const CLIENT_CPU: &str = "0";
-const SERVER_CPU: &str = "1";
+pub(crate) const CLIENT_CPU: &str = "0";
+pub(crate) const SERVER_CPU: &str = "1";
 
 /// Which ends are accelerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(crate) enum Ends {
     /// None, on hosts without a service.
     Kernel,
     /// The client only.
@@ -29,7 +29,7 @@ pub(super) enum Ends {
 
 impl Ends {
     /// Whether the client and the server are accelerated.
-    pub(super) fn ours(self) -> [bool; 2] {
+    pub(crate) fn ours(self) -> [bool; 2] {
         match self {
             Self::Kernel => [false, false],
             Self::Client => [true, false],
@@ -51,16 +51,16 @@ impl fmt::Display for Ends {
 }
 
 /// Two hosts with a service each, and two without.
-pub(super) struct Rivals {
+pub(crate) struct Rivals {
     // Fields drop in order: the services end before their hosts.
-    pub(super) services: [Service; 2],
+    pub(crate) services: [Service; 2],
     with: Pair,
     without: Pair,
 }
 
 impl Rivals {
     /// Makes the hosts, on cables with `queues` queues; the services have this configuration.
-    pub(super) fn new(queues: u32, attach: &str, config: &str) -> Result<Self> {
+    pub(crate) fn new(queues: u32, attach: &str, config: &str) -> Result<Self> {
         let cable = CableOptions { queues, ..CableOptions::default() };
         let (with, without) = (Pair::with(&cable)?, Pair::with(&cable)?);
         let options = ServiceOptions {
@@ -72,12 +72,12 @@ impl Rivals {
         Ok(Self { services, with, without })
     }
 
-    pub(super) fn pair(&self, ends: Ends) -> &Pair {
+    pub(crate) fn pair(&self, ends: Ends) -> &Pair {
         if ends == Ends::Kernel { &self.without } else { &self.with }
     }
 
     /// The services that must have seen the traffic.
-    pub(super) fn witnesses(&self, ends: Ends) -> &[Service] {
+    pub(crate) fn witnesses(&self, ends: Ends) -> &[Service] {
         match ends {
             Ends::Kernel => &[],
             Ends::Client => &self.services[..1],
@@ -89,7 +89,7 @@ impl Rivals {
     /// Runs a program against itself, as the server in the first role and as the client in the
     /// second, and reads the figures that the client prints. Fails unless at least `packets`
     /// packets crossed each lane.
-    pub(super) fn figures<T: DeserializeOwned>(
+    pub(crate) fn figures<T: DeserializeOwned>(
         &self,
         ends: Ends,
         name: &str,
@@ -101,7 +101,7 @@ impl Rivals {
     }
 
     /// The same, with a command that starts the client (`chrt`).
-    pub(super) fn figures_of<T: DeserializeOwned>(
+    pub(crate) fn figures_of<T: DeserializeOwned>(
         &self,
         ends: Ends,
         starter: &[&str],
@@ -122,25 +122,27 @@ impl Rivals {
     }
 }
 
-pub(super) fn at(pair: &Pair, port: u16) -> String {
+pub(crate) fn at(pair: &Pair, port: u16) -> String {
     format!("{}:{port}", pair.b_v4())
 }
 
-pub(super) fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
+pub(crate) fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
     let mut server = start(&pair.b, SERVER_CPU, ends.ours()[1], command)?;
     tickwire_lab::wait_until_listening(&pair.b, "tcp", port, &mut server)?;
     Ok(server)
 }
 
-pub(super) fn start_client(pair: &Pair, ends: Ends, command: &[&str]) -> Result<Process> {
+pub(crate) fn start_client(pair: &Pair, ends: Ends, command: &[&str]) -> Result<Process> {
     start(&pair.a, CLIENT_CPU, ends.ours()[0], command)
 }
 
-fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
+/// Starts a program on one processor of a host.
+pub(crate) fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
     let options: &[&str] = &[];
     Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
 }
 
-pub(super) fn program(name: &str) -> Result<String> {
+/// The path of one of our own programs.
+pub(crate) fn program(name: &str) -> Result<String> {
     Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
 }
