@@ -5,11 +5,12 @@
 //! once. Packets of streams stay in their frames, which the stack leaves unchanged until it is told
 //! that they have been sent.
 
-use crate::bulk::{self, HEADER, VIRTIO};
+use crate::bulk;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tickwire_lane::train::{self, HEADER, VIRTIO};
 use tickwire_stack::frame::{FRAME_SIZE, MOST_PIECES};
 use tickwire_stack::{Stack, Transmit};
 
@@ -183,7 +184,7 @@ impl TxBatch<'_> {
     pub(crate) fn copy(&mut self, stack: &Stack<'_>, pieces: &[Transmit]) {
         let begin = self.copies;
         for &piece in pieces {
-            let bytes = bulk::bytes(stack, piece);
+            let bytes = train::bytes(stack, piece);
             let Some(room) = self.memory.copies.get_mut(self.copies..self.copies + bytes.len()) else { return };
             room.copy_from_slice(bytes);
             self.copies += bytes.len();
@@ -221,11 +222,11 @@ impl TxBatch<'_> {
     pub(crate) fn write_trains(&mut self, stack: &Stack<'_>) {
         let mut done = 0;
         while done < self.frames {
-            let (frames, train) = bulk::together(stack, &self.memory.frames[done..self.frames]);
+            let (frames, train) = train::together(stack, &self.memory.frames[done..self.frames]);
             let from = match train {
                 Some(train) if frames > 1 => {
                     let header = &mut self.memory.headers[self.headers];
-                    let len = train.write_header(bulk::bytes(stack, self.memory.frames[done]), header);
+                    let len = train.write_header(train::bytes(stack, self.memory.frames[done]), header);
                     let header = header.as_ptr();
                     self.headers += 1;
                     self.part(header, len);
@@ -248,7 +249,7 @@ impl TxBatch<'_> {
 
     /// A part of the next packet: what is in a frame from some byte on.
     fn frame_part(&mut self, stack: &Stack<'_>, frame: Transmit, from: usize) {
-        let bytes = bulk::bytes(stack, frame).get(from..).unwrap_or_default();
+        let bytes = train::bytes(stack, frame).get(from..).unwrap_or_default();
         self.part(bytes.as_ptr(), bytes.len());
     }
 

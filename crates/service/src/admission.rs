@@ -6,13 +6,13 @@ use crate::lane_maker::MakeError;
 use crate::ready_lanes::{ReadyLanes, Waiting};
 use crate::registry::LaneId;
 use crate::service::Service;
-use tickwire_link::control::{Name, Reason};
+use tickwire_lane::control::{Name, Reason};
 
 /// How many lanes are kept ready if the configuration does not say.
 const READY: u32 = 2;
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Hello`]; `None` if the answer has to wait for a
+    /// Answers [`tickwire_lane::control::Request::Hello`]; `None` if the answer has to wait for a
     /// lane.
     pub(crate) fn hello(&mut self, id: ConnectionId, request: u32, program: Name, layout: u64) -> Option<Answer> {
         let Some(connection) = self.connections.get(&id) else { return Some(refused(Reason::BadRequest)) };

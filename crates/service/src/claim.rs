@@ -5,7 +5,7 @@ use crate::registry::{Bound, FlowKey, LaneId, Protocol};
 use crate::user_workers::Foreign;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tickwire_link::control::ClaimKind;
+use tickwire_lane::control::ClaimKind;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// A claim as the service holds it.

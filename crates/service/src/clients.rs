@@ -11,7 +11,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Channel, Push, Reason};
+use tickwire_lane::control::{Push, Reason};
+use tickwire_link::control::Channel;
 use tickwire_link::sys_socket;
 
 /// The most connections that one turn of the event loop accepts.

@@ -6,7 +6,7 @@ use crate::registry::LaneId;
 use crate::service::Service;
 use std::collections::BTreeMap;
 use tickwire_host::{Event, InterfaceAddress, Neighbour, Query, Reachability};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::addr::Address;
 
 /// At most so many batches of events are handled before the loop continues.

@@ -8,7 +8,7 @@ use crate::requests;
 use crate::service::Service;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Malformed, Reason, Reply, Request};
+use tickwire_lane::control::{Malformed, Reason, Reply, Request};
 
 /// A user's requests in one round, split between the user's ready connections; each of these has at
 /// least one.

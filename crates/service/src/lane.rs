@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
-use tickwire_link::control::{Name, Reply, Token};
+use tickwire_lane::control::{Name, Reply, Token};
 use tickwire_link::region::{self, RegionError, View};
 use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_link::standby_ring::STANDBY_RING_BYTES;

@@ -11,7 +11,7 @@ use crate::registry::LaneId;
 use crate::service::Service;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
+use tickwire_lane::control::{AttachMode, Name, Push, Reason, Reply, Token};
 use tickwire_link::sys_tap::{self, BULK_DEVICE};
 use tickwire_stack::Memory;
 
@@ -20,7 +20,7 @@ fn bulk_device(number: LaneId) -> String {
 }
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::OnKernel`].
+    /// Answers [`tickwire_lane::control::Request::OnKernel`].
     pub(crate) fn on_kernel(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
         let Some(connection) = self.connections.get_mut(&id).filter(|_| reason != Reason::None) else {
             return refused(Reason::BadRequest);
@@ -92,7 +92,7 @@ impl Service {
         Ok(answer)
     }
 
-    /// Answers [`tickwire_link::control::Request::Attach`].
+    /// Answers [`tickwire_lane::control::Request::Attach`].
     pub(crate) fn attach(&mut self, id: ConnectionId, number: LaneId, token: Token, descriptors: bool) -> Answer {
         let Some(connection) = self.connections.get_mut(&id) else { return refused(Reason::BadRequest) };
         let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.token == token) else {
@@ -118,7 +118,7 @@ impl Service {
         }
     }
 
-    /// Answers [`tickwire_link::control::Request::Bulk`].
+    /// Answers [`tickwire_lane::control::Request::Bulk`].
     pub(crate) fn bulk(&mut self, id: ConnectionId) -> Answer {
         let Some(number) = self.connections.get(&id).and_then(|connection| connection.lane) else {
             return refused(Reason::BadRequest);

@@ -8,8 +8,8 @@ use crate::connection::ConnectionId;
 use crate::registry::LaneId;
 use crate::service::Service;
 use std::time::Instant;
+use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
 use tickwire_link::bpf::Refusal;
-use tickwire_link::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
 use tickwire_link::region::read_only;
 use tickwire_stack::addr::Endpoint;
 
@@ -26,7 +26,7 @@ impl Service {
         self.user_of(id).is_some_and(|user| user == 0 || user == owner)
     }
 
-    /// Answers [`tickwire_link::control::Request::ListLanes`].
+    /// Answers [`tickwire_lane::control::Request::ListLanes`].
     pub(crate) fn list_lanes(&self, id: ConnectionId, after: u64) -> Answer {
         let seen = |owner| self.may_see_user(id, owner);
         if let Ok(after) = LaneId::try_from(after)
@@ -74,12 +74,12 @@ impl Service {
         }
     }
 
-    /// Answers [`tickwire_link::control::Request::ListInterfaces`].
+    /// Answers [`tickwire_lane::control::Request::ListInterfaces`].
     pub(crate) fn list_interfaces(&self, after: u32) -> Answer {
         self.nics.describe_next(after).map_or(Reply::Done, |info| Reply::Interface { info: Box::new(info) }).into()
     }
 
-    /// Answers [`tickwire_link::control::Request::ListClaims`].
+    /// Answers [`tickwire_lane::control::Request::ListClaims`].
     pub(crate) fn list_claims(&self, id: ConnectionId, lane: LaneId, after: Claim) -> Answer {
         if !self.may_see(id, lane) {
             return refused(Reason::NotPermitted);
@@ -104,7 +104,7 @@ impl Service {
         }
     }
 
-    /// Answers [`tickwire_link::control::Request::Counters`].
+    /// Answers [`tickwire_lane::control::Request::Counters`].
     pub(crate) fn counters(&self, id: ConnectionId, of: CountersOf, lane: LaneId) -> Answer {
         let figures = match of {
             CountersOf::Host => {
@@ -124,7 +124,7 @@ impl Service {
         Reply::Counters { figures: Box::new(figures) }.into()
     }
 
-    /// Answers [`tickwire_link::control::Request::Capture`].
+    /// Answers [`tickwire_lane::control::Request::Capture`].
     pub(crate) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Answer {
         let all = self.user_of(id) == Some(0) && lane == 0;
         // A user captures the lanes that exist now; later lanes need another capture.

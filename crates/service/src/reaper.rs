@@ -14,7 +14,7 @@ use crate::remains::Remains;
 use crate::reset::{End, frame};
 use crate::service::Service;
 use std::time::Instant;
-use tickwire_link::control::{Push, Reason};
+use tickwire_lane::control::{Push, Reason};
 
 /// So many frames are sent in one turn: about a millisecond.
 const AT_ONCE: usize = 256;

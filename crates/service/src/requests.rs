@@ -7,7 +7,7 @@ use crate::registry::LaneId;
 use crate::service::Service;
 use crate::user_workers::Foreign;
 use tickwire_host::{Answer as HostAnswer, Query};
-use tickwire_link::control::{Reason, Reply, Request};
+use tickwire_lane::control::{Reason, Reply, Request};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
 

@@ -4,7 +4,7 @@
 use crate::farewell::Farewell;
 use crate::service::Service;
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Push, Reason};
+use tickwire_lane::control::{Push, Reason};
 
 impl Service {
     /// The service was asked to end. Returns whether it is to do so now: the second time, or if no

@@ -10,7 +10,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind,
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use tickwire_link::control::{Claim, CountersOf, Part, Parts, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, CountersOf, Part, Parts, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::BorrowedFd;
-use tickwire_link::layout::Waiting;
+use tickwire_lane::layout::Waiting;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;

@@ -7,7 +7,7 @@ use crate::socket::close;
 use crate::sys;
 use crate::wait::epoll;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// Held by the thread that ends a lane, until the table shows what has become of its sockets. No
 /// other thread of this process ends a lane meanwhile.

@@ -11,7 +11,7 @@ use crate::table::desc::{Descriptions, flag};
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst, fence};
-use tickwire_link::control::{Claim, Reason, Remotes, Request};
+use tickwire_lane::control::{Claim, Reason, Remotes, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId};
 

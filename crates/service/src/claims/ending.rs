@@ -13,7 +13,7 @@ use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, so
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use tickwire_link::control::{Claim, Part, Parts, Push, Reason, Remotes, Reply};
+use tickwire_lane::control::{Claim, Part, Parts, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -35,7 +35,7 @@ fn close_kernels(socket: Arc<Foreign>, local: Endpoint) {
 }
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Convert`].
+    /// Answers [`tickwire_lane::control::Request::Convert`].
     pub(crate) fn convert(
         &mut self,
         id: ConnectionId,
@@ -130,7 +130,7 @@ impl Service {
         });
     }
 
-    /// Answers [`tickwire_link::control::Request::Release`].
+    /// Answers [`tickwire_lane::control::Request::Release`].
     pub(crate) fn release(&mut self, id: ConnectionId, parts: &Parts) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let mut answer = Reply::Done.into();

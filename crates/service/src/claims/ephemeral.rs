@@ -16,11 +16,11 @@ use crate::user_workers::Foreign;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason, Reply};
+use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason, Reply};
 use tickwire_stack::addr::{Address, Endpoint};
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Ports`].
+    /// Answers [`tickwire_lane::control::Request::Ports`].
     pub(crate) fn ports(&mut self, id: ConnectionId, source: Address, count: u32) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
             return refused(Reason::BadRequest);

@@ -3,7 +3,7 @@
 
 use crate::registry::{FlowKey, Listed, Protocol, Title};
 use crate::service::Service;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 
 impl Service {
     /// Removes flows that are over or given away. Called every second.

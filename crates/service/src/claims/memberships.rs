@@ -6,13 +6,13 @@ use crate::groups::{GroupKey, Member, filter};
 use crate::registry::{ClaimId, LaneId, Protocol};
 use crate::service::Service;
 use std::sync::Arc;
-use tickwire_link::control::{ClaimKind, Interfaces, Reason, Reply};
+use tickwire_lane::control::{ClaimKind, Interfaces, Reason, Reply};
 use tickwire_link::group_filter::has_joined;
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Join`].
+    /// Answers [`tickwire_lane::control::Request::Join`].
     pub(crate) fn join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Answer {
         match self.try_join(id, claim, group) {
             Ok(interfaces) => Reply::Joined { interfaces: Interfaces::new(&interfaces) }.into(),
@@ -101,7 +101,7 @@ impl Service {
         }
     }
 
-    /// Answers [`tickwire_link::control::Request::Leave`].
+    /// Answers [`tickwire_lane::control::Request::Leave`].
     pub(crate) fn leave(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Answer {
         match self.group_port(id, claim, group) {
             Ok((lane, _)) => {

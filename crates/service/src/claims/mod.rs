@@ -30,11 +30,11 @@ use crate::service::Service;
 use crate::user_workers::Foreign;
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Claim, ClaimKind, Reason, Reply};
+use tickwire_lane::control::{Claim, ClaimKind, Reason, Reply};
 use tickwire_stack::addr::{Address, Endpoint};
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Claim`].
+    /// Answers [`tickwire_lane::control::Request::Claim`].
     pub(crate) fn claim(&mut self, id: ConnectionId, kind: ClaimKind, remote: Endpoint, socket: Foreign) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
             return refused(Reason::BadRequest);

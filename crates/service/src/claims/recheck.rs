@@ -7,7 +7,7 @@ use crate::registry::Protocol;
 use crate::service::Service;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 
 /// What a claim's socket must continue to do.
 fn duty(held: &HeldClaim) -> Duty {

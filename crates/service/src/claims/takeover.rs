@@ -20,7 +20,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use tickwire_host::Query;
-use tickwire_link::control::{ClaimKind, Reason, Reply};
+use tickwire_lane::control::{ClaimKind, Reason, Reply};
 use tickwire_link::sys_repair::Repair;
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
@@ -38,7 +38,7 @@ struct Bytes {
 }
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::TakeOver`].
+    /// Answers [`tickwire_lane::control::Request::TakeOver`].
     pub(crate) fn take_over(
         &mut self,
         id: ConnectionId,

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
-use tickwire_link::control::{
-    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
+use tickwire_lane::control::{
+    Claim, ClaimKind, CountersOf, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
+use tickwire_link::control::{Channel, Descriptors};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_link::rx_ring::RxRing;

@@ -1,38 +1,9 @@
-//! The bulk path out of a lane: trains of segments, each with one header for all, which the kernel
-//! or the network card segments (segmentation offload), written to a TAP device of their own.
-//!
-//! The segments of a train are made and forwarded together, for a fraction of what each costs by
-//! itself. A train leaves without a checksum: the kernel computes those of the segments. A header
-//! that leaves it to the device could name any place in the packet, behind the guard, and is
-//! refused.
-
-mod train;
+//! The bulk path out of a lane: trains of segments ([`tickwire_lane::train`]), each with one header
+//! for all, which the kernel or the network card segments (segmentation offload), written to a TAP
+//! device of their own.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use tickwire_stack::{Stack, Transmit};
-use train::Train;
-pub(crate) use train::{HEADER, VIRTIO};
-
-/// How many of these frames go together: the first and those that can join its train, or the pieces
-/// of its packet. Also the train that they are, if it is one.
-pub(crate) fn together(stack: &Stack<'_>, packets: &[Transmit]) -> (usize, Option<Train>) {
-    let mut frames = 1;
-    let first = bytes(stack, packets[0]);
-    let Some(mut train) = Train::begin(first).filter(|_| !packets[0].more) else {
-        while packets[frames - 1].more && frames < packets.len() {
-            frames += 1;
-        }
-        return (frames, None);
-    };
-    while let Some(&next) = packets.get(frames)
-        && !next.more
-        && train.take(first, bytes(stack, next))
-    {
-        frames += 1;
-    }
-    (frames, Some(train))
-}
 
 /// A lane's bulk device in one process.
 #[derive(Debug)]
@@ -84,10 +55,4 @@ pub(crate) fn discard(tap: BorrowedFd<'_>) -> bool {
     let mut byte = 0u8;
     // SAFETY: the byte is writable and lives for the call.
     unsafe { libc::syscall(libc::SYS_read, tap.as_raw_fd(), &raw mut byte, 1) > 0 }
-}
-
-/// The bytes of a packet, or of a piece of one.
-pub(crate) fn bytes<'s>(stack: &'s Stack<'_>, packet: Transmit) -> &'s [u8] {
-    let from = usize::from(packet.offset);
-    stack.frame(packet.frame).get(from..from + usize::from(packet.len)).unwrap_or_default()
 }
