@@ -6,6 +6,7 @@
 //! | [`control`] | control messages, their codec, and the reasons why a socket is on the kernel |
 //! | [`duty`] | which thread of a lane polls for all |
 //! | [`layout`] | where everything lies in a region; the shared state of waiting threads |
+//! | [`rx_ring`] | the receive ring: records, positions, which thread a record wakes |
 //! | [`train`] | which segments go as one packet, and its header |
 //!
 //! May depend on `tickwire-stack` and on crates that know no operating system either. The memory
@@ -16,4 +17,5 @@
 pub mod control;
 pub mod duty;
 pub mod layout;
+pub mod rx_ring;
 pub mod train;

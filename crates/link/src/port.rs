@@ -6,10 +6,11 @@
 //! sending (the ring and the stack have it), so a forked child continues with its copy.
 
 use crate::bulk::{self, Bulk};
-use crate::rx_ring::RxRing;
+use crate::mapped_ring::MappedRing;
 use crate::tx_batch::{TxBatch, TxBatches};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use tickwire_lane::rx_ring::RxRing;
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Stack, Transmit};
@@ -28,7 +29,7 @@ const BULK_FROM: usize = 3;
 /// A lane's ring and TAP device in one process.
 #[derive(Debug)]
 pub struct Port {
-    rx: RxRing,
+    rx: RxRing<MappedRing>,
     tap: OwnedFd,
     bulk: OnceLock<Bulk>,
     batches: TxBatches,
@@ -38,7 +39,7 @@ impl Port {
     /// A port over a lane's receive ring and the TAP device that [`crate::sys_tap::create`] has
     /// made.
     #[must_use]
-    pub fn new(rx: RxRing, tap: OwnedFd) -> Self {
+    pub fn new(rx: RxRing<MappedRing>, tap: OwnedFd) -> Self {
         Self { rx, tap, bulk: OnceLock::new(), batches: TxBatches::new() }
     }
 
@@ -55,7 +56,7 @@ impl Port {
 
     /// The receive ring.
     #[must_use]
-    pub fn rx(&self) -> &RxRing {
+    pub fn rx(&self) -> &RxRing<MappedRing> {
         &self.rx
     }
 
@@ -156,6 +157,6 @@ impl Port {
 impl AsFd for Port {
     /// The receive ring: readable when something was received.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.rx.as_fd()
+        self.rx.memory().as_fd()
     }
 }

@@ -7,7 +7,6 @@
 use crate::lock::{LaneLock, RawLock};
 use crate::mapping::Mapping;
 use crate::robust_mutex::RobustMutex;
-use crate::rx_ring::RING_BYTES;
 use crate::stream_turn::StreamTurn;
 use crate::sys::answer;
 use std::io;
@@ -15,6 +14,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tickwire_lane::layout::{Layout, RegionIdentity, Waiting};
+use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_stack::memory::{PAGE, Place, SECTIONS};
 use tickwire_stack::table::{Counters, Row};
 use tickwire_stack::{Limits, Memory};

@@ -14,9 +14,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 use tickwire_lane::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
+use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::region::View;
-use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_stack::table::{Row, kind};
 
 /// No service makes more lanes than this. A longer listing is broken, and is cut.

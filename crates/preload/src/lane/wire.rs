@@ -3,9 +3,10 @@
 
 use core::ffi::c_int;
 use std::io;
+use tickwire_lane::rx_ring::RxRing;
+use tickwire_link::mapped_ring::MappedRing;
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
-use tickwire_link::rx_ring::RxRing;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
@@ -24,9 +25,9 @@ impl Wire {
     /// Maps the receive ring of the lane.
     ///
     /// # Errors
-    /// As [`RxRing::map`].
+    /// As [`MappedRing::map`].
     pub(crate) fn attach(ring: c_int, tap: c_int, region: &Region) -> io::Result<Self> {
-        let rx = RxRing::map(crate::exports::shared::own(ring), region.ring())?;
+        let rx = RxRing::new(MappedRing::map(crate::exports::shared::own(ring), region.ring())?);
         Ok(Self::Port(Box::leak(Box::new(Port::new(rx, crate::exports::shared::own(tap))))))
     }
 
