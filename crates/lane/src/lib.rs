@@ -6,8 +6,10 @@
 //! | [`control`] | control messages, their codec, and the reasons why a socket is on the kernel |
 //! | [`duty`] | which thread of a lane polls for all |
 //! | [`layout`] | where everything lies in a region; the shared state of waiting threads |
+//! | [`port`] | a stack between ring and devices: what is taken in and out, and in which order |
 //! | [`rx_ring`] | the receive ring: records, positions, which thread a record wakes |
 //! | [`train`] | which segments go as one packet, and its header |
+//! | [`tx_batch`] | packets that a thread sends after it has released the lock |
 //!
 //! May depend on `tickwire-stack` and on crates that know no operating system either. The memory
 //! that is shared, system calls and descriptors are those of `tickwire-link` on Linux. It makes no
@@ -17,5 +19,7 @@
 pub mod control;
 pub mod duty;
 pub mod layout;
+pub mod port;
 pub mod rx_ring;
 pub mod train;
+pub mod tx_batch;

@@ -66,6 +66,19 @@ pub struct ConsumerPage {
 /// Slots for the processes of a lane.
 const PROCESSES: usize = 64;
 
+impl Default for ConsumerPage {
+    /// Nothing has been read, and no thread sleeps.
+    fn default() -> Self {
+        Self {
+            consumer: AtomicU64::new(0),
+            line: Default::default(),
+            read: AtomicU64::new(0),
+            sleepers: AtomicU32::new(0),
+            sleepers_of: [const { AtomicU32::new(0) }; PROCESSES],
+        }
+    }
+}
+
 /// The memory of a ring in one process. The other side may write what it likes there, at any time.
 pub trait RingMemory {
     /// Bytes of data: a power of two.
@@ -334,13 +347,13 @@ impl<M: RingMemory> RxRing<M> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const SIZE: u64 = 4096;
 
     /// A ring whose producer is the test.
-    struct Memory {
+    pub(crate) struct Memory {
         page: ConsumerPage,
         producer: AtomicU64,
         words: Vec<AtomicU32>,
@@ -388,7 +401,7 @@ mod tests {
 
         /// A frame, as divert puts it into the ring. Returns the bits of the consumer position that
         /// say which thread it wakes; `None` if the position has not caught up with it.
-        fn put(&self, frame: &[u8]) -> Option<u64> {
+        pub(crate) fn put(&self, frame: &[u8]) -> Option<u64> {
             let position = self.producer.load(Relaxed);
             let consumer = self.page.consumer.load(SeqCst);
             let bytes = described(frame.len() as u32, frame);
@@ -409,16 +422,9 @@ mod tests {
         bytes
     }
 
-    fn ring() -> RxRing<Memory> {
-        let page = ConsumerPage {
-            consumer: AtomicU64::new(0),
-            line: Default::default(),
-            read: AtomicU64::new(0),
-            sleepers: AtomicU32::new(0),
-            sleepers_of: [const { AtomicU32::new(0) }; PROCESSES],
-        };
+    pub(crate) fn ring() -> RxRing<Memory> {
         let words = (0..SIZE / 4).map(|_| AtomicU32::new(0)).collect();
-        RxRing::new(Memory { page, producer: AtomicU64::new(0), words })
+        RxRing::new(Memory { page: ConsumerPage::default(), producer: AtomicU64::new(0), words })
     }
 
     fn frames(ring: &RxRing<Memory>) -> Vec<Vec<u8>> {

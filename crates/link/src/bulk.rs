@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use tickwire_lane::tx_batch::Part;
 
 /// A lane's bulk device in one process.
 #[derive(Debug)]
@@ -25,6 +26,18 @@ impl AsFd for Bulk {
     }
 }
 
+/// A part of a packet, as the kernel takes it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct IoPart(libc::iovec);
+
+impl Part for IoPart {
+    #[inline]
+    fn of(bytes: &[u8]) -> Self {
+        Self(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })
+    }
+}
+
 /// Writes one frame to a TAP device. A direct system call, because the preload library interposes
 /// the C library's wrapper.
 ///
@@ -33,12 +46,12 @@ impl AsFd for Bulk {
 ///
 /// # Safety
 /// What the parts refer to must be readable for the call.
-pub(crate) unsafe fn write(tap: BorrowedFd<'_>, parts: &[libc::iovec]) -> io::Result<()> {
+pub(crate) unsafe fn write(tap: BorrowedFd<'_>, parts: &[IoPart]) -> io::Result<()> {
     loop {
         let written = match parts {
             // SAFETY: by the caller's promise.
-            [one] => unsafe { libc::syscall(libc::SYS_write, tap.as_raw_fd(), one.iov_base, one.iov_len) },
-            // SAFETY: as above.
+            [one] => unsafe { libc::syscall(libc::SYS_write, tap.as_raw_fd(), one.0.iov_base, one.0.iov_len) },
+            // SAFETY: as above; a part is an `iovec` in memory.
             _ => unsafe { libc::syscall(libc::SYS_writev, tap.as_raw_fd(), parts.as_ptr(), parts.len()) },
         };
         match crate::sys::answer(written) {
