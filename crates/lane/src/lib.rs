@@ -6,6 +6,8 @@
 //! | [`control`] | control messages, their codec, and the reasons why a socket is on the kernel |
 //! | [`duty`] | which thread of a lane polls for all |
 //! | [`layout`] | where everything lies in a region; the shared state of waiting threads |
+//! | [`lock`], [`stream_turn`] | the lock of a lane, and the turn to send packets of streams |
+//! | [`mutex`] | what the operating system gives for both |
 //! | [`port`] | a stack between ring and devices: what is taken in and out, and in which order |
 //! | [`rx_ring`] | the receive ring: records, positions, which thread a record wakes |
 //! | [`train`] | which segments go as one packet, and its header |
@@ -19,7 +21,12 @@
 pub mod control;
 pub mod duty;
 pub mod layout;
+pub mod lock;
+pub mod mutex;
 pub mod port;
 pub mod rx_ring;
+pub mod stream_turn;
+#[cfg(test)]
+mod testing;
 pub mod train;
 pub mod tx_batch;

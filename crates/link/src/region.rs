@@ -4,17 +4,17 @@
 //! ([`View`]). The lane's processes map all of it. The file cannot shrink (it is sealed), so no
 //! access can fault, whatever a program does to it.
 
-use crate::lock::{LaneLock, RawLock};
 use crate::mapping::Mapping;
-use crate::robust_mutex::RobustMutex;
-use crate::stream_turn::StreamTurn;
+use crate::pthread_mutex::{PthreadMutex, init_lock};
 use crate::sys::answer;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tickwire_lane::layout::{Layout, RegionIdentity, Waiting};
+use tickwire_lane::lock::{LaneLock, RawLock};
 use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::stream_turn::StreamTurn;
 use tickwire_stack::memory::{PAGE, Place, SECTIONS};
 use tickwire_stack::table::{Counters, Row};
 use tickwire_stack::{Limits, Memory};
@@ -28,8 +28,8 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEA
 #[repr(C)]
 struct Header {
     identity: RegionIdentity,
-    lock: RawLock,
-    stream_turn: RobustMutex,
+    lock: RawLock<PthreadMutex>,
+    stream_turn: PthreadMutex,
     waiting: Waiting,
 }
 
@@ -102,8 +102,8 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     unsafe {
         (&raw mut (*header).identity).write(RegionIdentity::new(lane, &layout, RING_BYTES));
         (&raw mut (*header).waiting).write(Waiting::default());
-        RawLock::init(&raw mut (*header).lock);
-        RobustMutex::init(&raw mut (*header).stream_turn, libc::PTHREAD_PRIO_NONE);
+        init_lock(&raw mut (*header).lock);
+        PthreadMutex::init(&raw mut (*header).stream_turn, libc::PTHREAD_PRIO_NONE);
     }
     Ok(fd)
 }
@@ -183,7 +183,7 @@ impl Region {
 
     /// The lane's lock.
     #[must_use]
-    pub fn lock(&self) -> LaneLock<'_> {
+    pub fn lock(&self) -> LaneLock<'_, PthreadMutex> {
         // SAFETY: the header is inside the mapping, the lock was initialised when the region was
         // made, and it is only ever used through shared references.
         LaneLock::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).lock })
@@ -191,7 +191,7 @@ impl Region {
 
     /// The turn to send packets of streams.
     #[must_use]
-    pub fn stream_turn(&self) -> StreamTurn<'_> {
+    pub fn stream_turn(&self) -> StreamTurn<'_, PthreadMutex> {
         // SAFETY: as for the lock.
         StreamTurn::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).stream_turn })
     }
