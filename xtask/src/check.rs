@@ -16,11 +16,13 @@ pub(crate) struct Options {
 }
 
 /// The crates that run on every operating system.
-const SHARED: [&str; 5] = ["tickwire-stack", "tickwire-clockpage", "tickwire-clock", "tickwire-ntp", "tickwire-sim"];
+const SHARED: [&str; 6] =
+    ["tickwire-stack", "tickwire-lane", "tickwire-clockpage", "tickwire-clock", "tickwire-ntp", "tickwire-sim"];
 
 /// The allowed packages: pure computation, or code that runs only in the compiler.
-const ALLOWED: [&str; 43] = [
+const ALLOWED: [&str; 44] = [
     "tickwire-stack",
+    "tickwire-lane",
     "tickwire-clockpage",
     "tickwire-clock",
     "tickwire-ntp",

@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::time::Duration;
+use tickwire_lane::control::{Reason, Reply, Request};
 use tickwire_link::bpf::{self, map};
-use tickwire_link::control::{Channel, Reason, Reply, Request};
+use tickwire_link::control::Channel;
 use tickwire_link::region::Region;
 use tickwire_stack::Stack;
 

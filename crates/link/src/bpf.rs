@@ -87,7 +87,7 @@ pub mod map {
     pub const PORT_KINDS_LEN: u32 = 16_384;
     /// [`super::GroupKey`] -> [`super::GroupValue`].
     pub const GROUPS: &str = "groups";
-    /// Slot of a lane ([`super::LANE_MASK`]) -> its receive ring ([`crate::rx_ring`]).
+    /// Slot of a lane ([`super::LANE_MASK`]) -> its receive ring ([`tickwire_lane::rx_ring`]).
     pub const RINGS: &str = "rings";
     /// Slot of a lane -> the ring that wakes the standby thread ([`crate::standby_ring`]).
     pub const STANDBY_RINGS: &str = "standby_rings";

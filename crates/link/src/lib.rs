@@ -1,10 +1,13 @@
-//! A lane as both of its sides see it: the receive ring and the TAP device, the shared region and
-//! its lock, the control messages between program and service, and the BPF programs that put
+//! A lane on Linux, as both of its sides see it: the receive ring and the TAP device, the shared
+//! region and its lock, the connection between program and service, and the BPF programs that put
 //! packets into lanes and let them out.
 //!
-//! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system
-//! (Linux). It makes no policy: the service decides which programs may have a lane, and which
-//! flows; the preload library decides what a program does with them.
+//! What is the same on every operating system is in `tickwire-lane`: messages, layout, and the
+//! discipline of ring, port and lock. Here are the system calls and the mapped memory under it.
+//!
+//! May depend on `tickwire-lane`, on `tickwire-stack` (whose memory lies in the region) and on the
+//! operating system (Linux). It makes no policy: the service decides which programs may have a
+//! lane, and which flows; the preload library decides what a program does with them.
 //!
 //! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every
 //! block says why it is sound. Nothing that another process can write (rings, region, messages) is
@@ -14,18 +17,14 @@
 pub mod bpf;
 pub mod bulk;
 pub mod control;
-pub mod duty;
 pub mod group_filter;
-pub mod layout;
-pub mod lock;
 pub mod mapped_array;
+pub mod mapped_ring;
 mod mapping;
 pub mod port;
+pub mod pthread_mutex;
 pub mod region;
-mod robust_mutex;
-pub mod rx_ring;
 pub mod standby_ring;
-pub mod stream_turn;
 mod sys;
 pub mod sys_bpf;
 pub mod sys_ethtool;

@@ -6,29 +6,22 @@
 //! sending (the ring and the stack have it), so a forked child continues with its copy.
 
 use crate::bulk::{self, Bulk};
-use crate::rx_ring::RxRing;
+use crate::mapped_ring::MappedRing;
 use crate::tx_batch::{TxBatch, TxBatches};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use tickwire_stack::frame::MOST_PIECES;
+use tickwire_lane::port;
+use tickwire_lane::rx_ring::RxRing;
+use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Stack, Transmit};
-
-/// The most packets that one poll takes in, so that a flood leaves time for sending.
-const RX_BATCH: u32 = 64;
 
 /// More than the device has room for by default.
 const MOST_WAKE_FRAMES: u32 = 512;
 
-/// From so many frames on, packets of streams go as trains. None of a train's packets arrives
-/// before all have been made, but each write of a packet takes as long as a peer on the same host
-/// takes to receive it: 4 segments take 43 us in a train, and 50 one by one.
-const BULK_FROM: usize = 3;
-
 /// A lane's ring and TAP device in one process.
 #[derive(Debug)]
 pub struct Port {
-    rx: RxRing,
+    rx: RxRing<MappedRing>,
     tap: OwnedFd,
     bulk: OnceLock<Bulk>,
     batches: TxBatches,
@@ -38,7 +31,7 @@ impl Port {
     /// A port over a lane's receive ring and the TAP device that [`crate::sys_tap::create`] has
     /// made.
     #[must_use]
-    pub fn new(rx: RxRing, tap: OwnedFd) -> Self {
+    pub fn new(rx: RxRing<MappedRing>, tap: OwnedFd) -> Self {
         Self { rx, tap, bulk: OnceLock::new(), batches: TxBatches::new() }
     }
 
@@ -50,12 +43,12 @@ impl Port {
     /// Whether a bulk device (for trains of segments) would be of use, and there is none yet.
     #[must_use]
     pub fn wants_bulk(&self, stack: &Stack<'_>) -> bool {
-        stack.stream_len() >= BULK_FROM && self.bulk.get().is_none()
+        port::has_trains(stack) && self.bulk.get().is_none()
     }
 
     /// The receive ring.
     #[must_use]
-    pub fn rx(&self) -> &RxRing {
+    pub fn rx(&self) -> &RxRing<MappedRing> {
         &self.rx
     }
 
@@ -82,14 +75,7 @@ impl Port {
 
     /// Receives the packets in the ring. Returns how many there were.
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> u32 {
-        if self.rx.is_empty() {
-            return 0;
-        }
-        stack.batch_begin();
-        let received = self.rx.read(RX_BATCH, |packet, read| stack.receive(now, packet, read));
-        stack.batch_end(now);
-        stack.fill();
-        received
+        port::poll(&self.rx, stack, now)
     }
 
     /// An empty batch; `None` if no thread may take one now.
@@ -103,37 +89,13 @@ impl Port {
     #[must_use]
     pub fn take_prompt(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) -> bool {
         self.batches.count_failed(stack);
-        while stack.prompt_len() > 0 {
-            let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
-            let mut len = 0;
-            stack.prompt_next(|piece| {
-                // Only a region that its own program has overwritten has more pieces than a packet
-                // may have.
-                let takes = len < MOST_PIECES && (len > 0 || batch.has_room(&piece));
-                if takes {
-                    pieces[len] = piece;
-                    len += 1;
-                }
-                takes
-            });
-            if len == 0 {
-                return false;
-            }
-            batch.copy(stack, &pieces[..len]);
-            pieces[..len].iter().for_each(|&piece| stack.prompt_gone(piece));
-        }
-        true
+        port::take_prompt(stack, batch.packets())
     }
 
     /// Takes packets of streams out of the stack into a batch that has none. None before all that
     /// is not of streams. [`Port::streams_gone`] is to follow.
     pub fn take_streams(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) {
-        stack.stream_begin(|frame| batch.take_frame(frame));
-        if self.bulk.get().is_some() && batch.frames().len() >= BULK_FROM {
-            batch.write_trains(stack);
-        } else {
-            batch.write_packets(stack);
-        }
+        port::take_streams(stack, batch.packets(), self.bulk.get().is_some());
     }
 
     /// Sends what a batch has, one system call a packet or train. Needs no lock.
@@ -156,6 +118,6 @@ impl Port {
 impl AsFd for Port {
     /// The receive ring: readable when something was received.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.rx.as_fd()
+        self.rx.memory().as_fd()
     }
 }

@@ -4,16 +4,17 @@
 //! ([`View`]). The lane's processes map all of it. The file cannot shrink (it is sealed), so no
 //! access can fault, whatever a program does to it.
 
-use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
-use crate::lock::{LaneLock, RawLock};
 use crate::mapping::Mapping;
-use crate::robust_mutex::RobustMutex;
-use crate::rx_ring::RING_BYTES;
-use crate::stream_turn::StreamTurn;
+use crate::pthread_mutex::{PthreadMutex, init_lock};
 use crate::sys::answer;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use tickwire_lane::layout::{Layout, RegionIdentity, Waiting};
+use tickwire_lane::lock::{LaneLock, RawLock};
+use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::stream_turn::StreamTurn;
 use tickwire_stack::memory::{PAGE, Place, SECTIONS};
 use tickwire_stack::table::{Counters, Row};
 use tickwire_stack::{Limits, Memory};
@@ -21,6 +22,18 @@ use zerocopy::FromZeros;
 
 /// What every region's file is sealed against. (Not against writing: the lane's processes write.)
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// The header page. The service writes it once, before any other process has the region; afterwards
+/// only lock, turn and waiting state change.
+#[repr(C)]
+struct Header {
+    identity: RegionIdentity,
+    lock: RawLock<PthreadMutex>,
+    stream_turn: PthreadMutex,
+    waiting: Waiting,
+}
+
+const _: () = assert!(size_of::<Header>() <= PAGE && offset_of!(Header, lock) % 64 == 0);
 
 /// Why a descriptor is no region that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,16 +100,10 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     // SAFETY: a writable page of our own that no other process has yet; each field is written in
     // place.
     unsafe {
-        (&raw mut (*header).magic).write(MAGIC);
-        (&raw mut (*header).version).write(REGION_VERSION);
-        (&raw mut (*header).lane).write(lane);
-        (&raw mut (*header).layout).write(Memory::LAYOUT_HASH);
-        (&raw mut (*header).size).write(layout.size() as u64);
-        (&raw mut (*header).limits).write(*limits);
-        (&raw mut (*header).ring).write(RING_BYTES.into());
+        (&raw mut (*header).identity).write(RegionIdentity::new(lane, &layout, RING_BYTES));
         (&raw mut (*header).waiting).write(Waiting::default());
-        RawLock::init(&raw mut (*header).lock);
-        RobustMutex::init(&raw mut (*header).stream_turn, libc::PTHREAD_PRIO_NONE);
+        init_lock(&raw mut (*header).lock);
+        PthreadMutex::init(&raw mut (*header).stream_turn, libc::PTHREAD_PRIO_NONE);
     }
     Ok(fd)
 }
@@ -147,30 +154,11 @@ impl Region {
         // Not populated: a page is allocated when it is first used.
         let mapping = Mapping::new(fd, 0, layout.size(), protection, 0)?;
         let header = mapping.at::<Header>(layout.header(), 1).as_ptr();
-        // SAFETY: the header page is inside the mapping. These fields do not change after the
-        // region was made; every bit pattern is valid for them.
-        let (magic, version, found_lane, hash, size, found_limits, ring) = unsafe {
-            (
-                (*header).magic,
-                (*header).version,
-                (*header).lane,
-                (*header).layout,
-                (*header).size,
-                (*header).limits,
-                (*header).ring,
-            )
-        };
-        let checks = [
-            (magic == MAGIC, "kind"),
-            (version == REGION_VERSION, "version"),
-            (hash == Memory::LAYOUT_HASH, "layout"),
-            (size == layout.size() as u64, "size"),
-            (found_limits == *limits, "set of limits"),
-            (found_lane == lane, "lane"),
-            (ring == u64::from(RING_BYTES), "ring size"),
-        ];
-        match checks.iter().find(|(good, _)| !good) {
-            Some((_, what)) => Err(RegionError::Header(what)),
+        // SAFETY: the header page is inside the mapping. This part of it does not change after the
+        // region was made; every bit pattern is valid for it.
+        let found = unsafe { (&raw const (*header).identity).read() };
+        match found.differs(&RegionIdentity::new(lane, &layout, RING_BYTES)) {
+            Some(what) => Err(RegionError::Header(what)),
             None => Ok(Self { mapping, layout, ring: RING_BYTES, lane }),
         }
     }
@@ -195,7 +183,7 @@ impl Region {
 
     /// The lane's lock.
     #[must_use]
-    pub fn lock(&self) -> LaneLock<'_> {
+    pub fn lock(&self) -> LaneLock<'_, PthreadMutex> {
         // SAFETY: the header is inside the mapping, the lock was initialised when the region was
         // made, and it is only ever used through shared references.
         LaneLock::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).lock })
@@ -203,7 +191,7 @@ impl Region {
 
     /// The turn to send packets of streams.
     #[must_use]
-    pub fn stream_turn(&self) -> StreamTurn<'_> {
+    pub fn stream_turn(&self) -> StreamTurn<'_, PthreadMutex> {
         // SAFETY: as for the lock.
         StreamTurn::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).stream_turn })
     }

@@ -17,9 +17,9 @@ use raw::{HEADERS, Raw, packet};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
+use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_link::bpf::{Refusal, program};
 use tickwire_link::port::Port;
-use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::UdpOptions;
@@ -632,7 +632,7 @@ fn what_is_read_while_armed_wakes_a_sleeper_and_what_is_polled_does_not() {
     let frame = udp(&a, &b, 64);
     let (ring, _) = b.lane.open().unwrap();
     let readable = |time: libc::c_int| {
-        let mut fd = libc::pollfd { fd: ring.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut fd = libc::pollfd { fd: ring.memory().as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, alive for the call.
         unsafe { libc::poll(&raw mut fd, 1, time) == 1 }
     };

@@ -13,7 +13,8 @@ mod topology;
 use common::have_root;
 use raw::{Raw, packet};
 use std::os::fd::{AsFd, AsRawFd};
-use tickwire_link::rx_ring::RxRing;
+use tickwire_lane::rx_ring::RxRing;
+use tickwire_link::mapped_ring::MappedRing;
 use tickwire_link::standby_ring::StandbyRing;
 use topology::{Divert, Guard, Host, Lane, PORT};
 
@@ -33,7 +34,7 @@ fn readable<const N: usize>(fds: [&dyn AsFd; N], timeout: libc::c_int) -> [bool;
 }
 
 /// Waits until so many packets have arrived, which are taken out of the ring.
-fn take(ring: &RxRing, wanted: u32) {
+fn take(ring: &RxRing<MappedRing>, wanted: u32) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(3);
     let mut got = 0;
     while got < wanted {
@@ -43,7 +44,7 @@ fn take(ring: &RxRing, wanted: u32) {
 }
 
 /// A packet wakes the standby thread, which takes it in.
-fn wakes(ring: &RxRing, standby: &StandbyRing, send: &mut dyn FnMut()) {
+fn wakes(ring: &RxRing<MappedRing>, standby: &StandbyRing, send: &mut dyn FnMut()) {
     send();
     assert_eq!(readable([standby], 3000), [true]);
     take(ring, 1);
@@ -51,9 +52,9 @@ fn wakes(ring: &RxRing, standby: &StandbyRing, send: &mut dyn FnMut()) {
 }
 
 /// A packet wakes a thread that sleeps for packets; another one takes it in.
-fn wakes_sleepers(ring: &RxRing, tap: &dyn AsFd, send: &mut dyn FnMut()) {
+fn wakes_sleepers(ring: &RxRing<MappedRing>, tap: &dyn AsFd, send: &mut dyn FnMut()) {
     send();
-    let [device, packets] = readable([tap, ring], 3000);
+    let [device, packets] = readable([tap, ring.memory()], 3000);
     assert!(device || packets);
     take(ring, 1);
     take_wake_frames(tap);
@@ -68,7 +69,7 @@ fn take_wake_frames(tap: &dyn AsFd) {
 }
 
 /// A lane and what sends to it, in each of the ways in which packets come.
-fn each_way(test: impl Fn(&RxRing, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
+fn each_way(test: impl Fn(&RxRing<MappedRing>, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
     for (divert, frames) in [(Divert::Tc, true), (Divert::Native, true), (Divert::Native, false)] {
         let [(a, from), (mut b, to)] = topology::cable(1500, false).unwrap().map(|host| with_lane(host, divert));
         if frames {
@@ -118,7 +119,7 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
         for _ in 0..3 {
             ring.arm(0);
             send();
-            let [device, packets, other] = readable([tap, ring, standby], 3000);
+            let [device, packets, other] = readable([tap, ring.memory(), standby], 3000);
             assert!((device || packets) && !other);
             take(ring, 1);
             take_wake_frames(tap);
@@ -171,10 +172,10 @@ fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_
             take(ring, 1);
             assert_eq!(readable([tap], 0), [false]);
             // What it looks at before it sleeps tells it that something has come.
-            assert_eq!(readable([ring], 0), [true]);
+            assert_eq!(readable([ring.memory()], 0), [true]);
             // Another one sleeps.
             ring.arm(0);
-            assert_eq!(readable([tap, ring], 0), [false; 2]);
+            assert_eq!(readable([tap, ring.memory()], 0), [false; 2]);
             wakes_sleepers(ring, tap, send);
             ring.disarm(0);
             ring.disarm(0);

@@ -3,7 +3,7 @@
 use crate::registry::ClaimId;
 use std::os::fd::OwnedFd;
 use tickwire_host::Why;
-use tickwire_link::control::{Reason, Reply};
+use tickwire_lane::control::{Reason, Reply};
 
 /// An answer to be sent.
 #[derive(Debug)]

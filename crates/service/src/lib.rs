@@ -27,8 +27,8 @@
 //! | `rights` | the service's privileges |
 //! | `config` | the settings |
 //!
-//! May know: the operating system, `tickwire-link`, `tickwire-host`, `tickwire-timekeeper`, and of
-//! the stack the address types and the table rows. No unsafe code.
+//! May know: the operating system, `tickwire-lane`, `tickwire-link`, `tickwire-host`,
+//! `tickwire-timekeeper`, and of the stack the address types and the table rows. No unsafe code.
 #![forbid(unsafe_code)]
 
 mod answer;

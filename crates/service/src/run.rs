@@ -20,7 +20,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tickwire_host::{Connections, Host};
-use tickwire_link::control::{Reason, SOCKET_VARIABLE};
+use tickwire_lane::control::Reason;
+use tickwire_link::control::SOCKET_VARIABLE;
 use tickwire_timekeeper::config::FileError;
 
 /// How the service runs. These options take precedence over the configuration file.

@@ -3,7 +3,7 @@
 use crate::config::Limits;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 const MIB: u64 = 1 << 20;
 

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tickwire_link::control::{ClaimKind, CountersOf, MessageTo, Name, Push, Reason, Reply, Request};
+use tickwire_lane::control::{ClaimKind, CountersOf, MessageTo, Name, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table::kind;
@@ -401,7 +401,7 @@ fn only_a_process_that_knows_the_token_attaches_and_the_lane_ends_with_the_last(
     let (mut parent, mut child, mut thief) = (world.client(), world.client(), world.client());
     let lane = parent.hello().unwrap();
     let attach = |token, descriptors| Request::Attach { lane: lane.lane, token, descriptors };
-    let guess = tickwire_link::control::Token([0; 16]);
+    let guess = tickwire_lane::control::Token([0; 16]);
     assert!(matches!(thief.request(&attach(guess, true), &[]).0, Reply::Refused { reason: Reason::LaneGone, .. }));
     assert!(matches!(child.request(&attach(lane.token, false), &[]).0, Reply::Attached));
     let (reply, descriptors) = child.request(&attach(lane.token, true), &[]);

@@ -12,7 +12,7 @@ use nix::sys::socket::{
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use tickwire_link::control::{Claim, ClaimKind, CountersOf, Part, Parts, Push, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};

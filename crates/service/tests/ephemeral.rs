@@ -9,7 +9,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Push, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::State;

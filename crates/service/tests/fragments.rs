@@ -6,7 +6,7 @@ mod common;
 use common::{Client, LaneOf, Wire, World, checksum, skipped, until, within};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Claim, CountersOf, Reply, Request};
+use tickwire_lane::control::{Claim, CountersOf, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};

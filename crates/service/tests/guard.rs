@@ -7,7 +7,7 @@ use common::{Client, PEER, World, release, reusing, skipped, until, within};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
-use tickwire_link::control::{ClaimKind, CountersOf};
+use tickwire_lane::control::{ClaimKind, CountersOf};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 
@@ -114,7 +114,7 @@ fn the_device_for_trains_is_guarded_and_lets_no_train_out_that_floods() {
         let good = udp_frame(path.source_mac, path.next_hop_mac, ours, theirs);
         let foreign = udp_frame(path.source_mac, path.next_hop_mac, Endpoint::new(ours.address, 7001), theirs);
         let mut tap = std::fs::File::from(client.bulk());
-        assert_eq!(client.request(&tickwire_link::control::Request::Bulk, &[]).1.len(), 1, "the same again");
+        assert_eq!(client.request(&tickwire_lane::control::Request::Bulk, &[]).1.len(), 1, "the same again");
         let mut write = |header: [u8; 10], frame: &[u8]| tap.write(&[&header[..], frame].concat());
         // Packets and bytes that left; and packets that were refused, by reason: malformed,
         // protocol, source, port, fragment, length, checksum.

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
-use tickwire_link::control::{CountersOf, Reason};
+use tickwire_lane::control::{CountersOf, Reason};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 

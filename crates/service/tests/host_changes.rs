@@ -10,7 +10,8 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::Pair;
-use tickwire_link::control::{Accelerated, AttachMode, Channel, CountersOf, Push, Reason, Reply, Request};
+use tickwire_lane::control::{Accelerated, AttachMode, CountersOf, Push, Reason, Reply, Request};
+use tickwire_link::control::Channel;
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::Mac;
 use tickwire_stack::path::{PathState, Query};
@@ -151,7 +152,7 @@ fn a_service_that_ends_tells_all_programs_and_leaves_nothing() {
     stack.path_set(client.path(PEER), now());
     let proof = common::tcp_socket(&world.pair.a, world.a(40000));
     let remote = world.b(80).into();
-    client.claim(tickwire_link::control::ClaimKind::Flow, remote, proof.as_fd()).unwrap();
+    client.claim(tickwire_lane::control::ClaimKind::Flow, remote, proof.as_fd()).unwrap();
     let id = stack.tcp_connect(&stack.tcp_defaults(), world.a(40000).into(), remote, now()).unwrap();
     lane.turn_until(&mut stack, "connected", |stack| common::is_connected(stack, id));
     let (mut accepted, _) = listener.accept().unwrap();

@@ -5,7 +5,7 @@ mod common;
 use common::{World, skipped, within};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 
 /// Makes the kernel one without socket diagnostics, as this thread and those that it starts see it.
 fn without_diagnostics() {

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tickwire_lab::{Pair, Process};
-use tickwire_link::control::{Channel, ClaimKind, CountersOf, Reason, Reply, Request};
+use tickwire_lane::control::{ClaimKind, CountersOf, Reason, Reply, Request};
+use tickwire_link::control::Channel;
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::Endpoint;
 

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use tickwire_link::control::{Claim, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};

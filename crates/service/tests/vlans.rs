@@ -4,7 +4,7 @@ mod common;
 
 use common::{World, skipped, within};
 use tickwire_host::{Ethtool, Host, TagStripping};
-use tickwire_link::control::{AttachMode, Reason, Reply, Request};
+use tickwire_lane::control::{AttachMode, Reason, Reply, Request};
 use tickwire_service::Attach;
 
 /// What the service says of its interface.

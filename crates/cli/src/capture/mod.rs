@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{Stream, Turn};
+use tickwire_lane::control::{CountersOf, Reply, Request};
 use tickwire_link::bpf::{CaptureRecord, HostCounter};
-use tickwire_link::control::{CountersOf, Reply, Request};
 
 /// The longest time that packets stay in the buffer while no more come, so that a reader of the
 /// file or pipe sees them soon.

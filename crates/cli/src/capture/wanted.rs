@@ -4,7 +4,7 @@
 use crate::args::capture::Capture;
 use crate::client::{Client, unexpected};
 use anyhow::{Result, bail};
-use tickwire_link::control::{Reply, Request};
+use tickwire_lane::control::{Reply, Request};
 
 /// The kernel truncates process names to this.
 const LONGEST_NAME: usize = 15;

@@ -15,7 +15,8 @@ use fitness::Unfit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use tickwire_link::control::{Reason, why_unconnected};
+use tickwire_lane::control::Reason;
+use tickwire_link::control::why_unconnected;
 
 /// The service or the lane is not available, and `--require` was given (EX_UNAVAILABLE of
 /// sysexits.h).

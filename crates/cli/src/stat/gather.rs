@@ -13,10 +13,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
+use tickwire_lane::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
+use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_link::bpf::Refusal;
-use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
 use tickwire_link::region::View;
-use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_stack::table::{Row, kind};
 
 /// No service makes more lanes than this. A longer listing is broken, and is cut.
@@ -187,7 +187,7 @@ pub(crate) fn guard_counters() -> impl Iterator<Item = &'static str> {
 fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64>, Vec<Claim>)> {
     let guard = guard_counters().zip(counters(client, CountersOf::Lane, lane).unwrap_or_default()).collect();
     let mut claims = Vec::new();
-    let mut after = tickwire_link::control::Claim::default();
+    let mut after = tickwire_lane::control::Claim::default();
     while let Ok(Reply::Held { held }) = listed(client, &Request::ListClaims { lane, after }) {
         after = held.claim;
         claims.push(claim(&held));

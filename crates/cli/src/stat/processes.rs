@@ -11,7 +11,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tickwire_link::control::Name;
+use tickwire_lane::control::Name;
 
 /// The most processes that are checked.
 const PROCESSES: usize = 1 << 16;

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tickwire_link::rx_ring::RxRing;
+use tickwire_lane::rx_ring::RxRing;
+use tickwire_link::mapped_ring::MappedRing;
 
 /// Ethernet, IPv4 and UDP headers.
 pub const HEADERS: usize = 42;
@@ -16,13 +17,13 @@ const LONGEST: usize = 1 << 17;
 
 /// A lane's ring and TAP device without a stack.
 pub struct Raw {
-    rx: RxRing,
+    rx: RxRing<MappedRing>,
     tap: std::fs::File,
     buffer: Vec<u8>,
 }
 
 impl Raw {
-    pub fn new((rx, tap): (RxRing, OwnedFd)) -> Self {
+    pub fn new((rx, tap): (RxRing<MappedRing>, OwnedFd)) -> Self {
         Self { rx, tap: tap.into(), buffer: vec![0; LONGEST] }
     }
 

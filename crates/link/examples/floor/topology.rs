@@ -15,8 +15,9 @@ use aya::Ebpf;
 use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use tickwire_lane::rx_ring::{RING_BYTES, RxRing};
 use tickwire_link::bpf::{self, map, port_kind, program};
-use tickwire_link::rx_ring::{RING_BYTES, RxRing};
+use tickwire_link::mapped_ring::MappedRing;
 use tickwire_link::standby_ring::{STANDBY_RING_BYTES, StandbyRing};
 use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
 use tickwire_link::{sys_bpf, sys_tap};
@@ -306,7 +307,7 @@ impl Lane {
     }
 
     /// What the program makes of the descriptors.
-    pub fn open(&self) -> Result<(RxRing, OwnedFd)> {
-        Ok((RxRing::map(self.ring.try_clone()?, RING_BYTES)?, self.tap.try_clone()?))
+    pub fn open(&self) -> Result<(RxRing<MappedRing>, OwnedFd)> {
+        Ok((RxRing::new(MappedRing::map(self.ring.try_clone()?, RING_BYTES)?), self.tap.try_clone()?))
     }
 }

@@ -5,17 +5,13 @@
 //! descriptor that arrives is owned from that moment, also with a message that is then refused (a
 //! hostile peer must not make descriptors accumulate in the service).
 
-use super::codec::{MAX_MESSAGE, Malformed};
-use super::message::MessageTo;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// The most descriptors that may come with one message.
-pub const MAX_DESCRIPTORS: usize = 5;
+use tickwire_lane::control::{MAX_DESCRIPTORS, MAX_MESSAGE, Malformed, MessageTo};
 
 /// Descriptors that came with a message. Those not taken are closed.
 #[derive(Debug, Default)]
@@ -395,7 +391,8 @@ impl IntoRawFd for Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Name, Push, Reply, Request};
+    use tickwire_lane::control::{Claim, Name, Push, Remotes, Reply, Request};
+    use tickwire_stack::addr::{Address, Endpoint};
 
     fn hello() -> Request {
         Request::Hello { program: Name::new("test"), layout: 1 }
@@ -416,6 +413,16 @@ mod tests {
         assert!(incoming.descriptors.take(0).is_some() && incoming.descriptors.take(0).is_none());
         assert!(incoming.descriptors.take(9).is_none());
         assert!(incoming.decode::<Push>().is_err());
+    }
+
+    #[test]
+    fn a_request_with_all_that_it_has_room_for_travels() {
+        let (a, b) = Channel::pair().unwrap();
+        let remotes = [Endpoint::new(Address::v4([10, 0, 0, 2]), 80); Remotes::MAX];
+        let request = Request::Convert { claim: Claim(7), remotes: Remotes::new(&remotes), more: true, closes: true };
+        a.send(&request, 9, &[]).unwrap();
+        let (number, got) = b.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
+        assert_eq!((number, format!("{got:?}")), (9, format!("{request:?}")));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Why no service answers at its path.
 
-use super::reason::Reason;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use tickwire_lane::control::Reason;
 
 /// The meaning of the error with which [`super::Channel::connect`] failed at a path.
 #[must_use]

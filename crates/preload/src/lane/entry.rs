@@ -17,7 +17,7 @@ use crate::sys::shared_stack::{Core, Guard, Refused};
 use crate::table::desc::Descriptions;
 use crate::table::ports::Ports;
 use core::sync::atomic::Ordering::Relaxed;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{SocketId, Stack, WakeTarget, Wakeups, table};
 

@@ -3,7 +3,7 @@
 
 use crate::lane::Lane;
 use std::sync::OnceLock;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// The functions. None of them is called where data is sent or received.
 pub(crate) struct Observer {

@@ -7,7 +7,7 @@ use crate::sys;
 use crate::table::ports::Ask;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::{Instant, Span};
 
@@ -174,7 +174,8 @@ mod tests {
     use crate::socket::pending;
     use crate::testing::{self, HERE};
     use std::time::Duration;
-    use tickwire_link::control::{Channel, Claim, Parts};
+    use tickwire_lane::control::{Claim, Parts};
+    use tickwire_link::control::Channel;
 
     fn asked(service: &Channel) -> (u32, Request) {
         service.receive(Duration::from_secs(5)).unwrap().decode().unwrap()

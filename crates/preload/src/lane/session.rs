@@ -4,7 +4,8 @@ use crate::lane::ports::Given;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_link::control::{Channel, Descriptors, Incoming, Malformed, Part, Parts, Push, Reply, Request};
+use tickwire_lane::control::{Malformed, Part, Parts, Push, Reply, Request};
+use tickwire_link::control::{Channel, Descriptors, Incoming};
 use tickwire_stack::addr::Endpoint;
 
 /// How long the service may take for an answer. Long, because a host under full load is slow, and a
@@ -238,7 +239,7 @@ impl Drop for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_link::control::{Claim, Reason};
+    use tickwire_lane::control::{Claim, Reason};
     use tickwire_stack::addr::Address;
     use tickwire_stack::path::{PathInfo, PathState, Query};
 

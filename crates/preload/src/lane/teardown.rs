@@ -6,7 +6,7 @@ use crate::lane::observer::observer;
 use crate::lane::{Lane, process_state};
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// Held by the thread that ends a lane, until the table shows what has become of its sockets. No
 /// other thread of this process ends a lane meanwhile.

@@ -18,7 +18,8 @@ use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use std::collections::HashMap;
-use tickwire_link::control::{Channel, Reason, Token};
+use tickwire_lane::control::{Reason, Token};
+use tickwire_link::control::Channel;
 use tickwire_link::region::Region;
 use tickwire_stack::Limits;
 

@@ -8,7 +8,7 @@ use crate::sys;
 use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// Stands in a slot for a child that is not born yet, with the number of the thread that is about
 /// to make it. It never counts as a dead process. A thread makes one child at a time, so its mark

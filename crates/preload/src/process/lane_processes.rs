@@ -18,7 +18,7 @@ use crate::table::protect;
 use crate::wait::epoll;
 use core::ffi::c_int;
 use std::cell::Cell;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 thread_local! {
     /// The share of the child that this thread is about to fork. The child's only thread is the one

@@ -5,7 +5,7 @@ use crate::lane::{Access, Lane};
 use crate::socket::{kernel, leaving, pending};
 use crate::sys;
 use crate::sys::errno::Result;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::time::Span;
 
 /// When no connection was handed over for this long, the remaining ones are given up. The service

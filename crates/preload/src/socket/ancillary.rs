@@ -8,7 +8,7 @@ use crate::sys::name;
 use crate::sys::{Control, Extras};
 use crate::table::desc::flag;
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::addr::{Address, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::time::Instant;

@@ -11,7 +11,7 @@ use crate::table::counts;
 use crate::table::desc::{Descriptions, flag};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
-use tickwire_link::control::{Claim, Reason, Remotes, Request};
+use tickwire_lane::control::{Claim, Reason, Remotes, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId};
 

@@ -11,7 +11,7 @@ use crate::sys;
 use crate::table::desc::{Via, flag};
 use crate::wait::Same;
 use core::ffi::c_int;
-use tickwire_link::control::{AttachMode, Reason, Reply, Request};
+use tickwire_lane::control::{AttachMode, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Family};
 
 /// An interface that no path uses: the named one is unknown, so the kernel has to handle it.

@@ -11,7 +11,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
 

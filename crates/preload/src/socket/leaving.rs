@@ -18,7 +18,7 @@ use crate::wait::Same;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use std::os::fd::IntoRawFd;
-use tickwire_link::control::{Claim, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, Reason, Reply, Request};
 use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Leaving, State, TcpOptions};

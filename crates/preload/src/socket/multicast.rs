@@ -10,7 +10,7 @@ use crate::sys;
 use crate::sys::errno::Result;
 use crate::table::desc::flag;
 use core::ffi::c_int;
-use tickwire_link::control::{Claim, Interfaces, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, Interfaces, Reason, Reply, Request};
 use tickwire_link::group_filter::{self, MCAST_MSFILTER, SourceFilter};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::Address;

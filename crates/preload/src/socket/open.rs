@@ -11,7 +11,7 @@ use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::SocketId;
 use tickwire_stack::udp::UdpOptions;
 

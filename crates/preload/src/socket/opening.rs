@@ -14,7 +14,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
-use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Reason};
+use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
 use tickwire_stack::tcp::{State, TcpOptions};

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::testing;
     use crate::wait::Same;
-    use tickwire_link::control::Reason;
+    use tickwire_lane::control::Reason;
 
     #[test]
     fn what_one_lane_gave_to_the_kernel_is_no_socket_of_the_next() {

@@ -9,7 +9,7 @@
 
 use crate::socket::egress_interface::SO_BINDTOIFINDEX;
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_link::group_filter::MCAST_MSFILTER;
 
 /// How an option is treated.

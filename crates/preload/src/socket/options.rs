@@ -17,7 +17,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
 use tickwire_stack::time::{Instant, Span};

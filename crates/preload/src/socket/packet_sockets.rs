@@ -13,7 +13,7 @@ use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// `SOCK_PACKET`, the obsolete packet socket.
 const SOCK_PACKET: c_int = 10;

@@ -6,7 +6,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
 use crate::sys::errno::Result;
 use crate::table::desc::Left;
-use tickwire_link::control::{Claim, Part, Parts, Request};
+use tickwire_lane::control::{Claim, Part, Parts, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
@@ -275,7 +275,8 @@ mod tests {
     use super::*;
     use crate::testing;
     use std::time::Duration;
-    use tickwire_link::control::{Channel, Reply};
+    use tickwire_lane::control::Reply;
+    use tickwire_link::control::Channel;
 
     /// The claims that `work` releases, as the service's end of the connection receives them,
     /// message by message.

@@ -13,7 +13,7 @@ use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// Before descriptors are passed.
 ///

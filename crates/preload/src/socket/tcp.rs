@@ -18,7 +18,7 @@ use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;

@@ -14,7 +14,7 @@ use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
 use core::ffi::c_int;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};

@@ -5,11 +5,12 @@ use crate::sys::wire::Wire;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
-use tickwire_link::layout::Waiting;
-use tickwire_link::lock::{LaneGuard, LockError};
+use tickwire_lane::layout::Waiting;
+use tickwire_lane::lock::{LaneGuard, LockError};
+use tickwire_lane::stream_turn::StreamTurnGuard;
 use tickwire_link::port::Port;
+use tickwire_link::pthread_mutex::PthreadMutex;
 use tickwire_link::region::Region;
-use tickwire_link::stream_turn::StreamTurnGuard;
 use tickwire_link::tx_batch::TxBatch;
 #[cfg(any(test, fuzzing))]
 use tickwire_stack::Limits;
@@ -55,7 +56,7 @@ pub(crate) struct Guard<'s> {
 
 enum Held<'s> {
     Region {
-        guard: LaneGuard<'static>,
+        guard: LaneGuard<'static, PthreadMutex>,
     },
     #[cfg(any(test, fuzzing))]
     Local {
@@ -281,7 +282,7 @@ impl Guard<'_> {
 
 /// The turn to send packets of streams.
 pub(crate) enum Turn {
-    Region(#[expect(dead_code, reason = "it is given back when dropped")] StreamTurnGuard<'static>),
+    Region(#[expect(dead_code, reason = "it is given back when dropped")] StreamTurnGuard<'static, PthreadMutex>),
     #[cfg(any(test, fuzzing))]
     Local,
 }

@@ -4,9 +4,10 @@
 use crate::sys;
 use core::ffi::c_int;
 use std::io;
+use tickwire_lane::rx_ring::RxRing;
+use tickwire_link::mapped_ring::MappedRing;
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
-use tickwire_link::rx_ring::RxRing;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
@@ -25,9 +26,9 @@ impl Wire {
     /// Maps the receive ring of the lane.
     ///
     /// # Errors
-    /// As [`RxRing::map`].
+    /// As [`MappedRing::map`].
     pub(crate) fn attach(ring: c_int, tap: c_int, region: &Region) -> io::Result<Self> {
-        let rx = RxRing::map(sys::owned(ring), region.ring())?;
+        let rx = RxRing::new(MappedRing::map(sys::owned(ring), region.ring())?);
         Ok(Self::Port(Box::leak(Box::new(Port::new(rx, sys::owned(tap))))))
     }
 

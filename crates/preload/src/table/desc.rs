@@ -4,7 +4,7 @@
 
 use crate::table::fd::LIMIT;
 use crate::table::ports::{self, Ports};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::SocketId;
 use tickwire_stack::time::Span;
 
@@ -46,7 +46,7 @@ mod word {
 
 /// Bits of [`Description::flags`].
 pub(crate) mod flag {
-    use tickwire_link::control::Reason;
+    use tickwire_lane::control::Reason;
 
     /// A UDP socket.
     pub(crate) const UDP: u64 = 1 << 0;

@@ -6,7 +6,7 @@
 use crate::sys::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// Descriptors from this number on are never accelerated.
 pub(crate) const LIMIT: usize = crate::sys::TABLE_LIMIT;

@@ -6,7 +6,7 @@
 //! TIME-WAIT for that connection. It is taken again when it has rested for [`REST`], or when so
 //! many rest that the longest-rested one has to do.
 
-use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts};
+use tickwire_lane::control::{Claim, EphemeralPort, EphemeralPorts};
 use tickwire_stack::addr::Address;
 use tickwire_stack::time::{Instant, Span};
 

@@ -270,7 +270,7 @@ fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
     let index = TABLE.get(goes).description().unwrap();
     let socket = lane().with(|access| crate::wait::Same::of(access, goes, index)).unwrap();
-    kernel::demote(lane(), &socket, tickwire_link::control::Reason::Option);
+    kernel::demote(lane(), &socket, tickwire_lane::control::Reason::Option);
     assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
     [stays, goes, copy, epfd].into_iter().for_each(close);
 }

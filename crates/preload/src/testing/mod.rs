@@ -39,7 +39,8 @@ use crate::sys::{self, Extras};
 use core::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use tickwire_link::control::{Channel, Token};
+use tickwire_lane::control::Token;
+use tickwire_link::control::Channel;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint};
 

@@ -3,7 +3,7 @@ use crate::socket::options;
 use crate::sys::errno::Errno;
 use crate::table::fd::{Entry, TABLE};
 use std::os::fd::AsRawFd;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 const ON: i32 = 1;
 

@@ -325,7 +325,7 @@ fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
 fn sever(fd: c_int) {
     let Entry::Tcp(index) = TABLE.get(fd) else { panic!("a connection") };
     let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
-    kernel::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
+    kernel::claim_lost(lane(), claim, tickwire_lane::control::Reason::Address);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_port_whose_address_went_with_closed_connections_can_be_used_for_the_next() 
     close(fd);
     // It is in TIME-WAIT, or about to be, and no other connection gets its port while the claim
     // lasts.
-    kernel::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
+    kernel::claim_lost(lane(), claim, tickwire_lane::control::Reason::Address);
     let (fd, connected) = from(port);
     assert_eq!(connected, Ok(()));
     send(fd, b"anew", 0, None).unwrap();

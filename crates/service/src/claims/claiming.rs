@@ -9,7 +9,7 @@ use crate::paths::{Nics, Paths};
 use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, Protocol};
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// What a program wants to claim.

@@ -12,7 +12,7 @@ use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, so
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use tickwire_link::control::{Claim, Part, Parts, Reason, Remotes};
+use tickwire_lane::control::{Claim, Part, Parts, Reason, Remotes};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -27,7 +27,7 @@ pub(crate) struct Closing<'a> {
 }
 
 impl Claims {
-    /// Answers [`tickwire_link::control::Request::Convert`].
+    /// Answers [`tickwire_lane::control::Request::Convert`].
     pub(crate) fn convert(
         &mut self,
         lane: LaneId,
@@ -118,7 +118,7 @@ impl Claims {
         });
     }
 
-    /// Answers [`tickwire_link::control::Request::Release`].
+    /// Answers [`tickwire_lane::control::Request::Release`].
     pub(crate) fn release(&mut self, lane: LaneId, parts: &Parts, ledger: &mut Ledger) -> Result<(), Reason> {
         let mut outcome = Ok(());
         let mut whole = Vec::with_capacity(Parts::MAX);

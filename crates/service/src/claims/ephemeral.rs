@@ -15,7 +15,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind,
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason};
+use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason};
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// Ports that are bound for a lane.

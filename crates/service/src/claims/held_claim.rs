@@ -5,7 +5,7 @@ use crate::clients::Foreign;
 use crate::registry::{Bound, FlowKey, LaneId, Protocol};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tickwire_link::control::ClaimKind;
+use tickwire_lane::control::ClaimKind;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// A claim as the service holds it.

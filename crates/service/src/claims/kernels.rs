@@ -7,7 +7,7 @@ use crate::paths::Nics;
 use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, any_of};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tickwire_host::Ends;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// Up to so many flows are looked up in the kernel's table one by one. Each look-up takes some

@@ -4,7 +4,7 @@
 use super::Claims;
 use crate::ledger::Ledger;
 use crate::registry::{FlowKey, Listed, Protocol, Title};
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 
 impl Claims {
     /// Removes flows that are over or given away. Called every second.

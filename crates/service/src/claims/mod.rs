@@ -46,7 +46,7 @@ use flow_gc::FlowGc;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use tickwire_host::Connections;
-use tickwire_link::control::Reason;
+use tickwire_lane::control::Reason;
 
 /// All claims.
 pub(crate) struct Claims {

@@ -9,7 +9,7 @@ use crate::paths::Nics;
 use crate::registry::Protocol;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 
 /// What a claim's socket must continue to do.
 fn duty(held: &HeldClaim) -> Duty {

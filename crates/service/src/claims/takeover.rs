@@ -21,7 +21,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use tickwire_host::Query;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_lane::control::{ClaimKind, Reason};
 use tickwire_link::sys_repair::Repair;
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
@@ -70,7 +70,7 @@ impl Departure<'_> {
 }
 
 impl Claims {
-    /// Answers [`tickwire_link::control::Request::TakeOver`]: the kernel's socket; `None` if the
+    /// Answers [`tickwire_lane::control::Request::TakeOver`]: the kernel's socket; `None` if the
     /// connection is over now.
     pub(crate) fn take_over(
         &mut self,

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Channel, Incoming, Name, Push, Reason};
+use tickwire_lane::control::{Name, Push, Reason};
+use tickwire_link::control::{Channel, Incoming};
 
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;
@@ -233,7 +234,7 @@ mod tests {
     use super::*;
     use crate::config::Limits;
     use crate::usage::Usage;
-    use tickwire_link::control::{Claim, Reply, Request};
+    use tickwire_lane::control::{Claim, Reply, Request};
     use tickwire_stack::addr::{Address, Endpoint};
     use tickwire_stack::path::PathInfo;
 
@@ -369,7 +370,7 @@ mod tests {
         };
         assert_eq!(open(), 0);
         assert_eq!(connection.receive(Instant::now()).unwrap_err(), End::HeldUp, "no thread takes it away");
-        assert_eq!(open(), tickwire_link::control::MAX_DESCRIPTORS, "what was looked at waits for a thread, too");
+        assert_eq!(open(), tickwire_lane::control::MAX_DESCRIPTORS, "what was looked at waits for a thread, too");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Lanes;
 use super::lane_maker::{Blank, device};
 use crate::paths::{Nics, mode_name};
 use crate::programs::Programs;
-use tickwire_link::control::AttachMode;
+use tickwire_lane::control::AttachMode;
 
 /// The mode for guards now: XDP if every interface takes the frames that XDP redirects to it, and
 /// losses there are counted; else a tc filter.

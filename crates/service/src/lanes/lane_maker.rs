@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use tickwire_host::Host;
 use tickwire_host::link::is_lane_device;
-use tickwire_link::control::AttachMode;
+use tickwire_lane::control::AttachMode;
 use tickwire_link::sys_tap;
 
 /// At most so many lanes are made at a time.

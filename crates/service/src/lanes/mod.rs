@@ -45,7 +45,7 @@ use remains::Remains;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeBounds;
 use std::os::fd::{AsFd, BorrowedFd};
-use tickwire_link::control::{Name, Reason, Reply, Token};
+use tickwire_lane::control::{Name, Reason, Reply, Token};
 use tickwire_stack::{Limits, Memory};
 
 /// All lanes, from the first step of their making to the last of their removal.

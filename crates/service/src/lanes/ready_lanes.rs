@@ -6,7 +6,7 @@ use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use tickwire_link::control::Name;
+use tickwire_lane::control::Name;
 
 /// After a failure, none is made in advance for so long.
 const REST: Duration = Duration::from_secs(1);

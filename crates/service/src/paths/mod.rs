@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use subscriptions::{PathSubscriptions, differs};
 use tickwire_host::{Answer, Host, Monitor, Query, XdpInfo};
-use tickwire_link::control::{Push, Reason};
+use tickwire_lane::control::{Push, Reason};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
 

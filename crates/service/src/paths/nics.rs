@@ -8,7 +8,7 @@ use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, Why, XdpInfo};
-use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
+use tickwire_lane::control::{Accelerated, AttachMode, Name, Reason};
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Mac};
 

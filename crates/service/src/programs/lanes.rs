@@ -6,9 +6,9 @@ use super::{BpfError, Programs, Result, xdp};
 use crate::registry::LaneId;
 use aya::programs::tc::SchedClassifierLink;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tickwire_lane::control::AttachMode;
+use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_link::bpf::program;
-use tickwire_link::control::AttachMode;
-use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_link::standby_ring::STANDBY_RING_BYTES;
 use tickwire_link::sys_bpf;
 

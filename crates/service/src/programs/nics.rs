@@ -6,8 +6,8 @@ use aya::programs::tc::SchedClassifierLink;
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::{Btf, Ebpf};
+use tickwire_lane::control::AttachMode;
 use tickwire_link::bpf::{self, program};
-use tickwire_link::control::AttachMode;
 
 /// What is attached to a NIC; dropping it detaches.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use crate::answer::{Answer, refused};
 use crate::clients::ConnectionId;
 use crate::lanes::Waiting;
 use crate::registry::LaneId;
-use tickwire_link::control::{Name, Push, Reason, Reply, Token};
+use tickwire_lane::control::{Name, Push, Reason, Reply, Token};
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Hello`]; `None` if the answer has to wait for a
+    /// Answers [`tickwire_lane::control::Request::Hello`]; `None` if the answer has to wait for a
     /// lane.
     pub(super) fn hello(&mut self, id: ConnectionId, request: u32, program: Name, layout: u64) -> Option<Answer> {
         let Some(connection) = self.clients.get(id) else { return Some(refused(Reason::BadRequest)) };
@@ -32,7 +32,7 @@ impl Service {
         None
     }
 
-    /// Answers [`tickwire_link::control::Request::Attach`].
+    /// Answers [`tickwire_lane::control::Request::Attach`].
     pub(super) fn attach(
         &mut self,
         id: ConnectionId,
@@ -46,7 +46,7 @@ impl Service {
         Ok(answer)
     }
 
-    /// Answers [`tickwire_link::control::Request::OnKernel`].
+    /// Answers [`tickwire_lane::control::Request::OnKernel`].
     pub(super) fn on_kernel(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Result<Answer, Reason> {
         let connection = self.clients.get_mut(id).filter(|_| reason != Reason::None).ok_or(Reason::BadRequest)?;
         let (pid, left) = (connection.peer.pid, connection.lane.take());

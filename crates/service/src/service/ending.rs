@@ -9,7 +9,7 @@ use crate::farewell::Farewell;
 use crate::lanes::{DyingLane, FrameBudget};
 use crate::registry::LaneId;
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Push, Reason};
+use tickwire_lane::control::{Push, Reason};
 
 impl Service {
     /// Ends a connection, and its lane with the last one.

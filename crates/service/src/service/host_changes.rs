@@ -3,7 +3,7 @@
 use super::Service;
 use crate::paths::Effect;
 use tickwire_host::{Event, InterfaceAddress};
-use tickwire_link::control::{Push, Reason};
+use tickwire_lane::control::{Push, Reason};
 use tickwire_stack::addr::Address;
 
 /// At most so many batches of events are handled before the loop continues.

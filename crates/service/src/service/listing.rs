@@ -8,8 +8,8 @@ use crate::answer::Answer;
 use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::time::Instant;
+use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
 use tickwire_link::bpf::Refusal;
-use tickwire_link::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
 use tickwire_link::region::read_only;
 use tickwire_stack::addr::Endpoint;
 
@@ -26,7 +26,7 @@ impl Service {
         self.clients.user_of(id).is_some_and(|user| user == 0 || user == owner)
     }
 
-    /// Answers [`tickwire_link::control::Request::ListLanes`].
+    /// Answers [`tickwire_lane::control::Request::ListLanes`].
     pub(super) fn list_lanes(&self, id: ConnectionId, after: u64) -> Answer {
         let seen = |owner| self.may_see_user(id, owner);
         if let Ok(after) = LaneId::try_from(after)
@@ -74,7 +74,7 @@ impl Service {
         }
     }
 
-    /// Answers [`tickwire_link::control::Request::ListInterfaces`].
+    /// Answers [`tickwire_lane::control::Request::ListInterfaces`].
     pub(super) fn list_interfaces(&self, after: u32) -> Answer {
         self.paths
             .nics
@@ -83,7 +83,7 @@ impl Service {
             .into()
     }
 
-    /// Answers [`tickwire_link::control::Request::ListClaims`].
+    /// Answers [`tickwire_lane::control::Request::ListClaims`].
     pub(super) fn list_claims(&self, id: ConnectionId, lane: LaneId, after: Claim) -> Result<Answer, Reason> {
         if !self.may_see(id, lane) {
             return Err(Reason::NotPermitted);
@@ -108,7 +108,7 @@ impl Service {
         })
     }
 
-    /// Answers [`tickwire_link::control::Request::Counters`].
+    /// Answers [`tickwire_lane::control::Request::Counters`].
     pub(super) fn counters(&self, id: ConnectionId, of: CountersOf, lane: LaneId) -> Result<Answer, Reason> {
         let figures = match of {
             CountersOf::Host => {
@@ -128,7 +128,7 @@ impl Service {
         Ok(Reply::Counters { figures: Box::new(figures) }.into())
     }
 
-    /// Answers [`tickwire_link::control::Request::Capture`].
+    /// Answers [`tickwire_lane::control::Request::Capture`].
     pub(super) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Result<Answer, Reason> {
         let all = self.clients.user_of(id) == Some(0) && lane == 0;
         // A user captures the lanes that exist now; later lanes need another capture.

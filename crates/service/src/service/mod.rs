@@ -28,7 +28,7 @@ use crate::ledger::Ledger;
 use crate::paths::{Changed, Paths};
 use crate::registry::LaneId;
 use std::time::Instant;
-use tickwire_link::control::{Claim, Push};
+use tickwire_lane::control::{Claim, Push};
 
 /// The service.
 pub(crate) struct Service {

@@ -7,7 +7,7 @@ use crate::clients::{ConnectionId, Foreign};
 use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Claim, Interfaces, Parts, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, Interfaces, Parts, Reason, Reply, Request};
 use tickwire_stack::addr::Address;
 use tickwire_stack::tcp::Leaving;
 

@@ -5,7 +5,7 @@ use super::{Service, requests};
 use crate::answer::refused;
 use crate::clients::{Allowance, ConnectionId, End, Ready, Received, Round};
 use std::time::Instant;
-use tickwire_link::control::{Malformed, Reason, Request};
+use tickwire_lane::control::{Malformed, Reason, Request};
 
 impl Service {
     /// One round of these connections. `number` counts the rounds.

@@ -13,12 +13,14 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
-use tickwire_link::control::{
-    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
+use tickwire_lane::control::{
+    Claim, ClaimKind, CountersOf, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
+use tickwire_lane::rx_ring::RxRing;
+use tickwire_link::control::{Channel, Descriptors};
+use tickwire_link::mapped_ring::MappedRing;
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
-use tickwire_link::rx_ring::RxRing;
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -522,7 +524,7 @@ impl LaneOf {
         let region = descriptors.take(0).unwrap();
         let region = Region::map(region.as_fd(), lane, &limits).unwrap();
         let [ring, tap] = [1, 2].map(|place| descriptors.take(place).unwrap());
-        let port = Port::new(RxRing::map(ring, region.ring()).unwrap(), tap.try_clone().unwrap());
+        let port = Port::new(RxRing::new(MappedRing::map(ring, region.ring()).unwrap()), tap.try_clone().unwrap());
         Self { lane, token, limits, region, port, tap, carried: Cell::new(0) }
     }
 

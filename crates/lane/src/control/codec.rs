@@ -16,6 +16,9 @@ pub const MAX_MESSAGE: usize = 1024;
 /// small.
 pub const MAX_REQUEST: usize = 384;
 
+/// The most descriptors that may come with one message.
+pub const MAX_DESCRIPTORS: usize = 5;
+
 /// The version of the protocol: changed whenever a message changes. Descriptors and region have
 /// versions of their own.
 pub const VERSION: u16 = 8;

@@ -122,7 +122,7 @@ pub type Interfaces = List<u32, 32>;
 pub type Figures = List<u64, 96>;
 
 /// The scope of requested BPF counters. The figures are in the order of the counters' names in the
-/// `bpf` module.
+/// `bpf` module of `tickwire-link`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CountersOf {
     /// All of the host: what divert did.

@@ -6,39 +6,55 @@
 //! before it returns the turn. If the owner dies, the turn is free, and another thread must
 //! complete what it had begun (`Stack::stream_recover`).
 
-use crate::robust_mutex::RobustMutex;
+use crate::mutex::{Attempt, RobustMutex};
+use std::fmt;
 use std::marker::PhantomData;
 
 /// The turn of a lane.
-#[derive(Clone, Copy)]
-pub struct StreamTurn<'r>(&'r RobustMutex);
+pub struct StreamTurn<'r, M>(&'r M);
 
 /// The turn, taken. Returned when dropped, by the thread that took it.
 #[must_use]
-pub struct StreamTurnGuard<'r> {
-    turn: StreamTurn<'r>,
+pub struct StreamTurnGuard<'r, M: RobustMutex> {
+    turn: StreamTurn<'r, M>,
     /// A mutex must be unlocked by the thread that locked it.
     here: PhantomData<*const ()>,
 }
 
-impl<'r> StreamTurn<'r> {
-    pub(crate) const fn new(raw: &'r RobustMutex) -> Self {
-        Self(raw)
+impl<M> Clone for StreamTurn<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for StreamTurn<'_, M> {}
+
+impl<M> fmt::Debug for StreamTurn<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamTurn")
+    }
+}
+
+impl<'r, M: RobustMutex> StreamTurn<'r, M> {
+    /// The turn whose mutex lies there.
+    #[must_use]
+    pub const fn new(mutex: &'r M) -> Self {
+        Self(mutex)
     }
 
     /// Takes the turn, unless another thread has it.
     #[must_use]
-    pub fn try_take(self) -> Option<StreamTurnGuard<'r>> {
+    pub fn try_take(self) -> Option<StreamTurnGuard<'r, M>> {
         match self.0.try_lock() {
-            0 => {}
-            libc::EOWNERDEAD => self.0.make_consistent(),
+            Attempt::Taken => {}
+            Attempt::HolderDied => self.0.make_consistent(),
             _ => return None,
         }
         Some(StreamTurnGuard { turn: self, here: PhantomData })
     }
 }
 
-impl Drop for StreamTurnGuard<'_> {
+impl<M: RobustMutex> Drop for StreamTurnGuard<'_, M> {
     fn drop(&mut self) {
         self.turn.0.unlock();
     }
@@ -47,22 +63,18 @@ impl Drop for StreamTurnGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::MaybeUninit;
+    use crate::testing::TestMutex;
 
     #[test]
     fn one_thread_has_it_and_one_that_dies_gives_it_back() {
-        let mut raw = MaybeUninit::<RobustMutex>::uninit();
-        // SAFETY: room for it, which no other thread knows.
-        let turn = unsafe {
-            RobustMutex::init(raw.as_mut_ptr(), libc::PTHREAD_PRIO_NONE);
-            StreamTurn::new(raw.assume_init_ref())
-        };
-        let another_gets = || std::thread::scope(|s| s.spawn(|| turn.try_take().is_some()).join().unwrap());
+        let mutex = TestMutex::default();
+        let turn = StreamTurn::new(&mutex);
         let guard = turn.try_take().unwrap();
-        assert!(turn.try_take().is_none() && !another_gets());
+        assert!(turn.try_take().is_none());
         drop(guard);
-        assert!(another_gets());
-        std::thread::scope(|s| s.spawn(|| std::mem::forget(turn.try_take())).join().unwrap());
-        assert!(turn.try_take().is_some() && another_gets());
+        std::mem::forget(turn.try_take());
+        mutex.holder_dies();
+        drop(turn.try_take().unwrap());
+        assert!(turn.try_take().is_some());
     }
 }

@@ -1,24 +1,24 @@
 //! Where everything lies in a lane's region.
 //!
 //! ```text
-//! frames (UMEM) | header page | counters | rows | the stack's pools
-//!                 \______ readable by others ___/
+//! frames | header page | counters | rows | the stack's pools
+//!          \______ readable by others ___/
 //! ```
 //! The offsets follow from the limits alone, so both sides compute them and neither has to trust
 //! the other.
 
 use crate::duty::PollDuty;
-use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use tickwire_stack::memory::{PAGE, SECTIONS};
 use tickwire_stack::{Limits, Memory};
+use zerocopy::FromBytes;
 
 /// Version of the header's own layout. The stack's layout has [`Memory::LAYOUT_HASH`].
 pub const REGION_VERSION: u32 = 4;
 
 /// First bytes of a header.
-pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
+const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
 
 /// Indices in the order of [`Memory::sections`]: frames, counters, rows, then what only the lane's
 /// processes know.
@@ -76,7 +76,7 @@ impl Layout {
         self.size
     }
 
-    /// Bytes of the frames, which begin at 0: the UMEM.
+    /// Bytes of the frames, which begin at 0.
     #[must_use]
     pub fn umem(&self) -> usize {
         self.limits.frames as usize * tickwire_stack::frame::FRAME_SIZE
@@ -94,15 +94,21 @@ impl Layout {
         self.public_end
     }
 
-    pub(crate) const fn sections(&self) -> &[usize; SECTIONS] {
+    /// Where each section of [`Memory::sections`] lies, in their order.
+    #[must_use]
+    pub const fn sections(&self) -> &[usize; SECTIONS] {
         &self.sections
     }
 
-    pub(crate) const fn counters(&self) -> usize {
+    /// Where the counters lie.
+    #[must_use]
+    pub const fn counters(&self) -> usize {
         self.sections[COUNTERS]
     }
 
-    pub(crate) const fn rows(&self) -> usize {
+    /// Where the rows lie.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
         self.sections[ROWS]
     }
 }
@@ -166,28 +172,58 @@ impl Waiting {
     }
 }
 
-/// The header page. The service writes it once, before any other process has the region; afterwards
-/// only the lock and the waiting state change.
+/// The beginning of a region's header page: which region it is. The service writes it once, before
+/// any other process has the region. What follows in the page (lock, stream turn, [`Waiting`]) is
+/// the operating system's, in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes)]
 #[repr(C)]
-pub(crate) struct Header {
-    pub(crate) magic: u64,
-    pub(crate) version: u32,
-    pub(crate) lane: u32,
-    pub(crate) layout: u64,
-    pub(crate) size: u64,
-    pub(crate) limits: Limits,
+pub struct RegionIdentity {
+    magic: u64,
+    version: u32,
+    lane: u32,
+    layout: u64,
+    size: u64,
+    limits: Limits,
     /// Bytes of the receive ring, and room for more of its kind.
-    pub(crate) ring: u64,
-    pub(crate) lock: crate::lock::RawLock,
-    pub(crate) stream_turn: crate::robust_mutex::RobustMutex,
-    pub(crate) waiting: Waiting,
+    ring: u64,
 }
 
-const _: () = assert!(size_of::<Header>() <= PAGE && offset_of!(Header, lock) % 64 == 0);
+impl RegionIdentity {
+    /// Of the region of a lane, with a receive ring of so many bytes.
+    #[must_use]
+    pub fn new(lane: u32, layout: &Layout, ring: u32) -> Self {
+        Self {
+            magic: MAGIC,
+            version: REGION_VERSION,
+            lane,
+            layout: Memory::LAYOUT_HASH,
+            size: layout.size() as u64,
+            limits: *layout.limits(),
+            ring: ring.into(),
+        }
+    }
+
+    /// What the region of which this was read has otherwise than the expected one: a word for
+    /// users. `None` if it is the expected one.
+    #[must_use]
+    pub fn differs(&self, expected: &Self) -> Option<&'static str> {
+        let checks = [
+            (self.magic == expected.magic, "kind"),
+            (self.version == expected.version, "version"),
+            (self.layout == expected.layout, "layout"),
+            (self.size == expected.size, "size"),
+            (self.limits == expected.limits, "set of limits"),
+            (self.lane == expected.lane, "lane"),
+            (self.ring == expected.ring, "ring size"),
+        ];
+        checks.into_iter().find(|(same, _)| !same).map(|(_, what)| what)
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromZeros;
 
     #[test]
     fn sections_do_not_overlap_and_a_default_lane_stays_below_32_mib() {
@@ -215,6 +251,22 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|n| before[n] != after[n]), [false, false, true, true]);
         waiting.note_changes(u64::MAX);
         assert!((0..4).all(|n| sums()[n] != after[n]));
+    }
+
+    #[test]
+    fn a_header_of_another_region_is_told_by_what_is_different() {
+        let layout = Layout::new(&Limits::DEFAULT).unwrap();
+        let expected = RegionIdentity::new(7, &layout, 4096);
+        let differs = |other: RegionIdentity| other.differs(&expected);
+        assert_eq!(differs(expected), None);
+        assert_eq!(differs(RegionIdentity::new(8, &layout, 4096)), Some("lane"));
+        assert_eq!(differs(RegionIdentity::new(7, &layout, 8192)), Some("ring size"));
+        assert_eq!(differs(RegionIdentity { version: REGION_VERSION + 1, ..expected }), Some("version"));
+        assert_eq!(
+            differs(RegionIdentity { layout: 1, limits: Limits { tcp: 1, ..Limits::DEFAULT }, ..expected }),
+            Some("layout")
+        );
+        assert_eq!(differs(RegionIdentity::new_zeroed()), Some("kind"));
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! Which TCP segments can go as one: in sequence, of one size but for the last, and with headers
 //! that differ in nothing that segmentation does not set by itself.
+//!
+//! The segments of a train are made and forwarded together, for a fraction of what each costs by
+//! itself. A train leaves without a checksum: segmentation computes those of the segments. A header
+//! that leaves it to a device could name any place in the packet, behind the guard, and is refused.
 
 use tickwire_stack::checksum::Sum;
+use tickwire_stack::{Stack, Transmit};
 
 /// Bytes of `struct virtio_net_hdr` (virtio 1.2, 5.1.6), which stands before each packet.
-pub(crate) const VIRTIO: usize = 10;
+pub const VIRTIO: usize = 10;
 /// Room for it and the longest headers: Ethernet, IPv6, TCP with all options.
-pub(crate) const HEADER: usize = VIRTIO + ETHERNET + 40 + 60;
+pub const HEADER: usize = VIRTIO + ETHERNET + 40 + 60;
 
 const ETHERNET: usize = 14;
 const TCP: u8 = 6;
@@ -32,7 +37,7 @@ mod flag {
 
 /// Segments that go as one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Train {
+pub struct Train {
     v6: bool,
     /// Where TCP's header is, and where the data.
     tcp: usize,
@@ -87,7 +92,8 @@ impl Segment {
 
 impl Train {
     /// A train that begins with this packet; `None` if none can.
-    pub(crate) fn begin(packet: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn begin(packet: &[u8]) -> Option<Self> {
         let Segment { v6, tcp, headers, flags } = Segment::read(packet)?;
         let size = packet.len() - headers;
         (size >= LEAST).then_some(Self {
@@ -102,12 +108,17 @@ impl Train {
     }
 
     /// Bytes of the headers of each of its packets.
-    pub(crate) fn headers(&self) -> usize {
+    #[must_use]
+    #[inline]
+    pub fn headers(&self) -> usize {
         self.headers
     }
 
-    /// Adds a packet, if it continues the train.
-    pub(crate) fn take(&mut self, first: &[u8], next: &[u8]) -> bool {
+    /// Adds a packet, if it continues the train, which began with `first`.
+    ///
+    /// # Panics
+    /// It may, if it began with another packet.
+    pub fn take(&mut self, first: &[u8], next: &[u8]) -> bool {
         let Some(segment) = Segment::read(next).filter(|_| !self.closed) else { return false };
         let size = next.len() - segment.headers.min(next.len());
         let goes = segment.headers == self.headers
@@ -137,8 +148,11 @@ impl Train {
         ip && alike(t, t + 4) && alike(t + 8, t + 13) && alike(t + 14, t + 16) && alike(t + 18, self.headers)
     }
 
-    /// Writes the headers before the data. Returns their length.
-    pub(crate) fn write_header(&self, first: &[u8], to: &mut [u8; HEADER]) -> usize {
+    /// Writes the headers before the data. Returns their length. The train began with `first`.
+    ///
+    /// # Panics
+    /// It may, if it began with another packet.
+    pub fn write_header(&self, first: &[u8], to: &mut [u8; HEADER]) -> usize {
         let several = self.len > self.size;
         let (virtio, packet) = to.split_at_mut(VIRTIO);
         packet[..self.headers].copy_from_slice(&first[..self.headers]);
@@ -165,6 +179,38 @@ impl Train {
         packet[self.tcp + FLAGS] = self.flags;
         VIRTIO + self.headers
     }
+}
+
+/// How many of these frames go together: the first and those that can join its train, or the pieces
+/// of its packet. Also the train that they are, if it is one.
+///
+/// # Panics
+/// If there is no frame.
+#[must_use]
+pub fn together(stack: &Stack<'_>, frames: &[Transmit]) -> (usize, Option<Train>) {
+    let mut count = 1;
+    let first = bytes(stack, frames[0]);
+    let Some(mut train) = Train::begin(first).filter(|_| !frames[0].more) else {
+        while frames[count - 1].more && count < frames.len() {
+            count += 1;
+        }
+        return (count, None);
+    };
+    while let Some(&next) = frames.get(count)
+        && !next.more
+        && train.take(first, bytes(stack, next))
+    {
+        count += 1;
+    }
+    (count, Some(train))
+}
+
+/// The bytes of a packet, or of a piece of one.
+#[must_use]
+#[inline]
+pub fn bytes<'s>(stack: &'s Stack<'_>, packet: Transmit) -> &'s [u8] {
+    let from = usize::from(packet.offset);
+    stack.frame(packet.frame).get(from..from + usize::from(packet.len)).unwrap_or_default()
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {

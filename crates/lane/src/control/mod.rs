@@ -1,0 +1,25 @@
+//! The messages between program and service, used once per socket and once per destination.
+//!
+//! A [`Request`] goes from the program to the service and is answered by exactly one [`Reply`] of
+//! the same number; a [`Push`] comes from the service without a request, with number 0. Both sides
+//! run on one machine, so numbers are in its byte order. But the two may be of different builds and
+//! one may be hostile: every message carries magic and version, and decoding is strict (exact
+//! length, known codes, values in range).
+//!
+//! How messages travel is the operating system's part: on Linux through a Unix socket, with
+//! descriptors beside them (`tickwire_link::control`).
+
+mod codec;
+mod list;
+mod message;
+mod name;
+mod reason;
+
+pub use codec::{MAX_DESCRIPTORS, MAX_MESSAGE, MAX_REQUEST, Malformed, VERSION};
+pub use list::List;
+pub use message::{
+    Accelerated, AttachMode, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held, Interfaces,
+    LaneInfo, MessageTo, Part, Parts, Push, Remotes, Reply, Request, Token,
+};
+pub use name::Name;
+pub use reason::Reason;
