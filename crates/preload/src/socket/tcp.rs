@@ -231,8 +231,9 @@ impl tickwire_stack::Sink for Nowhere {
     }
 }
 
-/// Before a look at data that is to be there as a whole (`MSG_PEEK` with `MSG_WAITALL`): waits until
-/// it is. If that does not happen, the call returns the bytes that there are. Returns its flags.
+/// Before a look at data that is to be there as a whole (`MSG_PEEK` with `MSG_WAITALL`): waits
+/// until it is. If that does not happen, the call returns the bytes that there are. Returns its
+/// flags.
 #[inline(never)]
 fn until_all_can_be_seen(lane: &'static Lane, (fd, index): (c_int, u32), flags: c_int, wanted: usize) -> c_int {
     let seen = wait::transfer(

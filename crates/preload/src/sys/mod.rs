@@ -1,7 +1,7 @@
 //! The bottom of the library: the real C library, the system calls that this library makes for
-//! itself behind safe functions, the program's memory, and the mapped memory of a lane. Nothing here
-//! uses this library's own exports but `syscall`, which passes on all system calls that are made
-//! here.
+//! itself behind safe functions, the program's memory, and the mapped memory of a lane. Nothing
+//! here uses this library's own exports but `syscall`, which passes on all system calls that are
+//! made here.
 //!
 //! | module | purpose |
 //! |---|---|

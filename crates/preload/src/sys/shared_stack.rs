@@ -99,8 +99,8 @@ impl SharedStack {
     pub(crate) fn in_region(region: Region, wire: Wire) -> Self {
         // Never unmapped: a thread may be inside at any time.
         let region: &'static Region = Box::leak(Box::new(region));
-        // SAFETY: the memory is used under the region's lock only (`SharedStack::lock`), by this one
-        // value, and the region is never dropped.
+        // SAFETY: the memory is used under the region's lock only (`SharedStack::lock`), by this
+        // one value, and the region is never dropped.
         let memory: tickwire_stack::Memory<'static> = unsafe { region.memory() };
         let rows = memory.rows;
         let port = wire.port();

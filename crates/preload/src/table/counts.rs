@@ -17,7 +17,8 @@ pub(crate) fn add(index: u32) {
 pub(crate) fn add_again(index: u32) -> bool {
     let more = |count: u32| (count != 0).then_some(count + 1);
     let counted = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, more).is_ok();
-    // Either `drop_last` sees the count, or the caller sees that another descriptor is being closed.
+    // Either `drop_last` sees the count, or the caller sees that another descriptor is being
+    // closed.
     fence(SeqCst);
     counted
 }
