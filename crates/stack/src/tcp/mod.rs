@@ -15,7 +15,7 @@
 //! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets silently, urgent data |
 //! | `api`, `settings` | what a program calls |
 //! | `leaving` | handing a live connection over to another stack of the host |
-//! | `info`, `stats`, `linux_info`, `linux_options` | information for the program about its connection |
+//! | `info`, `stats` | information for the program about its connection |
 //! | `audit`, `seq_snapshot` | inspection by tests and simulations |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on
@@ -41,8 +41,6 @@ mod info;
 mod input;
 mod isn;
 mod leaving;
-mod linux_info;
-mod linux_options;
 mod listener;
 mod multi_frame_segment;
 mod options;
@@ -75,7 +73,6 @@ pub use congestion::Algorithm;
 pub use ecn::Ecn;
 pub use info::TcpInfo;
 pub use leaving::Leaving;
-pub use linux_info::LINUX_INFO_LEN;
 pub use listener::Listener;
 #[cfg(any(test, feature = "owned"))]
 pub use seq::Seq;
