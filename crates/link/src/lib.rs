@@ -2,9 +2,9 @@
 //! its lock, the control messages between program and service, and the BPF programs that put
 //! packets into lanes and let them out.
 //!
-//! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system
-//! (Linux). It makes no policy: the service decides which programs may have a lane, and which
-//! flows; the preload library decides what a program does with them.
+//! May depend on `tickwire-stack` (whose memory lies in the region), on `tickwire-linux-abi` and on
+//! the operating system (Linux). It makes no policy: the service decides which programs may have a
+//! lane, and which flows; the preload library decides what a program does with them.
 //!
 //! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every
 //! block says why it is sound. Nothing that another process can write (rings, region, messages) is
