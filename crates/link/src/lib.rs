@@ -5,8 +5,8 @@
 //! What is the same on every operating system is in `tickwire-lane`: messages, layout, and the
 //! discipline of ring, port and lock. Here are the system calls and the mapped memory under it.
 //!
-//! May depend on `tickwire-lane`, on `tickwire-stack` (whose memory lies in the region) and on the
-//! operating system (Linux). It makes no policy: the service decides which programs may have a
+//! May depend on `tickwire-lane`, on `tickwire-stack` (whose memory lies in the region), on
+//! `tickwire-linux-abi` and on the operating system (Linux). It makes no policy: the service decides which programs may have a
 //! lane, and which flows; the preload library decides what a program does with them.
 //!
 //! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every

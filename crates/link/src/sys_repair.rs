@@ -9,13 +9,11 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::Leaving;
-
-/// `SO_BINDTOIFINDEX` (Linux 5.0).
-const SO_BINDTOIFINDEX: libc::c_int = 62;
-/// `SO_BUF_LOCK` (Linux 5.14).
-const SO_BUF_LOCK: libc::c_int = 72;
+use tickwire_linux_abi::option::{SO_BINDTOIFINDEX, SO_BUF_LOCK};
+use tickwire_linux_abi::sockaddr;
+use tickwire_linux_abi::tcp_info;
+use tickwire_stack::addr::{Address, Endpoint, Family};
+use tickwire_stack::tcp::{Leaving, State};
 
 /// Values of `TCP_REPAIR`.
 const REPAIR_ON: libc::c_int = 1;
@@ -235,43 +233,16 @@ fn write(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket address of a socket's family.
-fn name(end: Endpoint, v6: bool, interface: u32) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all-zero is a valid `sockaddr_storage`.
-    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
-    let length = match end.address.to_v4().filter(|_| !v6) {
-        Some(v4) => {
-            let name = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: end.port.to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4) },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: a `sockaddr_storage` has room for, and the alignment of, every socket
-            // address.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(name) };
-            size_of::<libc::sockaddr_in>()
-        }
-        None => {
-            let name = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: end.port.to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: end.address.0 },
-                sin6_scope_id: if end.address.is_link_local() { interface } else { 0 },
-            };
-            // SAFETY: as above.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(name) };
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    (storage, length as libc::socklen_t)
+/// A socket address of a socket's family; the kernel refuses an IPv6 address for an IPv4 socket.
+fn name(end: Endpoint, v6: bool, interface: u32) -> ([u8; sockaddr::MAX_NAME], libc::socklen_t) {
+    let (bytes, len) = sockaddr::emit(end, v6 || end.address.family() == Family::V6, interface);
+    (bytes, len as libc::socklen_t)
 }
 
 /// As Linux numbers the states of TCP.
-const FIN_WAIT2: u8 = 5;
-const CLOSED: u8 = 7;
-const CLOSE_WAIT: u8 = 8;
+const FIN_WAIT2: u8 = tcp_info::state(State::FinWait2);
+const CLOSED: u8 = tcp_info::state(State::Closed);
+const CLOSE_WAIT: u8 = tcp_info::state(State::CloseWait);
 
 const FIN_ACK: u8 = 0x11;
 const ACK: u8 = 0x10;

@@ -5,11 +5,7 @@ use crate::sys::answer;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
-
-/// `SO_NETNS_COOKIE` (Linux 5.14), the same number on every architecture we build for.
-const SO_NETNS_COOKIE: libc::c_int = 71;
-/// `SO_BINDTOIFINDEX` (Linux 5.0).
-const SO_BINDTOIFINDEX: libc::c_int = 62;
+use tickwire_linux_abi::option::{SO_BINDTOIFINDEX, SO_NETNS_COOKIE};
 
 /// `SO_PASSRIGHTS` (Linux 6.16).
 const SO_PASSRIGHTS: libc::c_int = 83;

@@ -3,15 +3,12 @@
 use crate::errno::{AGAIN, Errno, Result};
 use crate::machine::{Machine, State, TimeLimit};
 use crate::table::{Descriptor, Kind, Watched};
+use tickwire_linux_abi::poll;
 use tickwire_stack::Ready;
-use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::time::Span;
 
 /// Readiness of a socket that is neither connected nor listening, as on Linux.
 const FRESH: Ready = Ready(Ready::OUT.0 | Ready::HUP.0);
-
-/// Synonyms of "readable" and "writable" (`POLLRDNORM`, `POLLWRNORM`).
-const NORMAL: [(u32, Ready); 2] = [(0x040, Ready::IN), (0x100, Ready::OUT)];
 
 fn time_limit(timeout_ms: i32) -> TimeLimit {
     match timeout_ms {
@@ -65,11 +62,7 @@ impl Machine {
                 let asked = events as u16 as u32;
                 let ready = match fd {
                     ..0 => 0,
-                    _ => state.ready(fd).map_or(u32::from(libc::POLLNVAL as u16), |ready| {
-                        let normal = NORMAL.iter().filter(|(_, means)| ready.contains(*means));
-                        let ready = normal.fold(ready.0, |bits, (name, _)| bits | name);
-                        ready & (asked | Ready::ERR.0 | Ready::HUP.0)
-                    }),
+                    _ => state.ready(fd).map_or(u32::from(libc::POLLNVAL as u16), |ready| poll::reported(ready, asked)),
                 };
                 *into = ready as i16;
             }
@@ -96,9 +89,7 @@ impl Machine {
     /// `epoll_ctl`; `event`: bits and data.
     pub(crate) fn epoll_ctl(&self, epoll: i32, operation: i32, fd: i32, event: (u32, u64)) -> Result<()> {
         let (bits, data) = event;
-        let flag = |f: i32| bits & f as u32 != 0;
-        let interest =
-            Interest { ready: Ready(bits & 0xffff), edge: flag(libc::EPOLLET), oneshot: flag(libc::EPOLLONESHOT) };
+        let interest = poll::interest(bits);
         self.call(|state| {
             let socket = state.table.get(fd)?.kind.socket();
             let d = state.table.get(epoll)?;

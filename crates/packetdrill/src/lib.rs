@@ -2,8 +2,8 @@
 //! calls and packets arrive through its table of functions, and the stack runs in its process, in
 //! virtual time. It needs no privileges, no network and no service.
 //!
-//! Allowed dependencies: `tickwire-stack`, and libc's constants. All unsafe code is in `c`, the C
-//! boundary.
+//! Allowed dependencies: `tickwire-stack`, `tickwire-linux-abi`, and libc's constants. All unsafe
+//! code is in `c`, the C boundary.
 //!
 //! | file | what it is about |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `push` | removal of PSH, for scripts that should not check it |
 //! | `setup` | the stack's configuration, from the flags and the host's network settings |
 //! | `table`, `tcp`, `options`, `events` | descriptors, and what calls on them do |
-//! | `name`, `errno` | socket addresses and error numbers |
+//! | `name`, `errno` | socket addresses and error numbers, as results of calls |
 //!
 //! Calls have the same semantics as in the preload crate, but without its kernel sockets: here
 //! every socket is the stack's.

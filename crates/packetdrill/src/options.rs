@@ -3,33 +3,10 @@
 use crate::errno::{Errno, Result};
 use crate::machine::Machine;
 use crate::table::Kind;
-use tickwire_stack::tcp::{Algorithm, Setting, State, TcpInfo, TcpOptions};
+use tickwire_linux_abi::ioctl;
+use tickwire_linux_abi::option::{number, tcp, timeval};
+use tickwire_stack::tcp::{State, TcpInfo, TcpOptions};
 use tickwire_stack::time::Span;
-
-/// `TCP_INQ`, and the control message of the same number.
-pub(crate) const TCP_INQ: i32 = 36;
-/// Figures of the congestion control (`TCP_CC_INFO`); this stack has none.
-const TCP_CC_INFO: i32 = 26;
-/// Bytes queued that were not sent yet.
-const SIOCOUTQNSD: u64 = 0x894B;
-
-/// The stack's setting of a socket option.
-fn setting(level: i32, name: i32, value: &[u8]) -> Option<Setting> {
-    let number = number(value)?;
-    match (level, name) {
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"reno") => {
-            Some(Setting::Algorithm(Algorithm::Reno))
-        }
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"cubic") => {
-            Some(Setting::Algorithm(Algorithm::Cubic))
-        }
-        (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            let time = value.get(4..8).and_then(self::number)?.max(0) as u64;
-            Some(Setting::Linger((number != 0).then_some(Span::from_secs(time))))
-        }
-        _ => Setting::of_linux(level, name, number),
-    }
-}
 
 /// Options without effect here: the host decides on binding conflicts, and hints may be ignored.
 fn is_harmless(level: i32, name: i32) -> bool {
@@ -40,17 +17,9 @@ fn is_harmless(level: i32, name: i32) -> bool {
     }
 }
 
-/// An option's value: four bytes, or one.
-fn number(value: &[u8]) -> Option<i32> {
-    value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).or(value.first().map(|&byte| i32::from(byte)))
-}
-
-/// A `struct timeval`; zero means no timeout.
-fn time_value(value: &[u8]) -> Option<Span> {
-    let (seconds, micros) = value.get(..16)?.split_at(8);
-    let seconds = i64::from_ne_bytes(seconds.try_into().ok()?).max(0) as u64;
-    let micros = i64::from_ne_bytes(micros.try_into().ok()?).max(0) as u64;
-    Some(Span::from_secs(seconds) + Span::from_micros(micros)).filter(|span| !span.is_zero())
+/// A `struct timeval`; zero means no limit.
+fn time_limit(value: &[u8]) -> Option<Span> {
+    timeval(value).filter(|span| !span.is_zero())
 }
 
 impl Machine {
@@ -60,15 +29,15 @@ impl Machine {
             let now = state.wire.now();
             let d = state.table.get(fd)?;
             match (level, name) {
-                (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => d.receive_timeout = time_value(value),
-                (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => d.send_timeout = time_value(value),
-                (libc::IPPROTO_TCP, TCP_INQ) => {
+                (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => d.receive_timeout = time_limit(value),
+                (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => d.send_timeout = time_limit(value),
+                (libc::IPPROTO_TCP, libc::TCP_INQ) => {
                     let on = number(value).filter(|on| (0..=1).contains(on)).ok_or(Errno(libc::EINVAL))?;
                     d.tells_left = on != 0;
                 }
                 _ if is_harmless(level, name) => {}
                 _ => {
-                    let setting = setting(level, name, value).ok_or(Errno(libc::ENOPROTOOPT))?;
+                    let setting = tcp::setting_of_bytes(level, name, value).ok_or(Errno(libc::ENOPROTOOPT))?;
                     match d.kind {
                         Kind::Connection(id) => state.wire.stack().tcp_set(id, now, setting)?,
                         Kind::Listener(id) => state.wire.stack().tcp_listener_set(id, setting)?,
@@ -88,7 +57,7 @@ impl Machine {
             let d = state.table.get(fd)?;
             let (kind, fresh, left) = (d.kind, d.options, d.tells_left);
             let mut stack = state.wire.stack();
-            if (level, name) == (libc::IPPROTO_TCP, TCP_INQ) {
+            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INQ) {
                 return Ok(i32::from(left).to_ne_bytes().to_vec());
             }
             let (options, info) = match kind {
@@ -136,12 +105,7 @@ impl Machine {
             }
             let id = state.connection(fd, libc::EINVAL)?;
             let info = state.wire.stack().tcp_info(id, now)?;
-            let bytes = match request {
-                libc::FIONREAD => info.unread,
-                libc::TIOCOUTQ => info.outstanding + info.unsent,
-                SIOCOUTQNSD => info.unsent,
-                _ => return Err(Errno(libc::ENOTTY)),
-            };
+            let bytes = ioctl::tcp_bytes(&info, request).ok_or(Errno(libc::ENOTTY))?;
             Ok(Some(bytes.min(i32::MAX as u32) as i32))
         })
     }
@@ -149,20 +113,20 @@ impl Machine {
 
 /// The value of an option; `info` are a connection's figures, if there is one.
 fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -> Option<Vec<u8>> {
-    let number = |n: u64| Some((n.min(i32::MAX as u64) as i32).to_ne_bytes().to_vec());
     match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_ERROR) => number(0),
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-            // Without a connection: the value set, or the default MSS.
+        (libc::SOL_SOCKET, libc::SO_ERROR) => Some(0_i32.to_ne_bytes().to_vec()),
+        // Without a connection: the value set, or the default MSS.
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) if info.is_none() => {
             let unset = if options.max_segment == 0 { 536 } else { options.max_segment };
-            number(info.map_or(unset, |info| info.send_mss).into())
+            Some(i32::from(unset).to_ne_bytes().to_vec())
         }
         (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-            let mut bytes = info?.to_linux().to_vec();
+            let mut bytes = tcp::value(options, || info.copied(), level, name)?;
             bytes.resize(INFO_LEN, 0);
             Some(bytes)
         }
-        (libc::IPPROTO_TCP, TCP_CC_INFO) => Some(Vec::new()),
+        // Figures of the congestion control; this stack has none.
+        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => Some(Vec::new()),
         (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
             let info = info?;
             let words = [
@@ -178,8 +142,7 @@ fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -
             ];
             Some(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
         }
-        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => number(info?.path_mtu.into()),
-        _ => options.to_linux(level, name).map(|number| number.to_ne_bytes().to_vec()),
+        _ => tcp::value(options, || info.copied(), level, name),
     }
 }
 

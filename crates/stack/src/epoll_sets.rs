@@ -131,6 +131,14 @@ pub(crate) struct Set {
     queued: u32,
 }
 
+/// The two directions along nested sets: to the sets that are items of one, or to those of which it
+/// is an item.
+#[derive(Clone, Copy)]
+enum Side {
+    Inside,
+    Around,
+}
+
 impl Slot for Item {
     fn link(&mut self) -> &mut Link {
         &mut self.link
@@ -185,8 +193,8 @@ impl Stack<'_> {
             return Err(WatchError::Exists);
         }
         if source.kind == SocketKind::Set {
-            let below = self.depth_below(source.index, set, 0).ok_or(WatchError::Loop)?;
-            let above = self.depth_above(set, 0).ok_or(WatchError::Loop)?;
+            let below = self.nesting(source.index, Side::Inside, set, 0).ok_or(WatchError::Loop)?;
+            let above = self.nesting(set, Side::Around, source.index, 0).ok_or(WatchError::Loop)?;
             if below + above + 1 >= MOST_NESTED {
                 return Err(WatchError::Loop);
             }
@@ -451,34 +459,27 @@ impl Stack<'_> {
         self.mem.core.free_items.give(self.mem.items, index);
     }
 
-    /// How deep sets are nested inside `set`; `None` if `forbidden` is among them, or it is too
-    /// deep.
-    fn depth_below(&self, set: u32, forbidden: u32, depth: u32) -> Option<u32> {
+    /// How deep sets are nested inside `set`, or around it; `None` if `forbidden` is among them, or
+    /// it is too deep.
+    fn nesting(&self, set: u32, side: Side, forbidden: u32, depth: u32) -> Option<u32> {
         if set == forbidden || depth > MOST_NESTED {
             return None;
         }
-        let (mut deepest, mut at) = (0, self.mem.sets[set as usize].members);
+        let (which, mut at) = match side {
+            Side::Inside => (Which::Members, self.mem.sets[set as usize].members),
+            Side::Around => (Which::Watchers, self.mem.handles[self.slot(SocketKind::Set, set)?].watchers),
+        };
+        let mut deepest = 0;
         while let Some(index) = at.get() {
             let item = &self.mem.items[index as usize];
-            if let (SocketKind::Set, inner) = self.socket_of_slot(item.slot as usize) {
-                deepest = deepest.max(self.depth_below(inner, forbidden, depth + 1)? + 1);
+            let (kind, next) = match side {
+                Side::Inside => self.socket_of_slot(item.slot as usize),
+                Side::Around => (SocketKind::Set, item.set),
+            };
+            if kind == SocketKind::Set {
+                deepest = deepest.max(self.nesting(next, side, forbidden, depth + 1)? + 1);
             }
-            at = item.ends[Which::Members as usize].next;
-        }
-        Some(deepest)
-    }
-
-    /// How deep `set` is nested in others; `None` if too deep.
-    fn depth_above(&self, set: u32, depth: u32) -> Option<u32> {
-        if depth > MOST_NESTED {
-            return None;
-        }
-        let slot = self.slot(SocketKind::Set, set)?;
-        let (mut deepest, mut at) = (0, self.mem.handles[slot].watchers);
-        while let Some(index) = at.get() {
-            let item = &self.mem.items[index as usize];
-            deepest = deepest.max(self.depth_above(item.set, depth + 1)? + 1);
-            at = item.ends[Which::Watchers as usize].next;
+            at = item.ends[which as usize].next;
         }
         Some(deepest)
     }

@@ -1,4 +1,4 @@
-//! Errors of calls on a socket. The preload library maps each to an errno.
+//! Errors of calls on a socket. The crate `tickwire-linux-abi` maps each to an errno.
 
 use core::fmt;
 

@@ -4,7 +4,6 @@ use super::memory::{MOST, gather, given, parts, put, room, scatter};
 use super::{answer, last_error};
 use crate::errno::Errno;
 use crate::machine::Machine;
-use crate::options::TCP_INQ;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, loff_t, msghdr, sockaddr, socklen_t};
 
@@ -74,7 +73,7 @@ pub(super) unsafe extern "C" fn recvmsg(
         message.msg_flags = got.flags;
         let mut control = Vec::new();
         if let Some(left) = got.left {
-            let words = [libc::IPPROTO_TCP, TCP_INQ, left.min(i32::MAX as u32) as i32, 0];
+            let words = [libc::IPPROTO_TCP, libc::TCP_INQ, left.min(i32::MAX as u32) as i32, 0];
             control.extend(20usize.to_ne_bytes()); // header and four bytes of data
             control.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         }

@@ -11,6 +11,7 @@ use crate::sys::{guarded, real};
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::table::protect;
 use core::ffi::{c_int, c_uint, c_ulong};
+use tickwire_linux_abi::ioctl::SIOCATMARK;
 
 /// Runs this library's part of a call. `errno` stays as it is.
 fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
@@ -227,7 +228,6 @@ export! {
     }
 }
 
-const SIOCATMARK: c_ulong = descriptor::SIOCATMARK;
 const _: () = assert!(LIMIT <= c_int::MAX as usize);
 
 #[cfg(test)]

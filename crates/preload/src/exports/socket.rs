@@ -12,6 +12,7 @@ use crate::sys::{guarded, real};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
+use tickwire_linux_abi::sockaddr::MAX_NAME;
 
 /// The program's address as bytes, cut to what an IP address can have.
 ///
@@ -21,7 +22,7 @@ use libc::{sockaddr, sockaddr_storage, socklen_t};
 ///
 /// # Safety
 /// `address` is the program's to give.
-unsafe fn bytes_of(address: *const sockaddr, len: socklen_t) -> Result<([u8; name::MAX], usize)> {
+unsafe fn bytes_of(address: *const sockaddr, len: socklen_t) -> Result<([u8; MAX_NAME], usize)> {
     if len as usize > size_of::<sockaddr_storage>() {
         return Err(Errno(libc::EINVAL));
     }

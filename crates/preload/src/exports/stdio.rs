@@ -15,6 +15,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off64_t, size_t, ssize_t};
 use std::ffi::CStr;
+use tickwire_linux_abi::ioctl::SIOCATMARK;
 
 /// The functions of a stream.
 #[repr(C)]
@@ -252,7 +253,7 @@ export! {
     fn sockatmark(fd: c_int) -> c_int {
         let mut mark = 0;
         // SAFETY: the place is ours.
-        let done = unsafe { descriptor::ioctl(fd, crate::socket::descriptor::SIOCATMARK, &raw mut mark as usize) };
+        let done = unsafe { descriptor::ioctl(fd, SIOCATMARK, &raw mut mark as usize) };
         if done < 0 { done } else { mark }
     }
 }

@@ -2,13 +2,13 @@
 //! time of stream data.
 
 use crate::lane::Access;
-use crate::socket::option_policy::SO_TXTIME as SCM_TXTIME;
 use crate::sys::errno::Errno;
-use crate::sys::name;
 use crate::sys::{Control, Extras};
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
+use tickwire_linux_abi::option::SO_TXTIME as SCM_TXTIME;
+use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::{Address, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::time::Instant;
@@ -56,7 +56,7 @@ pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &
 pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, extras: &mut Extras<'_>) {
     let v6 = bits & flag::V6 != 0;
     let Way { interface, local } = way;
-    (extras.name, extras.name_len) = name::emit(datagram.source, v6, interface);
+    (extras.name, extras.name_len) = sockaddr::emit(datagram.source, v6, interface);
     extras.flags = if datagram.copied < datagram.len { libc::MSG_TRUNC } else { 0 };
     let Some(control) = extras.control.as_mut().filter(|_| bits & WANTED != 0) else { return };
     let mut whole = true;

@@ -7,10 +7,8 @@ use crate::sys::errno::{Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 use core::ffi::{c_int, c_ulong};
+use tickwire_linux_abi::ioctl::{self, SIOCATMARK};
 use tickwire_stack::UdpId;
-
-/// Whether the urgent byte is next.
-pub(crate) const SIOCATMARK: c_ulong = 0x8905;
 
 fn of(fd: c_int) -> Option<(&'static Lane, u32)> {
     Some((lane::current()?, TABLE.get(fd).description()?))
@@ -63,13 +61,8 @@ pub(crate) fn figure(fd: c_int, request: c_ulong) -> Result<Option<c_int>> {
         }
         let Stage::Connection(id) = tcp::stage(access, index)?.0 else { return Ok(None) };
         Ok(match request {
-            libc::FIONREAD => Some(access.stack.tcp_info(id, access.now)?.unread_to_mark),
-            libc::TIOCOUTQ => {
-                let info = access.stack.tcp_info(id, access.now)?;
-                Some(info.outstanding + info.unsent)
-            }
             SIOCATMARK => Some(access.stack.tcp_at_mark(id)?.into()),
-            _ => None,
+            _ => ioctl::tcp_bytes(&access.stack.tcp_info(id, access.now)?, request),
         })
     });
     Ok(figure.ok().flatten().map(|n| n.min(c_int::MAX as u32) as c_int))

@@ -12,12 +12,11 @@ use crate::table::desc::{Via, flag};
 use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_lane::control::{AttachMode, Reason, Reply, Request};
+use tickwire_linux_abi::option::SO_BINDTOIFINDEX;
 use tickwire_stack::addr::{Address, Family};
 
 /// An interface that no path uses: the named one is unknown, so the kernel has to handle it.
 const NO_INTERFACE: u32 = u32::MAX;
-/// From `linux/in6.h`; the libc crate does not have it.
-pub(crate) const SO_BINDTOIFINDEX: c_int = 62;
 
 impl Via {
     /// The interface named for a destination.

@@ -2,12 +2,11 @@
 //! Linux a connection begins as a copy of its listener, but the kernel socket behind an accepted
 //! one is new.
 
-use crate::socket::egress_interface::SO_BINDTOIFINDEX;
-use crate::socket::option_policy::{self, IPV6_MULTICAST_ALL};
 use crate::sys;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
+use tickwire_linux_abi::option;
 use tickwire_stack::addr::{Address, Family};
 
 /// All of them except those of [`flag_of`]. The stack's own options are inherited in the stack.
@@ -20,12 +19,12 @@ const ALL: &[(c_int, c_int)] = &[
     (SOL_SOCKET, libc::SO_RXQ_OVFL),
     (SOL_SOCKET, libc::SO_BINDTODEVICE),
     (SOL_SOCKET, libc::SO_BUSY_POLL),
-    (SOL_SOCKET, option_policy::SO_PREFER_BUSY_POLL),
-    (SOL_SOCKET, option_policy::SO_BUSY_POLL_BUDGET),
+    (SOL_SOCKET, option::SO_PREFER_BUSY_POLL),
+    (SOL_SOCKET, option::SO_BUSY_POLL_BUDGET),
     (SOL_SOCKET, libc::SO_NO_CHECK),
-    (SOL_SOCKET, option_policy::SO_SELECT_ERR_QUEUE),
-    (SOL_SOCKET, option_policy::SO_BUF_LOCK),
-    (SOL_SOCKET, option_policy::SO_TXREHASH),
+    (SOL_SOCKET, option::SO_SELECT_ERR_QUEUE),
+    (SOL_SOCKET, option::SO_BUF_LOCK),
+    (SOL_SOCKET, option::SO_TXREHASH),
     (SOL_SOCKET, libc::SO_DEBUG),
     (IPPROTO_IP, libc::IP_TTL),
     (IPPROTO_IP, libc::IP_TOS),
@@ -38,7 +37,7 @@ const ALL: &[(c_int, c_int)] = &[
     (IPPROTO_IP, libc::IP_MULTICAST_ALL),
     (IPPROTO_IP, libc::IP_FREEBIND),
     (IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
-    (IPPROTO_IP, option_policy::IP_LOCAL_PORT_RANGE),
+    (IPPROTO_IP, option::IP_LOCAL_PORT_RANGE),
     (IPPROTO_IP, libc::IP_PASSSEC),
     (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
     (IPPROTO_IPV6, libc::IPV6_TCLASS),
@@ -48,7 +47,7 @@ const ALL: &[(c_int, c_int)] = &[
     (IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
     (IPPROTO_IPV6, libc::IPV6_UNICAST_IF),
     (IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP),
-    (IPPROTO_IPV6, IPV6_MULTICAST_ALL),
+    (IPPROTO_IPV6, option::IPV6_MULTICAST_ALL),
     (IPPROTO_IPV6, libc::IPV6_FREEBIND),
     (IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL),
     (IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS),
@@ -59,7 +58,7 @@ const ALL: &[(c_int, c_int)] = &[
 /// size was set (`SO_BUF_LOCK`).
 pub(super) fn concerns(level: c_int, name: c_int) -> bool {
     const OTHERS: [c_int; 5] =
-        [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE, SO_BINDTOIFINDEX];
+        [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE, option::SO_BINDTOIFINDEX];
     ALL.contains(&(level, name)) || level == SOL_SOCKET && OTHERS.contains(&name)
 }
 

@@ -4,7 +4,6 @@
 use crate::base::locked::{Lock, Locked};
 use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
-use crate::socket::egress_interface::SO_BINDTOIFINDEX;
 use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::pending;
@@ -19,6 +18,7 @@ use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use std::os::fd::IntoRawFd;
 use tickwire_lane::control::{Claim, Reason, Reply, Request};
+use tickwire_linux_abi::option::SO_BINDTOIFINDEX;
 use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Leaving, State, TcpOptions};

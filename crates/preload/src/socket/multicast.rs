@@ -11,7 +11,7 @@ use crate::sys::errno::Result;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_lane::control::{Claim, Interfaces, Reason, Reply, Request};
-use tickwire_link::group_filter::{self, MCAST_MSFILTER, SourceFilter};
+use tickwire_linux_abi::membership::{self, MOST_SOURCES, SourceFilter};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::Query;
@@ -35,45 +35,6 @@ pub(crate) fn abandon() -> bool {
     JOINED.try_lock().map(|mut joined| joined.clear()).is_some()
 }
 
-fn v4(bytes: &[u8], at: usize) -> Option<Address> {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(Address::v4)
-}
-
-/// The group that an option is about (RFC 3678 and the older ones), and whether the socket can be a
-/// member afterwards.
-fn group_of(level: c_int, name: c_int, value: &[u8]) -> Option<(Address, bool)> {
-    let group = match (level, name) {
-        // The group comes first in all of these structures.
-        (
-            libc::IPPROTO_IP,
-            libc::IP_ADD_MEMBERSHIP
-            | libc::IP_DROP_MEMBERSHIP
-            | libc::IP_ADD_SOURCE_MEMBERSHIP
-            | libc::IP_DROP_SOURCE_MEMBERSHIP
-            | libc::IP_BLOCK_SOURCE
-            | libc::IP_UNBLOCK_SOURCE
-            | libc::IP_MSFILTER,
-        ) => v4(value, 0)?,
-        (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP) => Address(*value.first_chunk()?),
-        (
-            libc::IPPROTO_IP | libc::IPPROTO_IPV6,
-            libc::MCAST_JOIN_GROUP
-            | libc::MCAST_LEAVE_GROUP
-            | libc::MCAST_JOIN_SOURCE_GROUP
-            | libc::MCAST_LEAVE_SOURCE_GROUP
-            | libc::MCAST_BLOCK_SOURCE
-            | libc::MCAST_UNBLOCK_SOURCE
-            | MCAST_MSFILTER,
-        ) => group_filter::group(value)?,
-        _ => return None,
-    };
-    let left = match level {
-        libc::IPPROTO_IP => matches!(name, libc::IP_DROP_MEMBERSHIP | libc::MCAST_LEAVE_GROUP),
-        _ => matches!(name, libc::IPV6_DROP_MEMBERSHIP | libc::MCAST_LEAVE_GROUP),
-    };
-    Some((group, !left))
-}
-
 /// The interface that has an address. The kernel's own rule: a group is reached by the interface of
 /// the source address, without a route.
 pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
@@ -88,7 +49,7 @@ pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Addres
 /// After the kernel has taken an option: updates the lane. Returns whether the option was about
 /// memberships.
 pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
-    let Some((group, may_be_member)) = group_of(level, name, value) else { return false };
+    let Some((group, may_be_member)) = membership::group(level, name, value) else { return false };
     let claim = claim_of(lane, index);
     let mut list = joined();
     let known = list.contains(&(index, group));
@@ -160,9 +121,9 @@ fn take_filters(
 /// The source filter of a kernel socket for a group on an interface; `None` if it is too large for
 /// the lane.
 fn filter_of(fd: c_int, group: Address, interface: u32) -> Option<SourceFilter> {
-    let mut value = group_filter::question(group, interface);
-    match sys::option_bytes(fd, group_filter::level(group), MCAST_MSFILTER, &mut value) {
-        Ok(_) => group_filter::parse(&value),
+    let mut value = membership::filter_query(group, interface, MOST_SOURCES);
+    match sys::option_bytes(fd, membership::level(group), libc::MCAST_MSFILTER, &mut value) {
+        Ok(_) => membership::filter_answer(&value),
         // Another thread has left the group since.
         Err(_) => Some(SourceFilter { exclude: false, sources: Vec::new() }),
     }
@@ -188,29 +149,4 @@ pub(crate) fn claimed(lane: &'static Lane, fd: c_int, index: u32, claim: u64) {
 /// A socket of this process has closed.
 pub(crate) fn closed(index: u32) {
     joined().retain(|(i, _)| *i != index);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_group_of_all_forms_is_read() {
-        let group = Address::v4([239, 1, 2, 3]);
-        let mreq = [239, 1, 2, 3, 10, 0, 0, 1];
-        let source = [239, 1, 2, 3, 0, 0, 0, 0, 10, 0, 0, 9];
-        let stored = group_filter::question(group, 7);
-        let ip = libc::IPPROTO_IP;
-        assert_eq!(group_of(ip, libc::IP_ADD_MEMBERSHIP, &mreq), Some((group, true)));
-        assert_eq!(group_of(ip, libc::IP_DROP_MEMBERSHIP, &mreq), Some((group, false)));
-        assert_eq!(group_of(ip, libc::IP_DROP_SOURCE_MEMBERSHIP, &source), Some((group, true)), "others may be left");
-        assert_eq!(group_of(ip, libc::MCAST_JOIN_GROUP, &stored), Some((group, true)));
-        assert_eq!(group_of(ip, libc::MCAST_LEAVE_GROUP, &stored), Some((group, false)));
-        assert_eq!(group_of(ip, MCAST_MSFILTER, &stored), Some((group, true)));
-        assert_eq!(group_of(ip, libc::IP_ADD_MEMBERSHIP, &[1, 2]), None);
-        assert_eq!(group_of(ip, libc::IP_TTL, &mreq), None);
-        let six = [[0xff_u8; 16].as_slice(), &7_u32.to_ne_bytes()].concat();
-        assert_eq!(group_of(libc::IPPROTO_IPV6, libc::IPV6_DROP_MEMBERSHIP, &six), Some((Address([0xff; 16]), false)));
-        assert_eq!(group_of(libc::IPPROTO_IPV6, libc::IP_ADD_MEMBERSHIP, &mreq), None);
-    }
 }

@@ -9,12 +9,12 @@ use crate::socket::pending;
 use crate::socket::tcp::{Stage, stage};
 use crate::sys;
 use crate::sys::errno::{CANCELLED, DEMOTED, Errno, Result};
-use crate::sys::name::{self, Name};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Reason};
+use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
 use tickwire_stack::tcp::{State, TcpOptions};
@@ -73,22 +73,22 @@ impl Subject {
 /// `connect`.
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
     let subject = Subject::new(lane, fd, index)?;
-    let name = Name::parse(address);
+    let name = SocketName::parse(address);
     let mut again = false;
     let id = loop {
         let (stage, flags) = lane.with(|access| subject.stage(access))?;
         match (stage, name) {
             // As on Linux it stops listening, and stays bound.
-            (Stage::Listener(_), Name::Unspecified) => {
+            (Stage::Listener(_), SocketName::Unspecified) => {
                 crate::socket::close::stop_listening(lane, index);
                 crate::wait::epoll::moved_to_kernel(lane, index);
                 kernel::restore_blocking(fd, flags);
                 return sys::connect(fd, address);
             }
             (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
-            (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
+            (Stage::Connection(id), SocketName::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
             // It may connect again, whether or not the outcome of the last attempt was returned.
-            (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
+            (Stage::Connection(id), SocketName::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
                 disconnect(lane, index, id, 0)?;
             }
             (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
@@ -103,7 +103,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                 again = true;
                 break id;
             }
-            (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
+            (Stage::Fresh, SocketName::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
                 if let Some(id) = begin(lane, &subject, endpoint, scope, flags)? {
                     if flags & flag::NONBLOCK != 0 {
                         return Err(Errno(libc::EINPROGRESS));
@@ -112,7 +112,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                 }
             }
             // The kernel returns the right error, or has the path itself.
-            (Stage::Fresh, Name::Inet { endpoint, .. }) => subject.demote(lane, endpoint, Reason::Loopback)?,
+            (Stage::Fresh, SocketName::Inet { endpoint, .. }) => subject.demote(lane, endpoint, Reason::Loopback)?,
             (Stage::Fresh, _) => return sys::connect(fd, address),
         }
     };
@@ -235,7 +235,7 @@ fn claim_flow(
         lane.with(|access| subject.stage(access))?;
         // Otherwise `bind` leaves the port to the kernel's own connect.
         let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
-        let (bytes, len) = name::emit(wanted, v6, scope);
+        let (bytes, len) = sockaddr::emit(wanted, v6, scope);
         if sys::bind(fd, &bytes[..len]).is_err() {
             return Ok(Err(Reason::Address));
         }

@@ -10,11 +10,12 @@ use crate::socket::tcp;
 use crate::socket::udp;
 use crate::sys::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::sys::iov::Buffers;
-use crate::sys::name::{self, Name};
 use crate::sys::{self, Extras};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
+use tickwire_linux_abi::errno;
+use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::SocketKind;
 
 /// The lane, or [`DEMOTED`] if it is gone: then the table shows what has become of the socket.
@@ -95,9 +96,8 @@ pub(crate) fn keep_error(fd: c_int, error: Errno) {
     if let (Entry::Dead(0), Errno(libc::ECONNRESET)) = (entry, error) {
         TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
     }
-    let (Some(lane), Some(index), Some(error)) = (lane::current(), entry.description(), error.told_by_socket()) else {
-        return;
-    };
+    let Some(error) = errno::from_network(error.0) else { return };
+    let (Some(lane), Some(index)) = (lane::current(), entry.description()) else { return };
     let _ = lane.with(|access| {
         let socket = access.descriptions().get(index).socket();
         match socket.kind {
@@ -125,7 +125,7 @@ pub(crate) fn send(
     fd: c_int,
     buffers: &mut Buffers<'_>,
     flags: c_int,
-    to: Option<Name>,
+    to: Option<SocketName>,
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
     let entry = TABLE.get(fd);
@@ -166,10 +166,10 @@ fn fast_open(
     fd: c_int,
     buffers: &mut Buffers<'_>,
     flags: c_int,
-    to: Option<Name>,
+    to: Option<SocketName>,
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
-    if let Some(Name::Inet { .. }) = to {
+    if let Some(SocketName::Inet { .. }) = to {
         connect(fd, &extras.name[..extras.name_len])?;
     }
     extras.name_len = 0;
@@ -252,7 +252,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
 }
 
 /// `accept4`.
-pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; sockaddr::MAX_NAME], usize)> {
     let entry = TABLE.open(fd)?;
     let answer = match entry {
         Entry::Tcp(index) => the_lane().and_then(|lane| tcp::accept(lane, fd, index, flags)),
@@ -294,14 +294,14 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
 }
 
 /// `getsockname` and `getpeername`: the name if the stack knows it better than the kernel.
-pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MAX], usize)>> {
+pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; sockaddr::MAX_NAME], usize)>> {
     let entry = TABLE.open(fd)?;
     let Entry::Tcp(index) = entry else { return Ok(None) };
     let answer = the_lane().and_then(|lane| tcp::name(lane, index, peer));
     if for_kernel(fd, entry, &answer) {
         return Ok(None);
     }
-    Ok(answer?.map(|(endpoint, v6, scope)| name::emit(endpoint, v6, scope)))
+    Ok(answer?.map(|(endpoint, v6, scope)| sockaddr::emit(endpoint, v6, scope)))
 }
 
 #[cfg(test)]

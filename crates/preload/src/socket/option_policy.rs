@@ -7,10 +7,10 @@
 //! cannot become a kernel socket any more. Then such an option is refused with the error of an
 //! unknown option, for which programs are prepared.
 
-use crate::socket::egress_interface::SO_BINDTOIFINDEX;
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
-use tickwire_link::group_filter::MCAST_MSFILTER;
+use tickwire_linux_abi::membership;
+use tickwire_linux_abi::option;
 
 /// How an option is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,9 @@ pub(crate) fn is_neutral(level: c_int, name: c_int, value: &[u8]) -> bool {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
             matches!(value.first_chunk(), Some(b) if matches!(i32::from_ne_bytes(*b), 0 | 1))
         }
-        (libc::SOL_SOCKET, SO_MAX_PACING_RATE | libc::SO_PEEK_OFF) => value.iter().all(|&b| b == u8::MAX),
+        (libc::SOL_SOCKET, option::SO_MAX_PACING_RATE | libc::SO_PEEK_OFF) => value.iter().all(|&b| b == u8::MAX),
         // The algorithms that the stack has.
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-            matches!(value.split(|&b| b == 0).next(), Some(b"cubic" | b"reno"))
-        }
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => option::algorithm(value).is_some(),
         _ => value.iter().all(|&b| b == 0),
     }
 }
@@ -75,7 +73,7 @@ pub(crate) fn is_neutral(level: c_int, name: c_int, value: &[u8]) -> bool {
 /// Whether the kernel socket has to belong to the program alone before it gets the option: the
 /// service puts filters on the sockets of lanes.
 pub(crate) fn is_filter(level: c_int, name: c_int) -> bool {
-    level == libc::SOL_SOCKET && matches!(name, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_LOCK_FILTER)
+    level == libc::SOL_SOCKET && matches!(name, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | option::SO_LOCK_FILTER)
 }
 
 fn of_sockets(tcp: bool, name: c_int) -> OptionPolicy {
@@ -85,18 +83,18 @@ fn of_sockets(tcp: bool, name: c_int) -> OptionPolicy {
         libc::SO_KEEPALIVE | libc::SO_OOBINLINE | libc::SO_LINGER => Honoured,
         // The kernel is the registry of ports, and handles broadcasts.
         libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_BROADCAST => Honoured,
-        libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX => Honoured,
+        libc::SO_BINDTODEVICE | option::SO_BINDTOIFINDEX => Honoured,
         libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => Honoured,
-        SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => Kernel(Reason::Stamps),
-        libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW | SO_TXTIME => Kernel(Reason::Stamps),
-        SO_ZEROCOPY => Kernel(Reason::ZeroCopy),
-        libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_LOCK_FILTER => Kernel(Reason::Filter),
+        option::SO_TIMESTAMP_NEW | option::SO_TIMESTAMPNS_NEW => Kernel(Reason::Stamps),
+        libc::SO_TIMESTAMPING | option::SO_TIMESTAMPING_NEW | option::SO_TXTIME => Kernel(Reason::Stamps),
+        option::SO_ZEROCOPY => Kernel(Reason::ZeroCopy),
+        libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | option::SO_LOCK_FILTER => Kernel(Reason::Filter),
         libc::SO_ATTACH_REUSEPORT_CBPF | libc::SO_ATTACH_REUSEPORT_EBPF => Kernel(Reason::Filter),
         // The program has none; a filter there is the service's (SO_DETACH_BPF, the same number,
         // also removes it).
         libc::SO_DETACH_FILTER => Refused(libc::ENOENT),
         libc::SO_DETACH_REUSEPORT_BPF => Refused(libc::ENOENT),
-        libc::SO_MARK | libc::SO_DONTROUTE | SO_MAX_PACING_RATE | SO_RCVMARK => Kernel(Reason::Policy),
+        libc::SO_MARK | libc::SO_DONTROUTE | option::SO_MAX_PACING_RATE | option::SO_RCVMARK => Kernel(Reason::Policy),
         // A datagram can only be received as a whole.
         libc::SO_RCVLOWAT if !tcp => Harmless,
         // Streams lose nothing.
@@ -108,34 +106,24 @@ fn of_sockets(tcp: bool, name: c_int) -> OptionPolicy {
             }
         }
         libc::SO_RCVLOWAT | libc::SO_PEEK_OFF => Kernel(Reason::Option),
-        SO_WIFI_STATUS => Kernel(Reason::Option),
+        option::SO_WIFI_STATUS => Kernel(Reason::Option),
         // It orders packets in the host's queueing disciplines, and no packet of a lane is in one.
         libc::SO_PRIORITY => Harmless,
         // `tickwire run --spin` decides on that.
-        libc::SO_BUSY_POLL | SO_PREFER_BUSY_POLL | SO_BUSY_POLL_BUDGET => Harmless,
+        libc::SO_BUSY_POLL | option::SO_PREFER_BUSY_POLL | option::SO_BUSY_POLL_BUDGET => Harmless,
         // A datagram with a checksum is as good as one without; and the error queue is always
         // empty.
-        libc::SO_NO_CHECK | SO_SELECT_ERR_QUEUE => Harmless,
+        libc::SO_NO_CHECK | option::SO_SELECT_ERR_QUEUE => Harmless,
         // They concern the kernel's own memory, processors, hashes and neighbours.
-        SO_BUF_LOCK | SO_RESERVE_MEM | SO_INCOMING_CPU | SO_TXREHASH | SO_CNX_ADVICE => Harmless,
+        option::SO_BUF_LOCK
+        | option::SO_RESERVE_MEM
+        | option::SO_INCOMING_CPU
+        | option::SO_TXREHASH
+        | option::SO_CNX_ADVICE => Harmless,
         // Without meaning for IP.
         libc::SO_DEBUG | libc::SO_BSDCOMPAT | libc::SO_PASSCRED | libc::SO_PASSSEC => Harmless,
         _ => Kernel(Reason::Option),
     }
-}
-
-/// Whether an option is one by which both families join and leave groups (RFC 3678 §5.1).
-fn is_membership(name: c_int) -> bool {
-    matches!(
-        name,
-        libc::MCAST_JOIN_GROUP
-            | libc::MCAST_LEAVE_GROUP
-            | libc::MCAST_JOIN_SOURCE_GROUP
-            | libc::MCAST_LEAVE_SOURCE_GROUP
-            | libc::MCAST_BLOCK_SOURCE
-            | libc::MCAST_UNBLOCK_SOURCE
-            | MCAST_MSFILTER
-    )
 }
 
 fn of_ip(name: c_int) -> OptionPolicy {
@@ -143,13 +131,11 @@ fn of_ip(name: c_int) -> OptionPolicy {
         libc::IP_TTL | libc::IP_TOS | libc::IP_MTU_DISCOVER => Honoured,
         libc::IP_PKTINFO | libc::IP_RECVTTL | libc::IP_RECVTOS => Honoured,
         libc::IP_UNICAST_IF | libc::IP_MULTICAST_IF | libc::IP_MULTICAST_TTL | libc::IP_MULTICAST_LOOP => Honoured,
-        libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP | libc::IP_MULTICAST_ALL => Honoured,
-        libc::IP_ADD_SOURCE_MEMBERSHIP | libc::IP_DROP_SOURCE_MEMBERSHIP => Honoured,
-        libc::IP_BLOCK_SOURCE | libc::IP_UNBLOCK_SOURCE | libc::IP_MSFILTER => Honoured,
-        _ if is_membership(name) => Honoured,
+        libc::IP_MULTICAST_ALL => Honoured,
+        _ if membership::concerns(libc::IPPROTO_IP, name) => Honoured,
         // The kernel decides what may be bound, and to which port.
-        libc::IP_FREEBIND | libc::IP_BIND_ADDRESS_NO_PORT | IP_LOCAL_PORT_RANGE => Honoured,
-        libc::IP_RECVERR | IP_RECVERR_RFC4884 => Kernel(Reason::Errors),
+        libc::IP_FREEBIND | libc::IP_BIND_ADDRESS_NO_PORT | option::IP_LOCAL_PORT_RANGE => Honoured,
+        libc::IP_RECVERR | option::IP_RECVERR_RFC4884 => Kernel(Reason::Errors),
         // No peer of a lane has a security label.
         libc::IP_PASSSEC => Harmless,
         // Options in headers, addresses that are not the host's, IPsec, further control messages.
@@ -162,11 +148,10 @@ fn of_ipv6(name: c_int) -> OptionPolicy {
         libc::IPV6_UNICAST_HOPS | libc::IPV6_TCLASS | libc::IPV6_MTU_DISCOVER | libc::IPV6_V6ONLY => Honoured,
         libc::IPV6_RECVPKTINFO | libc::IPV6_RECVHOPLIMIT | libc::IPV6_RECVTCLASS => Honoured,
         libc::IPV6_UNICAST_IF | libc::IPV6_MULTICAST_IF => Honoured,
-        libc::IPV6_MULTICAST_HOPS | libc::IPV6_MULTICAST_LOOP | IPV6_MULTICAST_ALL => Honoured,
-        libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP => Honoured,
-        _ if is_membership(name) => Honoured,
+        libc::IPV6_MULTICAST_HOPS | libc::IPV6_MULTICAST_LOOP | option::IPV6_MULTICAST_ALL => Honoured,
+        _ if membership::concerns(libc::IPPROTO_IPV6, name) => Honoured,
         libc::IPV6_FREEBIND => Honoured,
-        libc::IPV6_RECVERR | IPV6_RECVERR_RFC4884 => Kernel(Reason::Errors),
+        libc::IPV6_RECVERR | option::IPV6_RECVERR_RFC4884 => Kernel(Reason::Errors),
         // Flow labels help routers to spread load; none is as good as any (RFC 6437 §3).
         libc::IPV6_AUTOFLOWLABEL => Harmless,
         // Extension headers, flow labels by name, sticky addresses, IPsec, further control
@@ -193,9 +178,9 @@ fn of_tcp(name: c_int) -> OptionPolicy {
         // linear ones.
         libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => Harmless,
         libc::TCP_MD5SIG | libc::TCP_MD5SIG_EXT => Kernel(Reason::Security),
-        TCP_AO_ADD_KEY..=TCP_AO_REPAIR => Kernel(Reason::Security),
+        option::TCP_AO_ADD_KEY..=option::TCP_AO_REPAIR => Kernel(Reason::Security),
         libc::TCP_ULP => Kernel(Reason::Security),
-        TCP_TX_DELAY => Kernel(Reason::Policy),
+        option::TCP_TX_DELAY => Kernel(Reason::Policy),
         // TCP_WINDOW_CLAMP, TCP_SYNCNT, TCP_INQ, TCP_SAVE_SYN, TCP_REPAIR and related options.
         _ => Kernel(Reason::Option),
     }
@@ -215,36 +200,10 @@ fn of_udp(name: c_int) -> OptionPolicy {
     }
 }
 
-// From Linux's headers; the libc crate does not have them.
-const SO_WIFI_STATUS: c_int = 41;
-const SO_LOCK_FILTER: c_int = 44;
-pub(crate) const SO_PEERNAME: c_int = 28;
-pub(crate) const SO_SELECT_ERR_QUEUE: c_int = 45;
-const SO_MAX_PACING_RATE: c_int = 47;
-pub(crate) const SO_INCOMING_CPU: c_int = 49;
-const SO_CNX_ADVICE: c_int = 53;
-const SO_ZEROCOPY: c_int = 60;
-pub(crate) const SO_TXTIME: c_int = 61;
-const SO_TIMESTAMP_NEW: c_int = 63;
-const SO_TIMESTAMPNS_NEW: c_int = 64;
-const SO_TIMESTAMPING_NEW: c_int = 65;
-pub(crate) const SO_PREFER_BUSY_POLL: c_int = 69;
-pub(crate) const SO_BUSY_POLL_BUDGET: c_int = 70;
-pub(crate) const SO_BUF_LOCK: c_int = 72;
-const SO_RESERVE_MEM: c_int = 73;
-pub(crate) const SO_TXREHASH: c_int = 74;
-const SO_RCVMARK: c_int = 75;
-const IP_RECVERR_RFC4884: c_int = 26;
-pub(crate) const IP_LOCAL_PORT_RANGE: c_int = 51;
-pub(crate) const IPV6_MULTICAST_ALL: c_int = 29;
-const IPV6_RECVERR_RFC4884: c_int = 31;
-const TCP_TX_DELAY: c_int = 37;
-const TCP_AO_ADD_KEY: c_int = 38;
-const TCP_AO_REPAIR: c_int = 42;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tickwire_stack::udp::UdpOptions;
 
     /// The treatment of the options that programs are known to use, on TCP sockets and on UDP
     /// sockets.
@@ -254,8 +213,8 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Honoured, Honoured),
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, Honoured, Honoured),
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, Kernel(Reason::Stamps), Kernel(Reason::Stamps)),
-            (libc::SOL_SOCKET, SO_TXTIME, Kernel(Reason::Stamps), Kernel(Reason::Stamps)),
-            (libc::SOL_SOCKET, SO_ZEROCOPY, Kernel(Reason::ZeroCopy), Kernel(Reason::ZeroCopy)),
+            (libc::SOL_SOCKET, option::SO_TXTIME, Kernel(Reason::Stamps), Kernel(Reason::Stamps)),
+            (libc::SOL_SOCKET, option::SO_ZEROCOPY, Kernel(Reason::ZeroCopy), Kernel(Reason::ZeroCopy)),
             (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, Kernel(Reason::Filter), Kernel(Reason::Filter)),
             (libc::SOL_SOCKET, libc::SO_MARK, Kernel(Reason::Policy), Kernel(Reason::Policy)),
             (libc::SOL_SOCKET, libc::SO_PRIORITY, Harmless, Harmless),
@@ -281,6 +240,20 @@ mod tests {
         }
     }
 
+    /// An option that is a setting of the stack is set there, and those about groups are read.
+    #[test]
+    fn what_the_stack_has_is_honoured() {
+        for level in [libc::SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6, libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
+            for name in 0..256 {
+                let of_tcp = option::tcp::setting(level, name, 1).is_some();
+                let of_udp = option::udp::set(&mut UdpOptions::default(), level, name, 1);
+                let of_groups = membership::concerns(level, name);
+                assert!(!(of_tcp || of_groups) || of(true, level, name) == Honoured, "TCP: {level} {name}");
+                assert!(!(of_udp || of_groups) || of(false, level, name) == Honoured, "UDP: {level} {name}");
+            }
+        }
+    }
+
     #[test]
     fn to_switch_off_what_is_off_makes_no_difference() {
         let neutral = |level, name, value: &[u8]| is_neutral(level, name, value);
@@ -288,7 +261,7 @@ mod tests {
         assert!(neutral(libc::IPPROTO_IP, libc::IP_OPTIONS, &[]));
         assert!(!neutral(libc::IPPROTO_IP, libc::IP_RECVERR, &1i32.to_ne_bytes()));
         assert!(!neutral(libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &0i32.to_ne_bytes()));
-        assert!(neutral(libc::SOL_SOCKET, SO_MAX_PACING_RATE, &u64::MAX.to_ne_bytes()));
+        assert!(neutral(libc::SOL_SOCKET, option::SO_MAX_PACING_RATE, &u64::MAX.to_ne_bytes()));
         assert!(neutral(libc::SOL_SOCKET, libc::SO_RCVLOWAT, &1i32.to_ne_bytes()));
         assert!(!neutral(libc::SOL_SOCKET, libc::SO_RCVLOWAT, &64i32.to_ne_bytes()));
         assert!(neutral(libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno\0"));

@@ -18,10 +18,12 @@ use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
+use tickwire_linux_abi::option;
+use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::udp::{MtuDiscover, UdpOptions};
+use tickwire_stack::udp::UdpOptions;
 use tickwire_stack::{TcpId, UdpId};
 
 /// `setsockopt`; `kernel` is the kernel's own call.
@@ -92,9 +94,7 @@ pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     if crate::socket::egress_interface::set(lane, fd, index, level, name, value) {
         return;
     }
-    let number =
-        value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).or(value.first().map(|&b| c_int::from(b)));
-    let Some(number) = number else { return };
+    let Some(number) = option::number(value) else { return };
     let number = match (level, name) {
         // The size that the kernel granted: half of it is for overhead.
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => granted(fd, libc::SO_SNDBUF).unwrap_or(number),
@@ -127,7 +127,7 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
     let mut description = descriptions.get(index);
     let bit = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => {
-            if let Some(timeout) = time_value(value) {
+            if let Some(timeout) = option::timeval(value) {
                 description.set_timeout(name == libc::SO_RCVTIMEO, timeout);
             }
             return true;
@@ -154,7 +154,7 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
             description.set(flag::LOOP_OFF, !on);
             return true;
         }
-        (libc::IPPROTO_IP, option_policy::IP_LOCAL_PORT_RANGE) => flag::PORT_RANGE,
+        (libc::IPPROTO_IP, option::IP_LOCAL_PORT_RANGE) => flag::PORT_RANGE,
         (libc::IPPROTO_UDP, libc::UDP_CORK) => {
             // The data held in the kernel has been sent, too.
             description.set(flag::MORE, false);
@@ -166,55 +166,16 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
     true
 }
 
-/// A `struct timeval` as a span; zero is none.
-fn time_value(value: &[u8]) -> Option<Span> {
-    let (seconds, micros) = value.get(..16)?.split_at(8);
-    let seconds = i64::from_ne_bytes(seconds.try_into().ok()?);
-    let micros = i64::from_ne_bytes(micros.try_into().ok()?);
-    // The kernel has refused values out of range; a negative time there means "at once", which is
-    // nearly this.
-    if seconds < 0 {
-        return Some(Span::from_nanos(1));
-    }
-    Some(Span::from_nanos((seconds as u64).saturating_mul(1_000_000_000).saturating_add(micros.max(0) as u64 * 1000)))
-}
-
 /// Sets one option of UDP; an unknown one is only the kernel's.
 fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, number: c_int) -> Result<()> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
     let id: UdpId = description.socket().try_into()?;
     let mut options: UdpOptions = access.stack.udp_options(id)?;
-    let hops = |default| if number < 0 { default } else { number as u8 };
-    match (level, name) {
-        // Linux doubles the requested size, for its own overhead; the stack charges the same way.
-        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
-            options.rcvbuf = (number.max(1152) as u32).saturating_mul(2)
-        }
-        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
-            options.sndbuf = (number.max(2304) as u32).saturating_mul(2)
-        }
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-            (options.ttl, options.own_ttl) = (hops(64), number >= 0);
-        }
-        (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS) => {
-            options.multicast_ttl = hops(1);
-        }
-        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tos = hops(0),
-        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
-            options.mtu_discover = match number {
-                // It ignores ICMP messages and allows fragments, against forged messages.
-                libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_OMIT => MtuDiscover::Dont,
-                libc::IP_PMTUDISC_DO => MtuDiscover::Do,
-                libc::IP_PMTUDISC_PROBE => MtuDiscover::Probe,
-                libc::IP_PMTUDISC_INTERFACE => MtuDiscover::Interface,
-                _ => MtuDiscover::Want,
-            };
-        }
-        (libc::IPPROTO_UDP, libc::UDP_SEGMENT) => options.segment = number as u16,
-        _ => return Ok(()),
+    if option::udp::set(&mut options, level, name, number) {
+        access.stack.udp_set_options(id, options)?;
     }
-    Ok(access.stack.udp_set_options(id, options)?)
+    Ok(())
 }
 
 /// Before a connection's packets get another type of service, on which routes may depend: returns
@@ -244,7 +205,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
     let setting = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => Setting::Linger(sys::linger(fd).map(|s| Span::from_secs(s.into()))),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Setting::Algorithm(algorithm(fd)),
-        _ => match Setting::of_linux(level, name, number) {
+        _ => match option::tcp::setting(level, name, number) {
             // That is a flag of the description.
             Some(Setting::V6Only(_)) | None => return,
             Some(setting) => setting,
@@ -287,18 +248,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
 }
 
 fn algorithm(fd: c_int) -> Algorithm {
-    match sys::congestion(fd).as_deref() {
-        Some("reno") => Algorithm::Reno,
-        _ => Algorithm::Cubic,
-    }
-}
-
-/// An algorithm's name as Linux gives it: 16 bytes.
-fn name_of(algorithm: Algorithm) -> &'static [u8; 16] {
-    match algorithm {
-        Algorithm::Reno => b"reno\0\0\0\0\0\0\0\0\0\0\0\0",
-        Algorithm::Cubic => b"cubic\0\0\0\0\0\0\0\0\0\0\0",
-    }
+    sys::congestion(fd).and_then(|name| option::algorithm(&name)).unwrap_or(Algorithm::Cubic)
 }
 
 /// The options of a new kernel socket of either family, by the system's settings; and when they
@@ -362,7 +312,7 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
     let fin_wait = (bits & flag::FIN_WAIT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_LINGER2));
     for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment).chain(&fin_wait) {
         if let Ok(number) = sys::option(fd, level, name)
-            && let Some(setting) = Setting::of_linux(level, name, number)
+            && let Some(setting) = option::tcp::setting(level, name, number)
         {
             let setting = match setting {
                 Setting::Ttl(hops) if bits & flag::HOPS == 0 => Setting::DefaultTtl(hops),
@@ -459,44 +409,20 @@ fn kernel_remembers(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_in
 
 fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int, flags: u64) -> Result<Option<Vec<u8>>> {
     let options = access.stack.tcp_options(id)?;
-    let number = |n: u64| Some((n.min(c_int::MAX as u64) as c_int).to_ne_bytes().to_vec());
+    let number = |n: c_int| Some(n.to_ne_bytes().to_vec());
     Ok(match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => {
-            let error = access.stack.tcp_take_error(id)?.map_or(0, |error| Errno::from(error).0);
-            Some(error.to_ne_bytes().to_vec())
+            number(access.stack.tcp_take_error(id)?.map_or(0, |error| Errno::from(error).0))
         }
-        (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(access.stack.tcp_info(id, access.now)?.to_linux().to_vec()),
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
-        PATH_MTU | PATH_MTU_V6 => number(access.stack.tcp_info(id, access.now)?.path_mtu.into()),
-        (libc::SOL_SOCKET, option_policy::SO_PEERNAME) => {
+        (libc::SOL_SOCKET, option::SO_PEERNAME) => {
             let (_, remote) = access.stack.tcp_endpoints(id)?;
             let v6 = flags & flag::V6 != 0;
-            let (name, len) = crate::sys::name::emit(remote, v6, options.interface);
+            let (name, len) = sockaddr::emit(remote, v6, options.interface);
             Some(name[..len].to_vec())
         }
         // The thread that takes its packets in is usually the one that reads them.
-        (libc::SOL_SOCKET, option_policy::SO_INCOMING_CPU) => number(sys::current_processor()),
-        (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            let mut bytes = c_int::from(options.linger).to_ne_bytes().to_vec();
-            bytes.extend(((options.linger_time.as_millis() / 1000) as c_int).to_ne_bytes());
-            Some(bytes)
-        }
+        (libc::SOL_SOCKET, option::SO_INCOMING_CPU) => number(sys::current_processor() as c_int),
         // For `TCP_LINGER2`, if nothing was set, the kernel returns the value in force.
-        _ => options.to_linux(level, name).map(|number| number.to_ne_bytes().to_vec()),
+        _ => option::tcp::value(&options, || access.stack.tcp_info(id, access.now).ok(), level, name),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_the_kernel_does() {
-        let value = |s: i64, us: i64| [s.to_ne_bytes(), us.to_ne_bytes()].concat();
-        assert_eq!(time_value(&value(2, 500_000)), Some(Span::from_millis(2500)));
-        assert_eq!(time_value(&value(0, 0)), Some(Span::ZERO));
-        assert_eq!(time_value(&value(-1, 0)), Some(Span::from_nanos(1)));
-        assert_eq!(time_value(&[0; 8]), None);
-    }
 }

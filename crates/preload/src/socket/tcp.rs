@@ -10,7 +10,6 @@ use crate::socket::open;
 use crate::sys::errno::{DEMOTED, Errno, Result};
 use crate::sys::guarded;
 use crate::sys::iov::Buffers;
-use crate::sys::name;
 use crate::sys::{self, Extras};
 use crate::table::counts;
 use crate::table::desc::flag;
@@ -19,6 +18,7 @@ use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
+use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;
@@ -60,7 +60,7 @@ fn connection(access: &mut Access<'_>, index: u32, without: c_int) -> Result<(Tc
 /// Where a connection waits to be accepted.
 enum Waiting {
     Stack,
-    Kernel(c_int, [u8; name::MAX], usize),
+    Kernel(c_int, [u8; sockaddr::MAX_NAME], usize),
 }
 
 /// `accept4`: the new descriptor and the peer's name.
@@ -69,7 +69,7 @@ pub(crate) fn accept(
     fd: c_int,
     index: u32,
     flags: c_int,
-) -> Result<(c_int, [u8; name::MAX], usize)> {
+) -> Result<(c_int, [u8; sockaddr::MAX_NAME], usize)> {
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno(libc::EINVAL));
     }
@@ -120,7 +120,7 @@ pub(crate) fn accept(
 }
 
 /// Accepts from the stack: the new socket gets a kernel socket for its descriptor.
-fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u8; sockaddr::MAX_NAME], usize)> {
     let (listener_fd, index) = (listener.fd, listener.index);
     let v6 = lane.with(|access| Ok(stage(access, index)?.1 & flag::V6 != 0))?;
     let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
@@ -168,7 +168,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
                 inherited::copy(listener_fd, fd, v6);
             }
             counts::enter(fd, Entry::Tcp(new));
-            let (bytes, len) = name::emit(remote, v6, link);
+            let (bytes, len) = sockaddr::emit(remote, v6, link);
             Ok((fd, bytes, len))
         }
         Err(error) => {

@@ -8,13 +8,13 @@ use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::sys::errno::{DEMOTED, Errno, Result};
 use crate::sys::iov::Buffers;
-use crate::sys::name::{self, Name};
 use crate::sys::{self, Control, Extras};
 use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
 use core::ffi::c_int;
 use tickwire_lane::control::{ClaimKind, Reason};
+use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};
@@ -95,7 +95,7 @@ pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
 /// Binds the kernel socket to a port of its choice, as the first send or connect does on Linux.
 fn bind_somewhere(lane: &'static Lane, fd: c_int, index: u32, v6: bool) -> Result<()> {
     let any = Endpoint::new(if v6 { Address::ANY } else { Address::ANY_V4 }, 0);
-    let (bytes, len) = name::emit(any, v6, 0);
+    let (bytes, len) = sockaddr::emit(any, v6, 0);
     match sys::bind(fd, &bytes[..len]) {
         // Bound already: by another thread, or by the kernel for a send of its own.
         Ok(()) | Err(Errno(libc::EINVAL)) => {}
@@ -110,11 +110,11 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     sys::connect(fd, address)?;
     let (id, flags) = lane.with(|access| id_of(access, index))?;
     let v6 = flags & flag::V6 != 0;
-    let Name::Inet { endpoint: remote, scope, .. } = Name::parse(address) else {
+    let SocketName::Inet { endpoint: remote, scope, .. } = SocketName::parse(address) else {
         // The kernel releases a port that it chose itself; the claim needs it.
         let now = sys::socket_name(fd, false)?;
         if now.port == 0 && flags & flag::CLAIMED != 0 {
-            let (bytes, len) = name::emit(Endpoint::new(now.address, before.port), v6, 0);
+            let (bytes, len) = sockaddr::emit(Endpoint::new(now.address, before.port), v6, 0);
             sys::bind(fd, &bytes[..len])?;
         }
         // It has also released the interface to which the socket was bound.
@@ -179,12 +179,12 @@ pub(crate) fn send(
     index: u32,
     buffers: &mut Buffers<'_>,
     flags: c_int,
-    to: Option<Name>,
+    to: Option<SocketName>,
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
     let (destination, scope) = match to {
         None => (None, 0),
-        Some(Name::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
+        Some(SocketName::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
         // A kernel message with such a name has none.
         Some(_) if extras.name_len == 0 => return Err(Errno(libc::EINVAL)),
         // Wrong families and lengths: the kernel returns the error. No family at all is like no

@@ -1,7 +1,9 @@
-//! The C library's error number, and the stack's errors as such numbers.
+//! The C library's error number, and error numbers as results of calls.
 
 use core::ffi::c_int;
+use tickwire_linux_abi::errno;
 use tickwire_stack::Error;
+use tickwire_stack::epoll_sets::WatchError;
 
 /// An error number as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,59 +42,16 @@ impl Errno {
     pub(crate) fn last() -> Self {
         Self(get())
     }
-
-    /// The stack's error behind this number, if it comes from the network or the peer and not from
-    /// the call itself.
-    pub(crate) fn told_by_socket(self) -> Option<Error> {
-        const ALL: [Error; 14] = [
-            Error::Refused,
-            Error::Reset,
-            Error::Aborted,
-            Error::TimedOut,
-            Error::HostUnreachable,
-            Error::NetworkUnreachable,
-            Error::ProtocolUnreachable,
-            Error::HostDown,
-            Error::Isolated,
-            Error::SourceRoute,
-            Error::Malformed,
-            Error::Prohibited,
-            Error::NetworkDown,
-            Error::MessageTooLong,
-        ];
-        ALL.into_iter().find(|&error| Self::from(error) == self)
-    }
 }
 
 impl From<Error> for Errno {
     fn from(error: Error) -> Self {
-        Self(match error {
-            Error::WouldBlock => libc::EAGAIN,
-            Error::Stale => libc::EBADF,
-            Error::NoBuffers => libc::ENOBUFS,
-            Error::MessageTooLong => libc::EMSGSIZE,
-            Error::NotConnected => libc::ENOTCONN,
-            Error::AlreadyConnected => libc::EISCONN,
-            Error::InProgress => libc::EINPROGRESS,
-            Error::Refused => libc::ECONNREFUSED,
-            Error::Reset => libc::ECONNRESET,
-            Error::Aborted => libc::ECONNABORTED,
-            Error::TimedOut => libc::ETIMEDOUT,
-            Error::HostUnreachable => libc::EHOSTUNREACH,
-            Error::NetworkUnreachable => libc::ENETUNREACH,
-            Error::ProtocolUnreachable => libc::ENOPROTOOPT,
-            Error::HostDown => libc::EHOSTDOWN,
-            Error::Isolated => libc::ENONET,
-            Error::SourceRoute => libc::EOPNOTSUPP,
-            Error::Malformed => libc::EPROTO,
-            Error::Prohibited => libc::EACCES,
-            Error::NetworkDown => libc::ENETDOWN,
-            Error::Pipe => libc::EPIPE,
-            Error::AddressInUse => libc::EADDRINUSE,
-            Error::Invalid => libc::EINVAL,
-            Error::Fault => libc::EFAULT,
-            // Code that can ask the service resolves these before they reach the program.
-            Error::NoPath | Error::NeedPath => libc::EHOSTUNREACH,
-        })
+        Self(errno::of(error))
+    }
+}
+
+impl From<WatchError> for Errno {
+    fn from(error: WatchError) -> Self {
+        Self(errno::of_watch(error))
     }
 }

@@ -4,16 +4,17 @@ use super::called;
 use crate::sys::errno::Result;
 use crate::sys::guarded;
 use crate::sys::iov::Buffers;
-use crate::sys::name::{self, Name};
+use crate::sys::name;
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
 use libc::{msghdr, sockaddr, socklen_t};
+use tickwire_linux_abi::sockaddr::{MAX_NAME, SocketName};
 
 /// What a message call on a kernel socket may fill in or use besides the bytes.
 #[derive(Default)]
 pub(crate) struct Extras<'a> {
     /// The address: for a send, as the program gave it, unchecked; filled in on receive.
-    pub(crate) name: [u8; name::MAX],
+    pub(crate) name: [u8; MAX_NAME],
     /// How many of its bytes count.
     pub(crate) name_len: usize,
     /// Control data.
@@ -31,12 +32,16 @@ impl Extras<'_> {
     ///
     /// # Safety
     /// As [`name::read`].
-    pub(crate) unsafe fn name_to_send(&mut self, address: *const sockaddr, len: socklen_t) -> Result<Option<Name>> {
+    pub(crate) unsafe fn name_to_send(
+        &mut self,
+        address: *const sockaddr,
+        len: socklen_t,
+    ) -> Result<Option<SocketName>> {
         // SAFETY: by the caller's promise.
         let given = unsafe { name::read(address, len) }?;
         Ok(given.map(|(bytes, n)| {
             (self.name, self.name_len) = (bytes, n);
-            Name::parse(&bytes[..n])
+            SocketName::parse(&bytes[..n])
         }))
     }
 }
@@ -165,7 +170,7 @@ pub(crate) fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &m
     // SAFETY: all parts are zero-valid.
     let mut message: msghdr = unsafe { zeroed() };
     message.msg_name = extras.name.as_mut_ptr().cast();
-    message.msg_namelen = name::MAX as socklen_t;
+    message.msg_namelen = MAX_NAME as socklen_t;
     message.msg_iov = iov.cast_mut();
     message.msg_iovlen = count as _;
     if let Some(control) = &extras.control {
@@ -174,7 +179,7 @@ pub(crate) fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &m
     }
     // SAFETY: the buffers are valid by their creator's promise, the rest is ours.
     let len = called(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
-    extras.name_len = (message.msg_namelen as usize).min(name::MAX);
+    extras.name_len = (message.msg_namelen as usize).min(MAX_NAME);
     extras.flags = message.msg_flags;
     if let Some(control) = &mut extras.control {
         control.len = message.msg_controllen as usize;

@@ -6,7 +6,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `real` | the C library's functions that this library interposes |
-//! | `errno` | the C library's error number, and the stack's errors as such numbers |
+//! | `errno` | the C library's error number, and error numbers as results of calls |
 //! | `cancellation` | threads that were cancelled |
 //! | `guarded` | copies from and to the program's memory, where a bad pointer is an error |
 //! | `iov`, `name` | lists of buffers and socket addresses in the program's memory |

@@ -5,6 +5,7 @@ use crate::sys::errno::{Errno, Result};
 use crate::sys::real;
 use core::ffi::c_int;
 use libc::socklen_t;
+use tickwire_linux_abi::option::ALGORITHM_NAME;
 
 /// Sets an option whose value is of type `T`, plain data.
 pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value: &T) -> Result<()> {
@@ -72,14 +73,13 @@ pub(crate) fn linger(fd: c_int) -> Option<u32> {
     (got == 0 && value.l_onoff != 0).then_some(value.l_linger.max(0) as u32)
 }
 
-/// The name of a TCP socket's congestion control.
-pub(crate) fn congestion(fd: c_int) -> Option<String> {
-    let mut name = [0u8; 16];
+/// The name of a TCP socket's congestion control, which ends with zeros.
+pub(crate) fn congestion(fd: c_int) -> Option<[u8; ALGORITHM_NAME]> {
+    let mut name = [0u8; ALGORITHM_NAME];
     let mut len = name.len() as socklen_t;
     // SAFETY: `len` says how long `name` is.
     let got = unsafe {
         real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_mut_ptr().cast(), &raw mut len)
     };
-    let text = name.split(|&b| b == 0).next()?;
-    (got == 0).then(|| String::from_utf8_lossy(text).into_owned())
+    (got == 0).then_some(name)
 }

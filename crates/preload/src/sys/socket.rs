@@ -3,9 +3,11 @@
 use super::descriptor::status;
 use super::{called, check};
 use crate::sys::errno::{Errno, Result};
-use crate::sys::{name, real};
+use crate::sys::real;
 use core::ffi::c_int;
 use libc::socklen_t;
+use tickwire_linux_abi::option::SO_NETNS_COOKIE;
+use tickwire_linux_abi::sockaddr::{MAX_NAME, SocketName};
 use tickwire_stack::addr::Endpoint;
 
 /// A new kernel socket.
@@ -39,30 +41,27 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
 }
 
 /// Accepts from a kernel socket; the peer's name is returned as bytes.
-pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
-    let mut bytes = [0u8; name::MAX];
-    let mut len = name::MAX as socklen_t;
+pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; MAX_NAME], usize)> {
+    let mut bytes = [0u8; MAX_NAME];
+    let mut len = MAX_NAME as socklen_t;
     // SAFETY: `len` says how long `bytes` is.
     let new =
         called(unsafe { libc::syscall(libc::SYS_accept4, fd, bytes.as_mut_ptr(), &raw mut len, flags) })? as c_int;
-    Ok((new, bytes, (len as usize).min(name::MAX)))
+    Ok((new, bytes, (len as usize).min(MAX_NAME)))
 }
 
 /// The name of a kernel socket, if it is an IP one: its own, or its peer's.
 pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Endpoint> {
-    let mut bytes = [0u8; name::MAX];
-    let mut len = name::MAX as socklen_t;
+    let mut bytes = [0u8; MAX_NAME];
+    let mut len = MAX_NAME as socklen_t;
     let (address, room) = (bytes.as_mut_ptr().cast(), &raw mut len);
     // SAFETY: `len` says how long `bytes` is.
     check(unsafe { if peer { real::getpeername(fd, address, room) } else { real::getsockname(fd, address, room) } })?;
-    match name::Name::parse(&bytes[..(len as usize).min(name::MAX)]) {
-        name::Name::Inet { endpoint, .. } => Ok(endpoint),
+    match SocketName::parse(&bytes[..(len as usize).min(MAX_NAME)]) {
+        SocketName::Inet { endpoint, .. } => Ok(endpoint),
         _ => Err(Errno(libc::EAFNOSUPPORT)),
     }
 }
-
-/// `SO_NETNS_COOKIE` (Linux 5.14).
-const SO_NETNS_COOKIE: c_int = 71;
 
 /// A number that identifies the network namespace in which a socket was made.
 pub(crate) fn namespace(fd: c_int) -> Result<u64> {

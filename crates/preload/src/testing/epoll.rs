@@ -520,7 +520,7 @@ fn a_wait_on_an_instance_that_is_closed_does_not_go_on_with_the_next_in_its_plac
         });
         replaced.unwrap()
     };
-    let next = lane().with(|access| access.stack.set_create().map_err(epoll::errno)).unwrap();
+    let next = lane().with(|access| access.stack.set_create().map_err(Errno::from)).unwrap();
     let said = std::thread::scope(|scope| {
         let waiting = scope.spawn(wait);
         until_it_sleeps(&waits, || waiting.is_finished());
@@ -534,6 +534,6 @@ fn a_wait_on_an_instance_that_is_closed_does_not_go_on_with_the_next_in_its_plac
     let entry = TABLE.set(epfd, Entry::CLOSING);
     assert_eq!(wait(), Err(Errno(libc::EBADF)));
     TABLE.set(epfd, entry);
-    lane().with(|access| access.stack.set_destroy(next).map_err(epoll::errno)).unwrap();
+    lane().with(|access| access.stack.set_destroy(next).map_err(Errno::from)).unwrap();
     [fd, epfd].into_iter().for_each(close);
 }

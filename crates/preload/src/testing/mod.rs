@@ -31,7 +31,6 @@ use crate::socket::open;
 use crate::socket::ops;
 use crate::sys::errno::Result;
 use crate::sys::iov::{Buffers, one};
-use crate::sys::name::{self, Name};
 use crate::sys::scheduling::Scheduling;
 use crate::sys::shared_stack::SharedStack;
 use crate::sys::wire::Wire;
@@ -41,6 +40,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use tickwire_lane::control::Token;
 use tickwire_link::control::Channel;
+use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -136,15 +136,15 @@ pub(crate) fn close(fd: c_int) {
 
 /// An IPv4 address in C's form.
 pub(crate) fn address(address: Address, port: u16) -> Vec<u8> {
-    let (bytes, len) = name::emit(Endpoint::new(address, port), false, 0);
+    let (bytes, len) = sockaddr::emit(Endpoint::new(address, port), false, 0);
     bytes[..len].to_vec()
 }
 
 /// Names the destination of a message.
-pub(crate) fn named(extras: &mut Extras<'_>, to: Address, port: u16) -> Name {
+pub(crate) fn named(extras: &mut Extras<'_>, to: Address, port: u16) -> SocketName {
     let endpoint = Endpoint::new(to, port);
-    (extras.name, extras.name_len) = name::emit(endpoint, false, 0);
-    Name::Inet { endpoint, scope: 0, v6: false }
+    (extras.name, extras.name_len) = sockaddr::emit(endpoint, false, 0);
+    SocketName::Inet { endpoint, scope: 0, v6: false }
 }
 
 /// Sends to an address, or to the connected peer.

@@ -210,7 +210,7 @@ fn a_listener_accepts_from_the_lane_and_from_the_kernel() {
     ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
     let (port, dialler) = dialled(listener);
     let (fd, name, len) = ops::accept(listener, libc::SOCK_CLOEXEC).unwrap();
-    assert!(matches!(Name::parse(&name[..len]), Name::Inet { endpoint, .. } if endpoint.address == THERE));
+    assert!(matches!(SocketName::parse(&name[..len]), SocketName::Inet { endpoint, .. } if endpoint.address == THERE));
     assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
 
     let local = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -265,7 +265,7 @@ fn options_are_kept_on_both_sides() {
     options::set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &77i32.to_ne_bytes());
     assert_eq!(read(libc::TCP_KEEPIDLE), 77);
     let (info, len) = options::get(fd, libc::IPPROTO_TCP, libc::TCP_INFO).unwrap().unwrap();
-    assert_eq!((info[0], len), (1, tickwire_stack::tcp::LINUX_INFO_LEN), "ESTABLISHED");
+    assert_eq!((info[0], len), (1, tickwire_linux_abi::tcp_info::LEN), "ESTABLISHED");
     close(fd);
 }
 

@@ -10,8 +10,8 @@ fn datagrams_go_by_the_lane_and_come_back_with_their_sender() {
     assert_eq!(send(fd, b"ping", 0, Some((THERE, 7))), Ok(4));
     let (data, _, extras) = receive_all(fd, 100, 0).unwrap();
     assert_eq!(data, b"ping");
-    let from = Name::parse(&extras.name[..extras.name_len]);
-    assert_eq!(from, Name::Inet { endpoint: Endpoint::new(THERE, 7), scope: 0, v6: false });
+    let from = SocketName::parse(&extras.name[..extras.name_len]);
+    assert_eq!(from, SocketName::Inet { endpoint: Endpoint::new(THERE, 7), scope: 0, v6: false });
     close(fd);
 }
 
@@ -95,12 +95,12 @@ fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, 
     for &(level, option) in options {
         crate::socket::options::set(fd, level, option, &1i32.to_ne_bytes());
     }
-    let to = crate::sys::name::emit(Endpoint::new(THERE, 7), domain == libc::AF_INET6, 0);
+    let to = sockaddr::emit(Endpoint::new(THERE, 7), domain == libc::AF_INET6, 0);
     let text = one(b"x".as_ptr().cast(), 1);
     // SAFETY: the text lives on.
     let mut text = unsafe { Buffers::new(text.as_ptr(), 1) }.unwrap();
     let mut extras = Extras { name: to.0, name_len: to.1, ..Extras::default() };
-    let name = crate::sys::name::Name::parse(&to.0[..to.1]);
+    let name = SocketName::parse(&to.0[..to.1]);
     assert_eq!(ops::send(fd, &mut text, 0, Some(name), &mut extras), Ok(1));
     let mut place = [0u64; 32];
     let mut data = [0u8; 8];

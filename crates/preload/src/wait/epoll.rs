@@ -19,7 +19,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::cell::Cell;
 use std::collections::HashMap;
-use tickwire_stack::epoll_sets::{Interest, WatchError};
+use tickwire_linux_abi::poll;
 use tickwire_stack::{SetId, SocketKind};
 
 /// A descriptor of ours in an instance.
@@ -98,17 +98,6 @@ pub(crate) fn registry() -> Registry {
     Registry { lock: Some(lock), _holding: holding }
 }
 
-/// The error as `epoll_ctl` returns it.
-pub(crate) fn errno(error: WatchError) -> Errno {
-    Errno(match error {
-        WatchError::Stale => libc::EBADF,
-        WatchError::Exists => libc::EEXIST,
-        WatchError::Missing => libc::ENOENT,
-        WatchError::Loop => libc::ELOOP,
-        WatchError::Full => libc::ENOSPC,
-    })
-}
-
 /// Whether a change of an instance concerns this library: the descriptor is ours, or an instance.
 pub(crate) fn concerns(fd: c_int) -> bool {
     let entry = TABLE.get(fd);
@@ -153,7 +142,7 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
     }
     let index = lane.with(|access| {
         let slot = access.slot;
-        let set = access.stack.set_create().map_err(errno)?;
+        let set = access.stack.set_create()?;
         let mut descriptions = access.descriptions();
         let index = descriptions.take(flag::EPOLL, slot).ok_or(Errno(libc::ENOSPC))?;
         let mut description = descriptions.get(index);
@@ -169,14 +158,6 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
     all.iter().for_each(|&fd| counts::enter(fd, Entry::Epoll(index)));
     rouse(&all);
     Ok(index)
-}
-
-fn interest(events: u32) -> Interest {
-    Interest {
-        ready: readiness::interest(events),
-        edge: events & libc::EPOLLET as u32 != 0,
-        oneshot: events & libc::EPOLLONESHOT as u32 != 0,
-    }
 }
 
 /// Something to read.
@@ -200,11 +181,11 @@ fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Regist
             return Ok((kernel, false));
         }
         let done = if modify {
-            access.stack.item_modify(set, socket, fd as u64, interest(events), data)
+            access.stack.item_modify(set, socket, fd as u64, poll::interest(events), data)
         } else {
-            access.stack.item_add(set, socket, fd as u64, interest(events), data)
+            access.stack.item_add(set, socket, fd as u64, poll::interest(events), data)
         };
-        done.map_err(errno)?;
+        done?;
         Ok((kernel, true))
     })?;
     registration.in_stack = in_stack;
@@ -389,7 +370,7 @@ fn remove(access: &mut Access<'_>, epfd: c_int, entry: Entry, fd: c_int) -> Resu
     };
     let set: SetId = access.descriptions().get(set).socket().try_into()?;
     let socket = access.descriptions().get(index).socket();
-    access.stack.item_delete(set, socket, fd as u64).map_err(errno)
+    Ok(access.stack.item_delete(set, socket, fd as u64)?)
 }
 
 /// A kernel descriptor was added to an instance that has a set: each wait must check the kernel.
@@ -439,7 +420,7 @@ fn is_quiet(lane: &'static Lane, epfd: c_int, index: u32, fd: c_int) -> Result<b
     lane.with(|access| {
         let set: SetId = access.descriptions().get(set_index).socket().try_into()?;
         let socket = access.descriptions().get(index).socket();
-        access.stack.item_is_quiet(set, socket, fd as u64).map_err(errno)
+        Ok(access.stack.item_is_quiet(set, socket, fd as u64)?)
     })
 }
 

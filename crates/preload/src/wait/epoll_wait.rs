@@ -7,7 +7,7 @@ use crate::sys;
 use crate::sys::errno::{DEMOTED, Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, LIMIT, TABLE};
-use crate::wait::epoll::{IN, errno, has_set};
+use crate::wait::epoll::{IN, has_set};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, Plan, TIMED_OUT};
 use core::ffi::c_int;
@@ -178,7 +178,8 @@ impl ReadyEvents<'_> {
         let add = |event: tickwire_stack::epoll_sets::Event| {
             self.add(epoll_event { events: event.ready.0, u64: event.data }, others);
         };
-        access.stack.set_wait(set, room, add).map(drop).map_err(errno)
+        access.stack.set_wait(set, room, add)?;
+        Ok(())
     }
 
     /// Adds the ready events of the kernel's instance.

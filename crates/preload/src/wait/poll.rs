@@ -9,6 +9,7 @@ use crate::wait::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
+use tickwire_linux_abi::poll::reported;
 use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
 
@@ -157,7 +158,7 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Re
         let entry = TABLE.get(fd.fd);
         let told = match entry {
             Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
-                readiness::answer(readiness::in_stack(access, index)?, long(fd.events))
+                reported(readiness::in_stack(access, index)?, long(fd.events))
             }
             Entry::Dead(error) => dead(error, long(fd.events)),
             Entry::Kernel(_) | Entry::Unlisted(_) => {
@@ -201,7 +202,7 @@ fn dead(error: u32, events: u32) -> u32 {
         return libc::POLLNVAL as u32;
     }
     let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
-    readiness::answer(if error == 0 { over } else { over | Ready::ERR }, events)
+    reported(if error == 0 { over } else { over | Ready::ERR }, events)
 }
 
 /// The lane has ended during the call.

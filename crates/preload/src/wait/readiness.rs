@@ -40,31 +40,6 @@ pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
 /// The bits that request readability; same numbers in poll and epoll.
 const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
 
-/// The stack's bits for these events; `POLLRDNORM` and `POLLWRNORM` are equivalent to others.
-pub(crate) fn interest(events: u32) -> Ready {
-    let mut ready = events & (Ready::IN | Ready::PRI | Ready::OUT | Ready::ERR | Ready::HUP | Ready::RDHUP).0;
-    if events & libc::POLLRDNORM as u32 != 0 {
-        ready |= Ready::IN.0;
-    }
-    if events & libc::POLLWRNORM as u32 != 0 {
-        ready |= Ready::OUT.0;
-    }
-    Ready(ready)
-}
-
-/// The reported events for `events` when the stack's socket is `ready`: errors and hang-ups are
-/// always reported.
-pub(crate) fn answer(ready: Ready, events: u32) -> u32 {
-    let mut told = ready.0 & (events | (Ready::ERR | Ready::HUP).0);
-    if ready.contains(Ready::IN) {
-        told |= events & libc::POLLRDNORM as u32;
-    }
-    if ready.contains(Ready::OUT) {
-        told |= events & libc::POLLWRNORM as u32;
-    }
-    told
-}
-
 /// The stack's readiness of a descriptor of ours; none for a socket that it does not have yet.
 pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
     let mut descriptions = access.descriptions();

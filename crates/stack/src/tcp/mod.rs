@@ -41,7 +41,6 @@ pub use connection::config::Config;
 pub(crate) use connection::config::Shared;
 pub use connection::socket::{Socket, State};
 pub use information::info::TcpInfo;
-pub use information::linux_info::LINUX_INFO_LEN;
 #[cfg(any(test, feature = "owned"))]
 pub use inspection::seq_snapshot::SeqSnapshot;
 pub use program::api::{RecvFlags, Shutdown};

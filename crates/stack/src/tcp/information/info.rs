@@ -11,8 +11,7 @@ use crate::tcp::connection::socket::{Socket, State};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::time::{Instant, Span};
 
-/// The statistics of a connection, enough for most of Linux's `struct tcp_info`
-/// ([`TcpInfo::to_linux`]).
+/// The statistics of a connection, enough for most of Linux's `struct tcp_info`.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
     /// The state.
