@@ -16,11 +16,12 @@ pub(crate) struct Options {
 }
 
 /// The crates that run on every operating system.
-const SHARED: [&str; 4] = ["tickwire-stack", "tickwire-clock", "tickwire-ntp", "tickwire-sim"];
+const SHARED: [&str; 5] = ["tickwire-stack", "tickwire-steer", "tickwire-clock", "tickwire-ntp", "tickwire-sim"];
 
 /// The allowed packages: pure computation, or code that runs only in the compiler.
-const ALLOWED: [&str; 42] = [
+const ALLOWED: [&str; 43] = [
     "tickwire-stack",
+    "tickwire-steer",
     "tickwire-clock",
     "tickwire-ntp",
     "tickwire-sim",
