@@ -9,9 +9,10 @@
 //! copy: there [`divert_unicast`] sees them first, and [`divert_groups`] what that has left to the
 //! kernel.
 
+use crate::fragments::Part;
 use crate::handshake::Kernel;
 use crate::merged::{Merged, weight};
-use crate::parse::{Packet, Parsed, Part, macs, parse};
+use crate::parse::{Packet, Parsed, macs, parse};
 use crate::segment::segment_of;
 use crate::tables::{FlowKey, LaneNumber, NicIndex, Tables};
 use crate::{flows, fragments, groups, icmp, vlan};

@@ -1,7 +1,8 @@
 //! The extension headers of IPv6 (RFC 8200 section 4): where they end, and whether one of them says
 //! that the packet is a fragment.
 
-use crate::parse::{LAST_HEADER, Part, header};
+use crate::fragments::Part;
+use crate::header::{LAST_HEADER, header};
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;

@@ -11,6 +11,17 @@
 
 use crate::tables::{Course, DatagramKey, Fragments, LaneNumber, Protocol, Tables};
 
+/// Which part of a datagram a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// The first fragment, with the ports; more follow.
+    First,
+    /// Another fragment, without ports.
+    Later,
+}
+
 /// How long fragments follow their first one: far longer than a sender takes for a datagram.
 pub(crate) const LIFE_NS: u64 = 1_000_000_000;
 

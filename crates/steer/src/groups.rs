@@ -7,8 +7,8 @@
 //! turns out not to be for them. A flood of fragments without a first one would fill these lanes'
 //! frames, so [`MOST_EARLY`] a second are copied that no first one has confirmed.
 
-use crate::fragments::is_fresh;
-use crate::parse::{Packet, Part};
+use crate::fragments::{Part, is_fresh};
+use crate::parse::Packet;
 use crate::tables::{GroupCourse, GroupFragments, GroupKey, LaneNumber, MAX_MEMBERS, NicIndex, Protocol, Tables};
 use alloc::vec::Vec;
 use tickwire_stack::addr::Endpoint;

@@ -5,10 +5,10 @@
 //! the frame seems to say. The first rule that a frame breaks is the reason of its refusal.
 
 use crate::counters::Refusal;
-use crate::fragments;
+use crate::fragments::{self, Part};
 use crate::handshake::note_answer;
 use crate::ownership::{flow_of, owns};
-use crate::parse::{ETHERNET, Packet, Parsed, Part, macs, parse};
+use crate::parse::{ETHERNET, Packet, Parsed, macs, parse};
 use crate::segment::{Role, segment_of};
 use crate::tables::{Hop, HopKey, LaneNumber, NicIndex, SourceKey, Tables};
 

@@ -5,7 +5,9 @@
 //! An error is never longer than the least MTU (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4), so
 //! one in fragments is none of ours: the kernel gets all of it.
 
-use crate::parse::{IpHeader, Packet, Parsed, Part, header, parse_ip};
+use crate::fragments::Part;
+use crate::header::header;
+use crate::parse::{IpHeader, Packet, Parsed, parse_ip};
 use crate::segment::{Role, Segment};
 use crate::tables::{FlowKey, Protocol};
 use core::ops::RangeInclusive;

@@ -14,7 +14,7 @@
 //! | module | rule |
 //! |---|---|
 //! | [`tables`], [`counters`] | what is known, and what is counted |
-//! | `parse`, `extensions` | where a frame's addresses, ports and end are |
+//! | `header`, `parse`, `extensions` | where a frame's addresses, ports and end are |
 //! | `vlan` | which tagged frames are looked at |
 //! | `merged` | as how many packets a frame counts that the receiver has merged |
 //! | `segment` | the role of a TCP segment in its connection |
@@ -43,6 +43,7 @@ mod fragments;
 mod groups;
 pub mod guard;
 mod handshake;
+mod header;
 mod icmp;
 mod merged;
 mod ownership;

@@ -2,7 +2,8 @@
 //! packets. A lane splits them again, so they count as the packets that they were, each with its
 //! headers.
 
-use crate::parse::{Packet, header};
+use crate::header::header;
+use crate::parse::Packet;
 use crate::tables::Protocol;
 
 /// What the receiver says about a frame that it has merged.

@@ -1,6 +1,8 @@
 //! Where a frame's addresses, ports and end are. Every read is bounded by the frame.
 
 use crate::extensions::{self, Walked};
+use crate::fragments::Part;
+use crate::header::header;
 use crate::tables::{DatagramKey, Protocol};
 use crate::vlan;
 use tickwire_stack::addr::{Address, Endpoint, Family, Mac};
@@ -15,9 +17,6 @@ const PORTS: usize = 4;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 
-/// No header that is read begins further on. A program needs far fewer extension headers.
-pub(crate) const LAST_HEADER: usize = 1023;
-
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
@@ -31,17 +30,6 @@ pub(crate) enum Parsed {
     NotIp,
     /// It ends too early, or its lengths contradict each other.
     Malformed,
-}
-
-/// Which part of a datagram a packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All of it.
-    Whole,
-    /// The first fragment, with the ports; more follow.
-    First,
-    /// Another fragment, without ports.
-    Later,
 }
 
 /// What an IP header says, extension headers included.
@@ -95,11 +83,6 @@ impl Packet {
         let IpHeader { source, destination, id, .. } = self.ip;
         DatagramKey { source, destination, id, protocol: self.protocol }
     }
-}
-
-/// The header at an offset, if it lies in the frame.
-pub(crate) fn header<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
-    if at > LAST_HEADER { None } else { frame.get(at..at + N)?.try_into().ok() }
 }
 
 /// The destination and source of an Ethernet header.

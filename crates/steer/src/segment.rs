@@ -1,6 +1,7 @@
 //! The role of a TCP segment in its connection (RFC 9293 section 3.1).
 
-use crate::parse::{Packet, header};
+use crate::header::header;
+use crate::parse::Packet;
 use crate::tables::Protocol;
 
 const FIN: u8 = 0x01;

@@ -10,9 +10,10 @@
 //!   instance.
 
 use crate::counters::Refusal;
+use crate::fragments::Part;
 use crate::guard::{Checked, Departure, Verdict, check, count, longest_frame};
 use crate::merged::{Merged, headers, weight};
-use crate::parse::{ETHERNET, Parsed, Part, parse};
+use crate::parse::{ETHERNET, Parsed, parse};
 use crate::tables::{LaneNumber, Protocol, Tables};
 
 /// How a train leaves a lane.
