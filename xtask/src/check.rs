@@ -16,12 +16,20 @@ pub(crate) struct Options {
 }
 
 /// The crates that run on every operating system.
-const SHARED: [&str; 6] =
-    ["tickwire-stack", "tickwire-lane", "tickwire-clockpage", "tickwire-clock", "tickwire-ntp", "tickwire-sim"];
+const SHARED: [&str; 7] = [
+    "tickwire-stack",
+    "tickwire-steer",
+    "tickwire-lane",
+    "tickwire-clockpage",
+    "tickwire-clock",
+    "tickwire-ntp",
+    "tickwire-sim",
+];
 
 /// The allowed packages: pure computation, or code that runs only in the compiler.
-const ALLOWED: [&str; 44] = [
+const ALLOWED: [&str; 45] = [
     "tickwire-stack",
+    "tickwire-steer",
     "tickwire-lane",
     "tickwire-clockpage",
     "tickwire-clock",

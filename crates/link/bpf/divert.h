@@ -233,6 +233,10 @@ static __always_inline int quoted_flow(struct flow_key *flow, struct segment *se
 			return 0;
 	}
 	struct packet quoted = {};
+	/* An error is too short to be cut (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4), and its
+	 * later fragments would not follow: the kernel gets all of one that was. */
+	if (outer->first_fragment)
+		return 0;
 	if (parse_ip(&quoted, f, outer->l4 + 8, outer->family) != FOUND || quoted.later_fragment ||
 	    !same_address(&quoted.source, &outer->destination) || quoted.l4 + sizeof(struct transport) > outer->limit)
 		return 0;
@@ -340,8 +344,10 @@ static __always_inline int divert_frame(struct xdp_md *ctx, int by_frame)
 	int put = rx_put_xdp(ctx, lane, length, by_frame ? RX_BY_FRAME : 0);
 	/* A lane that has just gone: the kernel gets a packet that it does not know, as without
 	 * divert. */
-	if (put == RX_NO_LANE)
+	if (put == RX_NO_LANE) {
+		count(HOST_PASSED);
 		return XDP_PASS;
+	}
 	rx_count(lane, put, 1, length);
 	count(HOST_DIVERTED);
 	if (capturing())
@@ -380,11 +386,13 @@ __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, 
 {
 	if (!m)
 		return 0;
+	int by_frame = !skb->gso_size && skb->len <= WAKE_COPY;
+	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | (by_frame ? RX_BY_FRAME : 0));
+	if (put == RX_NO_LANE)
+		return 0;
 	count_more(HOST_GROUP_COPIES, m->packets);
 	if (capturing())
 		capture_skb(skb, skb->len, lane, skb->ifindex);
-	int by_frame = !skb->gso_size && skb->len <= WAKE_COPY;
-	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | (by_frame ? RX_BY_FRAME : 0));
 	rx_count(lane, put, m->packets, m->bytes);
 	if (put == RX_WAKE && bpf_clone_redirect(skb, lane, 0))
 		wake_by_ring(lane);
@@ -502,8 +510,10 @@ __attribute__((noinline)) int divert_skb(struct __sk_buff *skb)
 	if (lane) {
 		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | RX_BY_FRAME);
 		/* A lane that has just gone, as in `divert_frame`. */
-		if (put == RX_NO_LANE)
+		if (put == RX_NO_LANE) {
+			count(HOST_PASSED);
 			return TC_ACT_UNSPEC;
+		}
 		struct merged m = merged(skb, &p, &f);
 		rx_count(lane, put, m.packets, m.bytes);
 		count_more(HOST_DIVERTED, m.packets);
@@ -511,7 +521,8 @@ __attribute__((noinline)) int divert_skb(struct __sk_buff *skb)
 			capture_skb(skb, skb->len, lane, skb->ifindex);
 		return put == RX_WAKE ? wake_skb(skb, lane) : TC_ACT_SHOT;
 	}
-	if (is_multicast(&p) && (p.later_fragment || p.destination_port))
+	/* The ports are known, or there are none: not so in a malformed packet. */
+	if (is_multicast(&p) && (p.later_fragment ? p.l4 <= p.limit : p.destination_port))
 		copy_to_members(skb, &p);
 	count(HOST_PASSED);
 	return TC_ACT_UNSPEC;
@@ -544,6 +555,7 @@ int divert_tc(struct __sk_buff *skb)
 {
 	if (of_other_vlan(skb)) {
 		count(HOST_VLAN);
+		count(HOST_PASSED);
 		return TC_ACT_UNSPEC;
 	}
 	return divert_skb(skb);

@@ -80,7 +80,9 @@ static __always_inline __u32 see_answer(struct packet *p, const struct frame *f,
 	if (p->protocol != PROTOCOL_TCP)
 		return nic;
 	__u8 *tcp = header_at(f->data, f->end, p->l4, 14);
-	if (!tcp || (tcp[13] & (TCP_SYN | TCP_ACK)) != (TCP_SYN | TCP_ACK) || !(kinds_of(p->protocol, p->source_port) & PORT_FLOWS))
+	/* Flags in the padding are none: the peer does not see them. */
+	if (!tcp || p->l4 + 14 > p->limit || (tcp[13] & (TCP_SYN | TCP_ACK)) != (TCP_SYN | TCP_ACK) ||
+	    !(kinds_of(p->protocol, p->source_port) & PORT_FLOWS))
 		return nic;
 	if (!note_answer(p, lane, bpf_ntohl(*(__be32 *)(tcp + 4)), bpf_ntohl(*(__be32 *)(tcp + 8))))
 		return nic;

@@ -171,10 +171,10 @@ struct lane_counters {
 
 /* What became of packets that arrived on the NICs. */
 enum host_counter {
-	HOST_PASSED,            /* to the kernel: no lane claimed them */
+	HOST_PASSED,            /* to the kernel: no lane took them */
 	HOST_DIVERTED,          /* to a lane */
 	HOST_GROUP_COPIES,      /* copies of multicast datagrams to lanes */
-	HOST_VLAN,              /* VLAN-tagged, to the kernel */
+	HOST_VLAN,              /* those of them with a VLAN tag */
 	HOST_STRAY_FRAGMENT,    /* later fragment of an unknown datagram to an address of ours, to the kernel; or to a group, and not to each of its lanes */
 	HOST_CAPTURE_LOST,      /* not captured: the ring buffer was full */
 	HOST_COUNTERS = 8,

@@ -111,6 +111,8 @@ struct frame {
 /* The header of `size` bytes at an offset, or null. */
 static __always_inline void *header_at(void *data, void *end, __u32 at, __u32 size)
 {
+	if (at > MAX_OFFSET)
+		return 0;
 	/* The compiler must not conclude that the mask is needless, nor take the pointer apart: the
 	 * verifier needs both as they are. */
 	asm volatile("" : "+r"(at));
@@ -128,6 +130,12 @@ static __always_inline void map_v4(struct address *to, __be32 octets)
 	to->words[1] = 0;
 	to->words[2] = MAPPED;
 	to->words[3] = octets;
+}
+
+/* Whether this is an IPv4 address. */
+static __always_inline int is_mapped(const struct address *address)
+{
+	return !(address->words[0] | address->words[1] | (address->words[2] ^ MAPPED));
 }
 
 /* The unspecified address of a family, as bound sockets have it. */
@@ -191,7 +199,7 @@ static __always_inline int is_extension(__u8 next)
 				id = header.id;                                                                        \
 				at += sizeof(header);                                                                  \
 				if (offset_more & 0xfff8)                                                              \
-					return WALKED(at, header.next_header, 0, 1, behind, id);                       \
+					return at > MAX_OFFSET ? 0 : WALKED(at, header.next_header, 0, 1, behind, id); \
 				first |= offset_more & 1;                                                              \
 			} else {                                                                                       \
 				/* The length is in 8 bytes, the first 8 not counted. */                              \
@@ -209,6 +217,10 @@ static __always_inline enum verdict parse_ipv6(struct packet *p, const struct fr
 {
 	struct ipv6 *ip = header_at(f->data, f->end, at, sizeof(*ip));
 	if (!ip || ip->version_class_flow[0] >> 4 != 6)
+		return MALFORMED;
+	/* It would pass for that IPv4 address in every table; on a wire there is none (RFC 6890 section
+	 * 2.2.3). */
+	if (is_mapped(&ip->source) || is_mapped(&ip->destination))
 		return MALFORMED;
 	p->source = ip->source;
 	p->destination = ip->destination;

@@ -527,13 +527,13 @@ pub const MOST_ADDRESSES: u32 = 65_536;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum HostCounter {
-    /// To the kernel: no lane claimed them.
+    /// To the kernel: no lane took them.
     Passed = 0,
     /// To a lane.
     Diverted = 1,
     /// Copies of multicast datagrams to lanes.
     GroupCopies = 2,
-    /// VLAN-tagged, to the kernel.
+    /// Those of the passed ones that had a VLAN tag.
     Vlan = 3,
     /// Later fragments of an unknown datagram to an address of ours, to the kernel; or to a group,
     /// and not to each of its lanes.

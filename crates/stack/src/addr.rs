@@ -33,7 +33,7 @@ pub struct Endpoint {
 }
 
 /// An Ethernet address.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromZeros)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Mac(pub [u8; 6]);
 

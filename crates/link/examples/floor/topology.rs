@@ -68,7 +68,7 @@ impl Namespace {
     }
 
     /// What `ip` takes for it.
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
