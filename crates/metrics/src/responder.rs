@@ -2,8 +2,9 @@
 //! client gets one response, and its connection is closed.
 //!
 //! Nothing blocks: the owner waits with `poll` for the descriptors that are [`readable`] or
-//! [`writable`], calls [`advance`], and if a client [`is_asked`] for the text, [`answer`]. No client
-//! can take more than one of a few places, for a limited time, with a request of limited size.
+//! [`writable`], calls [`advance`], and if it [`is_asked`] for the text, [`answer`]. No
+//! client can take more than one of a few places, for a limited time, with a request of limited
+//! size.
 //!
 //! [`readable`]: Responder::readable
 //! [`writable`]: Responder::writable

@@ -17,7 +17,8 @@ impl Ticks {
     /// Reads the first line of `/proc/stat`.
     fn read(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        // user, nice, system, idle, iowait, irq, softirq, steal; guests' times are in the first two.
+        // user, nice, system, idle, iowait, irq, softirq, steal; the first two contain guests'
+        // times.
         let fields: Vec<u64> = line.split_whitespace().take(8).map(|n| n.parse().ok()).collect::<Option<_>>()?;
         Some(Self { all: fields.iter().sum(), stolen: *fields.get(7)? })
     }
