@@ -218,8 +218,8 @@ static __always_inline enum verdict parse_ipv6(struct packet *p, const struct fr
 	struct ipv6 *ip = header_at(f->data, f->end, at, sizeof(*ip));
 	if (!ip || ip->version_class_flow[0] >> 4 != 6)
 		return MALFORMED;
-	/* It would pass for that IPv4 address in every table; on a wire there is none (RFC 6890 section
-	 * 2.2.3). */
+	/* It would pass for that IPv4 address in every table; on a wire there is none (RFC 6890
+	 * section 2.2.3). */
 	if (is_mapped(&ip->source) || is_mapped(&ip->destination))
 		return MALFORMED;
 	p->source = ip->source;

@@ -6,8 +6,9 @@
 //! discipline of ring, port and lock. Here are the system calls and the mapped memory under it.
 //!
 //! May depend on `tickwire-lane`, on `tickwire-stack` (whose memory lies in the region), on
-//! `tickwire-linux-abi` and on the operating system (Linux). It makes no policy: the service decides which programs may have a
-//! lane, and which flows; the preload library decides what a program does with them.
+//! `tickwire-linux-abi` and on the operating system (Linux). It makes no policy: the service
+//! decides which programs may have a lane, and which flows; the preload library decides what a
+//! program does with them.
 //!
 //! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every
 //! block says why it is sound. Nothing that another process can write (rings, region, messages) is
