@@ -349,3 +349,29 @@ for soft in (101, 100):
         3,
     );
 }
+
+#[test]
+fn bytes_that_are_not_sent_or_not_acknowledged_are_counted_alike() {
+    same(
+        r#"
+SIOCOUTQ, SIOCOUTQNSD = 0x5411, 0x894b
+def counts(s):
+    return [e(lambda: struct.unpack('i', fcntl.ioctl(s, request, b'\0' * 4))[0]) for request in (SIOCOUTQ, SIOCOUTQNSD)]
+c = connection(b'nothing')
+until(lambda: counts(c) == [0, 0])
+say(counts(c))
+c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+c.sendall(bytes(100))
+say(counts(c))
+c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+until(lambda: counts(c) == [0, 0])
+say(counts(c))
+new = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+say(counts(new))
+new.listen()
+say(counts(new))
+say(counts(datagrams()))
+"#,
+        3,
+    );
+}

@@ -252,7 +252,7 @@ fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
     let kinds = scripts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join("; ");
     let count = results.len();
     format!(
-        "Of {all} runs of {count} scripts {passed} pass, and {aside} more PSH aside. By script: {kinds}.\n\n\
+        "Of {all} runs of {count} scripts {passed} pass, and {aside} more PSH aside.\nBy script: {kinds}.\n\n\
          | suite | script | result | line |\n|---|---|---|---|\n{rows}"
     )
 }
@@ -282,7 +282,7 @@ mod tests {
         ]);
         let table = super::table(&results);
         let sums =
-            "Of 12 runs of 4 scripts 6 pass, and 2 more PSH aside. By script: open 2; pass 1; pass, PSH aside 1.\n";
+            "Of 12 runs of 4 scripts 6 pass, and 2 more PSH aside.\nBy script: open 2; pass 1; pass, PSH aside 1.\n";
         assert!(table.starts_with(sums), "{table}");
         assert!(table.contains("| tcp/a | pushed | pass, PSH aside |  |"), "{table}");
         assert!(table.contains("| tcp/a | good | pass |  |"), "{table}");

@@ -209,7 +209,9 @@ export! {
                 // SAFETY: any bytes are a number.
                 answer(|| descriptor::set_nonblocking(fd, unsafe { guarded::load(place) }? != 0).map(|()| 0))
             }
-            (Entry::Udp(_) | Entry::Tcp(_), libc::FIONREAD | libc::TIOCOUTQ | SIOCATMARK) if !place.is_null() => {
+            (Entry::Udp(_) | Entry::Tcp(_), libc::FIONREAD | libc::TIOCOUTQ | libc::SIOCOUTQNSD | SIOCATMARK)
+                if !place.is_null() =>
+            {
                 answer(|| match descriptor::figure(fd, request)? {
                     Some(figure) => {
                         // SAFETY: the program's place for a number.

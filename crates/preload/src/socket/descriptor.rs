@@ -52,7 +52,7 @@ pub(crate) fn flags(fd: c_int) -> Result<c_int> {
     Ok(if bits & flag::LISTENING != 0 { flags & !libc::O_NONBLOCK | on } else { flags })
 }
 
-/// `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; `None` if the kernel has to answer.
+/// `FIONREAD`, `SIOCOUTQ`, `SIOCOUTQNSD`, `SIOCATMARK`; `None` if the kernel has to answer.
 pub(crate) fn figure(fd: c_int, request: c_ulong) -> Result<Option<c_int>> {
     let Some((lane, index)) = of(fd) else { return Ok(None) };
     let figure = lane.with(|access| {
