@@ -49,8 +49,8 @@ pub(crate) struct Connection {
     /// It is ended once its answer is sent: it has no lane, and its place is needed.
     pub(crate) parting: bool,
     bucket: Bucket,
-    /// The round in which it had its last turn.
-    pub(crate) last_turn: usize,
+    /// The round in which it had its last turn, `None` before its first.
+    pub(crate) last_turn: Option<usize>,
     replies: VecDeque<(u32, Answer)>,
     pushes: VecDeque<Push>,
     /// Destinations whose path changed since the process was last notified.
@@ -108,7 +108,7 @@ impl Connection {
             refused: None,
             parting: false,
             bucket: Bucket::new(requests_per_second, now),
-            last_turn: 0,
+            last_turn: None,
             replies: VecDeque::new(),
             pushes: VecDeque::new(),
             changed: VecDeque::new(),

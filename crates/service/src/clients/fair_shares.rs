@@ -41,11 +41,18 @@ pub(crate) struct Round(HashMap<u32, Turn>);
 impl Round {
     /// Puts those connections first whose last turn is longest ago, by the number of its round.
     /// Among equals each round begins with another one.
-    pub(crate) fn order(ready: &mut [Ready], number: usize, last_turn: impl Fn(ConnectionId) -> usize) {
+    pub(crate) fn order(ready: &mut [Ready], number: usize, mut last_turn: impl FnMut(ConnectionId) -> usize) {
         if !ready.is_empty() {
             ready.rotate_left(number % ready.len());
         }
-        ready.sort_by_key(|ready| last_turn(ready.id));
+        ready.sort_by_cached_key(|ready| last_turn(ready.id));
+    }
+
+    /// The round of a connection's last turn, before the round of this number. A new connection
+    /// counts as served in the round before: otherwise a user's older ones would have no turn while
+    /// it makes new ones all the time.
+    pub(crate) fn last_turn(turn: &mut Option<usize>, number: usize) -> usize {
+        *turn.get_or_insert(number.saturating_sub(1))
     }
 
     /// A round for these users, each named once for each of its ready connections.
@@ -86,26 +93,47 @@ mod tests {
         assert_eq!(round.allowance(2), Some(Allowance { requests: SHARE, time: SLICE }));
     }
 
+    /// One round of these connections, of which the last is of another user. Returns what the two
+    /// users took.
+    fn served(ids: Vec<ConnectionId>, number: usize, turns: &mut HashMap<ConnectionId, Option<usize>>) -> [usize; 2] {
+        let other = *ids.last().unwrap();
+        let user_of = |ready: &Ready| u32::from(ready.id == other);
+        let mut ready: Vec<Ready> = ids.into_iter().map(|id| Ready { id, hung_up: false }).collect();
+        Round::order(&mut ready, number, |id| Round::last_turn(turns.entry(id).or_default(), number));
+        let mut round = Round::of(ready.iter().map(user_of));
+        let mut taken = [0, 0];
+        for ready in ready {
+            let user = user_of(&ready);
+            if let Some(Allowance { requests, .. }) = round.allowance(user) {
+                round.took(user, requests, Duration::ZERO);
+                taken[user as usize] += requests;
+                turns.insert(ready.id, Some(number));
+            }
+        }
+        taken
+    }
+
     #[test]
     fn however_many_connections_a_user_has_it_has_one_share_and_each_has_its_turn() {
         const MANY: ConnectionId = 100;
-        let user_of = |ready: &Ready| u32::from(ready.id == MANY);
-        let mut last_turns = HashMap::new();
+        let mut turns = HashMap::new();
         for number in 1..=4 {
-            let mut ready: Vec<Ready> = (0..=MANY).map(|id| Ready { id, hung_up: false }).collect();
-            Round::order(&mut ready, number, |id| last_turns.get(&id).copied().unwrap_or(0));
-            let mut round = Round::of(ready.iter().map(user_of));
-            let mut taken = [0, 0];
-            for ready in ready {
-                let user = user_of(&ready);
-                if let Some(Allowance { requests, .. }) = round.allowance(user) {
-                    round.took(user, requests, Duration::ZERO);
-                    taken[user as usize] += requests;
-                    last_turns.insert(ready.id, number);
-                }
-            }
-            assert_eq!(taken, [SHARE, SHARE]);
+            assert_eq!(served((0..=MANY).collect(), number, &mut turns), [SHARE, SHARE]);
         }
-        assert_eq!(last_turns.len(), MANY as usize + 1);
+        assert!(turns.values().all(|turn| *turn > Some(0)), "{turns:?}");
+    }
+
+    #[test]
+    fn a_user_that_makes_connections_all_the_time_does_not_keep_its_older_ones_from_their_turns() {
+        const OLD: ConnectionId = 5;
+        let (mut turns, mut next) = (HashMap::new(), 1000);
+        let mut had = 0;
+        for number in 1..=50 {
+            let fresh = next..next + 2 * SHARE as ConnectionId;
+            next = fresh.end;
+            served([OLD].into_iter().chain(fresh).chain([0]).collect(), number, &mut turns);
+            had += usize::from(turns[&OLD] == Some(number));
+        }
+        assert!(had >= 20, "{had} turns in 50 rounds");
     }
 }

@@ -10,14 +10,16 @@ use tickwire_lane::control::{Malformed, Reason, Request};
 impl Service {
     /// One round of these connections. `number` counts the rounds.
     pub(crate) fn round(&mut self, ready: &mut [Ready], number: usize) {
-        Round::order(ready, number, |id| self.clients.get(id).map_or(0, |connection| connection.last_turn));
+        Round::order(ready, number, |id| {
+            self.clients.get_mut(id).map_or(0, |connection| Round::last_turn(&mut connection.last_turn, number))
+        });
         let mut round = Round::of(ready.iter().filter_map(|ready| self.clients.user_of(ready.id)));
         for ready in &*ready {
             self.flush(ready.id);
             let Some(user) = self.clients.user_of(ready.id) else { continue };
             let Some(allowance) = round.allowance(user) else { continue };
             if let Some(connection) = self.clients.get_mut(ready.id) {
-                connection.last_turn = number;
+                connection.last_turn = Some(number);
             }
             let begun = Instant::now();
             let requests = self.serve(*ready, allowance);
