@@ -91,7 +91,9 @@ pub fn timeval(value: &[u8]) -> Option<Span> {
     if seconds < 0 {
         return Some(Span::from_nanos(1));
     }
-    Some(Span::from_nanos((seconds as u64).saturating_mul(1_000_000_000).saturating_add(micros.max(0) as u64 * 1000)))
+    Some(Span::from_nanos(
+        (seconds as u64).saturating_mul(1_000_000_000).saturating_add((micros.max(0) as u64).saturating_mul(1000)),
+    ))
 }
 
 /// A `struct linger` (`SO_LINGER`): the time, or the inner `None` if it is off.
@@ -142,6 +144,7 @@ mod tests {
         assert_eq!(timeval(&value(0, 0)), Some(Span::ZERO));
         assert_eq!(timeval(&value(-1, 0)), Some(Span::from_nanos(1)));
         assert_eq!(timeval(&value(i64::MAX, 999_999)), Some(Span::from_nanos(u64::MAX)));
+        assert_eq!(timeval(&value(0, i64::MAX)), Some(Span::from_nanos(u64::MAX)));
         for len in 0..16 {
             assert_eq!(timeval(&[0; 16][..len]), None, "{len}");
         }
