@@ -18,7 +18,7 @@ static OBSERVER: Observer = Observer {
     ended: epoll::lane_ended,
 };
 
-/// Before the first lane.
+/// Before the first lane: when the library is loaded, or with the first socket before that.
 pub(crate) fn install() {
     lane::observe(&OBSERVER);
 }

@@ -107,7 +107,11 @@ export! {
             }
             return fd;
         }
-        answer(|| open::socket(domain, kind, protocol).inspect(|&fd| stdio::stand_in(fd)))
+        answer(|| {
+            // A constructor of another library may run before this library's.
+            super::observer::install();
+            open::socket(domain, kind, protocol).inspect(|&fd| stdio::stand_in(fd))
+        })
     }
 
     /// `bind(2)`.

@@ -32,7 +32,7 @@ pub(crate) struct Observer {
     pub(crate) ended: fn(),
 }
 
-/// Before the library is loaded.
+/// Before the functions are named, when there is no lane.
 static NONE: Observer = Observer {
     guard: || (),
     begins: |_| (),
