@@ -20,8 +20,8 @@
 //!
 //! `probe`, `reading`, `system_clock` and the programs belong to the benchmark (feature `rivals`).
 //!
-//! This crate may depend on clock, ntp, stamping and the operating system. Of the product, only the
-//! testbed depends on it.
+//! This crate may depend on clock, tickclock, ntp, stamping, timekeeper, the simulation's random
+//! numbers and scenarios, and the operating system. Of the product, only the testbed depends on it.
 #![forbid(unsafe_code)]
 
 pub mod function;

@@ -12,8 +12,8 @@
 //! | `study` | runs the whole study |
 //! | `table`, `html` | the study for a terminal and for a browser |
 //!
-//! This crate may depend on tickclock, the timekeeper's choice of the counter, and the operating
-//! system.
+//! This crate may depend on tickclock, the timekeeper's choice of the counter, report, and the
+//! operating system.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -18,8 +18,9 @@
 //! | `study`, `error` | runs the whole study; why it, or a measurement, failed |
 //! | `table`, `html` | the study for a terminal and for a browser |
 //!
-//! This crate may depend on the lab, packet timestamps and cards' clocks (`tickwire-stamping`), and
-//! the operating system. Of lanes it knows only the output of `tickwire stat`.
+//! This crate may depend on the lab, packet timestamps and cards' clocks (`tickwire-stamping`),
+//! tickclock, report, and the operating system. Of lanes it knows only the output of `tickwire
+//! stat`.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -28,7 +28,8 @@
 //! | `config` | the settings |
 //!
 //! May know: the operating system, `tickwire-lane`, `tickwire-link`, `tickwire-host`,
-//! `tickwire-timekeeper`, and of the stack the address types and the table rows. No unsafe code.
+//! `tickwire-settings`, `tickwire-timekeeper`, and of the stack addresses, paths, table rows,
+//! limits, memory, and the state of a connection that leaves. No unsafe code.
 #![forbid(unsafe_code)]
 
 mod answer;

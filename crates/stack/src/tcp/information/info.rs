@@ -1,5 +1,5 @@
-//! Information about a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`, names) and
-//! for the public row.
+//! Information about a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`,
+//! `SIOCOUTQNSD`, names) and for the public row.
 
 use crate::Stack;
 use crate::addr::Endpoint;
