@@ -52,8 +52,8 @@ impl Transmission {
 
     /// Whether another pass is to follow.
     pub(super) fn takes_another_pass(&mut self) -> bool {
-        // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what
-        // follows.)
+        // Not by `u32::from` of the comparison, whose result is used twice then: optimised code of
+        // rustc 1.95 makes 0 of it (rust-lang/rust#158206).
         let does_more = core::mem::take(&mut self.does_more);
         if self.left != Left::ToNextPass {
             return does_more;
