@@ -6,7 +6,7 @@ use crate::rx_ring::{RingMemory, RxRing};
 use crate::tx_batch::{Batch, Part};
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Stack, Transmit};
+use tickwire_stack::{Stack, TransmitDescriptor};
 
 /// The most packets that one poll takes in, so that a flood leaves time for sending.
 const RX_BATCH: u32 = 64;
@@ -39,7 +39,7 @@ pub fn has_trains(stack: &Stack<'_>) -> bool {
 #[must_use]
 pub fn take_prompt<P: Part>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>) -> bool {
     while stack.prompt_len() > 0 {
-        let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
+        let mut pieces = [TransmitDescriptor { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
         let mut len = 0;
         stack.prompt_next(|piece| {
             // Only a region that its own program has overwritten has more pieces than a packet may
@@ -81,7 +81,7 @@ mod tests {
     use tickwire_sim::Pair;
     use tickwire_stack::UdpId;
     use tickwire_stack::addr::{Address, Endpoint};
-    use tickwire_stack::tcp::Setting;
+    use tickwire_stack::tcp::TcpSetting;
     use tickwire_stack::time::Span;
     use tickwire_stack::udp::{SendTo, UdpOptions};
 
@@ -164,7 +164,7 @@ mod tests {
         let id = pair.stack(0).tcp_connect(&options, local, remote, now).unwrap();
         assert!(pair.run_until(Span::from_secs(1), |pair| pair.stack(1).tcp_accept(listener).is_ok()));
         let now = pair.now();
-        pair.stack(0).tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+        pair.stack(0).tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
         assert_eq!(pair.stack(0).tcp_send(id, now, false, &mut &bytes[..]), Ok(bytes.len()));
     }
 

@@ -4,7 +4,7 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Checksum, Config, Limits, OwnedMemory, Received, Stack};
+use tickwire_stack::{Checksum, StackConfig, Limits, OwnedMemory, ReceiveMetadata, Stack};
 
 /// A host.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Host {
 
 impl Host {
     /// Host number `number`, with addresses 10.0.0.(number + 1) and fd00::(number + 1).
-    pub(crate) fn new(number: u8, limits: &Limits, config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(number: u8, limits: &Limits, config: &StackConfig, now: Instant) -> Self {
         let mut memory = OwnedMemory::new(limits);
         memory.stack().init(config, now);
         let mut v6 = [0; 16];
@@ -67,7 +67,7 @@ impl Host {
         let room = stack.filled() >= packet.len().div_ceil(FRAME_SIZE);
         if room {
             let received =
-                Received { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now, interface: 1 };
+                ReceiveMetadata { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now, interface: 1 };
             stack.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
         }
         room

@@ -11,10 +11,10 @@ use crate::{Input, Pair, PairConfig};
 use packet::{ethernet, ip, stamp};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
-use tickwire_stack::tcp::{Ecn, RecvFlags, Shutdown, State};
+use tickwire_stack::tcp::{Ecn, RecvFlags, Shutdown, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Config, InUse, Limits, ListenerId, TcpId, UdpId};
+use tickwire_stack::{StackConfig, InUse, Limits, ListenerId, TcpId, UdpId};
 
 const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
@@ -120,7 +120,7 @@ impl Arena {
             watch_sets: 1,
             ..Limits::DEFAULT
         };
-        let mut stack = Config::default();
+        let mut stack = StackConfig::default();
         stack.tcp.ecn = if marks { Ecn::Ask } else { stack.tcp.ecn };
         let mut pair = Pair::new(&PairConfig { limits, stack, stack_invariants: true, ..PairConfig::default() });
         let mut stack = pair.stack(1);
@@ -154,7 +154,7 @@ impl Arena {
         let options = stack.tcp_defaults();
         let client = stack.tcp_connect(&options, local, remote, now).expect("the path is known");
         self.client = Some(client);
-        let open = self.pair.run_until(Span::from_secs(5), |p| p.stack(0).tcp_state(client) == Ok(State::Established));
+        let open = self.pair.run_until(Span::from_secs(5), |p| p.stack(0).tcp_state(client) == Ok(TcpState::Established));
         assert!(open, "an honest connection opens");
         self.accept();
     }

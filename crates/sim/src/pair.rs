@@ -6,7 +6,7 @@ use crate::link::{Link, LinkConfig, LinkStats};
 use crate::rng::Rng;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::{Config, Limits, Stack};
+use tickwire_stack::{StackConfig, Limits, Stack};
 
 /// Configuration of a pair.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct PairConfig {
     /// Sizes of both stacks.
     pub limits: Limits,
     /// Configuration of both stacks; their secrets are drawn from the seed.
-    pub stack: Config,
+    pub stack: StackConfig,
     /// The cable from host 0 to host 1 and back.
     pub links: [LinkConfig; 2],
     /// The interface MTU of each host.
@@ -37,7 +37,7 @@ impl Default for PairConfig {
         Self {
             seed: 1,
             limits: Limits { frames: 4096, tcp: 256, udp: 256, ..Limits::DEFAULT },
-            stack: Config::default(),
+            stack: StackConfig::default(),
             links: [LinkConfig::default(); 2],
             mtu: 1500,
             paths: true,
@@ -86,7 +86,7 @@ impl Pair {
         let now = Instant::from_nanos(1_000_000_000);
         let mut host = |number| {
             let secret = core::array::from_fn(|_| rng.next_u64());
-            Host::new(number, &config.limits, &Config { secret, ..config.stack }, now)
+            Host::new(number, &config.limits, &StackConfig { secret, ..config.stack }, now)
         };
         let hosts = [host(0), host(1)];
         let links = config.links.map(Link::new);

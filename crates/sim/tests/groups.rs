@@ -8,7 +8,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::GroupFilter;
-use tickwire_stack::{Error, Limits, UdpId};
+use tickwire_stack::{StackError, Limits, UdpId};
 
 const GROUP: Address = Address::v4([239, 1, 2, 3]);
 const OTHER: Address = Address::v4([239, 1, 2, 4]);
@@ -94,7 +94,7 @@ fn source_filters_are_obeyed() {
         say(&mut pair, from, GROUP, b"x");
         assert_eq!(!received(&mut pair, 1, id).is_empty(), heard, "{filter:?}");
     }
-    assert_eq!(pair.stack(1).udp_set_filter(id, &GroupFilter::all(source)), Err(Error::Invalid));
+    assert_eq!(pair.stack(1).udp_set_filter(id, &GroupFilter::all(source)), Err(StackError::Invalid));
 }
 
 /// A filter that does not fit changes nothing.
@@ -106,7 +106,7 @@ fn a_filter_that_is_too_long_leaves_the_one_that_was_there() {
     pair.stack(1).udp_set_filter(id, &GroupFilter::all(GROUP)).unwrap();
     let many = vec![source; Limits::DEFAULT.groups as usize + 1];
     let filter = GroupFilter { group: GROUP, interface: 0, exclude: true, sources: &many };
-    assert_eq!(pair.stack(1).udp_set_filter(id, &filter), Err(Error::NoBuffers));
+    assert_eq!(pair.stack(1).udp_set_filter(id, &filter), Err(StackError::NoBuffers));
     say(&mut pair, from, GROUP, b"x");
     assert_eq!(received(&mut pair, 1, id), [b"x"]);
 }

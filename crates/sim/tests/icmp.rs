@@ -8,7 +8,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::MtuDiscover;
-use tickwire_stack::{Error, Ready, UdpId};
+use tickwire_stack::{StackError, Ready, UdpId};
 
 /// A connected socket on host 0, and both endpoints.
 fn connected(pair: &mut Pair, family: usize) -> (UdpId, Endpoint, Endpoint) {
@@ -32,7 +32,7 @@ fn too_big(pair: &mut Pair, id: UdpId, (own, peer): (Endpoint, Endpoint), mtu: u
     let quoted = ip(own.address, peer.address, 17, &udp(own, peer, &[0; 100]));
     let (kind, code) = [(3, 4), (2, 0)][family];
     give(pair, &icmp(router(family), own.address, kind, code, mtu, &quoted));
-    assert_eq!(pair.stack(0).udp_take_error(id), Ok(Some(Error::MessageTooLong)));
+    assert_eq!(pair.stack(0).udp_take_error(id), Ok(Some(StackError::MessageTooLong)));
 }
 
 fn router(family: usize) -> Address {
@@ -51,8 +51,8 @@ fn port_unreachable_refuses_the_connected_socket() {
         let (kind, code) = [(3, 3), (1, 4)][family];
         give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
         assert!(pair.stack(0).readiness(id.into()).unwrap().contains(Ready::ERR));
-        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::Refused));
-        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::WouldBlock), "an error is told once");
+        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::Refused));
+        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::WouldBlock), "an error is told once");
     }
 }
 
@@ -146,7 +146,7 @@ fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
     send(&mut pair, 0, id, other, b"elsewhere").unwrap();
     assert_eq!(mtu(&mut pair), Ok(1300));
     pair.stack(0).path_forget(&Query::to(peer.address).from(own.address));
-    assert_eq!(mtu(&mut pair), Err(Error::NotConnected));
+    assert_eq!(mtu(&mut pair), Err(StackError::NotConnected));
 }
 
 /// RFC 1191 §6.3, RFC 8201 §4.

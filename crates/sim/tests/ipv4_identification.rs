@@ -7,7 +7,7 @@ use tcp_support::{connected, pattern, send};
 use tickwire_sim::{Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::{Instant, Span};
 
 /// The identification of a packet, and whether it has DF set.
@@ -35,7 +35,7 @@ fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
             let mut pair = Pair::new(&PairConfig::default());
             let (client, _, _) = connected(&mut pair, 0);
             let mut now = pair.now();
-            pair.stack(0).tcp_set(client, now, Setting::DontFragment(!may_fragment)).unwrap();
+            pair.stack(0).tcp_set(client, now, TcpSetting::DontFragment(!may_fragment)).unwrap();
             send(&mut pair, 0, client, &pattern(len, 1)).unwrap();
             let end = now + Span::from_millis(200); // later in pieces: the path might take no large packets
             let packets = lost(&mut pair, &mut now, end);
@@ -61,7 +61,7 @@ fn packets_of_different_connections_have_identifications_of_their_own() {
     pair.run_for(Span::from_millis(10));
     let mut now = pair.now();
     for id in [first, second] {
-        pair.stack(0).tcp_set(id, now, Setting::DontFragment(false)).unwrap();
+        pair.stack(0).tcp_set(id, now, TcpSetting::DontFragment(false)).unwrap();
         send(&mut pair, 0, id, &pattern(10_000, 1)).unwrap();
     }
     let end = now + Span::from_secs(1);

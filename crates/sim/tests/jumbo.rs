@@ -7,10 +7,10 @@ use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::{PathState, Query};
-use tickwire_stack::tcp::{Setting, Shutdown};
+use tickwire_stack::tcp::{TcpSetting, Shutdown};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
 fn jumbo(seed: u64, link: LinkConfig) -> Pair {
     Pair::new(&PairConfig { mtu: 9000, ..PairConfig::default().with_seed(seed).with_link(link) })
@@ -116,7 +116,7 @@ fn the_peers_window_is_kept_to_the_byte() {
     let mut wire = wire();
     let (id, ours, theirs) = accepted(&mut wire, true);
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     wire.put(Seg::new(ACK, theirs, ours).window(5_001));
     wire.send(id, &pattern(30_000, 1)).unwrap();
     wire.pass(Span::from_secs(2));
@@ -242,7 +242,7 @@ fn data_and_fin_that_are_all_lost_come_again() {
         let now = pair.now();
         pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
         pair.run_for(Span::from_millis(300));
-        assert_eq!(recv(&mut pair, 1, server, 1), Err(Error::WouldBlock));
+        assert_eq!(recv(&mut pair, 1, server, 1), Err(StackError::WouldBlock));
         pair.link_mut(0).loss = 0;
         let (got, ended) = read_to_end(&mut pair, 1, server, Span::from_secs(60));
         assert!(ended && got == data, "{len}: {} bytes, the end {ended}", got.len());

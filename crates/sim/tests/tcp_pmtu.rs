@@ -7,9 +7,9 @@ use tcp_support::*;
 use tickwire_sim::Pair;
 use tickwire_stack::checksum;
 use tickwire_stack::path::{PathState, Query};
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::{StackError, Ready};
 
 /// ICMP "fragmentation needed" (RFC 1191) about the segment with this sequence number.
 fn too_big(wire: &Wire, seq: u32, mtu: u16) -> Vec<u8> {
@@ -138,7 +138,7 @@ fn a_changed_interface_mtu_is_followed() {
 fn a_segment_size_that_was_set_is_asked_for_and_kept_to() {
     let mut pair = Pair::seeded(2);
     let listener = listen(&mut pair, 1, 4);
-    pair.stack(1).tcp_listener_set(listener, Setting::MaxSegment(600)).unwrap();
+    pair.stack(1).tcp_listener_set(listener, TcpSetting::MaxSegment(600)).unwrap();
     let client = connect(&mut pair, 0, 4000);
     pair.run_for(Span::from_millis(1));
     let server = pair.stack(1).tcp_accept(listener).unwrap();
@@ -158,5 +158,5 @@ fn an_unreachable_host_ends_the_attempt() {
     info.state = PathState::Unreachable;
     pair.stack(0).path_set(info, now);
     assert!(pair.stack(0).readiness(client.into()).unwrap().contains(Ready::ERR));
-    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
+    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::HostUnreachable)));
 }

@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::TcpId;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
 
 /// A round trip of 100 us.
@@ -35,7 +35,7 @@ fn message(pair: &mut Pair, client: TcpId, server: TcpId, size: usize) -> Span {
 fn connected_without_nagle(pair: &mut Pair, family: usize) -> (TcpId, TcpId) {
     let (client, server, _) = connected(pair, family);
     let now = pair.now();
-    pair.stack(0).tcp_set(client, now, Setting::NoDelay(true)).unwrap();
+    pair.stack(0).tcp_set(client, now, TcpSetting::NoDelay(true)).unwrap();
     (client, server)
 }
 

@@ -4,9 +4,9 @@ mod tcp_support;
 
 use tcp_support::*;
 use tickwire_sim::{Burst, LinkConfig, Pair};
-use tickwire_stack::tcp::State;
+use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, InUse};
+use tickwire_stack::{StackError, InUse};
 
 /// RFC 9293 §3.5 and §3.6: three-way handshake, a few bytes both ways, an orderly close.
 #[test]
@@ -17,14 +17,14 @@ fn a_connection_opens_carries_bytes_and_closes() {
         assert_eq!(send(&mut pair, 0, client, b"question"), Ok(8));
         pair.run_for(Span::from_millis(1));
         assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"question");
-        assert_eq!(recv(&mut pair, 1, server, 100), Err(Error::WouldBlock));
+        assert_eq!(recv(&mut pair, 1, server, 100), Err(StackError::WouldBlock));
         assert_eq!(send(&mut pair, 1, server, b"answer"), Ok(6));
         pair.run_for(Span::from_millis(1));
         assert_eq!(recv(&mut pair, 0, client, 100).unwrap(), b"answer");
-        assert_eq!(state(&mut pair, 0, client), State::Established);
+        assert_eq!(state(&mut pair, 0, client), TcpState::Established);
         close(&mut pair, 0, client);
         pair.run_for(Span::from_millis(1));
-        assert_eq!(state(&mut pair, 1, server), State::CloseWait);
+        assert_eq!(state(&mut pair, 1, server), TcpState::CloseWait);
         assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"");
         close(&mut pair, 1, server);
         let now = pair.now();

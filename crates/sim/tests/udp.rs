@@ -8,7 +8,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{MtuDiscover, SendTo, UdpOptions};
-use tickwire_stack::{Error, Limits, Ready};
+use tickwire_stack::{StackError, Limits, Ready};
 
 const MS: Span = Span::from_millis(1);
 
@@ -31,7 +31,7 @@ fn datagrams_of_every_size_arrive_whole() {
             assert_eq!(received(&mut pair, 1, b), [sent], "family {family}, {size} bytes");
         }
         let too_long = vec![0; sizes.last().unwrap() + 1];
-        assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &too_long), Err(Error::MessageTooLong));
+        assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &too_long), Err(StackError::MessageTooLong));
         pair.run_for(MS);
         assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
     }
@@ -93,7 +93,7 @@ fn a_receive_tells_where_from_where_to_and_how() {
         };
         // Packets of another type of service may take another path: the host is asked.
         let asked = pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]);
-        assert_eq!(asked, Err(Error::NeedPath));
+        assert_eq!(asked, Err(StackError::NeedPath));
         let known = pair.stack(0).path_get(&Query::to(to).from(from)).unwrap().info;
         let query = pair.stack(0).udp_query(a, &how).unwrap();
         assert_eq!(query, known.query.of_service(0xb8));
@@ -108,7 +108,7 @@ fn a_receive_tells_where_from_where_to_and_how() {
         assert_eq!((taken.source, taken.destination), (Endpoint::new(from, 1000), to));
         assert_eq!((taken.ttl, taken.tos), (9, 0xb8));
         assert!(taken.at > now);
-        assert_eq!(pair.stack(1).udp_recv(b, false, &mut &mut bytes[..]), Err(Error::WouldBlock));
+        assert_eq!(pair.stack(1).udp_recv(b, false, &mut &mut bytes[..]), Err(StackError::WouldBlock));
         pair.stack(1).udp_close(b).unwrap();
     }
 }
@@ -137,7 +137,7 @@ fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
     send(&mut pair, 0, other, Endpoint::new(to, 2000), b"o").unwrap();
     pair.run_for(MS);
     assert_eq!(received(&mut pair, 1, b), [b"o"]);
-    assert_eq!(pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"x"[..]), Err(Error::NotConnected));
+    assert_eq!(pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"x"[..]), Err(StackError::NotConnected));
 }
 
 /// RFC 1122 §4.1.3.5, RFC 3493 §3.7.
@@ -240,7 +240,7 @@ fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
         sent += 1;
     }
     assert!((100..256).contains(&sent), "{sent}");
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::WouldBlock));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(StackError::WouldBlock));
     assert!(!pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT));
     let set = pair.stack(0).set_create().unwrap();
     let out = tickwire_stack::epoll_sets::Interest::edge(Ready::OUT);
@@ -283,7 +283,7 @@ fn what_may_not_be_fragmented_is_refused() {
     let options = UdpOptions { mtu_discover: MtuDiscover::Do, ..UdpOptions::default() };
     let a = open_with(&mut pair, 0, from, 1000, options);
     assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1472]), Ok(1472));
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(Error::MessageTooLong));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(StackError::MessageTooLong));
 }
 
 /// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: packets that wait for address resolution are sent once it
@@ -295,7 +295,7 @@ fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
     let peer = Endpoint::new(to, 2000);
-    assert_eq!(send(&mut pair, 0, a, peer, b"x"), Err(Error::NeedPath));
+    assert_eq!(send(&mut pair, 0, a, peer, b"x"), Err(StackError::NeedPath));
     let now = pair.now();
     let resolving = PathInfo {
         query: Query::to(to).from(from),
@@ -338,11 +338,11 @@ fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
     assert!(pair.frames_held(0) <= 128, "waiting packets are bounded");
     pair.run_for(Span::from_secs(4));
     assert_eq!(pair.frames_held(0), 0);
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::NoPath));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(StackError::NoPath));
     pair.run_for(Span::from_secs(4));
     assert_eq!(
         send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"),
-        Err(Error::NeedPath),
+        Err(StackError::NeedPath),
         "the verdict is not for ever"
     );
 }
@@ -366,7 +366,7 @@ fn a_full_path_cache_forgets_what_was_not_used() {
         };
         pair.stack(0).path_set(info, now);
         assert!(pair.stack(0).path_get(&Query::to(other).from(from)).is_some());
-        if send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x") == Err(Error::NeedPath) {
+        if send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x") == Err(StackError::NeedPath) {
             pair.resolve(0);
         }
         pair.run_for(MS);
@@ -388,10 +388,10 @@ fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
     pair.flush();
     let now = pair.now();
     for host in 0..2 {
-        pair.stack(host).restart(&tickwire_stack::Config::default(), now);
+        pair.stack(host).restart(&tickwire_stack::StackConfig::default(), now);
         pair.resolve(host);
     }
-    assert_eq!(pair.stack(1).readiness(b.into()), Err(Error::Stale));
+    assert_eq!(pair.stack(1).readiness(b.into()), Err(StackError::Stale));
     pair.run_for(MS);
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
     let again = open(&mut pair, 0, from, 1000);
@@ -408,12 +408,12 @@ fn shutting_and_errors_show_in_readiness() {
     let own = pair.host(0).addresses[0];
     let a = open(&mut pair, 0, own, 1000);
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::OUT));
-    assert_eq!(pair.stack(0).udp_shutdown(a, true, false), Err(Error::NotConnected));
+    assert_eq!(pair.stack(0).udp_shutdown(a, true, false), Err(StackError::NotConnected));
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP));
-    assert_eq!(pair.stack(0).udp_recv(a, false, &mut Vec::new()), Err(Error::WouldBlock));
+    assert_eq!(pair.stack(0).udp_recv(a, false, &mut Vec::new()), Err(StackError::WouldBlock));
     assert_eq!(pair.stack(0).udp_is_shut(a), Ok(true));
     let _ = pair.stack(0).udp_shutdown(a, false, true);
     assert!(pair.stack(0).readiness(a.into()).unwrap().contains(Ready::HUP));
     let to = Endpoint::new(pair.host(1).addresses[0], 1);
-    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::Pipe));
+    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(StackError::Pipe));
 }

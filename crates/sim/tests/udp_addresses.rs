@@ -8,7 +8,7 @@ use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::udp::{GroupFilter, SendTo};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
 const PORT: u16 = 5000;
 
@@ -114,7 +114,7 @@ fn a_socket_sends_within_its_family() {
                 for size in SIZES {
                     let sent = send(&mut pair, 0, socket, Endpoint::new(to, 9), &pattern(size, 1));
                     let what = format!("bound to {bound:?}, {size} bytes to {to:?}");
-                    assert_eq!(sent, if may { Ok(size) } else { Err(Error::NetworkUnreachable) }, "{what}");
+                    assert_eq!(sent, if may { Ok(size) } else { Err(StackError::NetworkUnreachable) }, "{what}");
                     let packets = pair.host_mut(0).transmit(now);
                     assert_eq!(packets.len(), usize::from(may), "{what}");
                     for packet in packets {
@@ -173,5 +173,5 @@ fn what_is_sent_from_another_address_or_by_another_interface_has_a_way_of_its_ow
     pair.stack(0).path_forget(&queries[2]);
     let to = SendTo { destination: Some(Endpoint::new(peer, 9)), source: Some(second), ..SendTo::default() };
     let refused = pair.stack(0).udp_send(socket, now, &to, &mut &b"x"[..]);
-    assert_eq!(refused, Err(Error::NeedPath), "another's way is none");
+    assert_eq!(refused, Err(StackError::NeedPath), "another's way is none");
 }

@@ -26,7 +26,7 @@ use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::{Config, Limits, Memory, Stack, time};
+use tickwire_stack::{StackConfig, Limits, Memory, Stack, time};
 
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -534,7 +534,7 @@ impl LaneOf {
         // because tests leak neither: the stack is dropped before its `LaneOf` at the end of the
         // test.
         let mut stack = Stack::new(unsafe { self.region.memory() });
-        stack.init(&Config::default(), now());
+        stack.init(&StackConfig::default(), now());
         stack
     }
 

@@ -2,9 +2,9 @@
 
 use crate::{Pair, Rng};
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::tcp::{RecvFlags, Setting, Shutdown};
+use tickwire_stack::tcp::{RecvFlags, TcpSetting, Shutdown};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
 /// The state of one end.
 #[derive(Debug, Default)]
@@ -135,14 +135,14 @@ impl Connection {
         let Some(id) = side.id else { return };
         let on = rng.chance(500_000);
         let setting = match rng.below(8) {
-            0 => Setting::NoDelay(on),
-            1 => Setting::Cork(on),
-            2 => Setting::QuickAck(on),
-            3 => Setting::KeepAlive(on),
-            4 => Setting::KeepIdle(Span::from_millis(1 + rng.below(3_000))),
-            5 => Setting::SendBuffer(rng.below(300_000) as u32),
-            6 => Setting::ReceiveBuffer(rng.below(300_000) as u32),
-            _ => Setting::NotSentLowat(rng.below(20_000) as u32),
+            0 => TcpSetting::NoDelay(on),
+            1 => TcpSetting::Cork(on),
+            2 => TcpSetting::QuickAck(on),
+            3 => TcpSetting::KeepAlive(on),
+            4 => TcpSetting::KeepIdle(Span::from_millis(1 + rng.below(3_000))),
+            5 => TcpSetting::SendBuffer(rng.below(300_000) as u32),
+            6 => TcpSetting::ReceiveBuffer(rng.below(300_000) as u32),
+            _ => TcpSetting::NotSentLowat(rng.below(20_000) as u32),
         };
         let now = pair.now();
         pair.stack(side.host).tcp_set(id, now, setting).expect("a good setting of a good handle");
@@ -154,7 +154,7 @@ impl Connection {
         let now = pair.now();
         match pair.stack(side.host).tcp_shutdown(id, now, Shutdown::Write) {
             Ok(()) => side.shut = true,
-            Err(Error::NotConnected) => {} // not open yet, or over
+            Err(StackError::NotConnected) => {} // not open yet, or over
             Err(error) => side.fail(error),
         }
     }
@@ -182,7 +182,7 @@ impl Connection {
             // A cork would rightly hold back the last partial segment for ever.
             if let (Some(id), false) = (self.ends[end].id, self.ends[end].gone) {
                 let (host, now) = (self.ends[end].host, pair.now());
-                pair.stack(host).tcp_set(id, now, Setting::Cork(false)).expect("a good handle");
+                pair.stack(host).tcp_set(id, now, TcpSetting::Cork(false)).expect("a good handle");
             }
         }
         bytes
@@ -198,12 +198,12 @@ impl Connection {
 }
 
 impl End {
-    fn fail(&mut self, error: Error) {
+    fn fail(&mut self, error: StackError) {
         match error {
-            Error::WouldBlock => {}
-            Error::Pipe if self.shut => {}
-            Error::Stale | Error::Invalid => panic!("{error} of a good handle"),
-            Error::NotConnected if !self.failed => panic!("not connected, without an earlier error"),
+            StackError::WouldBlock => {}
+            StackError::Pipe if self.shut => {}
+            StackError::Stale | StackError::Invalid => panic!("{error} of a good handle"),
+            StackError::NotConnected if !self.failed => panic!("not connected, without an earlier error"),
             _ => self.failed = true,
         }
     }

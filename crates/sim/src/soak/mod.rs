@@ -22,7 +22,7 @@ use fault_injection::FaultInjection;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, InUse, Limits, ListenerId};
+use tickwire_stack::{StackConfig, InUse, Limits, ListenerId};
 
 /// The port on which both hosts listen.
 const PORT: u16 = 80;
@@ -95,7 +95,7 @@ struct Hosts {
 impl Hosts {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x50a4);
-        let mut stack = Config::default();
+        let mut stack = StackConfig::default();
         stack.tcp.ecn = [Ecn::Off, Ecn::Accept, Ecn::Ask][rng.below(3) as usize];
         stack.tcp.algorithm = if rng.chance(250_000) { Algorithm::Reno } else { Algorithm::Cubic };
         stack.tcp.syn_queue = if rng.chance(250_000) { 0 } else { 256 };

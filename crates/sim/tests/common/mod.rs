@@ -6,7 +6,7 @@ use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
 /// Property tests with the same cases at every run.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
@@ -24,7 +24,7 @@ pub fn open_with(pair: &mut Pair, host: usize, address: Address, port: u16, opti
     id
 }
 
-pub fn send(pair: &mut Pair, host: usize, id: UdpId, to: Endpoint, bytes: &[u8]) -> Result<usize, Error> {
+pub fn send(pair: &mut Pair, host: usize, id: UdpId, to: Endpoint, bytes: &[u8]) -> Result<usize, StackError> {
     let now = pair.now();
     let to = SendTo { destination: Some(to), ..SendTo::default() };
     pair.stack(host).udp_send(id, now, &to, &mut &bytes[..])
@@ -39,7 +39,7 @@ pub fn received(pair: &mut Pair, host: usize, id: UdpId) -> Vec<Vec<u8>> {
                 assert_eq!(datagram.len, bytes.len());
                 all.push(bytes);
             }
-            Err(Error::WouldBlock) => return all,
+            Err(StackError::WouldBlock) => return all,
             Err(other) => panic!("{other}"),
         }
     }

@@ -6,9 +6,9 @@ pub(crate) mod raw;
 
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::{RecvFlags, State, TcpOptions};
+use tickwire_stack::tcp::{RecvFlags, TcpState, TcpOptions};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, InUse, ListenerId, TcpId};
+use tickwire_stack::{StackError, InUse, ListenerId, TcpId};
 
 /// The port that host 1 listens on.
 pub(crate) const PORT: u16 = 80;
@@ -40,7 +40,7 @@ pub(crate) fn connected(pair: &mut Pair, family: usize) -> (TcpId, TcpId, Listen
     let mut server = None;
     let open = pair.run_until(Span::from_secs(60), |pair| {
         server = server.or_else(|| pair.stack(1).tcp_accept(listener).ok());
-        server.is_some() && pair.stack(0).tcp_state(client) == Ok(State::Established)
+        server.is_some() && pair.stack(0).tcp_state(client) == Ok(TcpState::Established)
     });
     assert!(open, "the connection opens");
     (client, server.unwrap(), listener)
@@ -50,12 +50,12 @@ pub(crate) fn pair_with(seed: u64, link: LinkConfig) -> Pair {
     Pair::new(&PairConfig::default().with_seed(seed).with_link(link))
 }
 
-pub(crate) fn send(pair: &mut Pair, host: usize, id: TcpId, bytes: &[u8]) -> Result<usize, Error> {
+pub(crate) fn send(pair: &mut Pair, host: usize, id: TcpId, bytes: &[u8]) -> Result<usize, StackError> {
     let now = pair.now();
     pair.stack(host).tcp_send(id, now, false, &mut &bytes[..])
 }
 
-pub(crate) fn recv(pair: &mut Pair, host: usize, id: TcpId, most: usize) -> Result<Vec<u8>, Error> {
+pub(crate) fn recv(pair: &mut Pair, host: usize, id: TcpId, most: usize) -> Result<Vec<u8>, StackError> {
     let mut buffer = vec![0; most];
     let now = pair.now();
     let n = pair.stack(host).tcp_recv(id, now, RecvFlags::default(), &mut &mut buffer[..])?;
@@ -74,7 +74,7 @@ pub(crate) fn read_to_end(pair: &mut Pair, host: usize, id: TcpId, limit: Span) 
             false
         }
         Err(error) => {
-            assert_eq!(error, Error::WouldBlock);
+            assert_eq!(error, StackError::WouldBlock);
             false
         }
     });
@@ -86,7 +86,7 @@ pub(crate) fn close(pair: &mut Pair, host: usize, id: TcpId) {
     pair.stack(host).tcp_close(id, now).unwrap();
 }
 
-pub(crate) fn state(pair: &mut Pair, host: usize, id: TcpId) -> State {
+pub(crate) fn state(pair: &mut Pair, host: usize, id: TcpId) -> TcpState {
     pair.stack(host).tcp_state(id).unwrap()
 }
 
@@ -121,7 +121,7 @@ impl Flow {
             let end = self.data.len().min(self.sent + self.chunk);
             match send(pair, self.from.0, self.from.1, &self.data[self.sent..end]) {
                 Ok(n) => self.sent += n,
-                Err(Error::WouldBlock) => break,
+                Err(StackError::WouldBlock) => break,
                 Err(other) => panic!("send: {other}"),
             }
         }
@@ -129,7 +129,7 @@ impl Flow {
             match recv(pair, self.to.0, self.to.1, 64 << 10) {
                 Ok(bytes) if bytes.is_empty() => panic!("the stream ended after {} bytes", self.got.len()),
                 Ok(bytes) => self.got.extend_from_slice(&bytes),
-                Err(Error::WouldBlock) => break,
+                Err(StackError::WouldBlock) => break,
                 Err(other) => panic!("recv: {other}"),
             }
         }
