@@ -72,7 +72,7 @@ impl BulkDevice {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaneError {
     #[error(transparent)]
-    Host(#[from] tickwire_host::Error),
+    Host(#[from] tickwire_host::HostError),
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error(transparent)]

@@ -174,7 +174,7 @@ impl World {
 
     /// Names of the devices of host `a` that look like lanes.
     pub fn lane_devices(&self) -> Vec<String> {
-        let links = within(&self.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
+        let links = within(&self.pair.a, || tickwire_host::RouteNetlink::open().unwrap().links().unwrap());
         links.into_iter().map(|l| l.name).filter(|name| tickwire_host::link::is_lane_device(name)).collect()
     }
 }
@@ -303,7 +303,7 @@ pub struct Wire {
 
 impl Wire {
     pub fn new(world: &World) -> Self {
-        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+        let link = |host| within(host, || tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap());
         let (here, there) = (link(&world.pair.a), link(&world.pair.b));
         Self { sender: within(&world.pair.b, || PacketSender::open(there.index).unwrap()), here: here.mac.unwrap() }
     }

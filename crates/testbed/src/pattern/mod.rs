@@ -114,7 +114,7 @@ pub enum PatternError {
     },
     /// The same for TOML, with column; or the file cannot be read.
     #[error(transparent)]
-    Settings(#[from] tickwire_settings::Error),
+    Settings(#[from] tickwire_settings::SettingsError),
 }
 
 impl Pattern {
