@@ -21,7 +21,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tickwire_lab::stat::Stat;
-use tickwire_lab::{Pair, Service};
+use tickwire_lab::{LabPair, Service};
 
 /// Timeout for a sender beyond the longest duration of its run, because it has to start on a busy
 /// machine.
@@ -36,7 +36,7 @@ const TOLD: u64 = 256;
 pub(crate) struct Bench {
     // Declared before the hosts, so that it is dropped before its host.
     service: Option<Service>,
-    pair: Pair,
+    pair: LabPair,
     program: PathBuf,
 }
 
@@ -67,7 +67,7 @@ impl Bench {
     /// Not root, or no namespaces.
     pub(crate) fn new() -> Result<(Self, Option<String>)> {
         let program = std::env::current_exe().context("cannot find the running program")?;
-        let pair = Pair::new()?;
+        let pair = LabPair::new()?;
         let (service, why) = match Service::start(&pair.a) {
             Ok(service) => (Some(service), None),
             Err(error) => (None, Some(format!("{error:#}"))),

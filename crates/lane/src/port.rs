@@ -78,14 +78,14 @@ mod tests {
     use crate::rx_ring::tests::ring;
     use crate::train::VIRTIO;
     use crate::tx_batch::tests::{memory, sent};
-    use tickwire_sim::Pair;
+    use tickwire_sim::SimulatedPair;
     use tickwire_stack::UdpId;
     use tickwire_stack::addr::{Address, Endpoint};
     use tickwire_stack::tcp::TcpSetting;
     use tickwire_stack::time::Span;
     use tickwire_stack::udp::{SendTo, UdpOptions};
 
-    fn udp(pair: &mut Pair, host: usize, port: u16) -> UdpId {
+    fn udp(pair: &mut SimulatedPair, host: usize, port: u16) -> UdpId {
         let address = pair.host(host).addresses[0];
         let mut stack = pair.stack(host);
         let id = stack.udp_open(UdpOptions::default()).unwrap();
@@ -94,14 +94,14 @@ mod tests {
     }
 
     /// Sends a datagram from host 0.
-    fn send(pair: &mut Pair, id: UdpId, destination: Endpoint, bytes: &[u8]) {
+    fn send(pair: &mut SimulatedPair, id: UdpId, destination: Endpoint, bytes: &[u8]) {
         let (now, to) = (pair.now(), SendTo { destination: Some(destination), ..SendTo::default() });
         pair.stack(0).udp_send(id, now, &to, &mut &bytes[..]).unwrap();
     }
 
     #[test]
     fn what_one_stack_sends_the_other_receives_from_its_ring() {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (from, to) = (udp(&mut pair, 0, 1000), udp(&mut pair, 1, 2000));
         let destination = Endpoint::new(pair.host(1).addresses[0], 2000);
         send(&mut pair, from, destination, b"first");
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_a_batch_has_no_room_for_waits_and_is_in_order() {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let from = udp(&mut pair, 0, 1000);
         let destination = Endpoint::new(pair.host(1).addresses[0], 2000);
         for n in 0..100_u8 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// A connection from host 0, which has written so much.
-    fn stream(pair: &mut Pair, bytes: &[u8]) {
+    fn stream(pair: &mut SimulatedPair, bytes: &[u8]) {
         let remote = Endpoint::new(pair.host(1).addresses[0], 80);
         let local = Endpoint::new(pair.host(0).addresses[0], 4000);
         let options = pair.stack(1).tcp_defaults();
@@ -173,7 +173,7 @@ mod tests {
         const ETHERNET_IP: usize = 14 + 20;
         let data: Vec<u8> = (0..8000_u32).map(|n| (n * 7 / 5) as u8).collect();
         for is_bulk in [false, true] {
-            let mut pair = Pair::seeded(1);
+            let mut pair = SimulatedPair::seeded(1);
             stream(&mut pair, &data);
             let mut memory = memory();
             let mut batch = Batch::new(&mut *memory);

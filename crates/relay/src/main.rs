@@ -1,4 +1,4 @@
-//! A lossy cable in real time: connects two network devices and applies the simulation's `Link` to
+//! A lossy cable in real time: connects two network devices and applies the simulation's `SimulatedLink` to
 //! each frame, with the same code and the same random numbers.
 //!
 //! The lab starts it in a namespace between two hosts; it knows nothing of hosts. It is one thread

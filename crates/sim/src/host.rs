@@ -8,7 +8,7 @@ use tickwire_stack::{Checksum, StackConfig, Limits, OwnedMemory, ReceiveMetadata
 
 /// A host.
 #[derive(Debug)]
-pub struct Host {
+pub struct SimulatedHost {
     memory: OwnedMemory,
     sent: Vec<FrameId>,
     kept: Vec<FrameId>,
@@ -19,7 +19,7 @@ pub struct Host {
     pub mac: Mac,
 }
 
-impl Host {
+impl SimulatedHost {
     /// Host number `number`, with addresses 10.0.0.(number + 1) and fd00::(number + 1).
     pub(crate) fn new(number: u8, limits: &Limits, config: &StackConfig, now: Instant) -> Self {
         let mut memory = OwnedMemory::new(limits);
@@ -60,7 +60,7 @@ impl Host {
         self.receive_merged(now, packet, 0)
     }
 
-    /// Like [`Host::receive`], for a packet that GRO merged from segments of `segment` bytes each.
+    /// Like [`SimulatedHost::receive`], for a packet that GRO merged from segments of `segment` bytes each.
     pub fn receive_merged(&mut self, now: Instant, packet: &[u8], segment: u16) -> bool {
         let mut stack = self.memory.stack();
         stack.fill();
@@ -122,7 +122,7 @@ impl Host {
         self.stalled = stalled;
     }
 
-    /// The device is reset: frames in the transmit ring complete only by [`Host::give_back`].
+    /// The device is reset: frames in the transmit ring complete only by [`SimulatedHost::give_back`].
     pub fn keep_transmitting(&mut self) {
         self.kept.append(&mut self.sent);
     }
@@ -134,7 +134,7 @@ impl Host {
         kept.len()
     }
 
-    /// Whether the transmit ring holds frames, which the next [`Host::transmit`] completes.
+    /// Whether the transmit ring holds frames, which the next [`SimulatedHost::transmit`] completes.
     #[must_use]
     pub fn transmitting(&self) -> bool {
         !self.sent.is_empty()

@@ -7,7 +7,7 @@
 mod near;
 mod packet;
 
-use crate::{Input, Pair, PairConfig};
+use crate::{Input, SimulatedPair, PairConfig};
 use packet::{ethernet, ip, stamp};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
@@ -86,7 +86,7 @@ fn offset(input: &mut Input<'_>) -> u32 {
 
 /// Host 1 is under attack; host 0 is its honest peer, whose traffic the attacker adds to.
 struct Arena {
-    pair: Pair,
+    pair: SimulatedPair,
     family: usize,
     listener: ListenerId,
     client: Option<TcpId>,
@@ -122,7 +122,7 @@ impl Arena {
         };
         let mut stack = StackConfig::default();
         stack.tcp.ecn = if marks { Ecn::Ask } else { stack.tcp.ecn };
-        let mut pair = Pair::new(&PairConfig { limits, stack, stack_invariants: true, ..PairConfig::default() });
+        let mut pair = SimulatedPair::new(&PairConfig { limits, stack, stack_invariants: true, ..PairConfig::default() });
         let mut stack = pair.stack(1);
         let options = stack.tcp_defaults();
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");

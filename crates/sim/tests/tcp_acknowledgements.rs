@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
 
@@ -201,7 +201,7 @@ fn what_is_not_answered_is_acknowledged_at_once() {
 /// RFC 9293 §3.8.6.3.
 #[test]
 fn an_answer_carries_the_acknowledgement() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     for round in 0..200 {
         send(&mut pair, 0, client, &[1; 64]).unwrap();

@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, InUse, Ready};
@@ -12,7 +12,7 @@ use tickwire_stack::{StackError, InUse, Ready};
 /// RFC 9293 §3.6: one direction ends, the other continues.
 #[test]
 fn a_half_closed_connection_still_carries_the_other_direction() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, listener) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"request").unwrap();
     let now = pair.now();
@@ -41,7 +41,7 @@ fn a_half_closed_connection_still_carries_the_other_direction() {
 /// RFC 9293 §3.6, figure 13.
 #[test]
 fn both_sides_close_at_once() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let (client, server, _) = connected(&mut pair, 1);
     let now = pair.now();
     pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
@@ -98,7 +98,7 @@ fn closing_waits_for_the_acknowledgement_of_our_fin() {
 #[test]
 fn close_delivers_what_was_written() {
     for seed in 0..10 {
-        let mut pair = Pair::seeded(seed);
+        let mut pair = SimulatedPair::seeded(seed);
         let (client, server, _) = connected(&mut pair, 0);
         pair.link_mut(0).loss = 200_000;
         pair.link_mut(1).loss = 200_000;
@@ -117,7 +117,7 @@ fn close_delivers_what_was_written() {
 /// RFC 9293 §3.6.1: the stream reads to its end; a write reports the reset.
 #[test]
 fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"all").unwrap();
     let now = pair.now();
@@ -137,7 +137,7 @@ fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
 /// RFC 2525 §2.17.
 #[test]
 fn close_with_unread_data_resets() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"never read").unwrap();
     pair.run_for(Span::from_millis(1));
@@ -184,7 +184,7 @@ fn rfc9293_3_10_7_4_old_data_beside_a_new_fin_does_not_reset() {
 /// RFC 9293 §3.10.5: `SO_LINGER` with a time of zero.
 #[test]
 fn a_lingering_close_without_time_resets() {
-    let mut pair = Pair::seeded(4);
+    let mut pair = SimulatedPair::seeded(4);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
     pair.stack(0).tcp_set(client, now, TcpSetting::Linger(Some(Span::ZERO))).unwrap();
@@ -280,7 +280,7 @@ fn fin_out_of_order_is_held_until_the_gap_closes() {
 #[test]
 fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
     for seconds in [1, 2, 3, 30, 100] {
-        let mut pair = Pair::seeded(5);
+        let mut pair = SimulatedPair::seeded(5);
         let (client, _, _) = connected(&mut pair, 0);
         let now = pair.now();
         pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_secs(seconds))).unwrap();
@@ -296,7 +296,7 @@ fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
 /// Without a user timeout, retransmissions are counted (RFC 9293 §3.8.3: at least 100 s).
 #[test]
 fn retransmissions_end_after_more_than_a_hundred_seconds() {
-    let mut pair = Pair::seeded(6);
+    let mut pair = SimulatedPair::seeded(6);
     let (client, _, _) = connected(&mut pair, 0);
     pair.link_mut(0).loss = 1_000_000;
     let start = pair.now();
@@ -313,7 +313,7 @@ fn retransmissions_end_after_more_than_a_hundred_seconds() {
 /// RFC 9293 §3.8.4.
 #[test]
 fn keepalive_finds_out_that_the_peer_is_gone() {
-    let mut pair = Pair::seeded(7);
+    let mut pair = SimulatedPair::seeded(7);
     let (client, _, _) = connected(&mut pair, 0);
     let now = pair.now();
     let mut stack = pair.stack(0);
@@ -376,7 +376,7 @@ fn keepalive_keeps_to_its_times() {
 /// RFC 9293 §3.8.3.
 #[test]
 fn an_orphan_whose_peer_is_gone_is_given_up() {
-    let mut pair = Pair::seeded(8);
+    let mut pair = SimulatedPair::seeded(8);
     let (client, _, _) = connected(&mut pair, 0);
     pair.link_mut(0).loss = 1_000_000;
     send(&mut pair, 0, client, &[1; 50_000]).unwrap();

@@ -5,7 +5,7 @@ mod tcp_support;
 
 use tcp_support::raw::{ACK, CE, CWR, ECE, ECT0, SYN, Seg, Wire};
 use tcp_support::{Flow, close_and_check, connected, transfer};
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::path::PathInfo;
 use tickwire_stack::tcp::{Ecn, TcpSetting};
 use tickwire_stack::time::Span;
@@ -218,7 +218,7 @@ fn a_path_that_marks_needs_no_retransmission() {
     for family in 0..2 {
         let mut config = PairConfig::default().with_link(LinkConfig { mark: 20_000, ..LinkConfig::default() });
         config.stack.tcp.ecn = Ecn::Ask;
-        let mut pair = Pair::new(&config);
+        let mut pair = SimulatedPair::new(&config);
         let (client, server, listener) = connected(&mut pair, family);
         let mut flows =
             [Flow::new((0, client), (1, server), 3_000_000), Flow::new((1, server), (0, client), 3_000_000)];

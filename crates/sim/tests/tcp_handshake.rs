@@ -5,7 +5,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
@@ -59,7 +59,7 @@ fn the_shift_that_is_set_is_offered_and_used() {
 /// RFC 9293 §3.8.1.
 #[test]
 fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let listener = listen(&mut pair, 1, 8);
     pair.link_mut(0).loss = 1_000_000;
     let client = connect(&mut pair, 0, 4000);
@@ -76,7 +76,7 @@ fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
 /// RFC 9293 §3.8.3.
 #[test]
 fn an_unanswered_attempt_times_out() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     pair.link_mut(0).loss = 1_000_000;
     let client = connect(&mut pair, 0, 4000);
     pair.run_for(Span::from_secs(130));
@@ -92,7 +92,7 @@ fn an_unanswered_attempt_times_out() {
 #[test]
 fn a_closed_port_refuses() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(4);
+        let mut pair = SimulatedPair::seeded(4);
         let client = connect(&mut pair, family, 4000);
         assert_eq!(pair.stack(0).readiness(client.into()), Ok(Ready::NONE));
         pair.run_for(Span::from_millis(1));
@@ -107,7 +107,7 @@ fn a_closed_port_refuses() {
 #[test]
 fn both_sides_open_at_once() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(5);
+        let mut pair = SimulatedPair::seeded(5);
         let ends = [end(&pair, 0, family, 1000), end(&pair, 1, family, 2000)];
         let options = options(&mut pair, 0);
         let now = pair.now();
@@ -178,7 +178,7 @@ fn a_crossing_syn_is_answered_and_its_acknowledgement_opens() {
 
 #[test]
 fn a_full_accept_queue_keeps_the_others_waiting() {
-    let mut pair = Pair::seeded(6);
+    let mut pair = SimulatedPair::seeded(6);
     let listener = listen(&mut pair, 1, 1);
     let clients: Vec<_> = (0..4).map(|n| connect(&mut pair, 0, 5000 + n)).collect();
     pair.run_for(Span::from_millis(100));
@@ -200,7 +200,7 @@ fn a_full_accept_queue_keeps_the_others_waiting() {
 /// RFC 9293 §3.10.4.
 #[test]
 fn closing_a_listener_resets_unaccepted_connections() {
-    let mut pair = Pair::seeded(7);
+    let mut pair = SimulatedPair::seeded(7);
     let listener = listen(&mut pair, 1, 8);
     let client = connect(&mut pair, 0, 4000);
     pair.run_for(Span::from_millis(1));
@@ -268,7 +268,7 @@ fn time_wait_gives_way_to_a_newer_syn() {
 /// RFC 6191, RFC 9293 §3.10.7.4.
 #[test]
 fn a_client_may_reuse_its_port_at_once() {
-    let mut pair = Pair::seeded(9);
+    let mut pair = SimulatedPair::seeded(9);
     let listener = listen(&mut pair, 1, 8);
     for round in 0..20 {
         let client = connect(&mut pair, 0, 4000);
@@ -287,7 +287,7 @@ fn a_client_may_reuse_its_port_at_once() {
 /// More connections in TIME-WAIT than slots: the oldest are replaced, and none is refused.
 #[test]
 fn time_wait_never_fills_the_pool() {
-    let mut pair = Pair::seeded(10);
+    let mut pair = SimulatedPair::seeded(10);
     let listener = listen(&mut pair, 1, 8);
     for round in 0..600 {
         let client = connect(&mut pair, 0, 1000 + round);
@@ -326,7 +326,7 @@ fn a_reset_ends_a_half_open_connection_only_if_exact() {
 /// RFC 9293 §3.10.1, §3.9.2.3.
 #[test]
 fn impossible_ends_are_refused() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (a, b) = (end(&pair, 0, 0, 1000), end(&pair, 1, 0, 80));
     let options = options(&mut pair, 0);
     let now = pair.now();

@@ -3,7 +3,7 @@
 mod tcp_support;
 
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::StackError;
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
@@ -12,7 +12,7 @@ use tickwire_stack::time::Span;
 #[test]
 fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
     for (mtu, late) in [(1500, false), (1500, true), (9000, false), (9000, true)] {
-        let mut pair = Pair::new(&PairConfig { mtu, ..PairConfig::default() });
+        let mut pair = SimulatedPair::new(&PairConfig { mtu, ..PairConfig::default() });
         pair.link_mut(0).rate = 1_000_000_000;
         let (client, server, listener) = connected(&mut pair, 0);
         let mut flow = Flow::new((0, client), (1, server), 400_000);
@@ -51,7 +51,7 @@ fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
 #[test]
 fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
     for keeps in [false, true] {
-        let mut pair = Pair::seeded(2);
+        let mut pair = SimulatedPair::seeded(2);
         let (client, _, _) = connected(&mut pair, 0);
         pair.link_mut(0).loss = 1_000_000;
         pair.host_mut(0).stall(!keeps);
@@ -86,7 +86,7 @@ fn the_user_timeout_counts_what_has_not_left_this_host() {
 /// A ring that is full for a while loses nothing, and nothing is deemed lost.
 #[test]
 fn a_ring_that_is_full_for_a_while_costs_no_retransmission() {
-    let mut pair = Pair::seeded(4);
+    let mut pair = SimulatedPair::seeded(4);
     let (client, server, listener) = connected(&mut pair, 0);
     pair.host_mut(0).stall(true);
     send(&mut pair, 0, client, &pattern(20_000, 1)).unwrap();

@@ -5,35 +5,35 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::tcp::{Leaving, Shutdown, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, InUse, Ready, TcpId};
 
-fn suspend(pair: &mut Pair, host: usize, id: TcpId) -> Leaving {
+fn suspend(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Leaving {
     let now = pair.now();
     pair.stack(host).tcp_suspend(id, now).unwrap()
 }
 
-fn resume(pair: &mut Pair, host: usize, id: TcpId) {
+fn resume(pair: &mut SimulatedPair, host: usize, id: TcpId) {
     let now = pair.now();
     pair.stack(host).tcp_resume(id, now).unwrap();
 }
 
-fn bytes(pair: &mut Pair, host: usize, id: TcpId) -> Vec<u8> {
+fn bytes(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Vec<u8> {
     let mut all = Vec::new();
     pair.stack(host).tcp_leaving_bytes(id, |bytes| all.extend_from_slice(bytes)).unwrap();
     all
 }
 
 /// A pair whose stacks are checked at each step, on a cable with a delay of 1 ms.
-fn looked_through(seed: u64, loss: u32) -> Pair {
+fn looked_through(seed: u64, loss: u32) -> SimulatedPair {
     let link = LinkConfig { delay: Span::from_millis(1), loss, ..LinkConfig::default() };
-    Pair::new(&PairConfig { stack_invariants: true, ..PairConfig::default().with_seed(seed).with_link(link) })
+    SimulatedPair::new(&PairConfig { stack_invariants: true, ..PairConfig::default().with_seed(seed).with_link(link) })
 }
 
 /// Packets that a host has sent on the cable.
-fn packets(pair: &Pair, from: usize) -> u64 {
+fn packets(pair: &SimulatedPair, from: usize) -> u64 {
     pair.link_stats(from).sent
 }
 
@@ -159,7 +159,7 @@ fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
     for (theirs_shut, ours_shut) in [(true, false), (false, true), (true, true)] {
         let mut pair = looked_through(5, 0);
         let (client, server, _) = connected(&mut pair, 1);
-        let known = |pair: &mut Pair| pair.stack(0).tcp_numbers().find(|n| n.id == client.into()).unwrap();
+        let known = |pair: &mut SimulatedPair| pair.stack(0).tcp_numbers().find(|n| n.id == client.into()).unwrap();
         let before = known(&mut pair);
         send(&mut pair, 0, client, b"to there").unwrap();
         send(&mut pair, 1, server, b"back").unwrap();

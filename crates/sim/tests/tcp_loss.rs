@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair};
+use tickwire_sim::{LinkConfig, SimulatedPair};
 use tickwire_stack::TcpId;
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
@@ -294,7 +294,7 @@ fn a_needless_timeout_is_taken_back() {
 #[test]
 fn a_blackout_is_survived() {
     for (seed, dark) in [10, 100, 1_000, 10_000].into_iter().enumerate() {
-        let mut pair = Pair::seeded(seed as u64);
+        let mut pair = SimulatedPair::seeded(seed as u64);
         let (client, server, listener) = connected(&mut pair, seed & 1);
         let mut flows = [Flow::new((0, client), (1, server), 8_000_000), Flow::new((1, server), (0, client), 300_000)];
         pair.link_mut(0).rate = 1_000_000_000;
@@ -323,7 +323,7 @@ fn a_blackout_is_survived() {
 /// RFC 8985 §7: one lost message in a ping-pong costs about the minimum timeout, not 200 ms.
 #[test]
 fn a_lost_message_costs_milliseconds() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     let mut worst = Span::ZERO;
     for round in 0..1_000 {
@@ -470,7 +470,7 @@ fn blocks_of_one_acknowledgement_show_no_reordering() {
 }
 
 /// Requests and responses, one at a time. `delay` is the extra delay of each request.
-fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
+fn ask(pair: &mut SimulatedPair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
     let usual = pair.link_mut(0).delay;
     for n in 0..questions {
         pair.link_mut(0).delay = usual + delay(n);

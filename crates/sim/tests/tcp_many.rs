@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig, Rng};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig, Rng};
 use tickwire_stack::tcp::{Shutdown, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, InUse, Limits, ListenerId, Ready, TcpId};
@@ -19,7 +19,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(pair: &mut Pair, host: usize, id: TcpId) -> Self {
+    fn new(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Self {
         let (a, b) = pair.stack(host).tcp_endpoints(id).unwrap();
         Self { id, written: 0, read: 0, salt: (a.port ^ b.port) as u8 }
     }
@@ -32,7 +32,7 @@ fn byte(n: u32, salt: u8) -> u8 {
 
 /// Random lives of connections from host 0 to host 1.
 struct Lives {
-    pair: Pair,
+    pair: SimulatedPair,
     rng: Rng,
     seed: u64,
     listener: ListenerId,
@@ -56,7 +56,7 @@ impl Lives {
         let config = PairConfig { limits, stack_invariants: true, sequence_invariants: true, ..PairConfig::default() }
             .with_seed(seed)
             .with_link(link);
-        let mut pair = Pair::new(&config);
+        let mut pair = SimulatedPair::new(&config);
         let rng = Rng::new(seed ^ 0xabcd);
         let listener = listen(&mut pair, 1, 16);
         Self { pair, rng, seed, listener, sides: [Vec::new(), Vec::new()], port: 1000 }
@@ -162,7 +162,7 @@ fn random_lives_leave_nothing_behind() {
 fn few_frames_are_shared_and_nothing_deadlocks() {
     let limits = Limits { frames: 256, tcp: 64, ..Limits::DEFAULT };
     let config = PairConfig { limits, ..PairConfig::default() };
-    let mut pair = Pair::new(&config);
+    let mut pair = SimulatedPair::new(&config);
     let listener = listen(&mut pair, 1, 64);
     let mut flows = Vec::new();
     for n in 0..30 {
@@ -190,7 +190,7 @@ fn few_frames_are_shared_and_nothing_deadlocks() {
 #[test]
 fn unread_connections_do_not_starve_the_others() {
     let limits = Limits { frames: 1024, tcp: 64, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let listener = listen(&mut pair, 1, 64);
     let mut pairs = Vec::new();
     for n in 0..20 {
@@ -517,7 +517,7 @@ fn a_connection_with_nothing_queued_may_answer_beside_many_whose_queues_are_full
 #[test]
 fn a_connection_without_a_frame_is_told_when_there_is_one() {
     let limits = Limits { frames: 64, tcp: 64, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let listener = listen(&mut pair, 1, 64);
     let clients: Vec<_> = (0..56).map(|n| connect(&mut pair, 0, 2000 + n)).collect();
     let mut servers = Vec::new();
@@ -568,7 +568,7 @@ fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
 /// Readiness as `poll` on Linux reports it, over the life of a connection.
 #[test]
 fn readiness_follows_the_life_of_a_connection() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let listener = listen(&mut pair, 1, 8);
     assert_eq!(pair.stack(1).readiness(listener.into()), Ok(Ready::NONE));
     let client = connect(&mut pair, 0, 4000);

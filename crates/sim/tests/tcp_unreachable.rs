@@ -8,7 +8,7 @@ mod tcp_support;
 use common::{counter, frame, icmp, ip};
 use tcp_support::raw::{ACK, Seg};
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
@@ -62,7 +62,7 @@ fn errors() -> impl Iterator<Item = (usize, (u8, u8, StackError))> {
 }
 
 /// A router on the path to host 1 sends host 0 an error that quotes a packet.
-fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8]) {
+fn complain(pair: &mut SimulatedPair, family: usize, (kind, code): (u8, u8), quoted: &[u8]) {
     let mut v6 = pair.host(1).addresses[1];
     v6.0[15] = 99;
     let router = [Address::v4([10, 0, 0, 99]), v6][family];
@@ -71,8 +71,8 @@ fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8
 }
 
 /// Host 0 has sent a SYN, which is in flight.
-fn opening(family: usize) -> (Pair, TcpId, Vec<u8>) {
-    let mut pair = Pair::seeded(1);
+fn opening(family: usize) -> (SimulatedPair, TcpId, Vec<u8>) {
+    let mut pair = SimulatedPair::seeded(1);
     let client = connect(&mut pair, family, 4000);
     let now = pair.now();
     let mut sent = pair.host_mut(0).transmit(now);
@@ -81,7 +81,7 @@ fn opening(family: usize) -> (Pair, TcpId, Vec<u8>) {
 }
 
 /// The packet with the first bytes of a segment from host 0 to host 1 with this sequence number.
-fn quote(pair: &Pair, family: usize, seq: u32) -> Vec<u8> {
+fn quote(pair: &SimulatedPair, family: usize, seq: u32) -> Vec<u8> {
     let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[family]);
     let ports = [4000u16.to_be_bytes(), PORT.to_be_bytes()].concat();
     ip(own, peer, 6, &[&ports[..], &seq.to_be_bytes(), &[0; 12]].concat())
@@ -152,7 +152,7 @@ fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
 fn an_error_about_an_open_connection_explains_its_end() {
     for (family, (kind, code, told)) in errors() {
         let what = format!("family {family}, type {kind}, code {code}");
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (client, _, _) = connected(&mut pair, family);
         let now = pair.now();
         pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_millis(50))).unwrap();
@@ -175,7 +175,7 @@ fn an_error_about_an_open_connection_explains_its_end() {
 /// more.
 #[test]
 fn an_error_is_forgotten_when_the_peer_is_heard_again() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
     pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_millis(50))).unwrap();
@@ -195,12 +195,12 @@ fn an_error_is_forgotten_when_the_peer_is_heard_again() {
 /// it does not end it.
 #[test]
 fn an_error_about_a_syn_that_was_answered_leaves_the_peer_its_time() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let now = pair.now();
     let options = options(&mut pair, 0);
     let listener = pair.stack(0).tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 8).unwrap();
     let [own, peer] = [(0, PORT), (1, 4000)].map(|(host, port)| end(&pair, host, 0, port));
-    let meet = |pair: &mut Pair, seg: Seg| {
+    let meet = |pair: &mut SimulatedPair, seg: Seg| {
         let mut packet = seg.packet(peer, own);
         packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
         assert!(pair.host_mut(0).receive(now, &packet));

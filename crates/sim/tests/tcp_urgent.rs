@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, Ready};
@@ -12,7 +12,7 @@ use tickwire_stack::{StackError, Ready};
 /// RFC 9293 §3.8.5, as Linux implements it (RFC 6093 §3).
 #[test]
 fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, _) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"before").unwrap();
     let now = pair.now();
@@ -34,7 +34,7 @@ fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
 /// RFC 6093 §6: `SO_OOBINLINE`.
 #[test]
 fn inline_the_byte_stays_in_the_stream() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
     pair.stack(1).tcp_set(server, now, TcpSetting::OobInline(true)).unwrap();

@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, Ready};
@@ -83,7 +83,7 @@ fn a_lost_window_update_is_found_by_a_probe() {
 /// RFC 9293 §3.8.6.
 #[test]
 fn a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, listener) = connected(&mut pair, 0);
     let data = pattern(3_000_000, 1);
     let mut sent = 0;
@@ -127,7 +127,7 @@ fn reading_repeats_no_window_that_cannot_grow() {
 /// RFC 7323 §2.4: the right edge never moves left, whatever the program does.
 #[test]
 fn the_offered_window_never_shrinks() {
-    let mut pair = Pair::seeded(4);
+    let mut pair = SimulatedPair::seeded(4);
     let (client, server, _) = connected(&mut pair, 0);
     let mut flow = Flow::new((0, client), (1, server), 2_000_000);
     let mut edge = 0u32;

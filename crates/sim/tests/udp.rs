@@ -3,7 +3,7 @@
 mod common;
 
 use common::{counter, frame, ip, open, open_with, pattern, received, send, udp};
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
@@ -17,7 +17,7 @@ const MS: Span = Span::from_millis(1);
 #[test]
 fn datagrams_of_every_size_arrive_whole() {
     for family in 0..2 {
-        let mut pair = Pair::new(&PairConfig::default());
+        let mut pair = SimulatedPair::new(&PairConfig::default());
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let a = open(&mut pair, 0, from, 1000);
         let b = open(&mut pair, 1, to, 2000);
@@ -42,7 +42,7 @@ fn datagrams_of_every_size_arrive_whole() {
 #[test]
 fn unread_sockets_leave_frames_to_receive_into() {
     let limits = Limits { frames: 1024, udp: 256, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let unread: Vec<_> = (0..250).map(|n| open(&mut pair, 1, to, 2000 + n)).collect();
@@ -60,7 +60,7 @@ fn unread_sockets_leave_frames_to_receive_into() {
 
 #[test]
 fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [peer, own] = [1, 0].map(|h| pair.host(h).addresses[0]);
     let (from, to) = (Endpoint::new(peer, 9), Endpoint::new(own, 1000));
     let socket = open(&mut pair, 0, own, 1000);
@@ -77,7 +77,7 @@ fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
 /// RFC 1122 §4.1.3.5, RFC 3542 §6.
 #[test]
 fn a_receive_tells_where_from_where_to_and_how() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     for family in 0..2 {
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let a = open(&mut pair, 0, from, 1000);
@@ -115,7 +115,7 @@ fn a_receive_tells_where_from_where_to_and_how() {
 
 #[test]
 fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (a, other) = (open(&mut pair, 0, from, 1000), open(&mut pair, 0, from, 1001));
     let b = open(&mut pair, 1, Address::ANY_V4, 2000);
@@ -143,14 +143,14 @@ fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
 /// RFC 1122 §4.1.3.5, RFC 3493 §3.7.
 #[test]
 fn the_best_fitting_socket_gets_the_datagram() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [v4, v6] = pair.host(1).addresses;
     let dual = open(&mut pair, 1, Address::ANY, 2000);
     let any = open(&mut pair, 1, Address::ANY_V4, 2000);
     let exact = open(&mut pair, 1, v4, 2000);
     let from = [0, 1].map(|f| pair.host(0).addresses[f]);
     let senders = [open(&mut pair, 0, from[0], 1), open(&mut pair, 0, from[1], 1)];
-    let round = |pair: &mut Pair| {
+    let round = |pair: &mut SimulatedPair| {
         send(pair, 0, senders[0], Endpoint::new(v4, 2000), b"4").unwrap();
         send(pair, 0, senders[1], Endpoint::new(v6, 2000), b"6").unwrap();
         pair.run_for(MS);
@@ -172,7 +172,7 @@ fn the_best_fitting_socket_gets_the_datagram() {
 
 #[test]
 fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let shares = UdpOptions { reuse_port: true, ..UdpOptions::default() };
     let workers: Vec<_> = (0..4).map(|_| open_with(&mut pair, 1, to, 2000, shares)).collect();
@@ -193,7 +193,7 @@ fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() 
 
 #[test]
 fn of_sockets_that_reuse_an_address_the_one_that_was_bound_last_hears_all() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let mut sockets: Vec<_> = (0..3).map(|_| open(&mut pair, 1, to, 2000)).collect();
     let mut port = 1000;
@@ -212,7 +212,7 @@ fn of_sockets_that_reuse_an_address_the_one_that_was_bound_last_hears_all() {
 
 #[test]
 fn a_full_receive_queue_drops_and_counts_and_recovers() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open_with(&mut pair, 1, to, 2000, UdpOptions { rcvbuf: 10_000, ..UdpOptions::default() });
@@ -232,7 +232,7 @@ fn a_full_receive_queue_drops_and_counts_and_recovers() {
 #[test]
 fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
     let limits = Limits { frames: 256, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let mut sent = 0;
@@ -256,7 +256,7 @@ fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
 #[test]
 fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read() {
     let limits = Limits { frames: 256, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let options = UdpOptions { rcvbuf: 1 << 20, ..UdpOptions::default() };
@@ -278,7 +278,7 @@ fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read(
 /// RFC 1191 §3.
 #[test]
 fn what_may_not_be_fragmented_is_refused() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let options = UdpOptions { mtu_discover: MtuDiscover::Do, ..UdpOptions::default() };
     let a = open_with(&mut pair, 0, from, 1000, options);
@@ -290,7 +290,7 @@ fn what_may_not_be_fragmented_is_refused() {
 /// succeeds.
 #[test]
 fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
-    let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { paths: false, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -320,7 +320,7 @@ fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
 /// error.
 #[test]
 fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
-    let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { paths: false, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let now = pair.now();
@@ -350,7 +350,7 @@ fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
 #[test]
 fn a_full_path_cache_forgets_what_was_not_used() {
     let limits = Limits { paths: 8, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -376,7 +376,7 @@ fn a_full_path_cache_forgets_what_was_not_used() {
 
 #[test]
 fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -404,7 +404,7 @@ fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
 
 #[test]
 fn shutting_and_errors_show_in_readiness() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let own = pair.host(0).addresses[0];
     let a = open(&mut pair, 0, own, 1000);
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::OUT));

@@ -4,14 +4,14 @@
 mod common;
 
 use common::{frame, icmp, open, received, send};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::MtuDiscover;
 use tickwire_stack::{StackError, Ready, UdpId};
 
 /// Two sockets of host 0 that have sent to host 1, and the first one's datagram.
 struct Asked {
-    pair: Pair,
+    pair: SimulatedPair,
     socket: UdpId,
     clean: UdpId,
     peer: Endpoint,
@@ -21,7 +21,7 @@ struct Asked {
 
 impl Asked {
     fn new(family: usize, connected: bool) -> Self {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[family]);
         let peer = Endpoint::new(peer, 2000);
         let [socket, clean] = [1000, 1001].map(|port| open(&mut pair, 0, own, port));

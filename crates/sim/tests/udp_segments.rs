@@ -3,7 +3,7 @@
 mod common;
 
 use common::{counter, open, pattern, received, send};
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
@@ -12,10 +12,10 @@ use tickwire_stack::udp::SendTo;
 use tickwire_stack::{StackError, Limits, Ready, UdpId};
 
 /// Two hosts whose stacks have this many frames, a socket on each, and the second one's endpoint.
-fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
+fn hosts(frames: u32, paths: bool) -> (SimulatedPair, UdpId, UdpId, Endpoint) {
     let limits = Limits { frames, ..Limits::DEFAULT };
     let link = LinkConfig { rate: 1_000_000_000, ..LinkConfig::default() };
-    let mut pair = Pair::new(&PairConfig { limits, paths, ..PairConfig::default() }.with_link(link));
+    let mut pair = SimulatedPair::new(&PairConfig { limits, paths, ..PairConfig::default() }.with_link(link));
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (a, b) = (open(&mut pair, 0, from, 1000), open(&mut pair, 1, to, 2000));
     (pair, a, b, Endpoint::new(to, 2000))
@@ -23,7 +23,7 @@ fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
 
 /// The datagrams of the next two milliseconds, read as they arrive: neither the receiver's queue
 /// nor its frames are tested here.
-fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
+fn arrived(pair: &mut SimulatedPair, id: UdpId) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for _ in 0..1000 {
         pair.run_for(Span::from_micros(2));
@@ -33,7 +33,7 @@ fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
 }
 
 /// Sends `bytes` in datagrams of `segment` bytes.
-fn send_cut(pair: &mut Pair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16) -> Result<usize, StackError> {
+fn send_cut(pair: &mut SimulatedPair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16) -> Result<usize, StackError> {
     let now = pair.now();
     let to = SendTo { destination: Some(to), segment: Some(segment), ..SendTo::default() };
     pair.stack(0).udp_send(id, now, &to, &mut &bytes[..])
@@ -42,7 +42,7 @@ fn send_cut(pair: &mut Pair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16
 #[test]
 fn what_is_cut_into_datagrams_arrives_in_order() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let (a, b) = (open(&mut pair, 0, from, 1000), open(&mut pair, 1, to, 2000));
         let to = Endpoint::new(to, 2000);
@@ -106,7 +106,7 @@ fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
 
 /// Two hosts of which the first has not resolved the second yet, a socket on each, and the second
 /// one's endpoint.
-fn unresolved() -> (Pair, UdpId, UdpId, Endpoint) {
+fn unresolved() -> (SimulatedPair, UdpId, UdpId, Endpoint) {
     let (mut pair, a, b, to) = hosts(4096, false);
     let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
     let info = PathInfo {
@@ -176,7 +176,7 @@ fn what_is_sent_to_an_absent_neighbour_wakes_no_waiter() {
 #[test]
 fn when_others_have_all_places_a_packet_is_dropped_and_counted() {
     let limits = Limits { waiting: 4, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, paths: false, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, paths: false, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (a, now) = (open(&mut pair, 0, from, 1000), pair.now());
     let absent = Address::v4([10, 0, 0, 77]);

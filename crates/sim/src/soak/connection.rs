@@ -1,6 +1,6 @@
 //! One connection: its two ends, and the data it transferred.
 
-use crate::{Pair, Rng};
+use crate::{SimulatedPair, Rng};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{RecvFlags, TcpSetting, Shutdown};
 use tickwire_stack::time::Span;
@@ -38,7 +38,7 @@ fn byte(salt: u64, at: u64) -> u8 {
 
 impl Connection {
     /// Opens one. `None` if the stack has no room for it, or no path.
-    pub(super) fn open(pair: &mut Pair, from: usize, family: usize, port: u16, to: u16) -> Option<Self> {
+    pub(super) fn open(pair: &mut SimulatedPair, from: usize, family: usize, port: u16, to: u16) -> Option<Self> {
         let client = Endpoint::new(pair.host(from).addresses[family], port);
         let server = Endpoint::new(pair.host(1 - from).addresses[family], to);
         let now = pair.now();
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Performs one random action at one end. Returns the number of bytes read.
-    pub(super) fn act(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) -> u64 {
+    pub(super) fn act(&mut self, pair: &mut SimulatedPair, rng: &mut Rng, end: usize) -> u64 {
         if self.ends[end].id.is_none() || self.ends[end].gone {
             return 0;
         }
@@ -94,7 +94,7 @@ impl Connection {
         0
     }
 
-    fn write(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) {
+    fn write(&mut self, pair: &mut SimulatedPair, rng: &mut Rng, end: usize) {
         let (salt, side) = (self.salt ^ end as u64, &mut self.ends[end]);
         let Some(id) = side.id else { return };
         let len = if rng.chance(500_000) { rng.below(200) } else { rng.below(60_000) };
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, pair: &mut Pair, end: usize, most: usize) -> u64 {
+    fn read(&mut self, pair: &mut SimulatedPair, end: usize, most: usize) -> u64 {
         let (salt, side) = (self.salt ^ (1 - end) as u64, &mut self.ends[end]);
         let Some(id) = side.id else { return 0 };
         let (mut bytes, now) = (vec![0; most], pair.now());
@@ -130,7 +130,7 @@ impl Connection {
         0
     }
 
-    fn set(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) {
+    fn set(&mut self, pair: &mut SimulatedPair, rng: &mut Rng, end: usize) {
         let side = &self.ends[end];
         let Some(id) = side.id else { return };
         let on = rng.chance(500_000);
@@ -148,7 +148,7 @@ impl Connection {
         pair.stack(side.host).tcp_set(id, now, setting).expect("a good setting of a good handle");
     }
 
-    fn shut(&mut self, pair: &mut Pair, end: usize) {
+    fn shut(&mut self, pair: &mut SimulatedPair, end: usize) {
         let side = &mut self.ends[end];
         let Some(id) = side.id else { return };
         let now = pair.now();
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    fn leave(&mut self, pair: &mut Pair, end: usize, abort: bool) {
+    fn leave(&mut self, pair: &mut SimulatedPair, end: usize, abort: bool) {
         let side = &mut self.ends[end];
         let Some(id) = side.id else { return };
         let now = pair.now();
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Both ends read all available data.
-    pub(super) fn drain(&mut self, pair: &mut Pair) -> u64 {
+    pub(super) fn drain(&mut self, pair: &mut SimulatedPair) -> u64 {
         let mut bytes = 0;
         for end in 0..2 {
             while !self.ends[end].gone && !self.ends[end].failed && !self.ends[end].ended {
@@ -188,7 +188,7 @@ impl Connection {
         bytes
     }
 
-    pub(super) fn close(&mut self, pair: &mut Pair) {
+    pub(super) fn close(&mut self, pair: &mut SimulatedPair) {
         for end in 0..2 {
             if !self.ends[end].gone {
                 self.leave(pair, end, false);

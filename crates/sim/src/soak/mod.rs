@@ -15,7 +15,7 @@ mod connection;
 mod datagrams;
 mod fault_injection;
 
-use crate::{Pair, PairConfig, Rng};
+use crate::{SimulatedPair, PairConfig, Rng};
 use connection::Connection;
 use datagrams::Datagrams;
 use fault_injection::FaultInjection;
@@ -82,7 +82,7 @@ pub fn life(seed: u64, actions: u32) -> Life {
 }
 
 struct Hosts {
-    pair: Pair,
+    pair: SimulatedPair,
     rng: Rng,
     weather: FaultInjection,
     listeners: [ListenerId; 2],
@@ -120,7 +120,7 @@ impl Hosts {
             sequence_invariants: true,
             ..PairConfig::default()
         };
-        let mut pair = Pair::new(&config);
+        let mut pair = SimulatedPair::new(&config);
         let listeners = [0, 1].map(|host| {
             let mut stack = pair.stack(host);
             let options = stack.tcp_defaults();

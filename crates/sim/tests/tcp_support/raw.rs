@@ -2,7 +2,7 @@
 //! what no well-behaved peer would.
 
 use std::collections::VecDeque;
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::checksum;
 use tickwire_stack::tcp::{RecvFlags, TcpState};
@@ -174,7 +174,7 @@ fn ipv4_with(from: Endpoint, to: Endpoint, protocol: u8, class: u8, payload: &[u
 
 /// A stack and the hand-made peer on its cable.
 pub(crate) struct Wire {
-    pair: Pair,
+    pair: SimulatedPair,
     pub(crate) now: Instant,
     /// The peer's end.
     pub(crate) peer: Endpoint,
@@ -198,7 +198,7 @@ impl Wire {
     }
 
     pub(crate) fn on(config: &PairConfig) -> Self {
-        let pair = Pair::new(config);
+        let pair = SimulatedPair::new(config);
         let peer = Endpoint::new(pair.host(0).addresses[0], 4000);
         let own = Endpoint::new(pair.host(1).addresses[0], super::PORT);
         let now = pair.now();

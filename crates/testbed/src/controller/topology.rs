@@ -6,7 +6,7 @@ use super::host::{Hosts, NodeHost, Way};
 use anyhow::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use tickwire_lab::{CableOptions, Confined, Host, Lab, Process, Processors, Service, ServiceOptions, Switch};
+use tickwire_lab::{CableOptions, Confined, LabHost, Lab, Process, Processors, Service, ServiceOptions, Switch};
 
 /// The interface of every host.
 const INTERFACE: &str = "eth0";
@@ -132,7 +132,7 @@ impl Topology {
 }
 
 /// Drops in the queues of a host's devices.
-fn dropped(host: &Host) -> Result<Vec<(String, u64)>> {
+fn dropped(host: &LabHost) -> Result<Vec<(String, u64)>> {
     #[derive(serde::Deserialize)]
     struct Queue {
         kind: String,

@@ -178,7 +178,7 @@ impl Tally {
     }
 
     /// The comparisons of a simulation.
-    pub(super) fn simulated(figures: &tickwire_sim::Figures) -> Self {
+    pub(super) fn simulated(figures: &tickwire_sim::ClockErrors) -> Self {
         Self {
             // Its errors have the opposite sign: clock - truth.
             differences: figures.errors().iter().map(|&error| error.saturating_neg()).collect(),

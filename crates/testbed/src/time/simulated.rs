@@ -4,7 +4,7 @@
 use super::figures::{Origin, Row, Tally};
 use anyhow::{Context, Result};
 use tickwire_sim::scenario::{Change, Promise};
-use tickwire_sim::{Delay, Scenario, Wander};
+use tickwire_sim::{Delay, Scenario, OscillatorWander};
 
 const DAY: f64 = 86_400.0;
 /// As in 2015: this many seconds with a server, and then four hours without.
@@ -34,7 +34,7 @@ pub(super) fn silenced(interval: f64, reads: u32) -> Result<Row> {
 const fn scenario(interval: f64, reads: u32) -> Scenario {
     Scenario {
         name: "",
-        wander: Wander::SERVER_ROOM,
+        wander: OscillatorWander::SERVER_ROOM,
         path: Delay::LAN,
         poll: interval,
         measured: (0.0, 0.0),

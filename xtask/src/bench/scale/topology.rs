@@ -9,7 +9,7 @@ use std::cell::Cell;
 use tickwire_bench::latency::Latency;
 use tickwire_bench::many::{Exchange, Opened};
 use tickwire_bench::rate::Rate;
-use tickwire_lab::{Host, Process, Service};
+use tickwire_lab::{LabHost, Process, Service};
 
 /// The cable between the hosts of a row.
 #[derive(Clone, Copy, Debug)]
@@ -233,7 +233,7 @@ fn lane_packets(service: &Service, process: u32) -> Result<u64> {
 
 /// IPv4 packets that a host's kernel has received and sent, from `/proc/net/snmp`, which has a line
 /// of names before a line of numbers.
-fn kernel_packets(host: &Host) -> Result<u64> {
+fn kernel_packets(host: &LabHost) -> Result<u64> {
     let text = host.run(&["cat", "/proc/net/snmp"])?;
     let mut lines = text.lines().filter(|line| line.starts_with("Ip: "));
     let (names, numbers) = lines.next().zip(lines.next()).context("no line of IP in /proc/net/snmp")?;
