@@ -1,7 +1,7 @@
 //! The lab on one machine: a consumer and producers, each a host (network namespace), on a switch
 //! with rate-limited ports.
 
-use super::Error;
+use super::TestbedError;
 use super::host::{Hosts, NodeHost, Way};
 use anyhow::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
@@ -48,12 +48,12 @@ impl Topology {
     /// Builds the lab.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there are too many producers; otherwise not root, or a part cannot be
+    /// [`TestbedError::Refused`] if there are too many producers; otherwise not root, or a part cannot be
     /// created.
-    pub(super) fn new(options: &TopologyOptions) -> Result<Self, Error> {
+    pub(super) fn new(options: &TopologyOptions) -> Result<Self, TestbedError> {
         if options.producers.len() > MOST_PRODUCERS {
             let many = options.producers.len();
-            return Err(Error::Refused(format!(
+            return Err(TestbedError::Refused(format!(
                 "{many} producers: a lab has room for {MOST_PRODUCERS} (use several machines: --nodes)"
             )));
         }
