@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tickclock::Clock;
 use tickwire_clock_reference::Truth;
-use tickwire_clock_reference::function::{Recipe, Wander};
-use tickwire_clock_reference::path::{Outage, Path};
+use tickwire_clock_reference::function::{Recipe, SineWander};
+use tickwire_clock_reference::path::{Outage, PathModel};
 
 /// The least number of intervals for a row to be meaningful.
 const FEWEST: f64 = 2.0;
@@ -279,8 +279,8 @@ fn recipe(begin_s: f64, silent_after_s: Option<f64>) -> Recipe {
     Recipe {
         ahead_us: 1000.0,
         rate_ppm: 10.0,
-        wander: Some(Wander { ppm: 0.05, period_s: 600.0 }),
-        path: Path { outages, ..Path::default() },
+        wander: Some(SineWander { ppm: 0.05, period_s: 600.0 }),
+        path: PathModel { outages, ..PathModel::default() },
         ..Recipe::default()
     }
 }

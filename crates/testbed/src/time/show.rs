@@ -2,7 +2,7 @@
 
 use super::figures::{self, Differences, Histogram, ClockRow, TimeFigures};
 use comfy_table::{CellAlignment, Table, presets};
-use tickwire_report::{Axis, Bar, Bars, Page, Size, Tone};
+use tickwire_report::{Axis, Bar, Bars, ReportPage, Size, Tone};
 
 /// The heading of the section.
 const HEADING: &str = "How far the clock was off";
@@ -45,7 +45,7 @@ pub fn table(figures: &TimeFigures) -> String {
 /// A complete page.
 #[must_use]
 pub fn html(figures: &TimeFigures) -> String {
-    let mut page = Page::new("How good the clock is");
+    let mut page = ReportPage::new("How good the clock is");
     let tone = if figures.is_inside() { Tone::Good } else { Tone::Bad };
     page.verdict(tone, &figures.sentence());
     section(figures, &mut page);
@@ -58,7 +58,7 @@ pub fn html(figures: &TimeFigures) -> String {
 }
 
 /// Table 2 and figure 5, as a section of a page; nothing if nothing was measured.
-pub fn section(figures: &TimeFigures, page: &mut Page) {
+pub fn section(figures: &TimeFigures, page: &mut ReportPage) {
     let Some((first, others)) = figures.rows.split_first() else { return };
     page.section(HEADING);
     page.table(&HEAD, figures.rows.iter().map(toned));
@@ -223,7 +223,7 @@ mod tests {
         let verdict = shown.find("class=\"verdict good\"").unwrap();
         assert!(verdict < shown.find("<h2>").unwrap() && verdict < shown.find("a machine").unwrap(), "{shown}");
         assert!(html(&figures(2)).contains("outside the clock&#39;s own bound at 4 of 16000000"));
-        let mut page = Page::new("empty");
+        let mut page = ReportPage::new("empty");
         section(&TimeFigures { rows: Vec::new(), ..figures(0) }, &mut page);
         assert!(!page.finish().contains("<h2>"));
     }

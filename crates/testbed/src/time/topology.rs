@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickclock::{Clock, counter};
 use tickwire_clock_reference::Truth;
-use tickwire_clock_reference::server::{Leaving, Server};
+use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
 use tickwire_clock_reference::stamp;
 use tickwire_lab::{CableOptions, LabHost, Lab, Process};
 
@@ -145,7 +145,7 @@ struct Serving {
 impl Serving {
     fn start(host: &LabHost, truth: Truth) -> Result<Self> {
         let address: SocketAddr = format!("{SERVER}:{NTP}").parse()?;
-        let mut server = host.within(|| Server::bind(truth, address, Leaving::Completed))??;
+        let mut server = host.within(|| ReferenceServer::bind(truth, address, TransmitStamping::Completed))??;
         let answers = server.answers();
         // Close-on-exec: the daemon, which is started next, would keep the pipe open.
         let (stopped, stop) = nix::unistd::pipe2(OFlag::O_CLOEXEC).context("cannot make a pipe")?;

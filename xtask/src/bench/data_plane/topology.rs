@@ -10,7 +10,7 @@ use std::cell::{Cell, OnceCell};
 use std::process::Command;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
-use tickwire_bench::rate::Rate;
+use tickwire_bench::rate::RateFigures;
 use tickwire_lab::{CableOptions, LabHost, LabPair, Process, Service, ServiceOptions, tools};
 
 /// How the services beside ordinary programs attach divert.
@@ -203,7 +203,7 @@ impl Topology {
             sink.success(TIMEOUT)
         });
         sink.kill();
-        let rate: Rate = serde_json::from_str(printed?.trim()).context("figures of the sink")?;
+        let rate: RateFigures = serde_json::from_str(printed?.trim()).context("figures of the sink")?;
         Ok(Measured::Rate(rate.bits_per_second / 1e9))
     }
 
