@@ -42,12 +42,12 @@ fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
 }
 
 impl RouteNetlink {
-    /// Creates a veth pair, both ends down. `IFF_NOARP` and [`RouteNetlink::raise_quietly`] keep both ends
-    /// silent.
+    /// Creates a veth pair, both ends down. `IFF_NOARP` and [`RouteNetlink::raise_quietly`] keep
+    /// both ends silent.
     ///
     /// # Errors
-    /// If the kernel refuses: a name or index is taken ([`crate::HostError::is_taken`]), the namespace
-    /// is gone, or there is no privilege.
+    /// If the kernel refuses: a name or index is taken ([`crate::HostError::is_taken`]), the
+    /// namespace is gone, or there is no privilege.
     pub fn create_veth(&mut self, pair: &VethPair<'_>) -> Result<()> {
         let mut there = end(pair.there, pair.index, pair.mtu);
         there.attributes.push(LinkAttribute::NetNsFd(pair.namespace.as_raw_fd()));

@@ -72,7 +72,8 @@ pub struct Profile {
     pub figures: TimeStatistics,
 }
 
-/// Runs the study and reports each step to `progress`. [`JitterOptions::estimate`] gives its duration.
+/// Runs the study and reports each step to `progress`. [`JitterOptions::estimate`] gives its
+/// duration.
 ///
 /// # Errors
 /// The options are invalid, the lab cannot be created, or nothing at all could be measured. Single

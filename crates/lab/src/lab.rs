@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A set of hosts, cables and switches that lives as long as this value and every [`LabHost`] of it.
+/// A set of hosts, cables and switches that lives as long as this value and every [`LabHost`] of
+/// it.
 #[derive(Clone, Debug)]
 pub struct Lab {
     registration: Arc<Registration>,

@@ -60,7 +60,8 @@ impl SimulatedHost {
         self.receive_merged(now, packet, 0)
     }
 
-    /// Like [`SimulatedHost::receive`], for a packet that GRO merged from segments of `segment` bytes each.
+    /// Like [`SimulatedHost::receive`], for a packet that GRO merged from segments of `segment`
+    /// bytes each.
     pub fn receive_merged(&mut self, now: Instant, packet: &[u8], segment: u16) -> bool {
         let mut stack = self.memory.stack();
         stack.fill();
@@ -122,7 +123,8 @@ impl SimulatedHost {
         self.stalled = stalled;
     }
 
-    /// The device is reset: frames in the transmit ring complete only by [`SimulatedHost::give_back`].
+    /// The device is reset: frames in the transmit ring complete only by
+    /// [`SimulatedHost::give_back`].
     pub fn keep_transmitting(&mut self) {
         self.kept.append(&mut self.sent);
     }
@@ -134,7 +136,8 @@ impl SimulatedHost {
         kept.len()
     }
 
-    /// Whether the transmit ring holds frames, which the next [`SimulatedHost::transmit`] completes.
+    /// Whether the transmit ring holds frames, which the next [`SimulatedHost::transmit`]
+    /// completes.
     #[must_use]
     pub fn transmitting(&self) -> bool {
         !self.sent.is_empty()

@@ -1,7 +1,7 @@
 //! Deterministic, seeded simulation in virtual time. It simulates two stacks and the links between
-//! them ([`SimulatedPair`]), or a counter's oscillator and the paths to time servers ([`Oscillator`],
-//! [`SimulatedTimeServer`]) with a clock daemon and its readers ([`Timekeeping`], [`scenario`]). The same
-//! seed gives the same trace.
+//! them ([`SimulatedPair`]), or a counter's oscillator and the paths to time servers
+//! ([`Oscillator`], [`SimulatedTimeServer`]) with a clock daemon and its readers ([`Timekeeping`],
+//! [`scenario`]). The same seed gives the same trace.
 //!
 //! It may depend on the stack and the clock, and on no operating system interface. The exception is
 //! [`corpus`], which reads the repository's files for the tests that call it. Tests call the stacks

@@ -194,8 +194,8 @@ macro_rules! memory {
 
         impl<'a> Memory<'a> {
             /// The sections in layout order, for given limits. The frame bytes come first; the
-            /// public part ([`Counters`] and [`SocketRow`]s) follows, so that a reader need not know the
-            /// rest.
+            /// public part ([`Counters`] and [`SocketRow`]s) follows, so that a reader need not
+            /// know the rest.
             #[must_use]
             pub fn sections(limits: &Limits) -> [Section; SECTIONS] {
                 let fixed = |name, size, align, count| Section { name, size, align, count };

@@ -34,8 +34,8 @@ impl Stack<'_> {
     /// The path that answers a query, for use in an `IpSend`.
     ///
     /// # Errors
-    /// [`StackError::NeedPath`] if the path must be requested from the host, or was and is not answered
-    /// yet; [`StackError::NoPath`] if it reported that there is none.
+    /// [`StackError::NeedPath`] if the path must be requested from the host, or was and is not
+    /// answered yet; [`StackError::NoPath`] if it reported that there is none.
     pub(crate) fn path_lookup(&mut self, query: &Query, now: Instant) -> Result<u32> {
         let index = self.path_find(query).ok_or(StackError::NeedPath)?;
         let path = &mut self.mem.paths[index as usize];

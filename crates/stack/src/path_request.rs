@@ -20,8 +20,8 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`StackError::NoBuffers`] if there are too many guesses; [`StackError::NoPath`] and
-    /// [`StackError::NeedPath`] if the host reported that the lane does not reach this source: a forged
-    /// packet must not overrule it.
+    /// [`StackError::NeedPath`] if the host reported that the lane does not reach this source: a
+    /// forged packet must not overrule it.
     pub(crate) fn path_infer(&mut self, packet: &Packet, query: &Query, now: Instant) -> Result<u32> {
         if let Some(index) = self.path_find(query) {
             let path = &mut self.mem.paths[index as usize];
@@ -70,8 +70,9 @@ impl Stack<'_> {
     /// packets wait meanwhile.
     ///
     /// # Errors
-    /// [`StackError::NoPath`] if the host reported so lately; [`StackError::NeedPath`] if too many requests
-    /// are pending; [`StackError::NoBuffers`] if the cache is full of paths on which packets wait.
+    /// [`StackError::NoPath`] if the host reported so lately; [`StackError::NeedPath`] if too many
+    /// requests are pending; [`StackError::NoBuffers`] if the cache is full of paths on which
+    /// packets wait.
     #[cold]
     pub(crate) fn path_again(&mut self, query: &Query, now: Instant) -> Result<u32> {
         if let Some(index) = self.path_find(query) {

@@ -75,8 +75,9 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`StackError::NeedPath`] if the path has been evicted and must be requested from the host;
-    /// [`StackError::NoPath`] if the host has no path; [`StackError::NoBuffers`] if the frame is already
-    /// queued or being sent; [`StackError::Invalid`] for mixed address families or impossible bounds.
+    /// [`StackError::NoPath`] if the host has no path; [`StackError::NoBuffers`] if the frame is
+    /// already queued or being sent; [`StackError::Invalid`] for mixed address families or
+    /// impossible bounds.
     pub(crate) fn ip_output(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
         self.mem.counters.ip_out_requests.inc();
         let sent = self.output_inner(now, send, message);

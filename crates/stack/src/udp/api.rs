@@ -55,8 +55,8 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not bound or the port is 0;
-    /// [`StackError::NetworkUnreachable`] if the addresses do not match; [`StackError::NeedPath`] and
-    /// [`StackError::NoPath`] as for sending.
+    /// [`StackError::NetworkUnreachable`] if the addresses do not match; [`StackError::NeedPath`]
+    /// and [`StackError::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
         let bound = self.mem.udp[self.check(id.into())?].bound.address;
         self.udp_connect_from(id, now, remote, bound, interface)
@@ -170,7 +170,8 @@ impl Stack<'_> {
     /// The largest IP packet that is known to reach a connected socket's peer, in bytes.
     ///
     /// # Errors
-    /// [`StackError::Stale`]; [`StackError::NotConnected`], also if the path to the peer has been evicted.
+    /// [`StackError::Stale`]; [`StackError::NotConnected`], also if the path to the peer has been
+    /// evicted.
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
         let socket = &self.mem.udp[self.check(id.into())?];
         // Not the path that the socket used last: it may have sent elsewhere.
@@ -184,7 +185,8 @@ impl Stack<'_> {
     /// received after receiving was shut, but no call waits for them ([`Stack::udp_is_shut`]).
     ///
     /// # Errors
-    /// [`StackError::Stale`]; [`StackError::NotConnected`], though the shutdown takes effect, as on Linux.
+    /// [`StackError::Stale`]; [`StackError::NotConnected`], though the shutdown takes effect, as on
+    /// Linux.
     pub fn udp_shutdown(&mut self, id: UdpId, receive: bool, send: bool) -> Result<()> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];

@@ -63,8 +63,8 @@ impl Stack<'_> {
     /// Interface 0 replaces those for all interfaces.
     ///
     /// # Errors
-    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is no group; [`StackError::NoBuffers`]: then the
-    /// filter does not change.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is no group; [`StackError::NoBuffers`]:
+    /// then the filter does not change.
     pub fn udp_set_filter(&mut self, id: UdpId, filter: &GroupFilter<'_>) -> Result<()> {
         let index = self.check(id.into())?;
         let &GroupFilter { group, interface, exclude, sources } = filter;

@@ -203,9 +203,9 @@ impl Stack<'_> {
     /// Receives one datagram. With `peek` it stays in the queue.
     ///
     /// # Errors
-    /// [`StackError::Stale`]; the socket's pending error; [`StackError::WouldBlock`] if there is no datagram;
-    /// [`StackError::Fault`] if it could not be written to `sink`: as on Linux the datagram is then
-    /// lost, unless `peek`.
+    /// [`StackError::Stale`]; the socket's pending error; [`StackError::WouldBlock`] if there is no
+    /// datagram; [`StackError::Fault`] if it could not be written to `sink`: as on Linux the
+    /// datagram is then lost, unless `peek`.
     pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];

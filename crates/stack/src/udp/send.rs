@@ -134,14 +134,15 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`StackError::Stale`]; the socket's pending error; [`StackError::Pipe`] if sending was shut;
-    /// [`StackError::NotConnected`] without destination; [`StackError::Invalid`] if the socket is not bound,
-    /// or for too many datagrams; [`StackError::MessageTooLong`], also if a part does not fit a packet;
-    /// [`StackError::NeedPath`] if the path must first be requested (then nothing has been read from
-    /// `source`); [`StackError::NoPath`]; [`StackError::NetworkUnreachable`]; [`StackError::Fault`] if a part of
-    /// `source` cannot be read (if it is unmapped during the call, earlier datagrams have been
-    /// sent); [`StackError::WouldBlock`] while the socket is not writable; [`StackError::NoBuffers`] if it is
-    /// writable, but there is no room for more than a writable socket guarantees (`udp_kept`): as
-    /// on Linux for a datagram that its send buffer cannot hold.
+    /// [`StackError::NotConnected`] without destination; [`StackError::Invalid`] if the socket is
+    /// not bound, or for too many datagrams; [`StackError::MessageTooLong`], also if a part does
+    /// not fit a packet; [`StackError::NeedPath`] if the path must first be requested (then nothing
+    /// has been read from `source`); [`StackError::NoPath`]; [`StackError::NetworkUnreachable`];
+    /// [`StackError::Fault`] if a part of `source` cannot be read (if it is unmapped during the
+    /// call, earlier datagrams have been sent); [`StackError::WouldBlock`] while the socket is not
+    /// writable; [`StackError::NoBuffers`] if it is writable, but there is no room for more than a
+    /// writable socket guarantees (`udp_kept`): as on Linux for a datagram that its send buffer
+    /// cannot hold.
     ///
     /// Datagrams sent while the neighbour is being resolved wait for it, and may be dropped there
     /// (`PathDrops`), as on Linux.

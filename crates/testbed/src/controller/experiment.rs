@@ -142,9 +142,9 @@ impl ExperimentPlan {
     /// Makes all runs.
     ///
     /// # Errors
-    /// [`TestbedError::Refused`] if an input is invalid or a prerequisite is missing, before anything is
-    /// sent; otherwise the first run failed. A later failure is reported among the faults of the
-    /// failed run, which is the last.
+    /// [`TestbedError::Refused`] if an input is invalid or a prerequisite is missing, before
+    /// anything is sent; otherwise the first run failed. A later failure is reported among the
+    /// faults of the failed run, which is the last.
     pub fn conduct(&self, live: &mut dyn FnMut(RunProgress, &Live)) -> Result<Experiment, TestbedError> {
         let wanted = self.wanted();
         // Reports what does not fit, or is missing, before anything starts.

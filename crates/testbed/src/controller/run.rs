@@ -54,9 +54,9 @@ pub(super) struct RunOptions {
 /// latency in ns.
 ///
 /// # Errors
-/// [`TestbedError::Refused`] if nothing was sent, because a node cannot be reached, is of another version,
-/// cannot open its sockets, or has no clock, or none accurate enough for its deadlines. Later
-/// failures of nodes are in the run's faults.
+/// [`TestbedError::Refused`] if nothing was sent, because a node cannot be reached, is of another
+/// version, cannot open its sockets, or has no clock, or none accurate enough for its deadlines.
+/// Later failures of nodes are in the run's faults.
 pub(super) fn run(
     hosts: &Hosts,
     pattern: &Pattern,

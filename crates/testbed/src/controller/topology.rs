@@ -48,8 +48,8 @@ impl Topology {
     /// Builds the lab.
     ///
     /// # Errors
-    /// [`TestbedError::Refused`] if there are too many producers; otherwise not root, or a part cannot be
-    /// created.
+    /// [`TestbedError::Refused`] if there are too many producers; otherwise not root, or a part
+    /// cannot be created.
     pub(super) fn new(options: &TopologyOptions) -> Result<Self, TestbedError> {
         if options.producers.len() > MOST_PRODUCERS {
             let many = options.producers.len();

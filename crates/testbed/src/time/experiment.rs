@@ -139,8 +139,8 @@ impl ClockPlan {
     /// Measures all rows.
     ///
     /// # Errors
-    /// [`TestbedError::Refused`] if an input is invalid or a prerequisite is missing, before anything is
-    /// measured; otherwise a measurement failed.
+    /// [`TestbedError::Refused`] if an input is invalid or a prerequisite is missing, before
+    /// anything is measured; otherwise a measurement failed.
     pub fn conduct(&self, tell: &mut dyn FnMut(&Moment)) -> Result<TimeFigures, TestbedError> {
         self.check()?;
         let simulated = if self.simulated.is_empty() { 0 } else { self.simulated.len() + 1 };

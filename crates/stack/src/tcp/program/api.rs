@@ -35,9 +35,10 @@ impl Stack<'_> {
     /// `remote`. It becomes writable when it is open, and reports an error when it fails.
     ///
     /// # Errors
-    /// [`StackError::NeedPath`] if the path must be requested from the host first; [`StackError::NoPath`];
-    /// [`StackError::AddressInUse`] if there is such a connection; [`StackError::NoBuffers`];
-    /// [`StackError::Invalid`] for endpoints that no connection can have.
+    /// [`StackError::NeedPath`] if the path must be requested from the host first;
+    /// [`StackError::NoPath`]; [`StackError::AddressInUse`] if there is such a connection;
+    /// [`StackError::NoBuffers`]; [`StackError::Invalid`] for endpoints that no connection can
+    /// have.
     pub fn tcp_connect(
         &mut self,
         options: &TcpOptions,
@@ -63,9 +64,10 @@ impl Stack<'_> {
     /// least one.
     ///
     /// # Errors
-    /// [`StackError::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not
-    /// open yet; [`StackError::Pipe`] if the sending side is shut; the error that ended the connection;
-    /// [`StackError::Fault`] if the first byte of `source` could not be read; [`StackError::Stale`].
+    /// [`StackError::WouldBlock`] if the send buffer is full, no frame is free, or the connection
+    /// is not open yet; [`StackError::Pipe`] if the sending side is shut; the error that ended the
+    /// connection; [`StackError::Fault`] if the first byte of `source` could not be read;
+    /// [`StackError::Stale`].
     pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl SendSource) -> Result<usize> {
         let index = self.check(id.into())?;
         let mut taken = 0;
@@ -159,8 +161,8 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`StackError::WouldBlock`] if no data is there; the error that ended the connection, once;
-    /// [`StackError::NotConnected`]; [`StackError::Fault`] if the first byte could not be written to `sink`
-    /// (the data stays queued); [`StackError::Stale`].
+    /// [`StackError::NotConnected`]; [`StackError::Fault`] if the first byte could not be written
+    /// to `sink` (the data stays queued); [`StackError::Stale`].
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
         let index = self.check(id.into())?;
         // The receive buffer must not grow beyond what the receive reserve holds at its largest.

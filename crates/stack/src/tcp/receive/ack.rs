@@ -9,8 +9,8 @@
 //! that polls while packets arrive one by one answers them one by one.
 //!
 //! An acknowledgement of a whole small message waits a moment longer, if the caller requests it
-//! ([`TcpConfig::hold_acks`]): until the program has the message and waits for the next one. Sending
-//! takes several microseconds, which would delay the message; and an answer may carry the
+//! ([`TcpConfig::hold_acks`]): until the program has the message and waits for the next one.
+//! Sending takes several microseconds, which would delay the message; and an answer may carry the
 //! acknowledgement.
 
 use super::ack_thinning::AckThinning;

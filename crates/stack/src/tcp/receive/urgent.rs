@@ -165,8 +165,8 @@ impl Stack<'_> {
     /// Takes the urgent byte (`MSG_OOB`).
     ///
     /// # Errors
-    /// [`StackError::WouldBlock`] if it is announced but has not arrived; [`StackError::Invalid`] if there is
-    /// none, it was taken already, or it stays inline; [`StackError::Stale`].
+    /// [`StackError::WouldBlock`] if it is announced but has not arrived; [`StackError::Invalid`]
+    /// if there is none, it was taken already, or it stays inline; [`StackError::Stale`].
     pub fn tcp_recv_urgent(&mut self, id: TcpId, peek: bool) -> Result<u8> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];

@@ -78,8 +78,8 @@ impl Stack<'_> {
     /// Listens on `local`, whose address may be any address of its family, or `::` for both.
     ///
     /// # Errors
-    /// [`StackError::NoBuffers`] if the lane has as many listeners as it can hold; [`StackError::Invalid`]
-    /// without a port.
+    /// [`StackError::NoBuffers`] if the lane has as many listeners as it can hold;
+    /// [`StackError::Invalid`] without a port.
     pub fn tcp_listen(&mut self, options: &TcpOptions, local: Endpoint, backlog: u32) -> Result<ListenerId> {
         if local.port == 0 {
             return Err(StackError::Invalid);

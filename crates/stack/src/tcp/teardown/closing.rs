@@ -280,8 +280,8 @@ impl Stack<'_> {
     /// SYN-RECEIVED the FIN waits until the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
-    /// [`StackError::Stale`]; [`StackError::NotConnected`], also in TIME-WAIT, when a Linux socket is no
-    /// longer attached to the connection.
+    /// [`StackError::Stale`]; [`StackError::NotConnected`], also in TIME-WAIT, when a Linux socket
+    /// is no longer attached to the connection.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
@@ -386,8 +386,8 @@ impl Stack<'_> {
     }
 
     /// Resets the connection for an external reason (its address was removed). The program keeps
-    /// its handle, which reports an error and a hang-up. Its next call returns [`StackError::Aborted`],
-    /// as on Linux after `SOCK_DESTROY`.
+    /// its handle, which reports an error and a hang-up. Its next call returns
+    /// [`StackError::Aborted`], as on Linux after `SOCK_DESTROY`.
     ///
     /// # Errors
     /// [`StackError::Stale`].

@@ -135,8 +135,8 @@ impl Stack<'_> {
     /// closed. Calls that read and write would block meanwhile.
     ///
     /// # Errors
-    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not open, was reset, is suspended already, or
-    /// has urgent data or a pending error, which cannot be handed over.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not open, was reset, is suspended
+    /// already, or has urgent data or a pending error, which cannot be handed over.
     pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
