@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use tickwire_lab::{CableOptions, Pair, Service, tools};
+use tickwire_lab::{CableOptions, LabPair, Service, tools};
 
 /// How the lab is made.
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
-    let pair = Pair::with(&CableOptions { mtu: options.mtu, offload: options.offload, ..CableOptions::default() })?;
+    let pair = LabPair::with(&CableOptions { mtu: options.mtu, offload: options.offload, ..CableOptions::default() })?;
     let _services = if options.bare { Vec::new() } else { start(&pair, tickwire)? };
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let (program, arguments) = match options.command.split_first() {
@@ -72,7 +72,7 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
 }
 
 /// Makes a folder with the program `on-peer`, which runs commands in host b from a shell of host a.
-fn on_peer(pair: &Pair) -> Result<PathBuf> {
+fn on_peer(pair: &LabPair) -> Result<PathBuf> {
     let folder = pair.a.directory().join("bin");
     std::fs::create_dir(&folder)?;
     let (namespace, socket, peer) = (pair.b.namespace(), pair.b.socket(), pair.a_v4());
@@ -87,7 +87,7 @@ fn on_peer(pair: &Pair) -> Result<PathBuf> {
 }
 
 /// Makes the shell's prompt name the host.
-fn prompt(pair: &Pair, shell: &str, command: &mut Command) -> Result<()> {
+fn prompt(pair: &LabPair, shell: &str, command: &mut Command) -> Result<()> {
     if Path::new(shell).file_name().is_some_and(|name| name == "bash") {
         // The user's `.bashrc` would override a prompt in the environment.
         let file = pair.a.directory().join("bashrc");
@@ -99,7 +99,7 @@ fn prompt(pair: &Pair, shell: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-fn start(pair: &Pair, tickwire: &Path) -> Result<Vec<Service>> {
+fn start(pair: &LabPair, tickwire: &Path) -> Result<Vec<Service>> {
     let options = tickwire_lab::ServiceOptions { program: Some(tickwire.to_path_buf()), ..Default::default() };
     [&pair.a, &pair.b].into_iter().map(|host| Service::start_with(host, &options)).collect()
 }

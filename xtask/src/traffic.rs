@@ -3,14 +3,14 @@
 
 use anyhow::{Result, bail};
 use std::process::Command;
-use tickwire_lab::{Host, Service, tools};
+use tickwire_lab::{LabHost, Service, tools};
 
 /// The fewest packets through a lane for a measurement that lasts for seconds.
 pub(crate) const FEWEST: u64 = 100;
 
 /// A program on one processor of a host. `accelerated`: on Tickwire only (`--require`), with these
 /// further options of `tickwire run`.
-pub(crate) fn command(host: &Host, cpu: &str, accelerated: Option<&[&str]>, program: &[&str]) -> Result<Command> {
+pub(crate) fn command(host: &LabHost, cpu: &str, accelerated: Option<&[&str]>, program: &[&str]) -> Result<Command> {
     let mut prepared = host.command("taskset");
     prepared.args(["-c", cpu]);
     if let Some(options) = accelerated {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Exchange {
+pub struct ExchangeFigures {
     /// Connections that were open all the time.
     pub connections: u32,
     /// Those of them that carried messages; the others were idle.

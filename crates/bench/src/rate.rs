@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The receiver's figures, which a measuring program prints as one line of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rate {
+pub struct RateFigures {
     /// Payload bytes received.
     pub bytes: u64,
     /// From the first byte to the last.
@@ -15,7 +15,7 @@ pub struct Rate {
     pub bits_per_second: f64,
 }
 
-impl Rate {
+impl RateFigures {
     /// The rate of `bytes` within `time`; zero if no time passed.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a benchmark does not reach 2^53 bytes")]

@@ -1,7 +1,7 @@
 //! Messages from one host to another, one at a time.
 
 use crate::latency::Latency;
-use crate::rate::Rate;
+use crate::rate::RateFigures;
 use serde::{Deserialize, Serialize};
 
 /// The receiver's figures, which a measuring program prints as one line of JSON.
@@ -11,7 +11,7 @@ pub struct Transfer {
     /// From before the sender's first write until the receiver had the last byte.
     pub completion: Latency,
     /// Goodput: all messages, over a time that includes their answers.
-    pub goodput: Rate,
+    pub goodput: RateFigures,
 }
 
 impl Transfer {
@@ -25,7 +25,7 @@ impl Transfer {
         let bits_per_second = median(rounds.iter().map(|round| round.goodput.bits_per_second))?;
         let bytes = rounds.iter().map(|round| round.goodput.bytes).sum();
         let seconds = rounds.iter().map(|round| round.goodput.seconds).sum();
-        Some(Self { completion, goodput: Rate { bytes, seconds, bits_per_second } })
+        Some(Self { completion, goodput: RateFigures { bytes, seconds, bits_per_second } })
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     fn goodput_is_the_median_of_the_rounds_however_much_each_moved() {
         let round = |bytes, p50_ns| Transfer {
             completion: Latency { count: 2, min_ns: 1, p50_ns, p99_ns: 8, p999_ns: 9, max_ns: 10, lost: 0 },
-            goodput: Rate::new(bytes, Duration::from_secs(1)),
+            goodput: RateFigures::new(bytes, Duration::from_secs(1)),
         };
         let row = Transfer::of_rounds(&[round(1000, 3), round(1, 4), round(10, 500)]).unwrap();
         assert_eq!((row.goodput.bits_per_second, row.goodput.bytes), (80.0, 1011));

@@ -6,17 +6,17 @@ use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_counters::{Options, StudyError, html, study, table};
+use tickwire_counters::{CounterOptions, CounterStudyError, html, study, table};
 
 pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
-    let options = Options {
+    let options = CounterOptions {
         reads: arguments.reads,
         watch: Duration::from_secs_f64(arguments.seconds),
         reference: arguments.reference.clone(),
     };
     let begun = Study::begin(arguments.html.as_deref(), arguments.json)?;
     let found = study(&options, step).map_err(|error| match error {
-        StudyError::Reference { .. } => Usage::of("--reference", error).into(),
+        CounterStudyError::Reference { .. } => Usage::of("--reference", error).into(),
         error => anyhow::Error::from(error),
     })?;
     begun.end(|| html(&found, &command()), || &found, || table(&found))?;

@@ -7,7 +7,7 @@ use crate::usage::Usage;
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use tickwire_jitter::{Load, Options, Sender, StudyError, Target, Wait, html, study, table};
+use tickwire_jitter::{MachineLoad, JitterOptions, Sender, JitterStudyError, Target, Wait, html, study, table};
 
 pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
     if let Some(to) = arguments.send {
@@ -17,26 +17,26 @@ pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
     let begun = Study::begin(arguments.html.as_deref(), arguments.json)?;
     tell(&format!("this takes about {} s", options.estimate().as_secs().max(1)));
     let found = study(&options, step).map_err(|error| match error {
-        StudyError::Usage { option, what } => Usage::of(option, what).into(),
+        JitterStudyError::Usage { option, what } => Usage::of(option, what).into(),
         error => anyhow::Error::from(error),
     })?;
     begun.end(|| html(&found, &command()), || &found, || table(&found))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(arguments: &Jitter) -> Options {
+fn options(arguments: &Jitter) -> JitterOptions {
     let target = match (&arguments.interface, arguments.to) {
         (Some(interface), Some(to)) => Target::Card { interface: interface.clone(), to },
         _ => Target::Lab,
     };
     let load = |load: &JitterLoad| match load {
-        JitterLoad::None => Load::None,
-        JitterLoad::Cpu => Load::Cpu,
-        JitterLoad::Disk => Load::Disk,
-        JitterLoad::CpuDisk => Load::CpuDisk,
-        JitterLoad::DiskSerial => Load::DiskSerial,
+        JitterLoad::None => MachineLoad::None,
+        JitterLoad::Cpu => MachineLoad::Cpu,
+        JitterLoad::Disk => MachineLoad::Disk,
+        JitterLoad::CpuDisk => MachineLoad::CpuDisk,
+        JitterLoad::DiskSerial => MachineLoad::DiskSerial,
     };
-    Options {
+    JitterOptions {
         samples: arguments.samples,
         size: arguments.size,
         target,

@@ -5,7 +5,7 @@
 //! process. To start the client with a wrong rate, p is not the counter's true period: the client
 //! cannot distinguish this from an oscillator with that rate error.
 
-use crate::path::Path;
+use crate::path::PathModel;
 use crate::walk::{Table, Walk};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -24,28 +24,28 @@ pub struct Recipe {
     pub rate_ppm: f64,
     /// A sinusoidal variation of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wander: Option<Wander>,
+    pub wander: Option<SineWander>,
     /// A random walk of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk: Option<Walk>,
     /// Steps of the true time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<TimeStep>,
     /// The path to the server.
-    pub path: Path,
+    pub path: PathModel,
 }
 
 /// A sinusoidal variation of the rate: amplitude x sin(2 pi t / period).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wander {
+pub struct SineWander {
     /// Its amplitude.
     pub ppm: f64,
     /// Its period.
     pub period_s: f64,
 }
 
-impl Wander {
+impl SineWander {
     /// Its contribution to the time in ns: the integral of the rate.
     fn phase(self, t: f64) -> f64 {
         let omega = core::f64::consts::TAU / self.period_s;
@@ -56,7 +56,7 @@ impl Wander {
 /// A step of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct TimeStep {
     /// When, in s from the start.
     pub at_s: f64,
     /// By how much.
@@ -217,10 +217,10 @@ mod tests {
         let truth = truth(Recipe {
             ahead_us: 0.1,
             rate_ppm: 1.0 / 3.0,
-            wander: Some(Wander { ppm: 0.07, period_s: 601.3 }),
+            wander: Some(SineWander { ppm: 0.07, period_s: 601.3 }),
             walk: Some(Walk { ppm_per_s: 0.003, seed: 5 }),
-            steps: vec![Step { at_s: 3.25, ns: -1_000 }],
-            path: Path::default(),
+            steps: vec![TimeStep { at_s: 3.25, ns: -1_000 }],
+            path: PathModel::default(),
         });
         let file = std::env::temp_dir().join(format!("truth-{}", std::process::id()));
         truth.write(&file).unwrap();
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_cycle_of_the_rate_is_ahead_most_in_its_middle() {
-        let truth = truth(Recipe { wander: Some(Wander { ppm: 0.05, period_s: 600.0 }), ..Recipe::default() });
+        let truth = truth(Recipe { wander: Some(SineWander { ppm: 0.05, period_s: 600.0 }), ..Recipe::default() });
         let ahead = |seconds: f64| truth.at(after(seconds)).0 - 7 - (seconds * 1e9) as i64;
         assert_eq!((ahead(0.0), ahead(600.0)), (0, 0));
         // 0.05 us/s x 600 s / pi.
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn steps_are_at_their_time() {
-        let truth = truth(Recipe { steps: vec![Step { at_s: 2.0, ns: 500 }], ..Recipe::default() });
+        let truth = truth(Recipe { steps: vec![TimeStep { at_s: 2.0, ns: 500 }], ..Recipe::default() });
         assert_eq!(truth.at(after(1.0)), Nanos(1_000_000_007));
         assert_eq!(truth.at(after(3.0)), Nanos(3_000_000_507));
     }

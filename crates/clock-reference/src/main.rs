@@ -11,9 +11,9 @@ use std::time::Instant;
 use tickwire_bench::error::{ClockError, Virtual};
 use tickwire_clock_reference::Truth;
 use tickwire_clock_reference::function::Recipe;
-use tickwire_clock_reference::probe::{Plan, Probed, probe};
+use tickwire_clock_reference::probe::{ProbePlan, Probed, probe};
 use tickwire_clock_reference::reading::{BATCH, cost};
-use tickwire_clock_reference::server::{Leaving, Server};
+use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
 use tickwire_clock_reference::system_clock::Remembered;
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::SCENARIOS;
@@ -122,8 +122,8 @@ fn main() -> Result<()> {
             Truth::begin(recipe)?.write(&truth)
         }
         Task::Serve { truth, address, completed } => {
-            let leaving = if completed { Leaving::Completed } else { Leaving::Told };
-            let mut server = Server::bind(Truth::read(&truth)?, address, leaving)?;
+            let leaving = if completed { TransmitStamping::Completed } else { TransmitStamping::Told };
+            let mut server = ReferenceServer::bind(Truth::read(&truth)?, address, leaving)?;
             eprintln!("serving");
             let (stop, _never) = nix::unistd::pipe()?;
             server.run(stop.as_fd())
@@ -139,7 +139,7 @@ fn main() -> Result<()> {
                 None if clockbound => Probed::clockbound()?,
                 None => Probed::System,
             };
-            for figures in probe(&truth, &mut probed, &Plan { seconds, parts: from, rate }, begin) {
+            for figures in probe(&truth, &mut probed, &ProbePlan { seconds, parts: from, rate }, begin) {
                 println!("{}", serde_json::to_string(&figures)?);
             }
             Ok(())

@@ -7,7 +7,7 @@ use tickwire_sim::Rng;
 /// The path over time; all times are in s from the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Path {
+pub struct PathModel {
     /// Mean of the random delay in each direction (exponentially distributed), in us.
     pub jitter_us: f64,
     /// Lost requests per million.
@@ -19,7 +19,7 @@ pub struct Path {
     pub outages: Vec<Outage>,
     /// When packets are delayed in a host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<Held>,
+    pub held: Vec<DelayPeriod>,
     /// Constant delays of the directions, each entry from its time on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Level>,
@@ -39,7 +39,7 @@ pub struct Outage {
 /// distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Held {
+pub struct DelayPeriod {
     /// From here.
     pub from_s: f64,
     /// To here.
@@ -69,7 +69,7 @@ pub struct Delays {
     pub back: i64,
 }
 
-impl Path {
+impl PathModel {
     /// Draws the delays of an exchange whose request arrives at `t`; `None` if it is lost.
     pub fn draw(&self, t: f64, rng: &mut Rng) -> Option<Delays> {
         let out = self.outages.iter().any(|outage| (outage.from_s..outage.to_s).contains(&t));
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn delays_and_outages_follow_the_schedule() {
         let level = |from_s, forth_us| Level { from_s, forth_us, back_us: 1.0 };
-        let path = Path {
+        let path = PathModel {
             outages: vec![Outage { from_s: 5.0, to_s: 6.0 }],
             levels: vec![level(2.0, 50.0), level(8.0, 0.0)],
-            ..Path::default()
+            ..PathModel::default()
         };
         let mut rng = Rng::new(1);
         let mut at = |t| path.draw(t, &mut rng).map(|delays| (delays.forth, delays.back));
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn packets_are_held_back_while_the_schedule_says_so() {
-        let held = vec![Held { from_s: 10.0, to_s: 20.0, mean_us: 200.0 }];
-        let path = Path { held, ..Path::default() };
+        let held = vec![DelayPeriod { from_s: 10.0, to_s: 20.0, mean_us: 200.0 }];
+        let path = PathModel { held, ..PathModel::default() };
         let mut rng = Rng::new(2);
         let mut mean = |t| (0..2_000).map(|_| path.draw(t, &mut rng).unwrap().back).sum::<i64>() / 2_000;
         assert_eq!((mean(9.0), mean(20.0)), (0, 0));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn chance_is_as_likely_as_it_says() {
-        let path = Path { loss_ppm: 100_000, jitter_us: 20.0, ..Path::default() };
+        let path = PathModel { loss_ppm: 100_000, jitter_us: 20.0, ..PathModel::default() };
         let mut rng = Rng::new(3);
         let all: Vec<Delays> = (0..10_000).filter_map(|_| path.draw(0.0, &mut rng)).collect();
         assert!((8_800..9_200).contains(&all.len()), "{}", all.len());

@@ -106,7 +106,7 @@ impl Probed {
 
 /// How much to read, and which reads count.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ProbePlan {
     /// How long.
     pub seconds: f64,
     /// The start of each part with figures of its own, in order. Reads before the first part count
@@ -125,7 +125,7 @@ struct Read {
 
 /// Probes a clock by a plan whose time starts at `begin`. Returns the figures of each part.
 #[must_use]
-pub fn probe(truth: &Truth, probed: &mut Probed, plan: &Plan, begin: Instant) -> Vec<ClockError> {
+pub fn probe(truth: &Truth, probed: &mut Probed, plan: &ProbePlan, begin: Instant) -> Vec<ClockError> {
     let at_once = (f64::from(plan.rate) * PERIOD.as_secs_f64()).ceil() as usize;
     let mut record = Record::default();
     let mut next = Instant::now();

@@ -47,7 +47,7 @@ struct Answered {
 
 /// What sets the transmit timestamp of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
+pub enum TransmitStamping {
     /// This program, and in interleaved mode the kernel's timestamp.
     Told,
     /// The BPF program at the device.
@@ -55,9 +55,9 @@ pub enum Leaving {
 }
 
 /// The server.
-pub struct Server {
+pub struct ReferenceServer {
     truth: Truth,
-    leaving: Leaving,
+    leaving: TransmitStamping,
     socket: Socket,
     answered: VecDeque<Answered>,
     answers: Arc<AtomicU64>,
@@ -65,12 +65,12 @@ pub struct Server {
     rng: Rng,
 }
 
-impl Server {
+impl ReferenceServer {
     /// Binds a server to this address.
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub fn bind(truth: Truth, address: SocketAddr, leaving: Leaving) -> Result<Self> {
+    pub fn bind(truth: Truth, address: SocketAddr, leaving: TransmitStamping) -> Result<Self> {
         let socket = Socket::bind(address, truth.kind(), truth.period())
             .with_context(|| format!("cannot serve at {address}"))?;
         let rng = Rng::new(truth.recipe().path.seed);
@@ -110,7 +110,7 @@ impl Server {
             let received = Stamp::from_unix(self.truth.at(at).plus(delays.forth));
             let interleaved =
                 request.origin_timestamp != Stamp(0) && request.receive_timestamp != request.transmit_timestamp;
-            let before = (interleaved && self.leaving == Leaving::Told)
+            let before = (interleaved && self.leaving == TransmitStamping::Told)
                 .then(|| self.answered.iter().find(|answered| answered.received == request.origin_timestamp))
                 .flatten()
                 .and_then(|answered| answered.left);
@@ -119,11 +119,11 @@ impl Server {
             let sent = self.socket.send(&arrival.from, |now| {
                 let here = truth.at(now.count).plus(-delays.back);
                 let answer = match leaving {
-                    Leaving::Told => Packet {
+                    TransmitStamping::Told => Packet {
                         root_dispersion: Short::from_ns(if before.is_some() { 0 } else { unsure }),
                         ..answer(&request, received, before, here.plus(way))
                     },
-                    Leaving::Completed => Packet {
+                    TransmitStamping::Completed => Packet {
                         reference_timestamp: Stamp(now.monotonic.unsigned_abs()),
                         ..answer(&request, received, None, here)
                     },

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tickclock::{Nanos, counter};
 use tickwire_clock::Exchange;
 use tickwire_clock_reference::Truth;
-use tickwire_clock_reference::function::{Recipe, Wander};
-use tickwire_clock_reference::path::{Level, Path};
-use tickwire_clock_reference::server::{Leaving, Server};
+use tickwire_clock_reference::function::{Recipe, SineWander};
+use tickwire_clock_reference::path::{Level, PathModel};
+use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
 use tickwire_ntp::client::{Config, Poll, Transmit};
 use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Answer, Client, Reply};
@@ -29,7 +29,7 @@ fn free_address() -> SocketAddr {
 /// Makes `count` exchanges with kernel timestamps only.
 fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
     let address = free_address();
-    let mut server = Server::bind(truth.clone(), address, Leaving::Told).unwrap();
+    let mut server = ReferenceServer::bind(truth.clone(), address, TransmitStamping::Told).unwrap();
     let answers = server.answers();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let serving = std::thread::spawn(move || server.run(stop.as_fd()));
@@ -71,8 +71,8 @@ fn what_the_server_tells_is_the_truth_and_both_ways_take_as_long_as_they_should(
     let truth = Truth::begin(Recipe {
         ahead_us: 5e9,
         rate_ppm: 50.0,
-        wander: Some(Wander { ppm: 0.1, period_s: 5.0 }),
-        path: Path { levels, ..Path::default() },
+        wander: Some(SineWander { ppm: 0.1, period_s: 5.0 }),
+        path: PathModel { levels, ..PathModel::default() },
         ..Recipe::default()
     })
     .unwrap();

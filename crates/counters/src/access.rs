@@ -1,7 +1,7 @@
 //! The duration of a reading: two readings of the processor's counter with the measured one between
 //! them (section IV-C of the paper).
 
-use crate::load::Load;
+use crate::load::CounterLoad;
 use crate::reach::Counter;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub struct Access {
     /// The counter.
     pub counter: String,
     /// The load.
-    pub load: Load,
+    pub load: CounterLoad,
     /// Number of readings.
     pub reads: u64,
     /// The quickest.
@@ -53,7 +53,7 @@ pub struct Longer {
 pub(crate) const NOTHING: &str = "(nothing)";
 
 /// Measures one counter; `None` measures the overhead of the measurement.
-pub(crate) fn measure(what: Option<&Counter>, load: Load, reads: u64, stamp: CounterKind, scale: Scale) -> Access {
+pub(crate) fn measure(what: Option<&Counter>, load: CounterLoad, reads: u64, stamp: CounterKind, scale: Scale) -> Access {
     let ticks = (LONGEST_NS as f64 / scale.period()) as u64;
     let mut histogram = Histogram::<u64>::new_with_max(ticks.max(2), 3).expect("bounds are in order");
     for _ in 0..reads {
@@ -99,8 +99,8 @@ mod tests {
         let scale = tickwire_timekeeper::hardware::nominal(stamp).unwrap();
         let (found, _) = crate::reach::all();
         let raw = found.iter().find(|counter| counter.name == "CLOCK_MONOTONIC_RAW").unwrap();
-        let nothing = measure(None, Load::Idle, 1000, stamp, scale);
-        let access = measure(Some(raw), Load::Idle, 1000, stamp, scale);
+        let nothing = measure(None, CounterLoad::Idle, 1000, stamp, scale);
+        let access = measure(Some(raw), CounterLoad::Idle, 1000, stamp, scale);
         assert_eq!((&*nothing.counter, &*access.counter), (NOTHING, "CLOCK_MONOTONIC_RAW"));
         for a in [&nothing, &access] {
             let figures = [a.min_ns, a.p25_ns, a.p50_ns, a.p75_ns, a.p95_ns, a.p99_ns, a.p999_ns];

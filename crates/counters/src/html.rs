@@ -1,13 +1,13 @@
 //! The study as HTML.
 
 use crate::table::{deviation, spans};
-use crate::{Load, Stability, Study};
-use tickwire_report::{Axis, Page, Plot, Series, Tone};
+use crate::{CounterLoad, Stability, CounterStudy};
+use tickwire_report::{Axis, ReportPage, Plot, Series, Tone};
 
 /// The study as one HTML file; `command` is the command that repeats it.
 #[must_use]
-pub fn html(study: &Study, command: &[String]) -> String {
-    let mut page = Page::new("Counters of this machine");
+pub fn html(study: &CounterStudy, command: &[String]) -> String {
+    let mut page = ReportPage::new("Counters of this machine");
     page.paragraph(&study.machine);
     page.verdict(Tone::Plain, &summary(study));
     page.section("How long a reading takes");
@@ -15,7 +15,7 @@ pub fn html(study: &Study, command: &[String]) -> String {
         "Each counter was read {} times between two readings of {}; the row \"(nothing)\" shows what those two take by themselves.",
         study.reads, study.stamp
     ));
-    for load in Load::ALL {
+    for load in CounterLoad::ALL {
         let of_load = || study.access.iter().filter(move |a| a.load == load);
         let series = of_load()
             .map(|a| Series {
@@ -71,8 +71,8 @@ fn row(name: &str, cells: impl IntoIterator<Item = String>) -> Vec<(String, Tone
     std::iter::once(name.to_owned()).chain(cells).map(|cell| (cell, Tone::Plain)).collect()
 }
 
-fn summary(study: &Study) -> String {
-    let idle = study.access.iter().filter(|a| a.load == Load::Idle && a.counter != crate::access::NOTHING);
+fn summary(study: &CounterStudy) -> String {
+    let idle = study.access.iter().filter(|a| a.load == CounterLoad::Idle && a.counter != crate::access::NOTHING);
     let (quickest, slowest) = (idle.clone().min_by(by_median), idle.max_by(by_median));
     match (quickest, slowest) {
         (Some(quick), Some(slow)) => format!(

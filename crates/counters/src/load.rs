@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Load {
+pub enum CounterLoad {
     /// No load by this program.
     Idle,
     /// A thread for each processor that computes and accesses more memory than the caches hold.
@@ -19,7 +19,7 @@ pub enum Load {
     Network,
 }
 
-impl Load {
+impl CounterLoad {
     /// All loads, in the order of a study.
     pub const ALL: [Self; 3] = [Self::Idle, Self::Cpu, Self::Network];
 
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn every_load_begins_and_ends() {
-        for load in Load::ALL {
+        for load in CounterLoad::ALL {
             let running = load.begin().unwrap();
-            assert_eq!(running.threads.is_empty(), load == Load::Idle);
+            assert_eq!(running.threads.is_empty(), load == CounterLoad::Idle);
             drop(running);
         }
     }

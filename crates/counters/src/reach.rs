@@ -58,7 +58,7 @@ impl Counter {
 
 /// A counter that cannot be read here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Absent {
+pub struct AbsentCounter {
     /// Its name.
     pub name: String,
     /// The reason, and what would change it.
@@ -80,11 +80,11 @@ const SYSTEM: [(ClockId, &str); 6] = [
 const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// Probes every known counter.
-pub(crate) fn all() -> (Vec<Counter>, Vec<Absent>) {
+pub(crate) fn all() -> (Vec<Counter>, Vec<AbsentCounter>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     let mut add = |name: &str, how: &str, source: Result<Source, String>| match source {
         Ok(source) => found.push(Counter { name: name.to_owned(), how: how.to_owned(), source }),
-        Err(why) => absent.push(Absent { name: name.to_owned(), why }),
+        Err(why) => absent.push(AbsentCounter { name: name.to_owned(), why }),
     };
     for (kind, how) in [(CounterKind::Tsc, "LFENCE, RDTSC"), (CounterKind::Cntvct, "ISB, MRS")] {
         let source = counter::exists(kind).then_some(Source::Processor(kind));

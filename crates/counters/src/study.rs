@@ -1,8 +1,8 @@
 //! Runs the whole study.
 
 use crate::access::{self, Access};
-use crate::load::Load;
-use crate::reach::{self, Absent};
+use crate::load::CounterLoad;
+use crate::reach::{self, AbsentCounter};
 use crate::stability::{self, Stability};
 use serde::Serialize;
 use std::fmt;
@@ -11,7 +11,7 @@ use tickwire_timekeeper::hardware;
 
 /// What to study.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CounterOptions {
     /// Readings of each counter under each load.
     pub reads: u64,
     /// How long the counters are compared with the reference.
@@ -22,7 +22,7 @@ pub struct Options {
 
 /// The results of the study.
 #[derive(Clone, Debug, Serialize)]
-pub struct Study {
+pub struct CounterStudy {
     /// The machine: processor and kernel.
     pub machine: String,
     /// The counter that latencies are measured with.
@@ -32,7 +32,7 @@ pub struct Study {
     /// The counters that were read.
     pub counters: Vec<Present>,
     /// Counters that cannot be read here.
-    pub absent: Vec<Absent>,
+    pub absent: Vec<AbsentCounter>,
     /// The durations of readings.
     pub access: Vec<Access>,
     /// The reference that the others were compared with.
@@ -54,7 +54,7 @@ pub struct Present {
 
 /// Why the study failed.
 #[derive(Debug)]
-pub enum StudyError {
+pub enum CounterStudyError {
     /// No such reference.
     Reference {
         /// The requested name.
@@ -70,9 +70,9 @@ pub enum StudyError {
     Load(&'static str, std::io::Error),
 }
 
-impl std::error::Error for StudyError {}
+impl std::error::Error for CounterStudyError {}
 
-impl fmt::Display for StudyError {
+impl fmt::Display for CounterStudyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reference { named, why, possible } => {
@@ -90,28 +90,28 @@ impl fmt::Display for StudyError {
 ///
 /// # Errors
 /// There is no such reference, or the machine refuses a load.
-pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study, StudyError> {
+pub fn study(options: &CounterOptions, mut progress: impl FnMut(&str)) -> Result<CounterStudy, CounterStudyError> {
     let (counters, absent) = reach::all();
     let clocks = counters.iter().filter(|counter| counter.is_clock());
     let Some(reference) = clocks.clone().find(|clock| clock.name.eq_ignore_ascii_case(&options.reference)) else {
         let possible = clocks.map(|clock| clock.name.clone()).collect();
         let named = options.reference.clone();
         let why = absent.into_iter().find(|one| one.name.eq_ignore_ascii_case(&named)).map(|one| one.why);
-        return Err(StudyError::Reference { named, why, possible });
+        return Err(CounterStudyError::Reference { named, why, possible });
     };
     let (stamp, _) = hardware::choose();
-    let scale = hardware::nominal(stamp).ok_or(StudyError::Counter(stamp.name()))?;
+    let scale = hardware::nominal(stamp).ok_or(CounterStudyError::Counter(stamp.name()))?;
     let mut access = Vec::new();
-    for load in Load::ALL {
+    for load in CounterLoad::ALL {
         progress(&format!("reading each counter {} times: {}", options.reads, load.name()));
-        let running = load.begin().map_err(|error| StudyError::Load(load.name(), error))?;
+        let running = load.begin().map_err(|error| CounterStudyError::Load(load.name(), error))?;
         access.push(access::measure(None, load, options.reads, stamp, scale));
         access.extend(counters.iter().map(|one| access::measure(Some(one), load, options.reads, stamp, scale)));
         drop(running);
     }
     progress(&format!("watching them beside {} for {} s", reference.name, options.watch.as_secs_f64()));
     let stability = stability::watch(&counters, reference, options.watch);
-    Ok(Study {
+    Ok(CounterStudy {
         machine: tickwire_report::machine(),
         stamp: stamp.name().to_owned(),
         reads: options.reads,
@@ -131,29 +131,29 @@ mod tests {
     #[test]
     fn a_small_study_has_every_counter_under_every_load() {
         let options =
-            Options { reads: 200, watch: Duration::from_millis(100), reference: "clock_monotonic_raw".to_owned() };
+            CounterOptions { reads: 200, watch: Duration::from_millis(100), reference: "clock_monotonic_raw".to_owned() };
         let mut said = Vec::new();
         let study = study(&options, |what| said.push(what.to_owned())).unwrap();
         assert_eq!(said.len(), 4, "{said:?}");
-        assert_eq!(study.access.len(), (study.counters.len() + 1) * Load::ALL.len());
+        assert_eq!(study.access.len(), (study.counters.len() + 1) * CounterLoad::ALL.len());
         assert_eq!(study.stability.len(), study.counters.len() - 1);
         let table = crate::table(&study);
         let html = crate::html(&study, &["tickwire".to_owned(), "counters".to_owned()]);
         for Present { name, .. } in &study.counters {
             assert!(table.contains(name) && html.contains(name), "{name}");
         }
-        for Absent { name, .. } in &study.absent {
+        for AbsentCounter { name, .. } in &study.absent {
             assert!(table.contains(name) && html.contains(name), "{name} is absent and not named");
         }
     }
 
     #[test]
     fn a_reference_that_does_not_exist_is_an_error_that_names_those_that_do() {
-        let options = Options { reads: 1, watch: Duration::ZERO, reference: "sundial".to_owned() };
+        let options = CounterOptions { reads: 1, watch: Duration::ZERO, reference: "sundial".to_owned() };
         let error = study(&options, |_| {}).unwrap_err().to_string();
         assert!(error.starts_with("sundial is no clock") && error.contains("CLOCK_TAI"), "{error}");
         let absent =
-            StudyError::Reference { named: "x".into(), why: Some("no page".into()), possible: vec!["y".into()] };
+            CounterStudyError::Reference { named: "x".into(), why: Some("no page".into()), possible: vec!["y".into()] };
         assert_eq!(absent.to_string(), "x is no clock that can be read here (no page): choose one of y");
     }
 }

@@ -1,7 +1,7 @@
 //! The study as text tables.
 
 use crate::allan::Deviation;
-use crate::{Load, Study};
+use crate::{CounterLoad, CounterStudy};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
@@ -11,9 +11,9 @@ const SPANS: [f64; 4] = [0.1, 1.0, 10.0, 100.0];
 
 /// The study as text.
 #[must_use]
-pub fn table(study: &Study) -> String {
+pub fn table(study: &CounterStudy) -> String {
     let mut text = format!("{}; readings timed with {}, {} of each\n", study.machine, study.stamp, study.reads);
-    for load in Load::ALL {
+    for load in CounterLoad::ALL {
         let mut table = new(&[load.name(), "min ns", "p50 ns", "p95 ns", "p99 ns", "p99.9 ns", "max ns"]);
         for a in study.access.iter().filter(|a| a.load == load) {
             let figures = [a.min_ns, a.p50_ns, a.p95_ns, a.p99_ns, a.p999_ns, a.max_ns].map(|ns| format!("{ns:.0}"));
@@ -38,7 +38,7 @@ pub fn table(study: &Study) -> String {
 }
 
 /// The spans for which the comparison was long enough.
-pub(crate) fn spans(study: &Study) -> Vec<f64> {
+pub(crate) fn spans(study: &CounterStudy) -> Vec<f64> {
     let longest = study.stability.iter().filter_map(|one| one.allan.last()).map(|one| one.span_s).fold(0.0, f64::max);
     SPANS.into_iter().filter(|&span| span <= longest * 1.5).collect()
 }

@@ -1,6 +1,6 @@
 //! Addresses of the host's interfaces.
 
-use crate::Host;
+use crate::RouteNetlink;
 use crate::error::Result;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
@@ -45,7 +45,7 @@ impl InterfaceAddress {
     }
 }
 
-impl Host {
+impl RouteNetlink {
     /// All addresses of all interfaces, of both families.
     ///
     /// # Errors

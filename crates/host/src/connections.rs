@@ -3,7 +3,7 @@
 //! A port that an accelerated program claims may still have kernel connections: of a server that
 //! ran before, or accepted just before the claim. They must stay with the kernel.
 
-use crate::error::{Error, Result};
+use crate::error::{HostError, Result};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
@@ -57,7 +57,7 @@ impl Connections {
     /// # Errors
     /// If the socket cannot be made, or the kernel has no socket diagnostics (of TCP).
     pub fn open() -> Result<Self> {
-        let fail = |source| Error::Socket { what: WHAT, source };
+        let fail = |source| HostError::Socket { what: WHAT, source };
         let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(fail)?;
         socket.bind(&SocketAddr::new(0, 0)).map_err(fail)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
@@ -75,7 +75,7 @@ impl Connections {
     /// # Errors
     /// If the kernel cannot be asked.
     pub fn of_port(&mut self, port: u16) -> Result<Vec<Ends>> {
-        let fail = |source| Error::Socket { what: WHAT, source };
+        let fail = |source| HostError::Socket { what: WHAT, source };
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&request(port, self.sequence), 0).map_err(fail)?;
         let (mut found, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
@@ -99,7 +99,7 @@ impl Connections {
                             return Ok(found);
                         }
                         let source = io::Error::from(Errno::from_raw(code));
-                        return Err(Error::Refused { what: WHAT, source });
+                        return Err(HostError::Refused { what: WHAT, source });
                     }
                     BOTH_FAMILIES => {
                         found.extend(ends(body).filter(|(local, _)| port == ANY_PORT || local.port == port));
@@ -124,7 +124,7 @@ impl Connections {
     /// # Errors
     /// If the kernel cannot be asked.
     pub fn has(&mut self, ends: &Ends, interface: u32) -> Result<bool> {
-        let fail = |source| Error::Socket { what: WHAT, source };
+        let fail = |source| HostError::Socket { what: WHAT, source };
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&exact_request(ends, interface, self.sequence), 0).map_err(fail)?;
         let mut buffer = [0; 4096];
@@ -145,7 +145,7 @@ impl Connections {
                     let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
                     return match Errno::from_raw(code) {
                         Errno::ENOENT => Ok(false),
-                        errno => Err(Error::Refused { what: WHAT, source: io::Error::from(errno) }),
+                        errno => Err(HostError::Refused { what: WHAT, source: io::Error::from(errno) }),
                     };
                 }
                 _ => {}

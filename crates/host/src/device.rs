@@ -1,7 +1,7 @@
 //! Creating and removing the devices of lanes: veth pairs that carry no address and send nothing by
 //! themselves.
 
-use crate::Host;
+use crate::RouteNetlink;
 use crate::error::Result;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -41,13 +41,13 @@ fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
     message
 }
 
-impl Host {
-    /// Creates a veth pair, both ends down. `IFF_NOARP` and [`Host::raise_quietly`] keep both ends
-    /// silent.
+impl RouteNetlink {
+    /// Creates a veth pair, both ends down. `IFF_NOARP` and [`RouteNetlink::raise_quietly`] keep
+    /// both ends silent.
     ///
     /// # Errors
-    /// If the kernel refuses: a name or index is taken ([`crate::Error::is_taken`]), the namespace
-    /// is gone, or there is no privilege.
+    /// If the kernel refuses: a name or index is taken ([`crate::HostError::is_taken`]), the
+    /// namespace is gone, or there is no privilege.
     pub fn create_veth(&mut self, pair: &VethPair<'_>) -> Result<()> {
         let mut there = end(pair.there, pair.index, pair.mtu);
         there.attributes.push(LinkAttribute::NetNsFd(pair.namespace.as_raw_fd()));

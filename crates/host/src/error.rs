@@ -4,7 +4,7 @@ use std::io;
 
 /// A failed query or command to the kernel.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum HostError {
     /// The netlink socket itself failed.
     #[error("netlink: {what}: {source}")]
     Socket {
@@ -31,7 +31,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl HostError {
     /// The kernel's error number if it refused, 0 otherwise.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -58,4 +58,4 @@ impl Error {
 }
 
 /// The result of a query or command to the kernel.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, HostError>;

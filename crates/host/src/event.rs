@@ -1,8 +1,8 @@
 //! Changes, as the kernel announces them.
 
 use crate::address::InterfaceAddress;
-use crate::error::{Error, Result};
-use crate::link::{Link, changed};
+use crate::error::{HostError, Result};
+use crate::link::{NetworkInterface, changed};
 use crate::neighbour::Neighbour;
 use crate::netlink::{decode_all, open_socket};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -21,11 +21,11 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Something changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum NetworkEvent {
     /// A link is new or changed.
-    Link(Link),
+    Link(NetworkInterface),
     /// A link is gone.
-    LinkGone(Link),
+    LinkGone(NetworkInterface),
     /// An address is new or changed.
     Address(InterfaceAddress),
     /// An address is gone.
@@ -40,7 +40,7 @@ pub enum Event {
     Lost,
 }
 
-/// Receives [`Event`]s; its descriptor becomes readable when there are some.
+/// Receives [`NetworkEvent`]s; its descriptor becomes readable when there are some.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
@@ -54,7 +54,7 @@ impl Monitor {
     /// If the socket cannot be made.
     pub fn open() -> Result<Self> {
         let socket = open_socket(GROUPS)?;
-        let fail = |what| move |source| Error::Socket { what, source };
+        let fail = |what| move |source| HostError::Socket { what, source };
         socket.set_non_blocking(true).map_err(fail("making the socket non-blocking"))?;
         // Only privileged callers may exceed the system's limit; without the privilege the default
         // has to suffice.
@@ -68,12 +68,12 @@ impl Monitor {
     ///
     /// # Errors
     /// If the socket fails.
-    pub fn take(&mut self) -> Result<Option<Vec<Event>>> {
+    pub fn take(&mut self) -> Result<Option<Vec<NetworkEvent>>> {
         match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
             Ok(length) => Ok(Some(decode_all(&self.buffer[..length]).iter().filter_map(event).collect())),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
-            Err(Errno::ENOBUFS) => Ok(Some(vec![Event::Lost])),
-            Err(errno) => Err(Error::Socket { what: "receiving events", source: errno.into() }),
+            Err(Errno::ENOBUFS) => Ok(Some(vec![NetworkEvent::Lost])),
+            Err(errno) => Err(HostError::Socket { what: "receiving events", source: errno.into() }),
         }
     }
 }
@@ -84,17 +84,17 @@ impl AsFd for Monitor {
     }
 }
 
-fn event(message: &RouteNetlinkMessage) -> Option<Event> {
+fn event(message: &RouteNetlinkMessage) -> Option<NetworkEvent> {
     use RouteNetlinkMessage as M;
     match message {
         M::NewLink(_) | M::DelLink(_) => {
-            changed(message).map(|(link, gone)| if gone { Event::LinkGone(link) } else { Event::Link(link) })
+            changed(message).map(|(link, gone)| if gone { NetworkEvent::LinkGone(link) } else { NetworkEvent::Link(link) })
         }
-        M::NewAddress(m) => InterfaceAddress::parse(m).map(Event::Address),
-        M::DelAddress(m) => InterfaceAddress::parse(m).map(Event::AddressGone),
-        M::NewNeighbour(m) => Neighbour::parse(m).map(Event::Neighbour),
-        M::DelNeighbour(m) => Neighbour::parse(m).map(Event::NeighbourGone),
-        M::NewRoute(_) | M::DelRoute(_) => Some(Event::Routes),
+        M::NewAddress(m) => InterfaceAddress::parse(m).map(NetworkEvent::Address),
+        M::DelAddress(m) => InterfaceAddress::parse(m).map(NetworkEvent::AddressGone),
+        M::NewNeighbour(m) => Neighbour::parse(m).map(NetworkEvent::Neighbour),
+        M::DelNeighbour(m) => Neighbour::parse(m).map(NetworkEvent::NeighbourGone),
+        M::NewRoute(_) | M::DelRoute(_) => Some(NetworkEvent::Routes),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Requests to a family of generic netlink: one message with its attributes, and its answer.
 
-use crate::error::{Error, Result};
+use crate::error::{HostError, Result};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
@@ -39,7 +39,7 @@ impl Generic {
     /// # Errors
     /// If the socket cannot be made, or the kernel does not know the family.
     pub(crate) fn open(family: &str, what: &'static str) -> Result<Self> {
-        let fail = |source| Error::Socket { what, source };
+        let fail = |source| HostError::Socket { what, source };
         let mut socket = Socket::new(NETLINK_GENERIC).map_err(fail)?;
         socket.bind(&SocketAddr::new(0, 0)).map_err(fail)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
@@ -60,7 +60,7 @@ impl Generic {
     /// The kernel's error, or that it does not answer.
     pub(crate) fn ask(&mut self, command: u8, attributes: &Attributes) -> Result<Vec<u8>> {
         let what = self.what;
-        let fail = |source| Error::Socket { what, source };
+        let fail = |source| HostError::Socket { what, source };
         self.sequence = self.sequence.wrapping_add(1);
         let request = encode(self.family, self.sequence, command, attributes);
         self.socket.send(&request, 0).map_err(fail)?;
@@ -79,14 +79,14 @@ impl Generic {
             }
             if u16::from_ne_bytes([message[4], message[5]]) == ERROR {
                 let errno = word(HEADER).cast_signed().saturating_abs();
-                return Err(Error::Refused { what, source: io::Error::from_raw_os_error(errno) });
+                return Err(HostError::Refused { what, source: io::Error::from_raw_os_error(errno) });
             }
             return Ok(message[HEADER + GENERIC_HEADER..].to_vec());
         }
     }
 
-    fn malformed(&self, why: &str) -> Error {
-        Error::Malformed { what: self.what, why: why.into() }
+    fn malformed(&self, why: &str) -> HostError {
+        HostError::Malformed { what: self.what, why: why.into() }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The kernel remains the authority (rule 1 of the design): nothing here copies one of its tables.
 //! A route is requested for one destination at a time, the kernel resolves neighbours, and changes
-//! arrive as [`Event`]s. In addition, [`device`] sets the devices of lanes up, keeps them quiet,
-//! and removes them.
+//! arrive as [`NetworkEvent`]s. In addition, [`device`] sets the devices of lanes up, keeps them
+//! quiet, and removes them.
 //!
 //! It may depend on the operating system, and on the address and path types of `tickwire-stack`.
 //! No unsafe code.
@@ -25,12 +25,12 @@ mod xdp;
 
 pub use address::InterfaceAddress;
 pub use connections::{Connections, Ends};
-pub use error::{Error, Result};
+pub use error::{HostError, Result};
 pub use ethtool::{Ethtool, TagStripping};
-pub use event::{Event, Monitor};
-pub use link::Link;
+pub use event::{NetworkEvent, Monitor};
+pub use link::NetworkInterface;
 pub use neighbour::{Neighbour, Reachability};
-pub use resolve::{Answer, Nic, Why};
+pub use resolve::{Answer, Nic, PathRefusal};
 pub use route::{Route, RouteKind, RouteQuery};
 pub use tickwire_stack::path::Query;
 pub use xdp::{XdpFeatures, XdpInfo};
@@ -42,11 +42,11 @@ use netlink::Netlink;
 /// Every call is one request and its answer; the kernel answers at once, so nothing here waits for
 /// the network.
 #[derive(Debug)]
-pub struct Host {
+pub struct RouteNetlink {
     netlink: Netlink,
 }
 
-impl Host {
+impl RouteNetlink {
     /// Opens the connection.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Links: the host's network interfaces.
 
-use crate::Host;
+use crate::RouteNetlink;
 use crate::error::Result;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -8,7 +8,7 @@ use tickwire_stack::addr::Mac;
 
 /// A network interface, as the kernel last described it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct NetworkInterface {
     /// Its index in its namespace.
     pub index: u32,
     /// Its name.
@@ -37,7 +37,7 @@ pub struct Link {
     pub parent: Option<(String, String)>,
 }
 
-impl Link {
+impl NetworkInterface {
     /// Whether it looks like an Ethernet interface that connects a host: it has an Ethernet
     /// address, and is no loopback and no port of a bridge or bond. It is no software device on top
     /// of another one, and not one of our own lanes.
@@ -119,12 +119,12 @@ pub fn is_lane_device(name: &str) -> bool {
     middle.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-impl Host {
+impl RouteNetlink {
     /// All links of the namespace.
     ///
     /// # Errors
     /// If the kernel refuses or its answer cannot be read.
-    pub fn links(&mut self) -> Result<Vec<Link>> {
+    pub fn links(&mut self) -> Result<Vec<NetworkInterface>> {
         let what = "list links";
         let answers = self.netlink.dump(what, &RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
         Ok(answers.iter().filter_map(of_message).collect())
@@ -134,7 +134,7 @@ impl Host {
     ///
     /// # Errors
     /// If the kernel refuses for another reason than that there is none.
-    pub fn link_by_name(&mut self, name: &str) -> Result<Option<Link>> {
+    pub fn link_by_name(&mut self, name: &str) -> Result<Option<NetworkInterface>> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
         self.one_link(message)
@@ -144,13 +144,13 @@ impl Host {
     ///
     /// # Errors
     /// If the kernel refuses for another reason than that there is none.
-    pub fn link_by_index(&mut self, index: u32) -> Result<Option<Link>> {
+    pub fn link_by_index(&mut self, index: u32) -> Result<Option<NetworkInterface>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.one_link(message)
     }
 
-    fn one_link(&mut self, message: LinkMessage) -> Result<Option<Link>> {
+    fn one_link(&mut self, message: LinkMessage) -> Result<Option<NetworkInterface>> {
         match self.netlink.ask("look up a link", RouteNetlinkMessage::GetLink(message)) {
             Ok(answers) => Ok(answers.iter().find_map(of_message)),
             Err(error) if error.is_absent() => Ok(None),
@@ -159,18 +159,18 @@ impl Host {
     }
 }
 
-fn of_message(message: &RouteNetlinkMessage) -> Option<Link> {
+fn of_message(message: &RouteNetlinkMessage) -> Option<NetworkInterface> {
     match message {
-        RouteNetlinkMessage::NewLink(link) => Link::parse(link),
+        RouteNetlinkMessage::NewLink(link) => NetworkInterface::parse(link),
         _ => None,
     }
 }
 
 /// The links that a datagram of events announces or withdraws (`true`: gone).
-pub(crate) fn changed(message: &RouteNetlinkMessage) -> Option<(Link, bool)> {
+pub(crate) fn changed(message: &RouteNetlinkMessage) -> Option<(NetworkInterface, bool)> {
     match message {
-        RouteNetlinkMessage::NewLink(link) => Link::parse(link).map(|l| (l, false)),
-        RouteNetlinkMessage::DelLink(link) => Link::parse(link).map(|l| (l, true)),
+        RouteNetlinkMessage::NewLink(link) => NetworkInterface::parse(link).map(|l| (l, false)),
+        RouteNetlinkMessage::DelLink(link) => NetworkInterface::parse(link).map(|l| (l, true)),
         _ => None,
     }
 }
@@ -189,13 +189,13 @@ mod tests {
 
     #[test]
     fn the_loopback_interface_is_found_and_is_not_physical() {
-        let mut host = Host::open().unwrap();
+        let mut host = RouteNetlink::open().unwrap();
         let lo = host.link_by_name("lo").unwrap().expect("every namespace has lo");
         assert!(lo.loopback && lo.mac.is_none() && !lo.looks_physical());
         assert_eq!(host.link_by_index(lo.index).unwrap().as_ref(), Some(&lo));
         assert!(host.links().unwrap().iter().any(|l| l.name == "lo"));
         assert_eq!(host.link_by_name("no-such-link0").unwrap(), None);
-        let port = |of: &str| Link { port_of: of.into(), ..lo.clone() }.is_port();
+        let port = |of: &str| NetworkInterface { port_of: of.into(), ..lo.clone() }.is_port();
         assert!(port("bridge") && port("bond") && !port("") && !port("vrf"));
     }
 }

@@ -1,7 +1,7 @@
 //! Neighbours: the link-layer addresses behind addresses on a link. The kernel resolves them (ARP,
 //! neighbour discovery); this module reads its table and triggers resolution.
 
-use crate::Host;
+use crate::RouteNetlink;
 use crate::error::Result;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::neighbour::{
@@ -78,7 +78,7 @@ fn message(interface: u32, address: Address) -> NeighbourMessage {
     message
 }
 
-impl Host {
+impl RouteNetlink {
     /// Looks a neighbour up in the kernel's table; `None` if it has no entry.
     ///
     /// # Errors

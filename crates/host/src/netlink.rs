@@ -1,6 +1,6 @@
 //! One request and its answer over a netlink socket.
 
-use crate::error::{Error, Result};
+use crate::error::{HostError, Result};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Netlink {
 
 /// Opens and binds a routing netlink socket that receives the events of `groups` (a bit mask).
 pub(crate) fn open_socket(groups: u32) -> Result<Socket> {
-    let fail = |what| move |source| Error::Socket { what, source };
+    let fail = |what| move |source| HostError::Socket { what, source };
     let mut socket = Socket::new(NETLINK_ROUTE).map_err(fail("opening a socket"))?;
     socket.bind(&SocketAddr::new(0, groups)).map_err(fail("binding the socket"))?;
     Ok(socket)
@@ -43,11 +43,11 @@ pub(crate) fn open_socket(groups: u32) -> Result<Socket> {
 
 impl Netlink {
     pub(crate) fn open() -> Result<Self> {
-        let fail = |what| move |source| Error::Socket { what, source };
+        let fail = |what| move |source| HostError::Socket { what, source };
         let socket = open_socket(0)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail("connecting to the kernel"))?;
         setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(TIMEOUT_S, 0))
-            .map_err(|e| Error::Socket { what: "setting the receive timeout", source: e.into() })?;
+            .map_err(|e| HostError::Socket { what: "setting the receive timeout", source: e.into() })?;
         Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0 })
     }
 
@@ -90,7 +90,7 @@ impl Netlink {
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
         request.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map_err(|source| Error::Socket { what, source })?;
+        self.socket.send(&bytes, 0).map_err(|source| HostError::Socket { what, source })?;
         self.collect(what)
     }
 
@@ -101,7 +101,7 @@ impl Netlink {
             let length = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
                 Ok(length) => length,
                 Err(nix::errno::Errno::EINTR) => continue,
-                Err(errno) => return Err(Error::Socket { what, source: errno.into() }),
+                Err(errno) => return Err(HostError::Socket { what, source: errno.into() }),
             };
             let mut rest = &self.buffer[..length];
             while let Some((one, after)) = split(rest) {
@@ -121,7 +121,7 @@ impl Netlink {
                             return Ok((answers, disturbed));
                         }
                         let errno = error.raw_code().saturating_abs();
-                        return Err(Error::Refused { what, source: io::Error::from_raw_os_error(errno) });
+                        return Err(HostError::Refused { what, source: io::Error::from_raw_os_error(errno) });
                     }
                     NetlinkPayload::InnerMessage(inner) => answers.push(inner),
                     _ => {}

@@ -1,6 +1,6 @@
 //! How to reach a destination: route and neighbour together, and the reason if a lane cannot.
 
-use crate::Host;
+use crate::RouteNetlink;
 use crate::neighbour::{Neighbour, Reachability};
 use crate::route::{Route, RouteKind, RouteQuery};
 use tickwire_stack::addr::{Address, Family, Mac};
@@ -17,7 +17,7 @@ pub struct Nic {
 
 /// Why a lane cannot use a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum PathRefusal {
     /// The destination is this host itself.
     Loopback,
     /// A broadcast: sent by the kernel, which also receives it.
@@ -41,7 +41,7 @@ pub struct Answer {
     /// of the kernel.
     pub next_hop: Option<Address>,
     /// Why a lane cannot use it, if it cannot.
-    pub why: Option<Why>,
+    pub why: Option<PathRefusal>,
 }
 
 /// The decision on a route: either final, or a neighbour to look up.
@@ -50,11 +50,11 @@ enum Step {
     Neighbour { hop: Address, path: PathInfo },
 }
 
-fn kernel(path: PathInfo, state: PathState, why: Why) -> Step {
+fn kernel(path: PathInfo, state: PathState, why: PathRefusal) -> Step {
     Step::Final(Answer { path: PathInfo { state, ..path }, next_hop: None, why: Some(why) })
 }
 
-fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
+fn decide(query: &Query, route: &Route, nic: Result<Nic, PathRefusal>) -> Step {
     let mut path = PathInfo {
         query: *query,
         source: route.source.unwrap_or(query.source),
@@ -66,11 +66,11 @@ fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
         // To a group the kernel also sends through the interface that the socket names, without any
         // route.
         RouteKind::Unreachable if query.destination.is_multicast() => {
-            return kernel(path, PathState::Kernel, Why::NoRoute);
+            return kernel(path, PathState::Kernel, PathRefusal::NoRoute);
         }
-        RouteKind::Unreachable => return kernel(path, PathState::Unreachable, Why::NoRoute),
-        RouteKind::Local => return kernel(path, PathState::Kernel, Why::Loopback),
-        RouteKind::Broadcast => return kernel(path, PathState::Kernel, Why::Broadcast),
+        RouteKind::Unreachable => return kernel(path, PathState::Unreachable, PathRefusal::NoRoute),
+        RouteKind::Local => return kernel(path, PathState::Kernel, PathRefusal::Loopback),
+        RouteKind::Broadcast => return kernel(path, PathState::Kernel, PathRefusal::Broadcast),
         RouteKind::Unicast | RouteKind::Multicast => {}
     }
     let nic = match nic {
@@ -99,7 +99,7 @@ pub fn apply_neighbour(path: &mut PathInfo, neighbour: Option<&Neighbour>) {
     }
 }
 
-impl Host {
+impl RouteNetlink {
     /// Finds out how to reach a destination. `accelerated` returns for an interface and a source
     /// address whether lanes can use them, or why not. For an unknown or stale neighbour this
     /// triggers resolution, so that an event will follow.
@@ -109,11 +109,11 @@ impl Host {
     pub fn resolve(
         &mut self,
         query: &Query,
-        accelerated: impl Fn(u32, Address) -> Result<Nic, Why>,
+        accelerated: impl Fn(u32, Address) -> Result<Nic, PathRefusal>,
     ) -> crate::error::Result<Answer> {
         if query.destination.is_limited_broadcast() || query.destination.is_unspecified() {
             let path = PathInfo { query: *query, state: PathState::Kernel, ..PathInfo::default() };
-            let why = if query.destination.is_unspecified() { Why::Loopback } else { Why::Broadcast };
+            let why = if query.destination.is_unspecified() { PathRefusal::Loopback } else { PathRefusal::Broadcast };
             return Ok(Answer { path, next_hop: None, why: Some(why) });
         }
         let source = Some(query.source).filter(|s| !s.is_unspecified());
@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn what_a_lane_cannot_reach_goes_to_the_kernel_with_a_reason() {
         for (kind, nic, state, why) in [
-            (RouteKind::Local, Ok(NIC), PathState::Kernel, Why::Loopback),
-            (RouteKind::Broadcast, Ok(NIC), PathState::Kernel, Why::Broadcast),
-            (RouteKind::Unicast, Err(Why::Interface(5)), PathState::Kernel, Why::Interface(5)),
-            (RouteKind::Unicast, Err(Why::Source), PathState::Kernel, Why::Source),
-            (RouteKind::Unreachable, Ok(NIC), PathState::Unreachable, Why::NoRoute),
+            (RouteKind::Local, Ok(NIC), PathState::Kernel, PathRefusal::Loopback),
+            (RouteKind::Broadcast, Ok(NIC), PathState::Kernel, PathRefusal::Broadcast),
+            (RouteKind::Unicast, Err(PathRefusal::Interface(5)), PathState::Kernel, PathRefusal::Interface(5)),
+            (RouteKind::Unicast, Err(PathRefusal::Source), PathState::Kernel, PathRefusal::Source),
+            (RouteKind::Unreachable, Ok(NIC), PathState::Unreachable, PathRefusal::NoRoute),
         ] {
             let answer = final_answer(decide(&query(THERE), &route(kind), nic));
             assert_eq!((answer.path.state, answer.why), (state, Some(why)));

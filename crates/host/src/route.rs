@@ -1,7 +1,7 @@
 //! Routes: each request to the kernel is for one destination; its table is never copied.
 
-use crate::Host;
-use crate::error::{Error, Result};
+use crate::RouteNetlink;
+use crate::error::{HostError, Result};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
@@ -148,7 +148,7 @@ fn request(query: &RouteQuery) -> RouteMessage {
     message
 }
 
-impl Host {
+impl RouteNetlink {
     /// Asks the kernel how it would reach a destination. "No route" is a result
     /// ([`RouteKind::Unreachable`]), not an error.
     ///
@@ -164,7 +164,7 @@ impl Host {
                     _ => None,
                 })
                 .unwrap_or(Route::NOWHERE)),
-            Err(Error::Refused { source, .. })
+            Err(HostError::Refused { source, .. })
                 if matches!(
                     Errno::from_raw(source.raw_os_error().unwrap_or(0)),
                     // EINVAL: the source is not (or no longer) an address of this host, or a
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn own_addresses_are_local() {
-        let mut host = Host::open().unwrap();
+        let mut host = RouteNetlink::open().unwrap();
         let query = RouteQuery::to(Address::v4([127, 0, 0, 1]));
         assert_eq!(host.route(&query).unwrap().kind, RouteKind::Local);
     }

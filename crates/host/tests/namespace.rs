@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tickwire_host::device::VethPair;
-use tickwire_host::{Ethtool, Event, Host, Monitor, Nic, Query, TagStripping, Why};
+use tickwire_host::{Ethtool, NetworkEvent, RouteNetlink, Monitor, Nic, Query, TagStripping, PathRefusal};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::PathState;
 
@@ -46,7 +46,7 @@ fn in_namespace<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> T
 }
 
 /// Waits until an event satisfies `wanted`, at most five seconds.
-fn wait_for(monitor: &mut Monitor, mut wanted: impl FnMut(&Event) -> bool) {
+fn wait_for(monitor: &mut Monitor, mut wanted: impl FnMut(&NetworkEvent) -> bool) {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
         let left = end.checked_duration_since(Instant::now()).expect("the event came in time");
@@ -63,7 +63,7 @@ fn wait_for(monitor: &mut Monitor, mut wanted: impl FnMut(&Event) -> bool) {
 #[test]
 fn a_veth_pair_is_made_quiet_found_and_removed() {
     in_namespaces(|other| {
-        let mut host = Host::open().unwrap();
+        let mut host = RouteNetlink::open().unwrap();
         let mut monitor = Monitor::open().unwrap();
         let pair = VethPair { here: "tw3h", there: "tw3p", namespace: other.as_fd(), index: 77, mtu: 3000 };
         host.create_veth(&pair).unwrap();
@@ -73,11 +73,11 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
         assert!(here.mac.is_some() && !here.looks_physical(), "a lane is not a NIC");
         host.raise_quietly(here.index).unwrap();
         in_namespace(other, || {
-            let mut host = Host::open().unwrap();
+            let mut host = RouteNetlink::open().unwrap();
             let there = host.link_by_name("tw3p").unwrap().unwrap();
             host.raise_quietly(there.index).unwrap();
         });
-        wait_for(&mut monitor, |e| matches!(e, Event::Link(l) if l.name == "tw3h" && l.running));
+        wait_for(&mut monitor, |e| matches!(e, NetworkEvent::Link(l) if l.name == "tw3h" && l.running));
         assert!(host.addresses().unwrap().iter().all(|a| a.interface != here.index), "no address of its own");
         let routes = Command::new("ip").args(["-6", "route", "show", "table", "all", "dev", "tw3h"]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&routes.stdout), "", "groups are not looked for by a lane");
@@ -85,7 +85,7 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
         assert_eq!(host.link_by_index(here.index).unwrap().unwrap().mtu, 1500);
         host.delete_link(here.index).unwrap();
         host.delete_link(here.index).unwrap();
-        wait_for(&mut monitor, |e| matches!(e, Event::LinkGone(l) if l.name == "tw3h"));
+        wait_for(&mut monitor, |e| matches!(e, NetworkEvent::LinkGone(l) if l.name == "tw3h"));
         assert_eq!(host.link_by_index(here.index).unwrap(), None);
     });
 }
@@ -97,7 +97,7 @@ fn libc_eexist() -> i32 {
 #[test]
 fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
     in_namespaces(|other| {
-        let mut host = Host::open().unwrap();
+        let mut host = RouteNetlink::open().unwrap();
         let mut monitor = Monitor::open().unwrap();
         host.create_veth(&VethPair { here: "a0", there: "b0", namespace: other.as_fd(), index: 0, mtu: 1500 }).unwrap();
         ip("link set a0 arp on");
@@ -109,13 +109,13 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
             ip("addr add 10.9.0.2/24 dev b0");
             ip("addr add fd09::2/64 dev b0 nodad");
             ip("link set b0 up");
-            Host::open().unwrap().link_by_name("b0").unwrap().unwrap().mac.unwrap()
+            RouteNetlink::open().unwrap().link_by_name("b0").unwrap().unwrap().mac.unwrap()
         });
         ip("route add 10.77.0.0/16 via 10.9.0.2 mtu 1300");
         ip("route add unreachable 10.66.0.0/16");
         let ours = host.link_by_name("a0").unwrap().unwrap();
         let nic = Nic { mac: ours.mac.unwrap(), mtu: ours.mtu };
-        let nics = |i, _| if i == ours.index { Ok(nic) } else { Err(Why::Interface(i)) };
+        let nics = |i, _| if i == ours.index { Ok(nic) } else { Err(PathRefusal::Interface(i)) };
         let query = |text: &str| Query::to(text.parse::<std::net::IpAddr>().unwrap().into());
         for there in ["10.9.0.2", "fd09::2"] {
             let q = query(there);
@@ -124,7 +124,7 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
                 assert_eq!(first.path.state, PathState::Resolving);
                 wait_for(
                     &mut monitor,
-                    |e| matches!(e, Event::Neighbour(n) if n.address == q.destination && n.usable().is_some()),
+                    |e| matches!(e, NetworkEvent::Neighbour(n) if n.address == q.destination && n.usable().is_some()),
                 );
             }
             let answer = host.resolve(&q, nics).unwrap();
@@ -137,19 +137,19 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         assert_eq!((routed.path.state, routed.path.mtu), (PathState::Ready, 1300));
         assert_eq!(routed.next_hop, Some(Address::v4([10, 9, 0, 2])));
         for (there, why) in [
-            ("10.66.0.1", Why::NoRoute),
-            ("192.0.2.1", Why::NoRoute),
-            ("10.9.0.1", Why::Loopback),
-            ("fd09::1", Why::Loopback),
-            ("10.9.0.255", Why::Broadcast),
-            ("255.255.255.255", Why::Broadcast),
+            ("10.66.0.1", PathRefusal::NoRoute),
+            ("192.0.2.1", PathRefusal::NoRoute),
+            ("10.9.0.1", PathRefusal::Loopback),
+            ("fd09::1", PathRefusal::Loopback),
+            ("10.9.0.255", PathRefusal::Broadcast),
+            ("255.255.255.255", PathRefusal::Broadcast),
         ] {
             assert_eq!(host.resolve(&query(there), nics).unwrap().why, Some(why), "{there}");
         }
-        let none = |i, _| Err(Why::Interface(i));
-        assert_eq!(host.resolve(&query("10.9.0.2"), none).unwrap().why, Some(Why::Interface(ours.index)));
+        let none = |i, _| Err(PathRefusal::Interface(i));
+        assert_eq!(host.resolve(&query("10.9.0.2"), none).unwrap().why, Some(PathRefusal::Interface(ours.index)));
         // Called with the source address that would be used.
-        let of_own = |_, source| if source == query("10.9.0.1").destination { Ok(nic) } else { Err(Why::Source) };
+        let of_own = |_, source| if source == query("10.9.0.1").destination { Ok(nic) } else { Err(PathRefusal::Source) };
         for asked in [query("10.9.0.2"), query("10.9.0.2").from(query("10.9.0.1").destination)] {
             assert_eq!(host.resolve(&asked, of_own).unwrap().why, None, "{asked:?}");
         }
@@ -158,11 +158,11 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         let silent = query("10.9.0.77");
         assert_eq!(host.resolve(&silent, nics).unwrap().path.state, PathState::Resolving);
         wait_for(&mut monitor, |e| {
-            matches!(e, Event::Neighbour(n) if n.address == silent.destination
+            matches!(e, NetworkEvent::Neighbour(n) if n.address == silent.destination
                 && n.state == tickwire_host::Reachability::Failed)
         });
         ip("addr del 10.9.0.1/24 dev a0");
-        wait_for(&mut monitor, |e| matches!(e, Event::AddressGone(a) if a.address == Address::v4([10, 9, 0, 1])));
+        wait_for(&mut monitor, |e| matches!(e, NetworkEvent::AddressGone(a) if a.address == Address::v4([10, 9, 0, 1])));
         host.delete_link(ours.index).unwrap();
     });
 }
@@ -171,7 +171,7 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
 fn a_device_leaves_tags_in_their_frames_and_strips_them_again() {
     in_namespaces(|_| {
         ip("link add one type veth peer name two");
-        let index = Host::open().unwrap().link_by_name("one").unwrap().unwrap().index;
+        let index = RouteNetlink::open().unwrap().link_by_name("one").unwrap().unwrap().index;
         let mut ethtool = Ethtool::open().unwrap();
         let stripped = ethtool.tag_stripping(index).unwrap();
         assert!(stripped.any(), "a veth device says that it strips tags");
@@ -182,7 +182,7 @@ fn a_device_leaves_tags_in_their_frames_and_strips_them_again() {
         assert_eq!(ethtool.transmit_queues(index).unwrap(), 1);
         // A TAP device never strips tags, and cannot be made to.
         ip("tuntap add three mode tap");
-        let index = Host::open().unwrap().link_by_name("three").unwrap().unwrap().index;
+        let index = RouteNetlink::open().unwrap().link_by_name("three").unwrap().unwrap().index;
         let _ = ethtool.set_tag_stripping(index, stripped, true);
         assert_eq!(ethtool.tag_stripping(index).unwrap(), TagStripping::default());
     });

@@ -7,7 +7,7 @@
 //! have runs of their own, and the two paths are compared by runs that request none.
 
 use crate::pace::Wait;
-use crate::quantity::Carrier;
+use crate::quantity::MessageCarrier;
 use crate::receiver::{self, Receiver};
 use crate::sender::{self, Message};
 use anyhow::{Context, Result, bail};
@@ -21,7 +21,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tickwire_lab::stat::Stat;
-use tickwire_lab::{Pair, Service};
+use tickwire_lab::{LabPair, Service};
 
 /// Timeout for a sender beyond the longest duration of its run, because it has to start on a busy
 /// machine.
@@ -36,7 +36,7 @@ const TOLD: u64 = 256;
 pub(crate) struct Bench {
     // Declared before the hosts, so that it is dropped before its host.
     service: Option<Service>,
-    pair: Pair,
+    pair: LabPair,
     program: PathBuf,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Run {
 /// What to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
-    pub(crate) carrier: Carrier,
+    pub(crate) carrier: MessageCarrier,
     pub(crate) wait: Wait,
     /// Whether the sender's driver timestamps the messages.
     pub(crate) stamps: bool,
@@ -67,7 +67,7 @@ impl Bench {
     /// Not root, or no namespaces.
     pub(crate) fn new() -> Result<(Self, Option<String>)> {
         let program = std::env::current_exe().context("cannot find the running program")?;
-        let pair = Pair::new()?;
+        let pair = LabPair::new()?;
         let (service, why) = match Service::start(&pair.a) {
             Ok(service) => (Some(service), None),
             Err(error) => (None, Some(format!("{error:#}"))),
@@ -106,8 +106,8 @@ impl Bench {
     fn send(&self, order: &Order, to: SocketAddr) -> Result<Run> {
         let program = self.program.to_str().context("the path of this program is no text")?;
         let mut command = match order.carrier {
-            Carrier::Kernel => self.pair.a.command(program),
-            Carrier::Tickwire => self.pair.a.accelerated(program)?,
+            MessageCarrier::Kernel => self.pair.a.command(program),
+            MessageCarrier::Tickwire => self.pair.a.accelerated(program)?,
         };
         command.args(["jitter", "--send", &to.to_string(), "--samples", &order.messages.to_string()]);
         command.args(["--size", &order.frame.to_string()]);
@@ -118,8 +118,8 @@ impl Bench {
         let mut sending = Sending(command.spawn().context("cannot start the sender")?);
         let messages = sending.told(order.messages)?;
         let lane_packets = match order.carrier {
-            Carrier::Kernel => None,
-            Carrier::Tickwire => Some(proven(&Stat::read(&self.pair.a)?, sending.0.id(), messages.len() as u64)?),
+            MessageCarrier::Kernel => None,
+            MessageCarrier::Tickwire => Some(proven(&Stat::read(&self.pair.a)?, sending.0.id(), messages.len() as u64)?),
         };
         Ok(Run { messages, lane_packets })
     }

@@ -2,7 +2,7 @@
 //! the card itself if it makes them. The card's setting is not changed.
 
 use crate::Wait;
-use crate::error::Absent;
+use crate::error::AbsentMeasurement;
 use crate::readout::driver;
 use crate::sender::{Message, SendError, Sender};
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ pub(crate) struct CardPath {
 
 impl CardPath {
     /// Creates the path. Returns the reason too if the card makes no timestamps.
-    pub(crate) fn new(interface: &str, to: SocketAddr, frame: u32) -> (Self, Option<Absent>) {
+    pub(crate) fn new(interface: &str, to: SocketAddr, frame: u32) -> (Self, Option<AbsentMeasurement>) {
         let (clock, absent) = match stamping_clock(interface) {
             Ok(clock) => (Some(clock), None),
-            Err(why) => (None, Some(Absent::new(&format!("stamps of {interface} on the wire"), &why))),
+            Err(why) => (None, Some(AbsentMeasurement::new(&format!("stamps of {interface} on the wire"), &why))),
         };
         (Self { interface: interface.to_owned(), to, frame, clock }, absent)
     }

@@ -5,14 +5,14 @@ use thiserror::Error;
 
 /// A measurement that this machine does not support, or that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Absent {
+pub struct AbsentMeasurement {
     /// Its name.
     pub name: String,
     /// The reason, and what would change it.
     pub why: String,
 }
 
-impl Absent {
+impl AbsentMeasurement {
     pub(crate) fn new(name: &str, why: &str) -> Self {
         Self { name: name.to_owned(), why: why.to_owned() }
     }
@@ -20,7 +20,7 @@ impl Absent {
 
 /// Why the study failed.
 #[derive(Debug, Error)]
-pub enum StudyError {
+pub enum JitterStudyError {
     /// The options are invalid; nothing was started.
     #[error("{option}: {what}")]
     Usage {
@@ -37,7 +37,7 @@ pub enum StudyError {
     Nothing(String),
 }
 
-impl StudyError {
+impl JitterStudyError {
     pub(crate) fn usage(option: &'static str, what: impl ToString) -> Self {
         Self::Usage { option, what: what.to_string() }
     }

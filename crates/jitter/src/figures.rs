@@ -10,7 +10,7 @@ const POINTS: f64 = 30.0;
 /// Statistics of many times, all in ns. A time from an instant to a timestamp may be negative,
 /// within the error of reading the two clocks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct TimeStatistics {
     /// Number of times.
     pub samples: usize,
     /// The least.
@@ -40,7 +40,7 @@ pub struct AtLeast {
     pub part: f64,
 }
 
-impl Figures {
+impl TimeStatistics {
     /// The statistics of these times; `None` if there are none.
     #[must_use]
     pub fn of(mut times: Vec<i64>) -> Option<Self> {
@@ -88,18 +88,18 @@ mod tests {
     use super::*;
 
     fn points(times: Vec<i64>) -> Vec<(i64, f64)> {
-        Figures::of(times).unwrap().profile.into_iter().map(|one| (one.ns, one.part)).collect()
+        TimeStatistics::of(times).unwrap().profile.into_iter().map(|one| (one.ns, one.part)).collect()
     }
 
     #[test]
     fn figures_of_known_times() {
-        let figures = Figures::of((1..=1000).rev().collect()).unwrap();
+        let figures = TimeStatistics::of((1..=1000).rev().collect()).unwrap();
         assert_eq!((figures.samples, figures.min_ns, figures.max_ns, figures.jitter_ns), (1000, 1, 1000, 999));
         assert_eq!((figures.p50_ns, figures.p99_ns, figures.p999_ns), (500, 990, 999));
         assert_eq!(figures.mean_ns, 500.5);
-        let one = Figures::of(vec![-7]).unwrap();
+        let one = TimeStatistics::of(vec![-7]).unwrap();
         assert_eq!((one.min_ns, one.p50_ns, one.p999_ns, one.max_ns, one.jitter_ns), (-7, -7, -7, -7, 0));
-        assert_eq!(Figures::of(Vec::new()), None);
+        assert_eq!(TimeStatistics::of(Vec::new()), None);
     }
 
     #[test]

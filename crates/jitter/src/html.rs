@@ -1,9 +1,9 @@
 //! The study as HTML.
 
-use crate::quantity::{Carrier, Quantity};
+use crate::quantity::{MessageCarrier, Quantity};
 use crate::table::{HEAD, kinds, line, of, row};
-use crate::{Load, Profile, Study, Wait};
-use tickwire_report::{Axis, Page, Plot, Series, Tone};
+use crate::{MachineLoad, Profile, JitterStudy, Wait};
+use tickwire_report::{Axis, ReportPage, Plot, Series, Tone};
 
 /// Maximum number of lines in one figure; more are hard to distinguish.
 const LINES: usize = 8;
@@ -12,8 +12,8 @@ const PROFILE: &str = "Latency profile: which part of the samples took at least 
 
 /// The study as one HTML file; `command` is the command that repeats it.
 #[must_use]
-pub fn html(study: &Study, command: &[String]) -> String {
-    let mut page = Page::new("Latency profiles of transmission");
+pub fn html(study: &JitterStudy, command: &[String]) -> String {
+    let mut page = ReportPage::new("Latency profiles of transmission");
     page.verdict(Tone::Plain, &summary(study));
     for (quantity, wait) in kinds(study) {
         page.section(&quantity.title(wait));
@@ -58,7 +58,7 @@ fn figures(profiles: Vec<&Profile>) -> Vec<Vec<&Profile>> {
     if profiles.len() <= LINES {
         return vec![profiles];
     }
-    let (kernel, tickwire): (Vec<_>, Vec<_>) = profiles.into_iter().partition(|one| one.carrier == Carrier::Kernel);
+    let (kernel, tickwire): (Vec<_>, Vec<_>) = profiles.into_iter().partition(|one| one.carrier == MessageCarrier::Kernel);
     [kernel, tickwire].into_iter().filter(|profiles| !profiles.is_empty()).collect()
 }
 
@@ -87,11 +87,11 @@ fn meaning(quantity: Quantity, wait: Option<Wait>) -> &'static str {
 }
 
 /// The summary in one sentence.
-fn summary(study: &Study) -> String {
+fn summary(study: &JitterStudy) -> String {
     let told = |quantity: Quantity, wait: Option<Wait>| {
-        let at = |carrier: Carrier| of(study, quantity, wait).filter(move |one| one.carrier == carrier);
-        let one = |carrier: Carrier| {
-            let rest = at(carrier).find(|one| one.load == Load::None)?;
+        let at = |carrier: MessageCarrier| of(study, quantity, wait).filter(move |one| one.carrier == carrier);
+        let one = |carrier: MessageCarrier| {
+            let rest = at(carrier).find(|one| one.load == MachineLoad::None)?;
             let worst = at(carrier).max_by_key(|one| one.figures.jitter_ns)?;
             let us = |ns: i64| ns as f64 / 1e3;
             Some(format!(
@@ -102,7 +102,7 @@ fn summary(study: &Study) -> String {
                 worst.load.name()
             ))
         };
-        let both: Vec<String> = [Carrier::Kernel, Carrier::Tickwire].into_iter().filter_map(one).collect();
+        let both: Vec<String> = [MessageCarrier::Kernel, MessageCarrier::Tickwire].into_iter().filter_map(one).collect();
         (!both.is_empty()).then(|| format!("{}: {}.", quantity.title(wait), both.join("; ")))
     };
     let wanted = [
@@ -116,9 +116,9 @@ fn summary(study: &Study) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Figures;
+    use crate::TimeStatistics;
 
-    fn profile(load: Load, carrier: Carrier, times: Vec<i64>) -> Profile {
+    fn profile(load: MachineLoad, carrier: MessageCarrier, times: Vec<i64>) -> Profile {
         Profile {
             quantity: Quantity::InstantToPeer,
             wait: Some(Wait::Watch),
@@ -127,17 +127,17 @@ mod tests {
             carrier,
             missing: 0,
             lane_packets: None,
-            figures: Figures::of(times).unwrap(),
+            figures: TimeStatistics::of(times).unwrap(),
         }
     }
 
-    fn of_all(loads: &[Load]) -> Study {
-        let both = |load: &Load| [(*load, Carrier::Kernel, 9_000), (*load, Carrier::Tickwire, 5_000)];
+    fn of_all(loads: &[MachineLoad]) -> JitterStudy {
+        let both = |load: &MachineLoad| [(*load, MessageCarrier::Kernel, 9_000), (*load, MessageCarrier::Tickwire, 5_000)];
         let profiles = loads
             .iter()
             .flat_map(both)
             .map(|(load, carrier, ns)| profile(load, carrier, vec![ns, ns + 1_000 + load.name().len() as i64 * 100]));
-        Study {
+        JitterStudy {
             machine: "a machine".to_owned(),
             target: "a lab".to_owned(),
             samples: 2,
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn a_quantity_has_one_figure_as_long_as_its_lines_can_be_told_apart() {
-        let figures = |study: &Study| html(study, &[]).matches("<figure>").count();
-        assert_eq!(figures(&of_all(&[Load::None, Load::Cpu, Load::Disk, Load::CpuDisk])), 1);
-        assert_eq!(figures(&of_all(&Load::ALL)), 2);
+        let figures = |study: &JitterStudy| html(study, &[]).matches("<figure>").count();
+        assert_eq!(figures(&of_all(&[MachineLoad::None, MachineLoad::Cpu, MachineLoad::Disk, MachineLoad::CpuDisk])), 1);
+        assert_eq!(figures(&of_all(&MachineLoad::ALL)), 2);
     }
 
     #[test]
     fn the_verdict_has_both_paths_with_their_worst_jitter() {
-        let html = html(&of_all(&[Load::None, Load::DiskSerial]), &["tickwire".to_owned(), "jitter".to_owned()]);
+        let html = html(&of_all(&[MachineLoad::None, MachineLoad::DiskSerial]), &["tickwire".to_owned(), "jitter".to_owned()]);
         let expected = "From the instant to the peer&#39;s driver, watched wait: kernel 9.0 us at the median at rest, with a jitter of up to 2.1 us \
                         (load disk+serial); Tickwire 5.0 us at the median at rest, with a jitter of up to 2.1 us (load disk+serial).";
         assert!(html.contains(expected), "{html}");

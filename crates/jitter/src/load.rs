@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// A load of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Load {
+pub enum MachineLoad {
     /// No load by this program.
     #[serde(rename = "none")]
     None,
@@ -32,7 +32,7 @@ pub enum Load {
     DiskSerial,
 }
 
-impl Load {
+impl MachineLoad {
     /// All loads, in the paper's order.
     pub const ALL: [Self; 5] = [Self::None, Self::Cpu, Self::Disk, Self::CpuDisk, Self::DiskSerial];
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_command_line_and_of_json() {
-        for load in Load::ALL {
+        for load in MachineLoad::ALL {
             assert_eq!(serde_json::to_value(load).unwrap(), load.name());
         }
     }
@@ -191,17 +191,17 @@ mod tests {
     #[test]
     fn a_load_of_the_processors_has_a_thread_for_each_and_ends_when_it_is_told() {
         let here = Path::new(".");
-        let running = Load::Cpu.begin(LONG, here, None).unwrap();
+        let running = MachineLoad::Cpu.begin(LONG, here, None).unwrap();
         assert_eq!(running.threads.len(), thread::available_parallelism().unwrap().get());
         let begun = Instant::now();
         assert_eq!(running.finish().unwrap().0, 0);
         assert!(begun.elapsed() < LONG / 2);
-        assert!(Load::None.begin(LONG, here, None).unwrap().threads.is_empty());
+        assert!(MachineLoad::None.begin(LONG, here, None).unwrap().threads.is_empty());
     }
 
     #[test]
     fn a_load_ends_by_itself_and_what_was_measured_so_long_is_not_told() {
-        let running = Load::Cpu.begin(Duration::from_millis(10), Path::new("."), None).unwrap();
+        let running = MachineLoad::Cpu.begin(Duration::from_millis(10), Path::new("."), None).unwrap();
         while running.threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(1));
         }
@@ -210,12 +210,12 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let begin = |load: Load, directory: &str, serial: Option<&str>| {
+        let begin = |load: MachineLoad, directory: &str, serial: Option<&str>| {
             load.begin(LONG, Path::new(directory), serial.map(Path::new)).unwrap_err().to_string()
         };
-        assert_eq!(begin(Load::DiskSerial, ".", None), "no serial line was named (--serial DEVICE)");
-        assert!(begin(Load::DiskSerial, ".", Some("/dev/null")).starts_with("/dev/null is no serial line"));
-        let words = begin(Load::Disk, "/nonexistent", None);
+        assert_eq!(begin(MachineLoad::DiskSerial, ".", None), "no serial line was named (--serial DEVICE)");
+        assert!(begin(MachineLoad::DiskSerial, ".", Some("/dev/null")).starts_with("/dev/null is no serial line"));
+        let words = begin(MachineLoad::Disk, "/nonexistent", None);
         assert!(
             words.starts_with("the disk of /nonexistent cannot be read past the kernel's cache: No such"),
             "{words}"

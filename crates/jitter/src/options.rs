@@ -1,9 +1,9 @@
 //! What to measure, and its validation.
 
 use crate::disk::{Serial, SerialError};
-use crate::error::StudyError;
-use crate::load::Load;
-use crate::quantity::Carrier;
+use crate::error::JitterStudyError;
+use crate::load::MachineLoad;
+use crate::quantity::MessageCarrier;
 use crate::readout;
 use crate::sender::{self, FRAMES, SendError};
 use std::net::SocketAddr;
@@ -17,22 +17,22 @@ pub(crate) const AROUND_RUN: Duration = Duration::from_millis(500);
 const AROUND_LAB: Duration = Duration::from_secs(3);
 /// The runs in the lab under each load, each with both waits: the path, and whether the sender's
 /// driver timestamps.
-pub(crate) const RUNS: [(Carrier, bool); 3] =
-    [(Carrier::Kernel, true), (Carrier::Kernel, false), (Carrier::Tickwire, false)];
+pub(crate) const RUNS: [(MessageCarrier, bool); 3] =
+    [(MessageCarrier::Kernel, true), (MessageCarrier::Kernel, false), (MessageCarrier::Tickwire, false)];
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct JitterOptions {
     /// Messages of each profile, and readings of each clock.
     pub samples: u32,
     /// Bytes of each frame, within [`FRAMES`].
     pub size: u32,
     /// The path to measure.
     pub target: Target,
-    /// The serial line for [`Load::DiskSerial`].
+    /// The serial line for [`MachineLoad::DiskSerial`].
     pub serial: Option<PathBuf>,
     /// The loads; empty means all that are available.
-    pub loads: Vec<Load>,
+    pub loads: Vec<MachineLoad>,
     /// The directory on whose disk the file of the disk loads is created.
     pub directory: PathBuf,
 }
@@ -51,38 +51,38 @@ pub enum Target {
     },
 }
 
-impl Options {
+impl JitterOptions {
     /// Checks the options on this machine.
     ///
     /// # Errors
     /// The option that is wrong, and why.
-    pub(crate) fn check(&self) -> Result<(), StudyError> {
+    pub(crate) fn check(&self) -> Result<(), JitterStudyError> {
         if !FRAMES.contains(&self.size) {
             let (least, most) = (FRAMES.start(), FRAMES.end());
-            return Err(StudyError::usage("--size", format!("a frame has {least} to {most} bytes")));
+            return Err(JitterStudyError::usage("--size", format!("a frame has {least} to {most} bytes")));
         }
         if let Target::Card { interface, to } = &self.target {
             if sender::payload(self.size, to.ip()).is_none() {
-                return Err(StudyError::usage("--size", SendError::Frame(self.size)));
+                return Err(JitterStudyError::usage("--size", SendError::Frame(self.size)));
             }
             let Some(most) = readout::longest_frame(interface) else {
-                return Err(StudyError::usage("--interface", format!("there is no interface {interface:?} here")));
+                return Err(JitterStudyError::usage("--interface", format!("there is no interface {interface:?} here")));
             };
             if self.size > most {
-                return Err(StudyError::usage("--size", format!("{interface} carries frames of up to {most} bytes")));
+                return Err(JitterStudyError::usage("--size", format!("{interface} carries frames of up to {most} bytes")));
             }
         }
-        if self.loads.contains(&Load::DiskSerial) && self.serial.is_none() {
-            return Err(StudyError::usage("--load", "disk+serial needs a serial line: name it by --serial"));
+        if self.loads.contains(&MachineLoad::DiskSerial) && self.serial.is_none() {
+            return Err(JitterStudyError::usage("--load", "disk+serial needs a serial line: name it by --serial"));
         }
         let opened = self.serial.as_deref().map(Serial::open).transpose();
-        opened.map_err(|error: SerialError| StudyError::usage("--serial", error)).map(drop)
+        opened.map_err(|error: SerialError| JitterStudyError::usage("--serial", error)).map(drop)
     }
 
     /// The requested loads, each once.
-    pub(crate) fn loads(&self) -> Vec<Load> {
-        let asked = |load: &Load| self.loads.is_empty() || self.loads.contains(load);
-        Load::ALL.into_iter().filter(asked).collect()
+    pub(crate) fn loads(&self) -> Vec<MachineLoad> {
+        let asked = |load: &MachineLoad| self.loads.is_empty() || self.loads.contains(load);
+        MachineLoad::ALL.into_iter().filter(asked).collect()
     }
 
     /// The number of runs under each load, on a machine where everything is available.
@@ -97,7 +97,7 @@ impl Options {
     #[must_use]
     pub fn estimate(&self) -> Duration {
         let loads =
-            self.loads().iter().filter(|load| **load != Load::DiskSerial || self.serial.is_some()).count() as u32;
+            self.loads().iter().filter(|load| **load != MachineLoad::DiskSerial || self.serial.is_some()).count() as u32;
         let (around, lab) = match self.target {
             Target::Lab => (AROUND_RUN, AROUND_LAB),
             Target::Card { .. } => (Duration::ZERO, Duration::ZERO),
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn the_whole_takes_less_than_two_minutes_by_default() {
         let (target, serial, directory) = (Target::Lab, None, PathBuf::from("."));
-        let options = Options { samples: 8_000, size: 166, target, serial, loads: Vec::new(), directory };
+        let options = JitterOptions { samples: 8_000, size: 166, target, serial, loads: Vec::new(), directory };
         let estimate = options.estimate().as_secs();
         assert!((90..120).contains(&estimate), "{estimate}");
-        assert_eq!(options.loads(), Load::ALL);
+        assert_eq!(options.loads(), MachineLoad::ALL);
     }
 }

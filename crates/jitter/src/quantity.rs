@@ -7,14 +7,14 @@ use serde::Serialize;
 /// The stack that carried the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Carrier {
+pub enum MessageCarrier {
     /// The kernel's.
     Kernel,
     /// Tickwire's.
     Tickwire,
 }
 
-impl Carrier {
+impl MessageCarrier {
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Reads a network card's clock (section IV-A of the paper): the duration of a register read,
 //! between two readings of the system's clock by the card's driver.
 
-use crate::error::Absent;
+use crate::error::AbsentMeasurement;
 use std::path::{Path, PathBuf};
 use tickwire_stamping::card::Card;
 use tickwire_stamping::phc::{Phc, Triple};
@@ -44,16 +44,16 @@ fn measure(readings: usize, mut read: impl FnMut() -> nix::Result<Vec<Triple>>) 
 
 /// The clocks of the named interface, or of all network cards of this machine. Interfaces without a
 /// clock are returned with the reason.
-pub(crate) fn clocks(only: Option<&str>) -> (Vec<CardClock>, Vec<Absent>) {
+pub(crate) fn clocks(only: Option<&str>) -> (Vec<CardClock>, Vec<AbsentMeasurement>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     let interfaces = only.map_or_else(|| hardware(Path::new(INTERFACES)), |one| vec![one.to_owned()]);
     if interfaces.is_empty() {
-        absent.push(Absent::new("clock of a network card", "this machine has no network card"));
+        absent.push(AbsentMeasurement::new("clock of a network card", "this machine has no network card"));
     }
     for interface in interfaces {
         match open(&interface) {
             Ok(clock) => found.push(CardClock { interface, clock }),
-            Err(why) => absent.push(Absent::new(&format!("clock of {interface}"), &why)),
+            Err(why) => absent.push(AbsentMeasurement::new(&format!("clock of {interface}"), &why)),
         }
     }
     (found, absent)
@@ -116,7 +116,7 @@ mod tests {
     fn an_interface_without_a_clock_is_named_with_the_reason() {
         let (found, absent) = clocks(Some("lo"));
         assert!(found.is_empty());
-        assert_eq!(absent, [Absent::new("clock of lo", "its driver (none of hardware) offers no PTP hardware clock")]);
+        assert_eq!(absent, [AbsentMeasurement::new("clock of lo", "its driver (none of hardware) offers no PTP hardware clock")]);
         let (found, absent) = clocks(Some("nosuch0"));
         assert!(found.is_empty() && absent[0].why.contains("ENODEV"), "{absent:?}");
     }

@@ -2,12 +2,12 @@
 
 use crate::bench::{Bench, Order, Run};
 use crate::card::CardPath;
-use crate::error::{Absent, StudyError};
-use crate::figures::Figures;
-use crate::load::{Load, Running};
-use crate::options::{AROUND_RUN, Options, RUNS, Target};
+use crate::error::{AbsentMeasurement, JitterStudyError};
+use crate::figures::TimeStatistics;
+use crate::load::{MachineLoad, Running};
+use crate::options::{AROUND_RUN, JitterOptions, RUNS, Target};
 use crate::pace::Wait;
-use crate::quantity::{Carrier, Point, Quantity};
+use crate::quantity::{MessageCarrier, Point, Quantity};
 use crate::readout::{self, CardClock};
 use crate::sender::{self, WARM_UP};
 use serde::Serialize;
@@ -20,7 +20,7 @@ const SPARE: Duration = Duration::from_secs(120);
 
 /// The results of the study.
 #[derive(Clone, Debug, Serialize)]
-pub struct Study {
+pub struct JitterStudy {
     /// The machine: processor and kernel.
     pub machine: String,
     /// The path of the messages.
@@ -36,14 +36,14 @@ pub struct Study {
     /// The measured profiles.
     pub profiles: Vec<Profile>,
     /// What could not be measured, with the reasons.
-    pub absent: Vec<Absent>,
+    pub absent: Vec<AbsentMeasurement>,
 }
 
 /// A load that was applied.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Applied {
     /// The load.
-    pub load: Load,
+    pub load: MachineLoad,
     /// How long it was applied.
     pub seconds: f64,
     /// Number of blocks of 8 MB read from the disk.
@@ -60,24 +60,25 @@ pub struct Profile {
     /// The interface whose clock was read, or that sent the messages.
     pub interface: String,
     /// The load.
-    pub load: Load,
+    pub load: MachineLoad,
     /// The path.
-    pub carrier: Carrier,
+    pub carrier: MessageCarrier,
     /// Messages without a timestamp: lost, or not timestamped in time.
     pub missing: usize,
     /// For Tickwire: packets that the guard of the sender's lane let out, which proves the path.
     pub lane_packets: Option<u64>,
     /// The statistics of the times.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: TimeStatistics,
 }
 
-/// Runs the study and reports each step to `progress`. [`Options::estimate`] gives its duration.
+/// Runs the study and reports each step to `progress`. [`JitterOptions::estimate`] gives its
+/// duration.
 ///
 /// # Errors
 /// The options are invalid, the lab cannot be created, or nothing at all could be measured. Single
-/// measurements that failed are listed in [`Study::absent`].
-pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study, StudyError> {
+/// measurements that failed are listed in [`JitterStudy::absent`].
+pub fn study(options: &JitterOptions, mut progress: impl FnMut(&str)) -> Result<JitterStudy, JitterStudyError> {
     options.check()?;
     let mut making = Making::new(options)?;
     for load in options.loads() {
@@ -88,12 +89,12 @@ pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study,
 
 /// The state of a running study.
 struct Making<'a> {
-    options: &'a Options,
+    options: &'a JitterOptions,
     clocks: Vec<CardClock>,
     over: Over,
     loads: Vec<Applied>,
     profiles: Vec<Profile>,
-    absent: Vec<Absent>,
+    absent: Vec<AbsentMeasurement>,
 }
 
 /// Does not return while Ctrl-C is ending the lab, because errors during that are not failures.
@@ -106,8 +107,8 @@ fn uninterrupted(error: anyhow::Error) -> anyhow::Error {
 struct RunConditions<'a> {
     points: &'a [Point],
     wait: Wait,
-    load: Load,
-    carrier: Carrier,
+    load: MachineLoad,
+    carrier: MessageCarrier,
     interface: &'a str,
 }
 
@@ -121,21 +122,21 @@ enum Over {
 }
 
 impl<'a> Making<'a> {
-    fn new(options: &'a Options) -> Result<Self, StudyError> {
+    fn new(options: &'a JitterOptions) -> Result<Self, JitterStudyError> {
         let (over, only, lacking) = match &options.target {
             Target::Lab => {
-                let (bench, why) = Bench::new().map_err(|error| StudyError::Lab(uninterrupted(error)))?;
+                let (bench, why) = Bench::new().map_err(|error| JitterStudyError::Lab(uninterrupted(error)))?;
                 let wire = "a lab's cable has none: `--interface IF --to ADDRESS` measures a network card";
                 let lacking = [
-                    Some(Absent::new("stamps on the wire", wire)),
-                    why.map(|why| Absent::new("Tickwire's path", &why)),
+                    Some(AbsentMeasurement::new("stamps on the wire", wire)),
+                    why.map(|why| AbsentMeasurement::new("Tickwire's path", &why)),
                 ];
                 (Over::Lab(Box::new(bench)), None, lacking)
             }
             Target::Card { interface, to } => {
                 let (path, wire) = CardPath::new(interface, *to, options.size);
                 let why = "a socket that asks for a card's or driver's stamps is the kernel's: without `--interface` a lab compares the two";
-                let lacking = [wire, Some(Absent::new("Tickwire's path", why))];
+                let lacking = [wire, Some(AbsentMeasurement::new("Tickwire's path", why))];
                 (Over::Card(path, interface.clone()), Some(interface.as_str()), lacking)
             }
         };
@@ -145,7 +146,7 @@ impl<'a> Making<'a> {
     }
 
     /// Measures everything under one load. Results under a load that ended early are discarded.
-    fn under(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+    fn under(&mut self, load: MachineLoad, progress: &mut impl FnMut(&str)) {
         let limit = (sender::longest(self.options.samples) + AROUND_RUN) * self.options.runs() + SPARE;
         let running = match load.begin(limit, &self.options.directory, self.options.serial.as_deref()) {
             Ok(running) => running,
@@ -161,7 +162,7 @@ impl<'a> Making<'a> {
         self.end(load, running, before);
     }
 
-    fn end(&mut self, load: Load, running: Running, before: usize) {
+    fn end(&mut self, load: MachineLoad, running: Running, before: usize) {
         match running.finish() {
             Ok((blocks, span)) => self.loads.push(Applied { load, seconds: span.as_secs_f64(), blocks }),
             Err(error) => {
@@ -171,18 +172,18 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn readouts(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+    fn readouts(&mut self, load: MachineLoad, progress: &mut impl FnMut(&str)) {
         for clock in std::mem::take(&mut self.clocks) {
             progress(&format!("load {}: reading the clock of {}", load.name(), clock.interface));
             let name = format!("clock of {}, load {}", clock.interface, load.name());
             match clock.measure(self.options.samples as usize) {
-                Ok(took) => match Figures::of(took) {
+                Ok(took) => match TimeStatistics::of(took) {
                     Some(figures) => self.profiles.push(Profile {
                         quantity: Quantity::ClockReadout,
                         wait: None,
                         interface: clock.interface.clone(),
                         load,
-                        carrier: Carrier::Kernel,
+                        carrier: MessageCarrier::Kernel,
                         missing: 0,
                         lane_packets: None,
                         figures,
@@ -195,11 +196,11 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn in_lab(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+    fn in_lab(&mut self, load: MachineLoad, progress: &mut impl FnMut(&str)) {
         for (carrier, stamps) in RUNS {
             for wait in Wait::ALL {
                 let Over::Lab(bench) = &self.over else { return };
-                if carrier == Carrier::Tickwire && !bench.has_tickwire() {
+                if carrier == MessageCarrier::Tickwire && !bench.has_tickwire() {
                     continue;
                 }
                 let stamped = if stamps { ", stamped by the driver" } else { "" };
@@ -217,7 +218,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn by_card(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+    fn by_card(&mut self, load: MachineLoad, progress: &mut impl FnMut(&str)) {
         for wait in Wait::ALL {
             let Over::Card(path, interface) = &self.over else { return };
             let name = format!("load {}: {interface}, {}", load.name(), wait.name());
@@ -229,7 +230,7 @@ impl<'a> Making<'a> {
                     let run = Run { messages, lane_packets: None };
                     self.enter(
                         &run,
-                        &RunConditions { points, wait, load, carrier: Carrier::Kernel, interface: &interface },
+                        &RunConditions { points, wait, load, carrier: MessageCarrier::Kernel, interface: &interface },
                     );
                 }
                 Err(error) => self.lacks(&name, error),
@@ -244,7 +245,7 @@ impl<'a> Making<'a> {
             let wait = quantity.is_deviation().then_some(conditions.wait);
             let times: Vec<i64> = counted.iter().filter_map(|message| quantity.of(message)).collect();
             let missing = counted.len() - times.len();
-            let Some(figures) = Figures::of(times) else {
+            let Some(figures) = TimeStatistics::of(times) else {
                 let name = format!("{}, load {}", quantity.title(wait), conditions.load.name());
                 self.lacks(&name, format!("none of {} messages was stamped there: did they leave?", counted.len()));
                 continue;
@@ -264,22 +265,22 @@ impl<'a> Making<'a> {
 
     /// Records a failed measurement, once.
     fn lacks(&mut self, name: &str, why: impl ToString) {
-        let absent = Absent::new(name, &why.to_string());
+        let absent = AbsentMeasurement::new(name, &why.to_string());
         if !self.absent.contains(&absent) {
             self.absent.push(absent);
         }
     }
 
-    fn finish(self) -> Result<Study, StudyError> {
+    fn finish(self) -> Result<JitterStudy, JitterStudyError> {
         if self.profiles.is_empty() {
             let why: Vec<String> = self.absent.iter().map(|one| format!("{}: {}", one.name, one.why)).collect();
-            return Err(StudyError::Nothing(why.join("; ")));
+            return Err(JitterStudyError::Nothing(why.join("; ")));
         }
         let target = match &self.options.target {
             Target::Lab => "a lab of two hosts on this machine, over a cable of its kernel (veth)".to_owned(),
             Target::Card { interface, to } => format!("{interface} to {to}"),
         };
-        Ok(Study {
+        Ok(JitterStudy {
             machine: tickwire_report::machine(),
             target,
             samples: self.options.samples,
@@ -296,13 +297,13 @@ impl<'a> Making<'a> {
 mod tests {
     use super::*;
 
-    fn options(interface: &str, to: &str) -> Options {
-        Options {
+    fn options(interface: &str, to: &str) -> JitterOptions {
+        JitterOptions {
             samples: 50,
             size: 166,
             target: Target::Card { interface: interface.to_owned(), to: to.parse().unwrap() },
             serial: None,
-            loads: vec![Load::None, Load::Cpu, Load::None],
+            loads: vec![MachineLoad::None, MachineLoad::Cpu, MachineLoad::None],
             directory: ".".into(),
         }
     }
@@ -314,10 +315,10 @@ mod tests {
         assert_eq!(said.len(), 4, "{said:?}");
         // Two deviations, and the call itself, under each of two loads.
         let of =
-            |load: Load| study.profiles.iter().filter(move |one| one.load == load).map(|one| (one.quantity, one.wait));
+            |load: MachineLoad| study.profiles.iter().filter(move |one| one.load == load).map(|one| (one.quantity, one.wait));
         let (call, instant) = (Quantity::CallToDriver, Quantity::InstantToDriver);
         let expected = [(call, None), (instant, Some(Wait::Watch)), (instant, Some(Wait::Sleep))];
-        for load in [Load::None, Load::Cpu] {
+        for load in [MachineLoad::None, MachineLoad::Cpu] {
             assert_eq!(of(load).collect::<Vec<_>>(), expected);
         }
         assert!(study.profiles.iter().all(|one| one.figures.samples + one.missing == 50 && one.interface == "lo"));
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!(absent, ["clock of lo", "stamps of lo on the wire", "Tickwire's path"]);
         assert_eq!(
             study.loads.iter().map(|one| (one.load, one.blocks)).collect::<Vec<_>>(),
-            [(Load::None, 0), (Load::Cpu, 0)]
+            [(MachineLoad::None, 0), (MachineLoad::Cpu, 0)]
         );
 
         let json = serde_json::to_value(&study).unwrap();
@@ -362,8 +363,8 @@ mod tests {
 
     #[test]
     fn a_load_that_is_not_there_is_named_and_the_others_are_measured() {
-        let options = Options {
-            loads: vec![Load::None, Load::Disk],
+        let options = JitterOptions {
+            loads: vec![MachineLoad::None, MachineLoad::Disk],
             directory: "/nonexistent".into(),
             ..options("lo", "127.0.0.1:9")
         };
@@ -373,25 +374,25 @@ mod tests {
             "{:?}",
             study.absent
         );
-        assert!(study.profiles.iter().all(|one| one.load == Load::None) && !study.profiles.is_empty());
-        let nothing = crate::study(&Options { loads: vec![Load::Disk], ..options }, |_| {}).unwrap_err().to_string();
+        assert!(study.profiles.iter().all(|one| one.load == MachineLoad::None) && !study.profiles.is_empty());
+        let nothing = crate::study(&JitterOptions { loads: vec![MachineLoad::Disk], ..options }, |_| {}).unwrap_err().to_string();
         assert!(nothing.starts_with("nothing could be measured: ") && nothing.contains("load disk"), "{nothing}");
     }
 
     #[test]
     fn what_cannot_be_meant_is_refused_before_anything_is_started() {
-        let wrong = |options: Options| match study(&options, |what| panic!("it began: {what}")).unwrap_err() {
-            StudyError::Usage { option, what } => format!("{option}: {what}"),
+        let wrong = |options: JitterOptions| match study(&options, |what| panic!("it began: {what}")).unwrap_err() {
+            JitterStudyError::Usage { option, what } => format!("{option}: {what}"),
             other => panic!("{other}"),
         };
         let good = || options("lo", "127.0.0.1:9");
-        assert_eq!(wrong(Options { size: 59, ..good() }), "--size: a frame has 60 to 1514 bytes");
-        assert!(wrong(Options { size: 60, ..options("lo", "[::1]:9") }).contains("over IPv6: the least is 70"));
+        assert_eq!(wrong(JitterOptions { size: 59, ..good() }), "--size: a frame has 60 to 1514 bytes");
+        assert!(wrong(JitterOptions { size: 60, ..options("lo", "[::1]:9") }).contains("over IPv6: the least is 70"));
         assert_eq!(wrong(options("nosuch0", "127.0.0.1:9")), "--interface: there is no interface \"nosuch0\" here");
         assert!(wrong(options("../net/lo", "127.0.0.1:9")).starts_with("--interface: there is no interface"));
         let serial =
-            |loads: Vec<Load>, serial: Option<&str>| Options { loads, serial: serial.map(Into::into), ..good() };
-        assert!(wrong(serial(vec![Load::DiskSerial], None)).contains("disk+serial needs a serial line"));
+            |loads: Vec<MachineLoad>, serial: Option<&str>| JitterOptions { loads, serial: serial.map(Into::into), ..good() };
+        assert!(wrong(serial(vec![MachineLoad::DiskSerial], None)).contains("disk+serial needs a serial line"));
         assert!(wrong(serial(vec![], Some("/dev/null"))).starts_with("--serial: /dev/null is no serial line"));
     }
 }

@@ -1,7 +1,7 @@
 //! The study as text tables.
 
 use crate::quantity::Quantity;
-use crate::{Applied, Load, Profile, Study, Wait};
+use crate::{Applied, MachineLoad, Profile, JitterStudy, Wait};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
@@ -12,8 +12,8 @@ pub(crate) const HEAD: [&str; 9] =
 
 /// The study as text.
 #[must_use]
-pub fn table(study: &Study) -> String {
-    let Study { machine, target, samples, size_bytes, .. } = study;
+pub fn table(study: &JitterStudy) -> String {
+    let JitterStudy { machine, target, samples, size_bytes, .. } = study;
     let mut text = format!("{machine}\n{samples} frames of {size_bytes} bytes each over {target}\n");
     for (quantity, wait) in kinds(study) {
         let mut table = Table::new();
@@ -36,7 +36,7 @@ pub fn table(study: &Study) -> String {
 }
 
 /// The measured kinds of profiles, each once, in order.
-pub(crate) fn kinds(study: &Study) -> Vec<(Quantity, Option<Wait>)> {
+pub(crate) fn kinds(study: &JitterStudy) -> Vec<(Quantity, Option<Wait>)> {
     let mut kinds = Vec::new();
     for profile in &study.profiles {
         if !kinds.contains(&(profile.quantity, profile.wait)) {
@@ -47,7 +47,7 @@ pub(crate) fn kinds(study: &Study) -> Vec<(Quantity, Option<Wait>)> {
 }
 
 /// The profiles of one quantity.
-pub(crate) fn of(study: &Study, quantity: Quantity, wait: Option<Wait>) -> impl Iterator<Item = &Profile> {
+pub(crate) fn of(study: &JitterStudy, quantity: Quantity, wait: Option<Wait>) -> impl Iterator<Item = &Profile> {
     study.profiles.iter().filter(move |one| (one.quantity, one.wait) == (quantity, wait))
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn path(profile: &Profile) -> String {
 /// A line's name in a figure.
 pub(crate) fn line(profile: &Profile) -> String {
     match profile.load {
-        Load::None => format!("{}, no load", path(profile)),
+        MachineLoad::None => format!("{}, no load", path(profile)),
         load => format!("{}, {}", path(profile), load.name()),
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn line(profile: &Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Absent, Carrier, Figures};
+    use crate::{AbsentMeasurement, MessageCarrier, TimeStatistics};
 
     #[test]
     fn each_quantity_has_a_table_in_microseconds_and_what_is_lacking_a_line() {
@@ -88,21 +88,21 @@ mod tests {
             quantity: Quantity::InstantToPeer,
             wait: Some(Wait::Sleep),
             interface: "eth0 of the lab".to_owned(),
-            load: Load::CpuDisk,
+            load: MachineLoad::CpuDisk,
             carrier,
             missing: 3,
             lane_packets: None,
-            figures: Figures::of(times).unwrap(),
+            figures: TimeStatistics::of(times).unwrap(),
         };
-        let study = Study {
+        let study = JitterStudy {
             machine: "a machine".to_owned(),
             target: "a lab".to_owned(),
             samples: 3,
             size_bytes: 166,
             period_ns: 500_000,
-            loads: vec![Applied { load: Load::CpuDisk, seconds: 2.0, blocks: 17 }],
-            profiles: vec![profile(Carrier::Kernel, vec![1_500, 2_500, 10_000]), profile(Carrier::Tickwire, vec![-20])],
-            absent: vec![Absent::new("clock of eth0", "no such thing")],
+            loads: vec![Applied { load: MachineLoad::CpuDisk, seconds: 2.0, blocks: 17 }],
+            profiles: vec![profile(MessageCarrier::Kernel, vec![1_500, 2_500, 10_000]), profile(MessageCarrier::Tickwire, vec![-20])],
+            absent: vec![AbsentMeasurement::new("clock of eth0", "no such thing")],
         };
         let text = table(&study);
         assert!(

@@ -2,7 +2,7 @@
 //! signal leaves behind, and for manual inspection.
 
 fn main() -> anyhow::Result<()> {
-    let pair = tickwire_lab::Pair::new()?;
+    let pair = tickwire_lab::LabPair::new()?;
     let _programs = [pair.a.spawn(&["sleep", "600"])?, pair.b.spawn(&["sleep", "600"])?];
     let beside = std::env::temp_dir().join(format!("beside-{}", pair.lab.name()));
     std::fs::write(&beside, "")?;

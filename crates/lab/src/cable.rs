@@ -1,6 +1,6 @@
 //! Cables (veth pairs) and switches (bridges).
 
-use crate::host::Host;
+use crate::host::LabHost;
 use crate::processors::Processors;
 use crate::shell::run;
 use anyhow::Result;
@@ -27,7 +27,7 @@ impl Default for CableOptions {
     }
 }
 
-pub(crate) fn join(a: &Host, b: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+pub(crate) fn join(a: &LabHost, b: &LabHost, interface: &str, options: &CableOptions) -> Result<()> {
     connect(a, interface, b, interface, options.queues)?;
     for host in [a, b] {
         bring_up(host, interface, options)?;
@@ -35,7 +35,7 @@ pub(crate) fn join(a: &Host, b: &Host, interface: &str, options: &CableOptions) 
     Ok(())
 }
 
-fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str, queues: u32) -> Result<()> {
+fn connect(a: &LabHost, a_interface: &str, b: &LabHost, b_interface: &str, queues: u32) -> Result<()> {
     let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     let command = format!(
         "ip link add {a_interface} netns {} {queues} type veth peer name {b_interface} netns {} {queues}",
@@ -45,7 +45,7 @@ fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str, queues: u32
     run(&command.split(' ').collect::<Vec<_>>()).map(drop)
 }
 
-pub(crate) fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+pub(crate) fn bring_up(host: &LabHost, interface: &str, options: &CableOptions) -> Result<()> {
     host.mtu(interface, options.mtu)?;
     if !options.offload {
         host.run(&["ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"])?;
@@ -61,13 +61,13 @@ pub(crate) fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> 
 /// An Ethernet switch whose ports may be limited in rate.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    host: Host,
+    host: LabHost,
 }
 
 const BRIDGE: &str = "bridge";
 
 impl Switch {
-    pub(crate) fn new(host: Host) -> Result<Self> {
+    pub(crate) fn new(host: LabHost) -> Result<Self> {
         // No spanning tree and no snooping: a port forwards at once, and multicast reaches every
         // port.
         host.run(&["ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
@@ -82,7 +82,7 @@ impl Switch {
 
     /// The namespace that holds the bridge, for tests that look at its ports.
     #[must_use]
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &LabHost {
         &self.host
     }
 
@@ -92,7 +92,7 @@ impl Switch {
     ///
     /// # Errors
     /// The host has no such interface here, or there is no such processor.
-    pub fn carry_on(&self, host: &Host, interface: &str, processors: &Processors) -> Result<()> {
+    pub fn carry_on(&self, host: &LabHost, interface: &str, processors: &Processors) -> Result<()> {
         let port = port(host, interface);
         let write = format!("echo {} > /sys/class/net/{port}/queues/rx-0/rps_cpus", processors.mask());
         self.host.run(&["sh", "-c", &write]).map(drop)
@@ -100,11 +100,11 @@ impl Switch {
 }
 
 /// The name of the port for a host's interface. Interface names have at most 15 bytes.
-fn port(host: &Host, interface: &str) -> String {
+fn port(host: &LabHost, interface: &str) -> String {
     format!("{}-{interface}", host.name()).chars().take(15).collect()
 }
 
-pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
+pub(crate) fn plug(host: &LabHost, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
     let port = port(host, interface);
     connect(host, interface, &switch.host, &port, options.queues)?;
     bring_up(host, interface, options)?;
@@ -119,7 +119,7 @@ pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &Cabl
     Ok(())
 }
 
-fn limit(host: &Host, interface: &str, rate: u64) -> Result<()> {
+fn limit(host: &LabHost, interface: &str, rate: u64) -> Result<()> {
     let rate = format!("{rate}bit");
     let command =
         ["tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", &rate, "burst", "64kb", "latency", "20ms"];

@@ -11,16 +11,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-/// One computer. Programs run inside it with [`Host::command`]; they end with the lab.
+/// One computer. Programs run inside it with [`LabHost::command`]; they end with the lab.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct LabHost {
     /// Keeps the lab while the host is in use.
     registration: Arc<Registration>,
     name: String,
     namespace: String,
 }
 
-impl Host {
+impl LabHost {
     pub(crate) fn new(registration: Arc<Registration>, name: &str) -> Result<Self> {
         let namespace = registration.add_namespace(name)?;
         let host = Self { registration, name: name.to_owned(), namespace };

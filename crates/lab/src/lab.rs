@@ -1,14 +1,15 @@
 //! A lab as a value: dropping it removes everything.
 
 use crate::cable::{CableOptions, Switch, join, plug};
-use crate::host::Host;
+use crate::host::LabHost;
 use crate::registry::Registration;
 use crate::shell::is_root;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A set of hosts, cables and switches that lives as long as this value and every [`Host`] of it.
+/// A set of hosts, cables and switches that lives as long as this value and every [`LabHost`] of
+/// it.
 #[derive(Clone, Debug)]
 pub struct Lab {
     registration: Arc<Registration>,
@@ -42,15 +43,15 @@ impl Lab {
     ///
     /// # Errors
     /// The namespace cannot be made, or the name is in use in this lab.
-    pub fn host(&self, name: &str) -> Result<Host> {
-        Host::new(Arc::clone(&self.registration), name)
+    pub fn host(&self, name: &str) -> Result<LabHost> {
+        LabHost::new(Arc::clone(&self.registration), name)
     }
 
     /// Connects two hosts by a cable; the interface has the given name on both (at most 15 bytes).
     ///
     /// # Errors
     /// The devices cannot be made.
-    pub fn cable(&self, a: &Host, b: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+    pub fn cable(&self, a: &LabHost, b: &LabHost, interface: &str, options: &CableOptions) -> Result<()> {
         join(a, b, interface, options)
     }
 
@@ -66,7 +67,7 @@ impl Lab {
     ///
     /// # Errors
     /// The devices cannot be made.
-    pub fn plug(&self, host: &Host, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
+    pub fn plug(&self, host: &LabHost, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
         plug(host, switch, interface, options)
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
-//! let pair = tickwire_lab::Pair::new()?;
+//! let pair = tickwire_lab::LabPair::new()?;
 //! let answer = pair.a.run(&["ping", "-c1", &pair.b_v4()])?;
 //! println!("{answer}");
 //! # Ok(()) }
@@ -32,9 +32,9 @@ pub mod tools;
 mod wait_until_listening;
 
 pub use cable::{CableOptions, Switch};
-pub use host::Host;
+pub use host::LabHost;
 pub use lab::Lab;
-pub use pair::Pair;
+pub use pair::LabPair;
 pub use process::{Ended, Process};
 pub use processors::{Confined, Processors};
 pub use registry::{remove_when_interrupted, sweep, wait_if_interrupted};

@@ -1,24 +1,24 @@
 //! The lab of most tests: two hosts and one cable.
 
 use crate::cable::CableOptions;
-use crate::{Host, Lab};
+use crate::{LabHost, Lab};
 use anyhow::Result;
 
 /// Hosts `a` and `b`, connected at `eth0`, with an address of each family.
 #[derive(Clone, Debug)]
-pub struct Pair {
+pub struct LabPair {
     /// The lab, for more hosts.
     pub lab: Lab,
     /// The first host.
-    pub a: Host,
+    pub a: LabHost,
     /// The second host.
-    pub b: Host,
+    pub b: LabHost,
 }
 
 /// The interface of both hosts.
 pub(crate) const INTERFACE: &str = "eth0";
 
-impl Pair {
+impl LabPair {
     /// Two hosts on a plain cable.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Pair {
     }
 
     /// Assigns the addresses to two hosts of a lab that are already connected.
-    pub(crate) fn with_addresses(lab: Lab, a: Host, b: Host) -> Result<Self> {
+    pub(crate) fn with_addresses(lab: Lab, a: LabHost, b: LabHost) -> Result<Self> {
         let pair = Self { lab, a, b };
         for (host, v4, v6) in [(&pair.a, pair.a_v4(), pair.a_v6()), (&pair.b, pair.b_v4(), pair.b_v6())] {
             host.address(INTERFACE, &format!("{v4}/24"))?;

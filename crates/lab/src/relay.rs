@@ -8,7 +8,7 @@
 use crate::cable::{CableOptions, bring_up};
 use crate::pair::INTERFACE;
 use crate::process::Process;
-use crate::{Host, Lab, Pair, tools};
+use crate::{LabHost, Lab, LabPair, tools};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use std::time::Duration;
 /// [`Relay`].
 #[derive(Debug)]
 pub struct Relayed {
-    /// The hosts, with the addresses of every [`Pair`].
-    pub pair: Pair,
-    between: Host,
+    /// The hosts, with the addresses of every [`LabPair`].
+    pub pair: LabPair,
+    between: LabHost,
     mtu: u32,
 }
 
@@ -45,7 +45,7 @@ impl Relayed {
             bring_up(&between, device, &options)?;
             bring_up(host, INTERFACE, &options)?;
         }
-        let pair = Pair::with_addresses(lab, a, b)?;
+        let pair = LabPair::with_addresses(lab, a, b)?;
         for (host, peer, addresses) in
             [(&pair.a, &pair.b, [pair.b_v4(), pair.b_v6()]), (&pair.b, &pair.a, [pair.a_v4(), pair.a_v6()])]
         {
@@ -90,7 +90,7 @@ impl Relayed {
 
 /// A cable whose end in `between` has this name. It has one queue in each direction: with more,
 /// frames sent by several processors overtake each other.
-fn connect(host: &Host, between: &Host, device: &str) -> Result<()> {
+fn connect(host: &LabHost, between: &LabHost, device: &str) -> Result<()> {
     let one = "numtxqueues 1 numrxqueues 1";
     let command = format!(
         "ip link add {INTERFACE} {one} netns {} type veth peer name {device} {one} netns {}",
@@ -105,7 +105,7 @@ fn connect(host: &Host, between: &Host, device: &str) -> Result<()> {
 
 /// Adds the peer's Ethernet address to a host's neighbour table: a lost request for it would add a
 /// second to the measurement.
-fn know(host: &Host, peer: &Host, addresses: &[String]) -> Result<()> {
+fn know(host: &LabHost, peer: &LabHost, addresses: &[String]) -> Result<()> {
     let mac = peer.run(&["cat", &format!("/sys/class/net/{INTERFACE}/address")])?;
     for address in addresses {
         host.run(&["ip", "neigh", "replace", address, "lladdr", mac.trim(), "dev", INTERFACE, "nud", "permanent"])?;

@@ -1,6 +1,6 @@
 //! A Tickwire service on a host.
 
-use crate::host::Host;
+use crate::host::LabHost;
 use crate::pair::INTERFACE;
 use crate::process::{Ended, Process};
 use crate::stat::Stat;
@@ -39,7 +39,7 @@ impl Default for ServiceOptions {
 /// A running service; ended (SIGTERM, then SIGKILL) when dropped.
 #[derive(Debug)]
 pub struct Service {
-    host: Host,
+    host: LabHost,
     process: Process,
 }
 
@@ -50,7 +50,7 @@ impl Service {
     ///
     /// # Errors
     /// Not built, or it did not start; the error contains its log.
-    pub fn start(host: &Host) -> Result<Self> {
+    pub fn start(host: &LabHost) -> Result<Self> {
         Self::start_with(host, &ServiceOptions::default())
     }
 
@@ -58,7 +58,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::start`].
-    pub fn start_with(host: &Host, options: &ServiceOptions) -> Result<Self> {
+    pub fn start_with(host: &LabHost, options: &ServiceOptions) -> Result<Self> {
         let config = host.directory().join("tickwire.toml");
         std::fs::write(&config, &options.config).with_context(|| format!("cannot write {}", config.display()))?;
         let tickwire = options.program.clone().map_or_else(tools::tickwire, Ok)?;
@@ -115,7 +115,7 @@ impl Drop for Service {
     }
 }
 
-fn answers(host: &Host) -> bool {
+fn answers(host: &LabHost) -> bool {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
     use std::os::fd::AsRawFd;
     let Ok(address) = UnixAddr::new(&host.socket()) else { return false };

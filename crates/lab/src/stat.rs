@@ -1,6 +1,6 @@
 //! The output of `tickwire stat --json`, as far as tests need it.
 
-use crate::host::Host;
+use crate::host::LabHost;
 use anyhow::{Context, Result};
 use nix::unistd::{Pid, getpgid};
 use serde_json::Value;
@@ -17,7 +17,7 @@ impl Stat {
     ///
     /// # Errors
     /// It does not answer, or not in JSON.
-    pub fn read(host: &Host) -> Result<Self> {
+    pub fn read(host: &LabHost) -> Result<Self> {
         let tickwire = crate::tools::tickwire()?;
         let text = host.run(&[&tickwire.to_string_lossy(), "stat", "--json"])?;
         Ok(Self { json: serde_json::from_str(&text).context("`tickwire stat --json` did not print JSON")? })

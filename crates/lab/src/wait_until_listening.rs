@@ -1,7 +1,7 @@
 //! Waits until a server is listening.
 
 use crate::stat::Stat;
-use crate::{Host, Process, tools};
+use crate::{LabHost, Process, tools};
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const MOMENT: Duration = Duration::from_millis(150);
 /// # Errors
 /// The server ended (the error contains its output), or has not bound the port within half a
 /// minute.
-pub fn wait_until_listening(host: &Host, protocol: &str, port: u16, server: &mut Process) -> Result<()> {
+pub fn wait_until_listening(host: &LabHost, protocol: &str, port: u16, server: &mut Process) -> Result<()> {
     let sockets = if protocol == "tcp" { "-lnt" } else { "-lnu" };
     let filter = format!("sport = :{port}");
     let mut gone = false;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Both, TIMEOUT, built, crossing, python, start, wait_until_listening};
 use serde_json::Value;
-use tickwire_lab::{Host, Passed, Relayed, Service};
+use tickwire_lab::{LabHost, Passed, Relayed, Service};
 
 const SIZE: usize = 200_000;
 
@@ -31,7 +31,7 @@ impl Across {
         Self { services, relayed }
     }
 
-    fn host(&self, end: usize) -> &Host {
+    fn host(&self, end: usize) -> &LabHost {
         [&self.relayed.pair.a, &self.relayed.pair.b][end]
     }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Both, TIMEOUT, either_side, pattern, python, start, wait_until_listening};
-use tickwire_lab::{Host, Process, tools};
+use tickwire_lab::{LabHost, Process, tools};
 
 const MEMCACHED_CLIENT: &str = include_str!("brokers/memcached.py");
 const ZEROMQ_SERVER: &str = include_str!("brokers/zeromq_server.py");
@@ -32,7 +32,7 @@ fn memcached_serves_connections_and_datagrams_in_its_threads() {
 
 /// Subscribes on host a, and waits until the broker has answered: it then sends the topic's
 /// retained message.
-fn subscriber(host: &Host, accelerated: bool, command: &[&str]) -> Process {
+fn subscriber(host: &LabHost, accelerated: bool, command: &[&str]) -> Process {
     let mut subscriber = start(host, accelerated, command);
     subscriber.wait_for("subscribed", TIMEOUT).unwrap();
     subscriber

@@ -5,7 +5,7 @@ mod common;
 use common::{TIMEOUT, built};
 use serde_json::Value;
 use std::path::PathBuf;
-use tickwire_lab::{Host, Pair, Process, Service, ServiceOptions, tools};
+use tickwire_lab::{LabHost, LabPair, Process, Service, ServiceOptions, tools};
 
 const NTP: u16 = 123;
 
@@ -16,7 +16,7 @@ struct Truth {
 }
 
 impl Truth {
-    fn serve(pair: &Pair) -> Self {
+    fn serve(pair: &LabPair) -> Self {
         let path = |name: &str| pair.b.directory().join(name).to_str().unwrap().to_owned();
         let (truth, recipe, file) = (built("truth"), path("recipe.toml"), path("truth.toml"));
         // Far enough from the system clock that the two cannot be confused.
@@ -28,19 +28,19 @@ impl Truth {
     }
 
     /// Measures a clock's error for two seconds.
-    fn probe(&self, host: &Host, page: &str) -> Value {
+    fn probe(&self, host: &LabHost, page: &str) -> Value {
         let probe = ["probe", &self.file, "--page", page, "--seconds", "2", "--from", "0", "--rate", "1000"];
         let printed = host.run(&[&[built("truth").as_str()], &probe[..]].concat()).unwrap();
         serde_json::from_str(printed.trim()).unwrap()
     }
 }
 
-fn page_of(host: &Host) -> PathBuf {
+fn page_of(host: &LabHost) -> PathBuf {
     host.directory().join("clock")
 }
 
 /// A service on host a with these lines in its `[clock]` table.
-fn service(pair: &Pair, lines: &str) -> Service {
+fn service(pair: &LabPair, lines: &str) -> Service {
     let config = format!("[clock]\npage = {:?}\n{lines}", page_of(&pair.a));
     Service::start_with(&pair.a, &ServiceOptions { config, ..ServiceOptions::default() }).unwrap()
 }
@@ -51,7 +51,7 @@ fn server(name: &str) -> String {
 
 #[test]
 fn the_service_keeps_the_clock_and_ends_it_with_itself() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let truth = Truth::serve(&pair);
     let page = page_of(&pair.a);
     let page = page.to_str().unwrap();
@@ -77,7 +77,7 @@ fn the_service_keeps_the_clock_and_ends_it_with_itself() {
 
 #[test]
 fn a_clock_that_cannot_be_kept_leaves_the_fast_path_alone() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let port = 9101;
     let script = format!("import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(100)");
     let mut taker = pair.a.spawn(&[common::python(), "-c", &script]).unwrap();
@@ -95,7 +95,7 @@ fn a_clock_that_cannot_be_kept_leaves_the_fast_path_alone() {
 
 #[test]
 fn a_server_without_an_address_is_logged_and_ends_nothing() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let mut service = service(&pair, &server("no-such-host.invalid"));
     tools::until("it is logged", TIMEOUT, || service.log().contains("the server's name is not known")).unwrap();
     service.stat().unwrap();
@@ -104,7 +104,7 @@ fn a_server_without_an_address_is_logged_and_ends_nothing() {
 
 #[test]
 fn a_wrong_setting_of_the_clock_is_told_with_its_place() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let config = "[clock]\npoll = 1\n\npols = 3\n".to_owned();
     let error = Service::start_with(&pair.a, &ServiceOptions { config, ..ServiceOptions::default() }).unwrap_err();
     let error = format!("{error:#}");
@@ -123,7 +123,7 @@ impl Drop for Unit {
 
 #[test]
 fn chronyd_takes_the_time_from_the_shared_memory() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let _truth = Truth::serve(&pair);
     let unit = Unit(77);
     let mut service = service(&pair, &format!("shm_unit = {}\n{}", unit.0, server(&pair.b_v4())));
@@ -144,7 +144,7 @@ fn chronyd_takes_the_time_from_the_shared_memory() {
 
 #[test]
 fn a_service_that_may_not_steer_the_system_clock_says_so() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let config = pair.a.directory().join("tickwire.toml");
     let page = page_of(&pair.a);
     let lines = format!("[clock]\nsteer_system_clock = true\npage = {page:?}\n{}", server(&pair.b_v4()));
@@ -163,7 +163,7 @@ fn a_service_that_may_not_steer_the_system_clock_says_so() {
 
 #[test]
 fn a_card_that_stamps_nothing_is_named_and_the_kernels_stamps_are_used() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let _truth = Truth::serve(&pair);
     let page = page_of(&pair.a);
     let tickwire = tools::tickwire().unwrap();

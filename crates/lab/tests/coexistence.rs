@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Both, TIMEOUT, crossing, python, start, wait_until_listening};
-use tickwire_lab::{Host, Service, tools};
+use tickwire_lab::{LabHost, Service, tools};
 
 const LISTEN: &str = r#"
 import socket, sys, time
@@ -233,13 +233,13 @@ fn sockets_of(service: &Service, process: u32) -> Vec<serde_json::Value> {
 fn a_user_without_the_right_to_the_socket_runs_on_the_kernel_and_an_entitled_one_is_accelerated() {
     let mut both = Both::new();
     let address = both.pair.a_v4();
-    let as_user = |host: &Host, arguments: &[&str]| {
+    let as_user = |host: &LabHost, arguments: &[&str]| {
         let tickwire = tools::tickwire().unwrap();
         let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
         let command = [&user[..], &[tickwire.to_str().unwrap()], arguments].concat();
         host.spawn(&command).unwrap().wait(TIMEOUT).unwrap()
     };
-    let run = |host: &Host, more: &[&str]| {
+    let run = |host: &LabHost, more: &[&str]| {
         let script = format!(
             "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{address}', 9000)); print('bound')"
         );

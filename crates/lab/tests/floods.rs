@@ -7,7 +7,7 @@ use common::{Both, TIMEOUT, start};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use tickwire_lab::{Host, tools};
+use tickwire_lab::{LabHost, tools};
 
 const PORT: u16 = 5300;
 const CLIENT_PORT: u16 = 40_000;
@@ -27,7 +27,7 @@ fn echoed(stream: &mut TcpStream, count: u32) {
 }
 
 /// A kernel connection of host a, from a port that the flood knows.
-fn connect(host: &Host, address: &str) -> TcpStream {
+fn connect(host: &LabHost, address: &str) -> TcpStream {
     host.sysctl("net.ipv4.ip_local_port_range", &format!("'{CLIENT_PORT} {CLIENT_PORT}'")).unwrap();
     let stream = host.within(|| TcpStream::connect(address).unwrap()).unwrap();
     host.sysctl("net.ipv4.ip_local_port_range", "'41000 60999'").unwrap();

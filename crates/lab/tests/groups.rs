@@ -7,7 +7,7 @@ mod common;
 use common::{TIMEOUT, python, start};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, LabPair, Process, Service, ServiceOptions};
 
 /// Opens sockets, applies the given steps to each, and on a signal prints what each has received.
 const HEAR: &str = r#"
@@ -59,7 +59,7 @@ for text, source, group, device in json.loads(sys.argv[1]):
 
 /// Hosts a and b with two cables, and a service for both on a.
 struct Net {
-    pair: Pair,
+    pair: LabPair,
     service: Service,
 }
 
@@ -79,7 +79,7 @@ struct Scene {
 
 impl Net {
     fn new() -> Self {
-        let pair = Pair::new().unwrap();
+        let pair = LabPair::new().unwrap();
         pair.lab.cable(&pair.a, &pair.b, "eth1", &CableOptions::default()).unwrap();
         for (host, number) in [(&pair.a, 1), (&pair.b, 2)] {
             host.address("eth1", &format!("10.78.0.{number}/24")).unwrap();

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start};
-use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
+use tickwire_lab::{CableOptions, LabPair, Process, Service, ServiceOptions, tools};
 
 /// Hosts a and b with a second cable, and a service for both interfaces on a.
-fn two_cables() -> (Pair, Service) {
-    let pair = Pair::new().unwrap();
+fn two_cables() -> (LabPair, Service) {
+    let pair = LabPair::new().unwrap();
     pair.lab.cable(&pair.a, &pair.b, "eth1", &CableOptions::default()).unwrap();
     pair.a.address("eth1", "10.78.0.1/24").unwrap();
     pair.b.address("eth1", "10.78.0.2/24").unwrap();
@@ -46,7 +46,7 @@ print('sent', flush=True)
 time.sleep(60)
 "#;
 
-fn hear(pair: &Pair) -> Process {
+fn hear(pair: &LabPair) -> Process {
     let mut hearer = start(&pair.b, false, &[python(), "-c", HEAR, "10.77.0.2", "10.78.0.2"]);
     hearer.wait_for("ready", TIMEOUT).unwrap();
     hearer
@@ -54,7 +54,7 @@ fn hear(pair: &Pair) -> Process {
 
 /// Sends from a socket that names eth1, checks the source address, and returns what `tickwire stat`
 /// shows about the socket.
-fn named(pair: &Pair, service: &Service, hearer: &mut Process, how: &str, to: &str) -> String {
+fn named(pair: &LabPair, service: &Service, hearer: &mut Process, how: &str, to: &str) -> String {
     let mut sender = start(&pair.a, true, &[python(), "-c", NAME, how, to]);
     sender.wait_for("sent", TIMEOUT).unwrap();
     let heard = hearer.wait_for(&format!("{how} from 10.78.0.1"), TIMEOUT);

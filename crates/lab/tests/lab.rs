@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Lab, Pair, Process, run};
+use tickwire_lab::{CableOptions, Lab, LabPair, Process, run};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -17,7 +17,7 @@ fn namespaces_of(lab: &str) -> usize {
 
 #[test]
 fn two_hosts_on_a_cable_reach_each_other_in_both_families() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     pair.a.run(&["ping", "-c1", "-W2", &pair.b_v4()]).unwrap();
     pair.b.run(&["ping", "-c1", "-W2", &pair.a_v6()]).unwrap();
 }
@@ -40,7 +40,7 @@ fn a_switch_joins_hosts_and_limits_their_rate() {
 
 #[test]
 fn dropping_a_lab_ends_its_programs_and_removes_its_namespaces_and_files() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let (name, directory) = (pair.lab.name().to_owned(), pair.lab.directory());
     let mut sleeper = pair.a.spawn(&["sleep", "1000"]).unwrap();
     // A grandchild that ignores SIGTERM ends, too.

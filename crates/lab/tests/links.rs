@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start};
-use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, LabHost, Lab, Process, Service, ServiceOptions};
 
 /// Asks the server at `fe80::1` of each link by TCP, UDP and a connected UDP socket. Prints its
 /// name, and the scopes of the addresses.
@@ -61,8 +61,8 @@ const LINKS: [&str; 2] = ["eth0", "eth1"];
 
 /// The host with two links, and a host on each of them.
 struct Links {
-    host: Host,
-    peers: [Host; 2],
+    host: LabHost,
+    peers: [LabHost; 2],
     service: Service,
 }
 
@@ -80,7 +80,7 @@ fn links() -> Links {
     Links { host, peers, service }
 }
 
-fn server(host: &Host, accelerated: bool, name: &str) -> Process {
+fn server(host: &LabHost, accelerated: bool, name: &str) -> Process {
     let mut server = start(host, accelerated, &[python(), "-c", SERVER, name]);
     server.wait_for("ready", TIMEOUT).unwrap();
     server

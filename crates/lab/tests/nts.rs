@@ -7,7 +7,7 @@ use common::{TIMEOUT, vouched};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::time::Duration;
-use tickwire_lab::{Pair, Process, Service, ServiceOptions, tools};
+use tickwire_lab::{LabPair, Process, Service, ServiceOptions, tools};
 
 /// chronyd's NTP port; not the default, so that NTS-KE must announce it.
 const NTP: u16 = 1123;
@@ -18,12 +18,12 @@ const CONTROL: &str = "chronyd/control.sock";
 
 /// Chronyd on host b.
 struct Chronyd<'a> {
-    pair: &'a Pair,
+    pair: &'a LabPair,
     process: Process,
 }
 
 impl<'a> Chronyd<'a> {
-    fn start(pair: &'a Pair) -> Self {
+    fn start(pair: &'a LabPair) -> Self {
         let path = |name: &str| pair.b.directory().join(name).to_str().unwrap().to_owned();
         let lines = format!(
             "local stratum 3\nallow\nport {NTP}\nntsntpserver {}\nntsserverkey {}\nntsservercert {}\n\
@@ -55,7 +55,7 @@ impl<'a> Chronyd<'a> {
 }
 
 /// The daemon alone on host a.
-fn daemon(pair: &Pair, trusted: &str, poll: &str) -> Process {
+fn daemon(pair: &LabPair, trusted: &str, poll: &str) -> Process {
     let (tickwire, page) = (tools::tickwire().unwrap(), pair.a.directory().join("clock"));
     let mut command = pair.a.command(tickwire.to_str().unwrap());
     command.args(["clock", "run", "--server", &pair.b_v4(), "--nts", "--nts-ca", trusted, "--poll", poll, "--page"]);
@@ -64,7 +64,7 @@ fn daemon(pair: &Pair, trusted: &str, poll: &str) -> Process {
 }
 
 /// What the daemon of host a reports about its server.
-fn source(pair: &Pair) -> Value {
+fn source(pair: &LabPair) -> Value {
     let tickwire = tools::tickwire().unwrap();
     let page = pair.a.directory().join("clock");
     let sources = ["clock", "sources", "--json", "--page", page.to_str().unwrap()];
@@ -74,7 +74,7 @@ fn source(pair: &Pair) -> Value {
 }
 
 /// Waits until the condition holds for the source.
-fn until(pair: &Pair, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
+fn until(pair: &LabPair, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     tools::until(what, TIMEOUT, || {
         last = source(pair);
@@ -90,7 +90,7 @@ fn number(source: &Value, name: &str) -> u64 {
 
 #[test]
 fn the_service_keeps_the_clock_by_authenticated_exchanges_only() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let trusted = vouched(&pair);
     let chronyd = Chronyd::start(&pair);
     let page = pair.a.directory().join("clock");
@@ -122,7 +122,7 @@ fn the_service_keeps_the_clock_by_authenticated_exchanges_only() {
 
 #[test]
 fn a_server_that_comes_back_with_other_keys_is_asked_again() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let trusted = vouched(&pair);
     let mut chronyd = Chronyd::start(&pair);
     // So rarely that it still has cookies when chronyd is back, however busy the machine is.
@@ -142,7 +142,7 @@ fn a_server_that_comes_back_with_other_keys_is_asked_again() {
 
 #[test]
 fn a_server_with_an_untrusted_certificate_is_not_asked() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let trusted = vouched(&pair);
     // A new authority; the server keeps the certificate of the first one.
     let [key, certificate] = ["key.pem", "certificate.pem"].map(|name| pair.b.directory().join(name));

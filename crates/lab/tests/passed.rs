@@ -6,7 +6,7 @@ mod common;
 use common::{Both, crossing, python, start, wait_until_listening};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
-use tickwire_lab::{Pair, Service, ServiceOptions, tools};
+use tickwire_lab::{LabPair, Service, ServiceOptions, tools};
 
 /// Long enough for streams with a pause in their middle.
 const LONG: Duration = Duration::from_secs(60);
@@ -117,7 +117,7 @@ fn rights_of_the_unit() -> String {
 
 #[test]
 fn the_rights_of_the_packaged_unit_suffice_also_for_a_low_port() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let (wrapper, tickwire) = (pair.b.directory().join("service"), tools::tickwire().unwrap());
     let rights = rights_of_the_unit();
     let script = format!(

@@ -5,7 +5,7 @@ mod common;
 use common::{Both, TIMEOUT, either_side, pattern, python, start, wait_until_listening};
 use std::fmt::Write;
 use std::path::Path;
-use tickwire_lab::{Host, Process, tools};
+use tickwire_lab::{LabHost, Process, tools};
 
 fn nginx_configuration(directory: &Path, address: &str, port: u16) -> String {
     let mut text = String::from("daemon off; user root; worker_processes 2;\nevents { worker_connections 256; }\n");
@@ -111,7 +111,7 @@ fn wget_fetches_many_files_from_nginx() {
 }
 
 /// redis, without persistence.
-fn redis(host: &Host, accelerated: bool, address: &str, port: u16) -> Process {
+fn redis(host: &LabHost, accelerated: bool, address: &str, port: u16) -> Process {
     let number = port.to_string();
     let command = ["redis-server", "--port", &number, "--bind", address, "--save", "", "--appendonly", "no"];
     let mut server = start(host, accelerated, &[&command[..], &["--protected-mode", "no"]].concat());
@@ -155,14 +155,14 @@ fn redis_answers_its_benchmark() {
 }
 
 /// An iperf3 server on host b.
-fn iperf3(host: &Host, accelerated: bool, port: u16) -> Process {
+fn iperf3(host: &LabHost, accelerated: bool, port: u16) -> Process {
     let mut server = start(host, accelerated, &["iperf3", "-s", "-p", &port.to_string()]);
     wait_until_listening(host, &mut server, "tcp", port);
     server
 }
 
 /// The report of an iperf3 client's run of one second; with `-R` the server sends.
-fn report(host: &Host, accelerated: bool, address: &str, port: u16, options: &[&str]) -> serde_json::Value {
+fn report(host: &LabHost, accelerated: bool, address: &str, port: u16, options: &[&str]) -> serde_json::Value {
     let port = port.to_string();
     let client = [&["iperf3", "-c", address, "-p", &port, "-t", "1", "-J"], options].concat();
     let mut report = serde_json::Value::Null;

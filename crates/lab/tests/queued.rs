@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use tickclock::{CounterKind, counter};
-use tickwire_lab::{Host, Pair};
+use tickwire_lab::{LabHost, LabPair};
 use tickwire_ntp::socket::{Received, Socket};
 use tickwire_ntp::{Packet, Stamp};
 use tickwire_stamping::Quality;
@@ -20,7 +20,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(pair: &Pair) -> Self {
+    fn new(pair: &LabPair) -> Self {
         let server = pair.b.within(|| UdpSocket::bind((pair.b_v4(), 123)).unwrap()).unwrap();
         server.set_read_timeout(Some(TIMEOUT)).unwrap();
         let address = server.local_addr().unwrap();
@@ -66,14 +66,14 @@ impl Exchange {
 }
 
 /// Limits the rate of the host's interface, one frame at a time.
-fn limit(host: &Host, what: &str, rate: &str) {
+fn limit(host: &LabHost, what: &str, rate: &str) {
     let command = format!("tc qdisc {what} dev eth0 root tbf rate {rate} burst 1600 latency 10s");
     host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
 }
 
 #[test]
 fn a_request_in_a_queue_is_leaving_until_the_driver_has_it() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     pair.a.run(&["ping", "-c1", &pair.b_v4()]).unwrap();
     let mut exchange = Exchange::new(&pair);
     // The kernel begins to timestamp received packets some time after the first socket has

@@ -6,10 +6,10 @@ mod common;
 use common::{TIMEOUT, built, crossing, start, wait_until_listening};
 use serde_json::Value;
 use std::time::Duration;
-use tickwire_lab::{Host, Process, Relayed, Service, tools};
+use tickwire_lab::{LabHost, Process, Relayed, Service, tools};
 
 /// Frames that a host's device has sent and received.
-fn frames(host: &Host) -> [u64; 2] {
+fn frames(host: &LabHost) -> [u64; 2] {
     ["tx_packets", "rx_packets"].map(|counter| {
         let file = format!("/sys/class/net/eth0/statistics/{counter}");
         host.run(&["cat", &file]).unwrap().trim().parse().unwrap()
@@ -18,7 +18,7 @@ fn frames(host: &Host) -> [u64; 2] {
 
 /// Afterwards a host sends only what a test requests: IPv6 sends packets at any time (MLD, router
 /// solicitations), even while no relay counts them.
-fn silence(host: &Host) {
+fn silence(host: &LabHost) {
     host.run(&["sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]).unwrap();
 }
 
@@ -109,7 +109,7 @@ fn messages_arrive_whole_on_both_stacks_where_one_packet_in_a_hundred_is_lost() 
 }
 
 /// One of the kernel's counters.
-fn kernel(host: &Host, name: &str) -> u64 {
+fn kernel(host: &LabHost, name: &str) -> u64 {
     let text = host.run(&["cat", "/proc/net/netstat"]).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let of = |pair: &[Vec<&str>]| pair[0].iter().position(|n| *n == name).map(|at| pair[1][at].parse().unwrap());

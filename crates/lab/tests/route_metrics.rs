@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, python, start};
-use tickwire_lab::{Host, Pair, Service};
+use tickwire_lab::{LabHost, LabPair, Service};
 
 /// A peer without a kernel stack: it answers a SYN, acknowledges nothing, and prints the packets it
 /// has seen after a while without new ones.
@@ -90,7 +90,7 @@ time.sleep(60)
 "#;
 
 /// What the peer has seen of a client, and the milliseconds until the first retransmission.
-fn seen(pair: &Pair, accelerated: bool, to: &str) -> (String, u64) {
+fn seen(pair: &LabPair, accelerated: bool, to: &str) -> (String, u64) {
     let mut peer = start(&pair.b, false, &[python(), "-c", PEER, to]);
     peer.wait_for("ready", TIMEOUT).unwrap();
     let mut client = start(&pair.a, accelerated, &[python(), "-c", CLIENT, to]);
@@ -102,7 +102,7 @@ fn seen(pair: &Pair, accelerated: bool, to: &str) -> (String, u64) {
     (line("seen "), again)
 }
 
-fn mac(host: &Host) -> String {
+fn mac(host: &LabHost) -> String {
     let said: serde_json::Value =
         serde_json::from_str(&host.run(&["ip", "-json", "link", "show", "eth0"]).unwrap()).unwrap();
     said[0]["address"].as_str().unwrap().to_owned()
@@ -110,7 +110,7 @@ fn mac(host: &Host) -> String {
 
 #[test]
 fn metrics_of_routes_are_those_of_the_kernel() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let run = |command: &str| pair.a.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
     let there = mac(&pair.b);
     let service = Service::start(&pair.a).unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start, wait_until_listening};
-use tickwire_lab::{CableOptions, Host, Lab, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, LabHost, Lab, Service, ServiceOptions};
 
 /// The router's path MTU; the links carry 1500.
 const MTU: u32 = 1400;
@@ -15,8 +15,8 @@ const INTERFACES: [&str; 2] = ["eth0", "eth1"];
 /// A host on each side of the router, with a service each. The first sends.
 struct Routed {
     services: [Service; 2],
-    hosts: [Host; 2],
-    router: Host,
+    hosts: [LabHost; 2],
+    router: LabHost,
 }
 
 /// The address of a host, and its subnet.

@@ -8,11 +8,11 @@ use common::{
 };
 use nix::sys::signal::Signal;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Pair, Service, ServiceOptions, tools};
+use tickwire_lab::{CableOptions, LabPair, Service, ServiceOptions, tools};
 
 #[test]
 fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let tickwire = tools::tickwire().unwrap();
     let script = format!(
         "import socket; s = socket.socket(); s.bind(('{}', 9000)); s.listen(); print('listening')",
@@ -32,7 +32,7 @@ fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
 
 #[test]
 fn a_program_that_requires_a_lane_and_is_refused_one_is_ended_and_one_line_names_it_and_says_why() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let options = ServiceOptions { config: "[limits]\nlanes = 1\n".into(), ..ServiceOptions::default() };
     let _service = Service::start_with(&pair.a, &options).unwrap();
     let holds = "import socket, time; s = socket.socket(); print('made', flush=True); time.sleep(100)";
@@ -50,7 +50,7 @@ fn a_program_that_requires_a_lane_and_is_refused_one_is_ended_and_one_line_names
 fn a_service_that_is_stuck_is_called_so_and_a_program_goes_on_without_it() {
     const STUCK: &str = "import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
         s.bind(sys.argv[1]); s.listen(); print('listening', flush=True); time.sleep(100)";
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let (tickwire, socket) = (tools::tickwire().unwrap(), pair.a.socket());
     let mut stuck = start(&pair.a, false, &[python(), "-c", STUCK, socket.to_str().unwrap()]);
     stuck.wait_for("listening", TIMEOUT).unwrap();
@@ -264,7 +264,7 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
 
 #[test]
 fn a_program_that_was_started_before_the_service_is_listed_with_the_reason() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let address = pair.b_v4();
     let mut server = willing(&pair.b, &[python(), "-c", OLD_LISTENER, &address]);
     wait_until_listening(&pair.b, &mut server, "tcp", 9000);
@@ -319,7 +319,7 @@ time.sleep(100)
 
 #[test]
 fn a_client_that_connected_anew_while_the_service_was_away_is_listed_with_the_reason() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let address = pair.b_v4();
     let mut server = start(&pair.b, false, &[python(), "-c", ECHO_SERVER, &address]);
     wait_until_listening(&pair.b, &mut server, "tcp", 9000);
@@ -386,7 +386,7 @@ time.sleep(60)
 
 #[test]
 fn a_program_that_got_its_listener_from_another_process_is_listed_with_the_reason() {
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let service = Service::start(&pair.b).unwrap();
     let address = pair.b_v4();
     let mut program = start(&pair.b, true, &[python(), "-c", PASSING, &address, WORKER]);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start};
-use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, LabHost, Lab, Process, Service, ServiceOptions};
 
 /// Sends from each of these addresses to a server, over TCP, UDP and a connected UDP socket, and
 /// over UDP from an unbound socket that gives the address in `IP_PKTINFO`. Prints how often the
@@ -77,8 +77,8 @@ fn far(v6: bool) -> &'static str {
 
 /// The host with two interfaces, the host at their other ends, and the service of the first.
 struct Forked {
-    host: Host,
-    other: Host,
+    host: LabHost,
+    other: LabHost,
     service: Service,
 }
 
@@ -99,7 +99,7 @@ fn forked() -> Forked {
         let family = if v6 { "-6" } else { "-4" };
         let [first, second] = [0, 1].map(|number| network(v6, number));
         let (length, to) = (if v6 { 128 } else { 32 }, far(v6));
-        let run = |host: &Host, command: &str| host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
+        let run = |host: &LabHost, command: &str| host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
         run(&other, &format!("ip addr add {to}/{length} dev lo{}", if v6 { " nodad" } else { "" }));
         run(&host, &format!("ip {family} route add default via {first}2"));
         run(&host, &format!("ip {family} route add default via {second}2 table 100"));
@@ -112,7 +112,7 @@ fn forked() -> Forked {
 }
 
 /// Runs the client until its work is done; it stays alive.
-fn ask(host: &Host, accelerated: bool, server: &str, own: &[&str]) -> Process {
+fn ask(host: &LabHost, accelerated: bool, server: &str, own: &[&str]) -> Process {
     let mut client = start(host, accelerated, &[&[python(), "-c", CLIENT, server][..], own].concat());
     client.wait_for("all", TIMEOUT).unwrap();
     client

@@ -117,15 +117,15 @@ mod site {
     use std::fs;
     use std::path::Path;
     use tickwire_lab::{
-        CableOptions, Host, Lab, Process, Service, ServiceOptions, Switch, run, tools, wait_until_listening,
+        CableOptions, LabHost, Lab, Process, Service, ServiceOptions, Switch, run, tools, wait_until_listening,
     };
 
     const SSH: u16 = 22;
     const NTP: u16 = 123;
 
     struct Site {
-        controller: Host,
-        daq: Host,
+        controller: LabHost,
+        daq: LabHost,
         nodes: String,
         // In the order in which they are stopped.
         sshd: Vec<Process>,
@@ -134,11 +134,11 @@ mod site {
         lab: Lab,
     }
 
-    fn path(host: &Host, name: &str) -> String {
+    fn path(host: &LabHost, name: &str) -> String {
         host.directory().join(name).to_str().unwrap().to_owned()
     }
 
-    fn plugged(lab: &Lab, switch: &Switch, name: &str, last: u8) -> Host {
+    fn plugged(lab: &Lab, switch: &Switch, name: &str, last: u8) -> LabHost {
         let host = lab.host(name).unwrap();
         lab.plug(&host, switch, "eth0", &CableOptions::default()).unwrap();
         host.address("eth0", &format!("10.79.0.{last}/24")).unwrap();
@@ -147,7 +147,7 @@ mod site {
     }
 
     /// A daemon of Debian's openssh-server, with this host's own key and settings.
-    fn sshd(host: &Host, address: &str) -> Process {
+    fn sshd(host: &LabHost, address: &str) -> Process {
         let (key, config) = (path(host, "host_key"), path(host, "sshd_config"));
         run(&["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &key]).unwrap();
         let authorized = host.directory().join("../authorized_keys");
@@ -238,7 +238,7 @@ mod site {
     }
 
     /// A time server on the controller.
-    fn truth(host: &Host) -> Process {
+    fn truth(host: &LabHost) -> Process {
         let (recipe, file) = (path(host, "recipe.toml"), path(host, "truth.toml"));
         fs::write(&recipe, "").unwrap();
         host.run(&[&built("truth"), "begin", &recipe, &file]).unwrap();

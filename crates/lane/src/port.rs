@@ -6,7 +6,7 @@ use crate::rx_ring::{RingMemory, RxRing};
 use crate::tx_batch::{Batch, Part};
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Stack, Transmit};
+use tickwire_stack::{Stack, TransmitDescriptor};
 
 /// The most packets that one poll takes in, so that a flood leaves time for sending.
 const RX_BATCH: u32 = 64;
@@ -39,7 +39,7 @@ pub fn has_trains(stack: &Stack<'_>) -> bool {
 #[must_use]
 pub fn take_prompt<P: Part>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>) -> bool {
     while stack.prompt_len() > 0 {
-        let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
+        let mut pieces = [TransmitDescriptor { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
         let mut len = 0;
         stack.prompt_next(|piece| {
             // Only a region that its own program has overwritten has more pieces than a packet may
@@ -78,14 +78,14 @@ mod tests {
     use crate::rx_ring::tests::ring;
     use crate::train::VIRTIO;
     use crate::tx_batch::tests::{memory, sent};
-    use tickwire_sim::Pair;
+    use tickwire_sim::SimulatedPair;
     use tickwire_stack::UdpId;
     use tickwire_stack::addr::{Address, Endpoint};
-    use tickwire_stack::tcp::Setting;
+    use tickwire_stack::tcp::TcpSetting;
     use tickwire_stack::time::Span;
     use tickwire_stack::udp::{SendTo, UdpOptions};
 
-    fn udp(pair: &mut Pair, host: usize, port: u16) -> UdpId {
+    fn udp(pair: &mut SimulatedPair, host: usize, port: u16) -> UdpId {
         let address = pair.host(host).addresses[0];
         let mut stack = pair.stack(host);
         let id = stack.udp_open(UdpOptions::default()).unwrap();
@@ -94,14 +94,14 @@ mod tests {
     }
 
     /// Sends a datagram from host 0.
-    fn send(pair: &mut Pair, id: UdpId, destination: Endpoint, bytes: &[u8]) {
+    fn send(pair: &mut SimulatedPair, id: UdpId, destination: Endpoint, bytes: &[u8]) {
         let (now, to) = (pair.now(), SendTo { destination: Some(destination), ..SendTo::default() });
         pair.stack(0).udp_send(id, now, &to, &mut &bytes[..]).unwrap();
     }
 
     #[test]
     fn what_one_stack_sends_the_other_receives_from_its_ring() {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (from, to) = (udp(&mut pair, 0, 1000), udp(&mut pair, 1, 2000));
         let destination = Endpoint::new(pair.host(1).addresses[0], 2000);
         send(&mut pair, from, destination, b"first");
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_a_batch_has_no_room_for_waits_and_is_in_order() {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let from = udp(&mut pair, 0, 1000);
         let destination = Endpoint::new(pair.host(1).addresses[0], 2000);
         for n in 0..100_u8 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// A connection from host 0, which has written so much.
-    fn stream(pair: &mut Pair, bytes: &[u8]) {
+    fn stream(pair: &mut SimulatedPair, bytes: &[u8]) {
         let remote = Endpoint::new(pair.host(1).addresses[0], 80);
         let local = Endpoint::new(pair.host(0).addresses[0], 4000);
         let options = pair.stack(1).tcp_defaults();
@@ -164,7 +164,7 @@ mod tests {
         let id = pair.stack(0).tcp_connect(&options, local, remote, now).unwrap();
         assert!(pair.run_until(Span::from_secs(1), |pair| pair.stack(1).tcp_accept(listener).is_ok()));
         let now = pair.now();
-        pair.stack(0).tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+        pair.stack(0).tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
         assert_eq!(pair.stack(0).tcp_send(id, now, false, &mut &bytes[..]), Ok(bytes.len()));
     }
 
@@ -173,7 +173,7 @@ mod tests {
         const ETHERNET_IP: usize = 14 + 20;
         let data: Vec<u8> = (0..8000_u32).map(|n| (n * 7 / 5) as u8).collect();
         for is_bulk in [false, true] {
-            let mut pair = Pair::seeded(1);
+            let mut pair = SimulatedPair::seeded(1);
             stream(&mut pair, &data);
             let mut memory = memory();
             let mut batch = Batch::new(&mut *memory);

@@ -22,7 +22,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Checksum, Received};
+use tickwire_stack::{Checksum, ReceiveMetadata};
 
 /// Bytes of a lane's ring: a power of two. 2 MiB hold 1300 frames of 1500 bytes, 1.6 ms at 10
 /// Gbit/s.
@@ -110,7 +110,7 @@ pub struct RxRing<M> {
 /// A record that has been read up to: where its frame lies.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    packet: Received,
+    packet: ReceiveMetadata,
     /// Where the frame begins in the data.
     at: usize,
 }
@@ -188,7 +188,7 @@ impl<M: RingMemory> RxRing<M> {
             _ if flags & CHECKSUM_MAYBE_PARTIAL != 0 => Checksum::MaybePartial,
             _ => Checksum::Unknown,
         };
-        let packet = Received {
+        let packet = ReceiveMetadata {
             len: u32::from_ne_bytes([l0, l1, l2, l3]),
             segment: u16::from_ne_bytes([s0, s1]),
             checksum,
@@ -201,7 +201,7 @@ impl<M: RingMemory> RxRing<M> {
 
     /// Reads so many records at most, each with a function that copies bytes out of it. Returns how
     /// many frames they held. The caller has the lane's lock.
-    pub fn read(&self, most: u32, mut take: impl FnMut(Received, &mut dyn FnMut(usize, &mut [u8]))) -> u32 {
+    pub fn read(&self, most: u32, mut take: impl FnMut(ReceiveMetadata, &mut dyn FnMut(usize, &mut [u8]))) -> u32 {
         let mut frames = 0;
         let mut waiting = self.waiting();
         if waiting == 0 {
@@ -453,7 +453,7 @@ pub(crate) mod tests {
         let mut seen = None;
         ring.read(1, |packet, _| seen = Some(packet));
         let at = Instant::from_nanos(5);
-        assert_eq!(seen, Some(Received { len: 60, segment: 100, checksum: Checksum::Good, at, interface: 3 }));
+        assert_eq!(seen, Some(ReceiveMetadata { len: 60, segment: 100, checksum: Checksum::Good, at, interface: 3 }));
     }
 
     #[test]

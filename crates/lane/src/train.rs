@@ -6,7 +6,7 @@
 //! that leaves it to a device could name any place in the packet, behind the guard, and is refused.
 
 use tickwire_stack::checksum::Sum;
-use tickwire_stack::{Stack, Transmit};
+use tickwire_stack::{Stack, TransmitDescriptor};
 
 /// Bytes of `struct virtio_net_hdr` (virtio 1.2, 5.1.6), which stands before each packet.
 pub const VIRTIO: usize = 10;
@@ -187,7 +187,7 @@ impl Train {
 /// # Panics
 /// If there is no frame.
 #[must_use]
-pub fn together(stack: &Stack<'_>, frames: &[Transmit]) -> (usize, Option<Train>) {
+pub fn together(stack: &Stack<'_>, frames: &[TransmitDescriptor]) -> (usize, Option<Train>) {
     let mut count = 1;
     let first = bytes(stack, frames[0]);
     let Some(mut train) = Train::begin(first).filter(|_| !frames[0].more) else {
@@ -208,7 +208,7 @@ pub fn together(stack: &Stack<'_>, frames: &[Transmit]) -> (usize, Option<Train>
 /// The bytes of a packet, or of a piece of one.
 #[must_use]
 #[inline]
-pub fn bytes<'s>(stack: &'s Stack<'_>, packet: Transmit) -> &'s [u8] {
+pub fn bytes<'s>(stack: &'s Stack<'_>, packet: TransmitDescriptor) -> &'s [u8] {
     let from = usize::from(packet.offset);
     stack.frame(packet.frame).get(from..from + usize::from(packet.len)).unwrap_or_default()
 }

@@ -10,7 +10,7 @@
 use crate::train::{self, HEADER, VIRTIO};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tickwire_stack::frame::{FRAME_SIZE, MOST_PIECES};
-use tickwire_stack::{Stack, Transmit};
+use tickwire_stack::{Stack, TransmitDescriptor};
 
 /// Room for copies, in bytes: the largest packet always fits into an empty batch.
 const ROOM: usize = MOST_PIECES * FRAME_SIZE;
@@ -64,7 +64,7 @@ pub struct BatchMemory<P> {
     headers: [[u8; HEADER]; TRAINS],
     parts: [P; PARTS],
     writes: [DeviceWrite; COPIES + FRAMES],
-    frames: [Transmit; FRAMES],
+    frames: [TransmitDescriptor; FRAMES],
 }
 
 /// Which batches of a process are in use, and what became of them.
@@ -163,7 +163,7 @@ impl<'m, P: Part> Batch<'m, P> {
 
     /// The frames of streams that it has, or had.
     #[must_use]
-    pub fn frames(&self) -> &[Transmit] {
+    pub fn frames(&self) -> &[TransmitDescriptor] {
         &self.memory.frames[..self.frames]
     }
 
@@ -184,13 +184,13 @@ impl<'m, P: Part> Batch<'m, P> {
     }
 
     /// Whether there is room for a copy of a packet that begins so.
-    pub(crate) fn has_room(&self, first: &Transmit) -> bool {
+    pub(crate) fn has_room(&self, first: &TransmitDescriptor) -> bool {
         let most = if first.more { ROOM } else { usize::from(first.len) };
         self.copies + most <= ROOM && self.writes < COPIES
     }
 
     /// Copies a packet, given in its pieces, which there is room for.
-    pub(crate) fn copy(&mut self, stack: &Stack<'_>, pieces: &[Transmit]) {
+    pub(crate) fn copy(&mut self, stack: &Stack<'_>, pieces: &[TransmitDescriptor]) {
         let begin = self.copies;
         for &piece in pieces {
             let bytes = train::bytes(stack, piece);
@@ -204,7 +204,7 @@ impl<'m, P: Part> Batch<'m, P> {
     }
 
     /// Takes a frame of a stream; `false` if there is no room for a whole packet.
-    pub(crate) fn take_frame(&mut self, frame: Transmit) -> bool {
+    pub(crate) fn take_frame(&mut self, frame: TransmitDescriptor) -> bool {
         let within = self.frames().last().is_some_and(|last| last.more);
         let room = self.frames < if within { FRAMES } else { FRAMES - MOST_PIECES };
         if room {
@@ -257,7 +257,7 @@ impl<'m, P: Part> Batch<'m, P> {
     }
 
     /// A part of the next packet: what is in a frame from some byte on.
-    fn frame_part(&mut self, stack: &Stack<'_>, frame: Transmit, from: usize) {
+    fn frame_part(&mut self, stack: &Stack<'_>, frame: TransmitDescriptor, from: usize) {
         self.part(P::of(train::bytes(stack, frame).get(from..).unwrap_or_default()));
     }
 
@@ -300,7 +300,7 @@ pub(crate) mod tests {
             headers: [[0; HEADER]; TRAINS],
             parts: [Copied::default(); PARTS],
             writes: [DeviceWrite { bulk: false, parts: 0, packets: 0 }; COPIES + FRAMES],
-            frames: [Transmit { frame: 0, offset: 0, len: 0, more: false }; FRAMES],
+            frames: [TransmitDescriptor { frame: 0, offset: 0, len: 0, more: false }; FRAMES],
         })
     }
 

@@ -16,7 +16,7 @@ use tickwire_lane::lock::{LaneLock, RawLock};
 use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_lane::stream_turn::StreamTurn;
 use tickwire_stack::memory::{PAGE, Place, SECTIONS};
-use tickwire_stack::table::{Counters, Row};
+use tickwire_stack::table::{Counters, SocketRow};
 use tickwire_stack::{Limits, Memory};
 use zerocopy::FromZeros;
 
@@ -267,9 +267,9 @@ impl View {
 
     /// One row per socket.
     #[must_use]
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[SocketRow] {
         let count = self.layout.limits().rows();
-        let at = self.mapping.at::<Row>(self.layout.rows() - self.layout.header(), count);
+        let at = self.mapping.at::<SocketRow>(self.layout.rows() - self.layout.header(), count);
         // SAFETY: as for the counters.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), count) }
     }
@@ -278,7 +278,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_stack::{Config, Stack};
+    use tickwire_stack::{StackConfig, Stack};
 
     fn small() -> Limits {
         Limits { frames: 128, tcp: 16, udp: 16, ..Limits::DEFAULT }
@@ -293,7 +293,7 @@ mod tests {
             let _guard = a.lock().lock().unwrap();
             // SAFETY: the lock is held, the value does not leave this block.
             let mut stack = Stack::new(unsafe { a.memory() });
-            stack.init(&Config::default(), tickwire_stack::time::Instant::from_nanos(1));
+            stack.init(&StackConfig::default(), tickwire_stack::time::Instant::from_nanos(1));
             stack.user()[3] = 77;
         }
         {

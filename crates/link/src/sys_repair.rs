@@ -13,7 +13,7 @@ use tickwire_linux_abi::option::{SO_BINDTOIFINDEX, SO_BUF_LOCK};
 use tickwire_linux_abi::sockaddr;
 use tickwire_linux_abi::tcp_info;
 use tickwire_stack::addr::{Address, Endpoint, Family};
-use tickwire_stack::tcp::{Leaving, State};
+use tickwire_stack::tcp::{Leaving, TcpState};
 
 /// Values of `TCP_REPAIR`.
 const REPAIR_ON: libc::c_int = 1;
@@ -240,9 +240,9 @@ fn name(end: Endpoint, v6: bool, interface: u32) -> ([u8; sockaddr::MAX_NAME], l
 }
 
 /// As Linux numbers the states of TCP.
-const FIN_WAIT2: u8 = tcp_info::state(State::FinWait2);
-const CLOSED: u8 = tcp_info::state(State::Closed);
-const CLOSE_WAIT: u8 = tcp_info::state(State::CloseWait);
+const FIN_WAIT2: u8 = tcp_info::state(TcpState::FinWait2);
+const CLOSED: u8 = tcp_info::state(TcpState::Closed);
+const CLOSE_WAIT: u8 = tcp_info::state(TcpState::CloseWait);
 
 const FIN_ACK: u8 = 0x11;
 const ACK: u8 = 0x10;

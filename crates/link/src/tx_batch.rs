@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use tickwire_lane::tx_batch::{BATCHES, Batch, BatchMemory, BatchPool};
-use tickwire_stack::{Stack, Transmit};
+use tickwire_stack::{Stack, TransmitDescriptor};
 
 /// The batches of a process.
 pub(crate) struct TxBatches {
@@ -82,7 +82,7 @@ impl<'p> TxBatch<'p> {
     }
 
     /// The frames of streams that it has, or had.
-    pub(crate) fn frames(&self) -> &[Transmit] {
+    pub(crate) fn frames(&self) -> &[TransmitDescriptor] {
         self.batch.frames()
     }
 

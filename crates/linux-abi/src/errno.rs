@@ -1,40 +1,40 @@
 //! The stack's errors as Linux's error numbers (`asm-generic/errno.h`).
 
 use core::ffi::c_int;
-use tickwire_stack::Error;
+use tickwire_stack::StackError;
 use tickwire_stack::epoll_sets::WatchError;
 
 /// The error number of a call on a socket.
 #[must_use]
 #[inline]
-pub const fn of(error: Error) -> c_int {
+pub const fn of(error: StackError) -> c_int {
     match error {
-        Error::WouldBlock => libc::EAGAIN,
-        Error::Stale => libc::EBADF,
-        Error::NoBuffers => libc::ENOBUFS,
-        Error::MessageTooLong => libc::EMSGSIZE,
-        Error::NotConnected => libc::ENOTCONN,
-        Error::AlreadyConnected => libc::EISCONN,
-        Error::InProgress => libc::EINPROGRESS,
-        Error::Refused => libc::ECONNREFUSED,
-        Error::Reset => libc::ECONNRESET,
-        Error::Aborted => libc::ECONNABORTED,
-        Error::TimedOut => libc::ETIMEDOUT,
-        Error::HostUnreachable => libc::EHOSTUNREACH,
-        Error::NetworkUnreachable => libc::ENETUNREACH,
-        Error::ProtocolUnreachable => libc::ENOPROTOOPT,
-        Error::HostDown => libc::EHOSTDOWN,
-        Error::Isolated => libc::ENONET,
-        Error::SourceRoute => libc::EOPNOTSUPP,
-        Error::Malformed => libc::EPROTO,
-        Error::Prohibited => libc::EACCES,
-        Error::NetworkDown => libc::ENETDOWN,
-        Error::Pipe => libc::EPIPE,
-        Error::AddressInUse => libc::EADDRINUSE,
-        Error::Invalid => libc::EINVAL,
-        Error::Fault => libc::EFAULT,
+        StackError::WouldBlock => libc::EAGAIN,
+        StackError::Stale => libc::EBADF,
+        StackError::NoBuffers => libc::ENOBUFS,
+        StackError::MessageTooLong => libc::EMSGSIZE,
+        StackError::NotConnected => libc::ENOTCONN,
+        StackError::AlreadyConnected => libc::EISCONN,
+        StackError::InProgress => libc::EINPROGRESS,
+        StackError::Refused => libc::ECONNREFUSED,
+        StackError::Reset => libc::ECONNRESET,
+        StackError::Aborted => libc::ECONNABORTED,
+        StackError::TimedOut => libc::ETIMEDOUT,
+        StackError::HostUnreachable => libc::EHOSTUNREACH,
+        StackError::NetworkUnreachable => libc::ENETUNREACH,
+        StackError::ProtocolUnreachable => libc::ENOPROTOOPT,
+        StackError::HostDown => libc::EHOSTDOWN,
+        StackError::Isolated => libc::ENONET,
+        StackError::SourceRoute => libc::EOPNOTSUPP,
+        StackError::Malformed => libc::EPROTO,
+        StackError::Prohibited => libc::EACCES,
+        StackError::NetworkDown => libc::ENETDOWN,
+        StackError::Pipe => libc::EPIPE,
+        StackError::AddressInUse => libc::EADDRINUSE,
+        StackError::Invalid => libc::EINVAL,
+        StackError::Fault => libc::EFAULT,
         // Code that can ask the host resolves these before they reach the program.
-        Error::NoPath | Error::NeedPath => libc::EHOSTUNREACH,
+        StackError::NoPath | StackError::NeedPath => libc::EHOSTUNREACH,
     }
 }
 
@@ -53,22 +53,22 @@ pub const fn of_watch(error: WatchError) -> c_int {
 /// The stack's error behind a number, if it comes from the network or the peer and not from the
 /// call itself.
 #[must_use]
-pub fn from_network(number: c_int) -> Option<Error> {
-    const ALL: [Error; 14] = [
-        Error::Refused,
-        Error::Reset,
-        Error::Aborted,
-        Error::TimedOut,
-        Error::HostUnreachable,
-        Error::NetworkUnreachable,
-        Error::ProtocolUnreachable,
-        Error::HostDown,
-        Error::Isolated,
-        Error::SourceRoute,
-        Error::Malformed,
-        Error::Prohibited,
-        Error::NetworkDown,
-        Error::MessageTooLong,
+pub fn from_network(number: c_int) -> Option<StackError> {
+    const ALL: [StackError; 14] = [
+        StackError::Refused,
+        StackError::Reset,
+        StackError::Aborted,
+        StackError::TimedOut,
+        StackError::HostUnreachable,
+        StackError::NetworkUnreachable,
+        StackError::ProtocolUnreachable,
+        StackError::HostDown,
+        StackError::Isolated,
+        StackError::SourceRoute,
+        StackError::Malformed,
+        StackError::Prohibited,
+        StackError::NetworkDown,
+        StackError::MessageTooLong,
     ];
     ALL.into_iter().find(|&error| of(error) == number)
 }
@@ -79,33 +79,33 @@ mod tests {
 
     /// Numbers from `asm-generic/errno-base.h` and `asm-generic/errno.h`; whether the error comes
     /// from the network.
-    const TABLE: [(Error, c_int, bool); 26] = [
-        (Error::Stale, 9, false),
-        (Error::WouldBlock, 11, false),
-        (Error::Prohibited, 13, true),
-        (Error::Fault, 14, false),
-        (Error::Invalid, 22, false),
-        (Error::Pipe, 32, false),
-        (Error::Isolated, 64, true),
-        (Error::Malformed, 71, true),
-        (Error::MessageTooLong, 90, true),
-        (Error::ProtocolUnreachable, 92, true),
-        (Error::SourceRoute, 95, true),
-        (Error::AddressInUse, 98, false),
-        (Error::NetworkDown, 100, true),
-        (Error::NetworkUnreachable, 101, true),
-        (Error::Aborted, 103, true),
-        (Error::Reset, 104, true),
-        (Error::NoBuffers, 105, false),
-        (Error::AlreadyConnected, 106, false),
-        (Error::NotConnected, 107, false),
-        (Error::TimedOut, 110, true),
-        (Error::Refused, 111, true),
-        (Error::HostDown, 112, true),
-        (Error::HostUnreachable, 113, true),
-        (Error::NoPath, 113, false),
-        (Error::NeedPath, 113, false),
-        (Error::InProgress, 115, false),
+    const TABLE: [(StackError, c_int, bool); 26] = [
+        (StackError::Stale, 9, false),
+        (StackError::WouldBlock, 11, false),
+        (StackError::Prohibited, 13, true),
+        (StackError::Fault, 14, false),
+        (StackError::Invalid, 22, false),
+        (StackError::Pipe, 32, false),
+        (StackError::Isolated, 64, true),
+        (StackError::Malformed, 71, true),
+        (StackError::MessageTooLong, 90, true),
+        (StackError::ProtocolUnreachable, 92, true),
+        (StackError::SourceRoute, 95, true),
+        (StackError::AddressInUse, 98, false),
+        (StackError::NetworkDown, 100, true),
+        (StackError::NetworkUnreachable, 101, true),
+        (StackError::Aborted, 103, true),
+        (StackError::Reset, 104, true),
+        (StackError::NoBuffers, 105, false),
+        (StackError::AlreadyConnected, 106, false),
+        (StackError::NotConnected, 107, false),
+        (StackError::TimedOut, 110, true),
+        (StackError::Refused, 111, true),
+        (StackError::HostDown, 112, true),
+        (StackError::HostUnreachable, 113, true),
+        (StackError::NoPath, 113, false),
+        (StackError::NeedPath, 113, false),
+        (StackError::InProgress, 115, false),
     ];
 
     #[test]

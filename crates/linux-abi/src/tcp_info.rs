@@ -1,7 +1,7 @@
 //! The statistics of a connection in the form of Linux's `struct tcp_info`
 //! (`include/uapi/linux/tcp.h`): what `TCP_INFO` returns to a program.
 
-use tickwire_stack::tcp::{State, TcpInfo};
+use tickwire_stack::tcp::{TcpState, TcpInfo};
 use tickwire_stack::time::Span;
 
 /// Size of the structure: that of Linux 6.6, which has all fields known here.
@@ -9,18 +9,18 @@ pub const LEN: usize = 240;
 
 /// The number of a connection's state (`include/net/tcp_states.h`).
 #[must_use]
-pub const fn state(state: State) -> u8 {
+pub const fn state(state: TcpState) -> u8 {
     match state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Free | State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Closing => 11,
+        TcpState::Established => 1,
+        TcpState::SynSent => 2,
+        TcpState::SynReceived => 3,
+        TcpState::FinWait1 => 4,
+        TcpState::FinWait2 => 5,
+        TcpState::TimeWait => 6,
+        TcpState::Free | TcpState::Closed => 7,
+        TcpState::CloseWait => 8,
+        TcpState::LastAck => 9,
+        TcpState::Closing => 11,
     }
 }
 
@@ -66,7 +66,7 @@ pub fn emit(info: &TcpInfo) -> [u8; LEN] {
         | u8::from(info.ecn) << 3;
     let mut to = Writer { bytes: [0; LEN], at: 0 };
     // In TIME-WAIT Linux reports a closed socket: the kernel waits without it.
-    let reported = if info.state == State::TimeWait { State::Closed } else { info.state };
+    let reported = if info.state == TcpState::TimeWait { TcpState::Closed } else { info.state };
     to.put([state(reported), info.congestion_state, info.retransmits, info.probes, info.backoff, options]);
     // Whether the application limits the rate, and how Fast Open failed: unknown.
     to.put([send_shift & 15 | receive_shift << 4, 0]);
@@ -118,7 +118,7 @@ pub(crate) mod tests {
 
     /// A different figure in each field.
     pub(crate) const SAMPLE: TcpInfo = TcpInfo {
-        state: State::CloseWait,
+        state: TcpState::CloseWait,
         congestion_state: 3,
         retransmits: 2,
         probes: 4,
@@ -237,16 +237,16 @@ pub(crate) mod tests {
     #[test]
     fn states_are_numbered_as_by_linux() {
         for (of, number, reported) in [
-            (State::Established, 1, 1),
-            (State::SynSent, 2, 2),
-            (State::SynReceived, 3, 3),
-            (State::FinWait1, 4, 4),
-            (State::FinWait2, 5, 5),
-            (State::TimeWait, 6, 7),
-            (State::Closed, 7, 7),
-            (State::CloseWait, 8, 8),
-            (State::LastAck, 9, 9),
-            (State::Closing, 11, 11),
+            (TcpState::Established, 1, 1),
+            (TcpState::SynSent, 2, 2),
+            (TcpState::SynReceived, 3, 3),
+            (TcpState::FinWait1, 4, 4),
+            (TcpState::FinWait2, 5, 5),
+            (TcpState::TimeWait, 6, 7),
+            (TcpState::Closed, 7, 7),
+            (TcpState::CloseWait, 8, 8),
+            (TcpState::LastAck, 9, 9),
+            (TcpState::Closing, 11, 11),
         ] {
             assert_eq!((state(of), emit(&TcpInfo { state: of, ..SAMPLE })[0]), (number, reported), "{of:?}");
         }

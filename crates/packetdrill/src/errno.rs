@@ -1,7 +1,7 @@
 //! Error numbers as results of calls.
 
 use tickwire_linux_abi::errno;
-use tickwire_stack::Error;
+use tickwire_stack::StackError;
 use tickwire_stack::epoll_sets::WatchError;
 
 /// An error number.
@@ -14,8 +14,8 @@ pub(crate) type Result<T> = core::result::Result<T, Errno>;
 /// The call would block.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 
-impl From<Error> for Errno {
-    fn from(error: Error) -> Self {
+impl From<StackError> for Errno {
+    fn from(error: StackError) -> Self {
         Self(errno::of(error))
     }
 }

@@ -5,7 +5,7 @@ use crate::machine::Machine;
 use crate::table::Kind;
 use tickwire_linux_abi::ioctl;
 use tickwire_linux_abi::option::{number, tcp, timeval};
-use tickwire_stack::tcp::{State, TcpInfo, TcpOptions};
+use tickwire_stack::tcp::{TcpState, TcpInfo, TcpOptions};
 use tickwire_stack::time::Span;
 
 /// Options without effect here: the host decides on binding conflicts, and hints may be ignored.
@@ -64,7 +64,7 @@ impl Machine {
                 Kind::Connection(id) => {
                     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
                         let error = stack.tcp_take_error(id)?.map_or(0, |error| Errno::from(error).0);
-                        if stack.tcp_state(id)? != State::SynSent {
+                        if stack.tcp_state(id)? != TcpState::SynSent {
                             d.connecting = false;
                         }
                         return Ok(error.to_ne_bytes().to_vec());

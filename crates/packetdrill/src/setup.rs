@@ -7,7 +7,7 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, Limits};
+use tickwire_stack::{StackConfig, Limits};
 
 /// Linux's settings of IP; those of TCP apply to both families.
 const SETTINGS: &str = "/proc/sys/net/ipv4";
@@ -82,8 +82,8 @@ impl Setup {
 
     /// The stack's configuration. Settings that the namespace lacks have Linux's defaults, not
     /// those of lanes.
-    pub(crate) fn config(&self) -> Config {
-        let mut config = Config { secret: [1, 2, 3, 4], default_mtu: self.mtu, ..Config::default() };
+    pub(crate) fn config(&self) -> StackConfig {
+        let mut config = StackConfig { secret: [1, 2, 3, 4], default_mtu: self.mtu, ..StackConfig::default() };
         let tcp = &mut config.tcp;
         tcp.min_rto = Span::from_millis(200);
         tcp.max_rto = Span::from_secs(120);

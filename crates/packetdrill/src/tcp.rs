@@ -5,8 +5,8 @@ use crate::machine::{Machine, State, TimeLimit};
 use crate::name;
 use crate::table::{Descriptor, Kind};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::{RecvFlags, Shutdown, State as Tcp};
-use tickwire_stack::{Error, ListenerId, Ready, TcpId};
+use tickwire_stack::tcp::{RecvFlags, Shutdown, TcpState as Tcp};
+use tickwire_stack::{StackError, ListenerId, Ready, TcpId};
 
 /// The first ephemeral port, for sockets that are not bound.
 const EPHEMERAL: u16 = 32_768;
@@ -212,7 +212,7 @@ impl Machine {
             };
             match taken {
                 Ok(_) if rest.is_empty() => Ok(()),
-                Ok(_) | Err(Error::WouldBlock) => Err(AGAIN),
+                Ok(_) | Err(StackError::WouldBlock) => Err(AGAIN),
                 Err(error) => Err(error.into()),
             }
         });

@@ -6,26 +6,26 @@
 use std::time::Duration;
 use tickwire_lab::stat::Stat;
 use tickwire_lab::tools::{built, until};
-use tickwire_lab::{Host, Pair, Process, Service};
+use tickwire_lab::{LabHost, LabPair, Process, Service};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Setup {
-    pair: Pair,
+    pair: LabPair,
     _services: [Service; 2],
     program: String,
 }
 
 impl Setup {
     fn new() -> Self {
-        let pair = Pair::new().unwrap();
+        let pair = LabPair::new().unwrap();
         let services = [Service::start(&pair.a).unwrap(), Service::start(&pair.b).unwrap()];
         let program = built("examples/sockets").unwrap().to_string_lossy().into_owned();
         Self { pair, _services: services, program }
     }
 
     /// Starts the test program, accelerated, on a host.
-    fn start(&self, host: &Host, arguments: &[&str]) -> Process {
+    fn start(&self, host: &LabHost, arguments: &[&str]) -> Process {
         let mut command = host.accelerated(&self.program).unwrap();
         command.args(arguments);
         Process::spawn(command).unwrap()

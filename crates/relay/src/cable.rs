@@ -2,13 +2,13 @@
 
 use crate::options::{Blackout, Options};
 use crate::way::Way;
-use tickwire_sim::{Link, LinkStats, Messages, Rng};
+use tickwire_sim::{SimulatedLink, LinkStats, Messages, Rng};
 use tickwire_stack::time::Instant;
 
 /// The cable.
 #[derive(Debug)]
 pub(crate) struct Cable {
-    links: [Link; 2],
+    links: [SimulatedLink; 2],
     /// One for each direction, so that return traffic does not change the faults of the forward
     /// direction.
     chance: [Rng; 2],
@@ -19,7 +19,7 @@ impl Cable {
     pub(crate) fn new(options: &Options) -> Self {
         let mut seeds = Rng::new(options.seed);
         Self {
-            links: Way::BOTH.map(|way| Link::new(options.link(way))),
+            links: Way::BOTH.map(|way| SimulatedLink::new(options.link(way))),
             chance: Way::BOTH.map(|_| Rng::new(seeds.next_u64())),
             blackout: options.blackout().map(|blackout| (blackout, Messages::new(blackout.size))),
         }
@@ -45,7 +45,7 @@ impl Cable {
 
     /// When the next frame is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.links.iter().filter_map(Link::next_arrival).min()
+        self.links.iter().filter_map(SimulatedLink::next_arrival).min()
     }
 
     pub(crate) fn stats(&self, way: Way) -> LinkStats {

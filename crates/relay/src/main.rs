@@ -1,5 +1,5 @@
-//! A lossy cable in real time: connects two network devices and applies the simulation's `Link` to
-//! each frame, with the same code and the same random numbers.
+//! A lossy cable in real time: connects two network devices and applies the simulation's
+//! `SimulatedLink` to each frame, with the same code and the same random numbers.
 //!
 //! The lab starts it in a namespace between two hosts; it knows nothing of hosts. It is one thread
 //! that sleeps when it can, because both ends need the processors, too. With no frame in flight it

@@ -1,9 +1,9 @@
 //! A command, to be typed again.
 
-use crate::Page;
+use crate::ReportPage;
 use crate::page::escape;
 
-impl Page {
+impl ReportPage {
     /// A command as it is typed: words that a shell would split or expand are quoted.
     pub fn command<T: AsRef<str>>(&mut self, words: &[T]) {
         let line = words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ");
@@ -29,7 +29,7 @@ mod tests {
         let words = ["tickwire", "--pattern", "a b.csv", "it's", "", "$HOME"];
         let line = words.map(quoted).join(" ");
         assert_eq!(line, r"tickwire --pattern 'a b.csv' 'it'\''s' '' '$HOME'");
-        let mut page = Page::new("page");
+        let mut page = ReportPage::new("page");
         page.command(&words[..3]);
         assert!(page.finish().contains("<pre>tickwire --pattern &#39;a b.csv&#39;</pre>"));
     }

@@ -1,9 +1,9 @@
 //! Figures on the page, alone or side by side, with their legends.
 
 use crate::page::escape;
-use crate::{Figure, Page, Sign, Size};
+use crate::{Figure, ReportPage, Sign, Size};
 
-impl Page {
+impl ReportPage {
     /// A figure of the page's width, with its legend above and its caption below. The page has it
     /// twice: a phone shows the variant for half of the width, because the text of the wide one
     /// would be too small.
@@ -50,7 +50,7 @@ mod tests {
             y: Axis::linear(""),
             series: vec![Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, 2.0)] }],
         };
-        let mut page = Page::new("page");
+        let mut page = ReportPage::new("page");
         page.legend(&[(Sign::Line(9), "a < b"), (Sign::Cross, "missed")]);
         page.figures(Size::Third, [(plot("one"), "first & only".to_owned()), (plot("two"), String::new())]);
         let mut wide = plot("<three>");

@@ -35,6 +35,6 @@ pub use bars::{Bar, Bars};
 pub use dots::{Dot, DotLine, Dots};
 pub use figure::{Figure, Sign, Size};
 pub use machine::machine;
-pub use page::{Page, Tone};
+pub use page::{ReportPage, Tone};
 pub use plot::{Plot, Series};
 pub use profile::profile;

@@ -26,11 +26,11 @@ impl Tone {
 
 /// A page, built from top to bottom. All text is escaped: names of streams and hosts are untrusted.
 #[derive(Debug)]
-pub struct Page {
+pub struct ReportPage {
     html: String,
 }
 
-impl Page {
+impl ReportPage {
     /// An empty page.
     #[must_use]
     pub fn new(title: &str) -> Self {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_comes_from_outside_stays_text() {
-        let mut page = Page::new("<script>");
+        let mut page = ReportPage::new("<script>");
         page.verdict(Tone::Bad, "a & b\0\x1b[1m");
         page.table(&["name", "us"], [vec![("\"><img>".to_owned(), Tone::Plain), ("1.5".to_owned(), Tone::Good)]]);
         let html = page.finish();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn lists_and_what_is_opened_on_demand_hold_text() {
-        let mut page = Page::new("page");
+        let mut page = ReportPage::new("page");
         page.details("more <b>", |page| page.list(["a < b", "c"]));
         page.definitions([("who", vec!["<one>".to_owned(), "two".to_owned()]), ("nobody", Vec::new())]);
         page.list([""; 0]);

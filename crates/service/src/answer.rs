@@ -2,7 +2,7 @@
 
 use crate::registry::ClaimId;
 use std::os::fd::OwnedFd;
-use tickwire_host::Why;
+use tickwire_host::PathRefusal;
 use tickwire_lane::control::{Reason, Reply};
 
 /// An answer to be sent.
@@ -35,14 +35,14 @@ pub(crate) fn refused(reason: Reason) -> Answer {
 }
 
 /// The reason to give to a program for a path that is not for lanes.
-pub(crate) fn reason_of(why: Option<Why>) -> Reason {
+pub(crate) fn reason_of(why: Option<PathRefusal>) -> Reason {
     match why {
         None => Reason::None,
-        Some(Why::Loopback) => Reason::Loopback,
-        Some(Why::Broadcast) => Reason::Broadcast,
-        Some(Why::Interface(_)) => Reason::Interface,
-        Some(Why::Source) => Reason::Source,
-        Some(Why::NoRoute) => Reason::NoRoute,
-        Some(Why::NoNeighbour) => Reason::NoNeighbour,
+        Some(PathRefusal::Loopback) => Reason::Loopback,
+        Some(PathRefusal::Broadcast) => Reason::Broadcast,
+        Some(PathRefusal::Interface(_)) => Reason::Interface,
+        Some(PathRefusal::Source) => Reason::Source,
+        Some(PathRefusal::NoRoute) => Reason::NoRoute,
+        Some(PathRefusal::NoNeighbour) => Reason::NoNeighbour,
     }
 }

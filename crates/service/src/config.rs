@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-pub use tickwire_settings::Error as ConfigError;
+pub use tickwire_settings::SettingsError as ConfigError;
 use tickwire_settings::Wrong;
 
 /// Where the settings are read from unless the command line names a file. This file may be absent.

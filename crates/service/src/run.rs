@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tickwire_host::{Connections, Host};
+use tickwire_host::{Connections, RouteNetlink};
 use tickwire_lane::control::Reason;
 use tickwire_link::control::SOCKET_VARIABLE;
 use tickwire_timekeeper::config::FileError;
@@ -65,7 +65,7 @@ pub enum Error {
     Bpf(#[from] BpfError),
     /// A query to the kernel failed.
     #[error(transparent)]
-    Host(#[from] tickwire_host::Error),
+    Host(#[from] tickwire_host::HostError),
     /// The service needs privileges that it does not have.
     #[error("the service needs root (or CAP_NET_ADMIN and CAP_BPF): {0}")]
     Privilege(io::Error),
@@ -193,10 +193,10 @@ fn start(config: Config) -> Result<Service, Error> {
     }
     let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
-    let mut host = Host::open()?;
+    let mut host = RouteNetlink::open()?;
     let remover = Remover::default();
     let numbers = remove_leftovers(&mut host, &remover)?;
-    let maker = LaneMaker::start(Host::open()?, programs.lane_programs()?, numbers, remover)
+    let maker = LaneMaker::start(RouteNetlink::open()?, programs.lane_programs()?, numbers, remover)
         .map_err(system("start a thread"))?;
     let lanes = Lanes::new(maker, config.lane, Priorities::new(&config.groups));
     let judge = Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?;
@@ -213,7 +213,7 @@ fn start(config: Config) -> Result<Service, Error> {
 }
 
 /// Looks for the interfaces that the configuration names.
-fn check_interfaces(config: &Config, host: &mut Host) -> Result<(), Error> {
+fn check_interfaces(config: &Config, host: &mut RouteNetlink) -> Result<(), Error> {
     for name in &config.interfaces {
         let error = match host.link_by_name(name)? {
             None => Error::NoInterface,

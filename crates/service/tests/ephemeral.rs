@@ -12,7 +12,7 @@ use std::time::Duration;
 use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::State;
+use tickwire_stack::tcp::TcpState;
 
 fn ports_of(client: &mut Client, source: Address, count: u32) -> Result<Vec<EphemeralPort>, Reason> {
     match client.request(&Request::Ports { source, count }, &[]).0 {
@@ -55,7 +55,7 @@ fn a_port_is_the_lanes_alone_until_it_is_given_back() {
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(9000)).unwrap());
     let local = Endpoint::from(world.a(ports[0].port));
     let id = stack.tcp_connect(&stack.tcp_defaults(), local, Endpoint::from(world.b(9000)), now()).unwrap();
-    lane.turn_until(&mut stack, "connected", |stack| stack.tcp_state(id) == Ok(State::Established));
+    lane.turn_until(&mut stack, "connected", |stack| stack.tcp_state(id) == Ok(TcpState::Established));
     let (mut accepted, from) = listener.accept().unwrap();
     assert_eq!(Endpoint::from(from), local);
     stack.tcp_abort(id, now()).unwrap();

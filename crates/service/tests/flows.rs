@@ -225,7 +225,7 @@ fn connections_inside_of_the_host_are_no_exceptions_to_book() {
 #[test]
 fn connections_of_an_address_that_comes_later_stay_with_the_kernel() {
     let Some(world) = world() else { return };
-    let run = |host: &tickwire_lab::Host, command: &str| {
+    let run = |host: &tickwire_lab::LabHost, command: &str| {
         host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
     };
     run(&world.pair.a, "ip address add 10.77.9.1/32 dev lo");

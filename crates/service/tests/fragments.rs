@@ -119,7 +119,7 @@ impl Member {
         let (mut client, lane, mut stack) = world.program();
         let any: IpAddr = if to.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
         let (socket, interface) = within(&world.pair.a, || {
-            let eth0 = tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap();
+            let eth0 = tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap();
             (UdpSocket::bind((any, port)).unwrap(), eth0.index)
         });
         let claim = client.claim_bound(&socket).unwrap();

@@ -9,7 +9,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::Pair;
+use tickwire_lab::LabPair;
 use tickwire_lane::control::{Accelerated, AttachMode, CountersOf, Push, Reason, Reply, Request};
 use tickwire_link::control::Channel;
 use tickwire_service::{Attach, Options};
@@ -230,7 +230,7 @@ fn an_interface_that_goes_down_and_up_keeps_its_claims() {
 }
 
 /// The service as a program of its own, to be killed.
-fn killable(pair: &Pair) -> std::process::Child {
+fn killable(pair: &LabPair) -> std::process::Child {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().parent().unwrap().join("examples/service");
     let mut command = Command::new("ip");
@@ -245,7 +245,7 @@ fn after_a_killed_service_nothing_leaks_and_the_next_cleans_up() {
     if skipped() {
         return;
     }
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let mut first = killable(&pair);
     let mut orphan = Client::at(&pair.a.socket());
     let lane = orphan.hello().unwrap();

@@ -291,7 +291,7 @@ fn names_and_numbers_in_use_are_passed_over() {
         let index = index.to_string();
         world.pair.a.run(&["ip", "link", "add", "name", name, "index", &index, "type", "bridge"]).unwrap()
     };
-    let links = within(&world.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
+    let links = within(&world.pair.a, || tickwire_host::RouteNetlink::open().unwrap().links().unwrap());
     let last = links.iter().map(|link| link.index).max().unwrap();
     add("tw0h", 1000);
     add(&format!("tw{}h", last + 1), 1001);

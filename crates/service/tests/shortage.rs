@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tickwire_lab::{Pair, Process};
+use tickwire_lab::{LabPair, Process};
 use tickwire_lane::control::{ClaimKind, CountersOf, Reason, Reply, Request};
 use tickwire_link::control::Channel;
 use tickwire_link::sys_socket;
@@ -29,8 +29,8 @@ fn allow(process: u32, descriptors: u64) {
 }
 
 /// A service in a process of its own.
-fn service() -> (Pair, Process) {
-    let pair = Pair::new().unwrap();
+fn service() -> (LabPair, Process) {
+    let pair = LabPair::new().unwrap();
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().parent().unwrap().join("examples/service");
     let mut command = Command::new("ip");

@@ -5,7 +5,7 @@ mod common;
 use common::{World, skipped, within};
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{Pair, Process};
+use tickwire_lab::{LabPair, Process};
 use tickwire_service::{Attach, Error, Options};
 
 #[test]
@@ -31,7 +31,7 @@ fn nothing_is_attached_for_a_socket_that_cannot_be() {
     if skipped() {
         return;
     }
-    let pair = Pair::new().unwrap();
+    let pair = LabPair::new().unwrap();
     let file = pair.a.directory().join("file");
     std::fs::write(&file, "x").unwrap();
     let tests = std::env::current_exe().unwrap();

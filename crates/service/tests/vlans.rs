@@ -3,7 +3,7 @@
 mod common;
 
 use common::{World, skipped, within};
-use tickwire_host::{Ethtool, Host, TagStripping};
+use tickwire_host::{Ethtool, RouteNetlink, TagStripping};
 use tickwire_lane::control::{AttachMode, Reason, Reply, Request};
 use tickwire_service::Attach;
 
@@ -17,7 +17,7 @@ fn interface(world: &World) -> (AttachMode, Reason) {
 
 fn stripping(world: &World) -> TagStripping {
     within(&world.pair.a, || {
-        let link = Host::open().unwrap().link_by_name("eth0").unwrap().unwrap();
+        let link = RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap();
         Ethtool::open().unwrap().tag_stripping(link.index).unwrap()
     })
 }

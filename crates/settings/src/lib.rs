@@ -26,7 +26,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SettingsError {
     /// The file cannot be read.
     #[error("cannot read {path}")]
     Read {
@@ -78,7 +78,7 @@ impl std::error::Error for Wrong {}
 ///
 /// # Errors
 /// It cannot be read, is longer than 1 MiB, is no valid TOML of this type, or `check` refuses it.
-pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(), Wrong>) -> Result<T, Error> {
+pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(), Wrong>) -> Result<T, SettingsError> {
     parse(&text(path)?, path, check)
 }
 
@@ -86,13 +86,13 @@ pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(
 ///
 /// # Errors
 /// It cannot be read, is longer than 1 MiB, or is no text.
-pub fn text(path: &Path) -> Result<String, Error> {
-    let unreadable = |source| Error::Read { path: path.to_owned(), source };
+pub fn text(path: &Path) -> Result<String, SettingsError> {
+    let unreadable = |source| SettingsError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     let wrong = |bytes: &[u8], offset, message: &str| {
         let (line, column) = place(bytes, offset);
-        Error::Content { path: path.to_owned(), line, column, message: message.to_owned() }
+        SettingsError::Content { path: path.to_owned(), line, column, message: message.to_owned() }
     };
     if bytes.len() as u64 > LONGEST {
         return Err(wrong(&bytes, bytes.len(), "the file is too long; expected at most 1 MiB"));
@@ -109,10 +109,10 @@ pub fn parse<T: DeserializeOwned>(
     text: &str,
     path: &Path,
     check: impl FnOnce(&T) -> Result<(), Wrong>,
-) -> Result<T, Error> {
+) -> Result<T, SettingsError> {
     let wrong = |text: &str, offset, message| {
         let (line, column) = place(text.as_bytes(), offset);
-        Error::Content { path: path.to_owned(), line, column, message }
+        SettingsError::Content { path: path.to_owned(), line, column, message }
     };
     let misread = |text: &str, error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);

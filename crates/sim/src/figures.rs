@@ -2,7 +2,7 @@
 
 /// Readings of a clock that reported itself synchronised; errors are clock - truth, in ns.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct ClockErrors {
     errors: Vec<i32>,
     bounds: Vec<i32>,
     /// Readings whose true time was not between earliest and latest.
@@ -11,9 +11,9 @@ pub struct Figures {
     pub unknown: u64,
 }
 
-/// A summary of [`Figures`].
+/// A summary of [`ClockErrors`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub struct ClockErrorSummary {
     /// Number of readings.
     pub reads: u64,
     /// Number of readings whose true time was outside of the bound.
@@ -32,7 +32,7 @@ pub struct Summary {
     pub bound: i64,
 }
 
-impl Figures {
+impl ClockErrors {
     pub(crate) fn take(&mut self, error: i64, bound: u64) {
         self.outside += u64::from(error.unsigned_abs() > bound);
         let most = i64::from(i32::MAX);
@@ -60,7 +60,7 @@ impl Figures {
 
     /// Summarises the readings; `None` if there are none.
     #[must_use]
-    pub fn summary(mut self) -> Option<Summary> {
+    pub fn summary(mut self) -> Option<ClockErrorSummary> {
         let (low, high) = (*self.errors.iter().min()?, *self.errors.iter().max()?);
         let rank = |values: &mut [i32], percent: usize| {
             let place = (values.len() - 1) * percent / 100;
@@ -69,7 +69,7 @@ impl Figures {
         let [quarter, median, three] = [25, 50, 75].map(|percent| rank(&mut self.errors, percent));
         self.errors.iter_mut().for_each(|error| *error = error.abs());
         let [p99, max] = [99, 100].map(|percent| rank(&mut self.errors, percent));
-        Some(Summary {
+        Some(ClockErrorSummary {
             reads: self.errors.len() as u64,
             outside: self.outside,
             range: (low.into(), high.into()),

@@ -4,11 +4,11 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Checksum, Config, Limits, OwnedMemory, Received, Stack};
+use tickwire_stack::{Checksum, StackConfig, Limits, OwnedMemory, ReceiveMetadata, Stack};
 
 /// A host.
 #[derive(Debug)]
-pub struct Host {
+pub struct SimulatedHost {
     memory: OwnedMemory,
     sent: Vec<FrameId>,
     kept: Vec<FrameId>,
@@ -19,9 +19,9 @@ pub struct Host {
     pub mac: Mac,
 }
 
-impl Host {
+impl SimulatedHost {
     /// Host number `number`, with addresses 10.0.0.(number + 1) and fd00::(number + 1).
-    pub(crate) fn new(number: u8, limits: &Limits, config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(number: u8, limits: &Limits, config: &StackConfig, now: Instant) -> Self {
         let mut memory = OwnedMemory::new(limits);
         memory.stack().init(config, now);
         let mut v6 = [0; 16];
@@ -60,14 +60,15 @@ impl Host {
         self.receive_merged(now, packet, 0)
     }
 
-    /// Like [`Host::receive`], for a packet that GRO merged from segments of `segment` bytes each.
+    /// Like [`SimulatedHost::receive`], for a packet that GRO merged from segments of `segment`
+    /// bytes each.
     pub fn receive_merged(&mut self, now: Instant, packet: &[u8], segment: u16) -> bool {
         let mut stack = self.memory.stack();
         stack.fill();
         let room = stack.filled() >= packet.len().div_ceil(FRAME_SIZE);
         if room {
             let received =
-                Received { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now, interface: 1 };
+                ReceiveMetadata { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now, interface: 1 };
             stack.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
         }
         room
@@ -122,7 +123,8 @@ impl Host {
         self.stalled = stalled;
     }
 
-    /// The device is reset: frames in the transmit ring complete only by [`Host::give_back`].
+    /// The device is reset: frames in the transmit ring complete only by
+    /// [`SimulatedHost::give_back`].
     pub fn keep_transmitting(&mut self) {
         self.kept.append(&mut self.sent);
     }
@@ -134,7 +136,8 @@ impl Host {
         kept.len()
     }
 
-    /// Whether the transmit ring holds frames, which the next [`Host::transmit`] completes.
+    /// Whether the transmit ring holds frames, which the next [`SimulatedHost::transmit`]
+    /// completes.
     #[must_use]
     pub fn transmitting(&self) -> bool {
         !self.sent.is_empty()

@@ -1,7 +1,7 @@
 //! Deterministic, seeded simulation in virtual time. It simulates two stacks and the links between
-//! them ([`Pair`]), or a counter's oscillator and the paths to time servers ([`Oscillator`],
-//! [`TimeServer`]) with a clock daemon and its readers ([`Timekeeping`], [`scenario`]). The same
-//! seed gives the same trace.
+//! them ([`SimulatedPair`]), or a counter's oscillator and the paths to time servers
+//! ([`Oscillator`], [`SimulatedTimeServer`]) with a clock daemon and its readers ([`Timekeeping`],
+//! [`scenario`]). The same seed gives the same trace.
 //!
 //! It may depend on the stack and the clock, and on no operating system interface. The exception is
 //! [`corpus`], which reads the repository's files for the tests that call it. Tests call the stacks
@@ -27,14 +27,14 @@ mod time_server;
 pub mod timekeeping;
 
 pub use burst::Burst;
-pub use figures::{Figures, Summary};
-pub use host::Host;
+pub use figures::{ClockErrors, ClockErrorSummary};
+pub use host::SimulatedHost;
 pub use input::Input;
-pub use link::{Link, LinkConfig, LinkStats};
+pub use link::{SimulatedLink, LinkConfig, LinkStats};
 pub use messages::{Messages, NewBytes};
-pub use oscillator::{Oscillator, Wander};
-pub use pair::{Pair, PairConfig};
+pub use oscillator::{Oscillator, OscillatorWander};
+pub use pair::{SimulatedPair, PairConfig};
 pub use rng::Rng;
 pub use scenario::Scenario;
-pub use time_server::{Delay, Leaping, TimeServer, Utc, truth};
+pub use time_server::{Delay, Leaping, SimulatedTimeServer, Utc, truth};
 pub use timekeeping::Timekeeping;

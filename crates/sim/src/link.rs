@@ -121,7 +121,7 @@ struct InFlight {
 /// One direction of a cable. The caller supplies the time and the random numbers: the same seed and
 /// the same packets at the same times give the same result.
 #[derive(Debug)]
-pub struct Link {
+pub struct SimulatedLink {
     /// Its configuration; it may change at any time, and applies to packets sent from then on.
     /// Messages are followed from the first packet on, so only the initial `tail_of` sets their
     /// size.
@@ -139,7 +139,7 @@ pub struct Link {
     last: Instant,
 }
 
-impl Link {
+impl SimulatedLink {
     /// A cable with nothing in flight.
     #[must_use]
     pub fn new(config: LinkConfig) -> Self {

@@ -10,7 +10,7 @@ use tickwire_clockpage::Count;
 
 /// The disturbances of a rate. All are relative: 1e-6 is 1 us per second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wander {
+pub struct OscillatorWander {
     /// Constant frequency offset.
     pub skew: f64,
     /// Temperature cycles: amplitude, and period in seconds.
@@ -23,7 +23,7 @@ pub struct Wander {
     pub ageing: f64,
 }
 
-impl Wander {
+impl OscillatorWander {
     /// A computer in an office: 10 ppm off, a half-hour cycle of the air conditioning, a walk of
     /// 0.1 ppm in a day, and 1 ns of noise in a second. The Allan deviation is near 1e-9 at 1 s and
     /// some 1e-8 at 1000 s, as in figure 12 of Ridoux, Veitch and Broomhead (2012).
@@ -42,7 +42,7 @@ impl Wander {
 /// A counter driven by such an oscillator.
 #[derive(Clone, Debug)]
 pub struct Oscillator {
-    wander: Wander,
+    wander: OscillatorWander,
     frequency: f64,
     rng: Rng,
     /// Seconds since the beginning.
@@ -56,7 +56,7 @@ pub struct Oscillator {
 impl Oscillator {
     /// A counter of this nominal frequency, in Hz.
     #[must_use]
-    pub fn new(frequency: f64, wander: Wander, seed: u64) -> Self {
+    pub fn new(frequency: f64, wander: OscillatorWander, seed: u64) -> Self {
         Self { wander, frequency, rng: Rng::new(seed), now: 0.0, ahead: 0.0, walked: 0.0, start: 1 << 40 }
     }
 
@@ -80,7 +80,7 @@ impl Oscillator {
         let dt = at - self.now;
         if dt > 0.0 {
             // A random walk's end and its integral: variances q dt and q dt³/3, covariance q dt²/2.
-            let Wander { walk, white, .. } = self.wander;
+            let OscillatorWander { walk, white, .. } = self.wander;
             let (end, beside, noise) = (self.rng.normal(), self.rng.normal(), self.rng.normal());
             let root = libm::sqrt(dt);
             let integral = walk * dt * root * (end / 2.0 + beside / libm::sqrt(12.0));
@@ -97,7 +97,7 @@ impl Oscillator {
 
     /// Phase in ns that the deterministic parts have accumulated by `at`.
     fn steady(&self, at: f64) -> f64 {
-        let Wander { skew, cycles, ageing, .. } = self.wander;
+        let OscillatorWander { skew, cycles, ageing, .. } = self.wander;
         let cycle = |&(height, period): &(f64, f64)| height * period / TAU * (1.0 - libm::cos(TAU * at / period));
         1e9 * (skew * at + ageing * at * at / 2.0 + cycles.iter().map(cycle).sum::<f64>())
     }
@@ -108,9 +108,9 @@ mod tests {
     use super::*;
 
     /// Allan deviation at `tau` seconds of the phases, in ns, of an oscillator without skew.
-    fn allan(wander: Wander, tau: f64, seed: u64) -> f64 {
+    fn allan(wander: OscillatorWander, tau: f64, seed: u64) -> f64 {
         const SAMPLES: usize = 4000;
-        let mut oscillator = Oscillator::new(1e9, Wander { skew: 0.0, ageing: 0.0, ..wander }, seed);
+        let mut oscillator = Oscillator::new(1e9, OscillatorWander { skew: 0.0, ageing: 0.0, ..wander }, seed);
         let begun = oscillator.count(0.0);
         let phases: Vec<_> =
             (0..SAMPLES).map(|i| oscillator.count(i as f64 * tau).since(begun) as f64 - i as f64 * tau * 1e9).collect();
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn its_stability_is_what_was_asked_for() {
-        let walk = |walk| Wander { walk, ..Wander::default() };
+        let walk = |walk| OscillatorWander { walk, ..OscillatorWander::default() };
         // White noise falls with the root of tau, a walk rises with it: sqrt(tau / 3).
         for (wander, tau, expected) in [
-            (Wander { white: 1e-9, ..Wander::default() }, 16.0, 1e-9 / 4.0),
+            (OscillatorWander { white: 1e-9, ..OscillatorWander::default() }, 16.0, 1e-9 / 4.0),
             (walk(3e-10), 300.0, 3e-9),
             (walk(3e-10), 30_000.0, 3e-8),
-            (Wander::OFFICE, 1.0, 1.1e-9),
-            (Wander::OFFICE, 1000.0, 1.2e-8),
-            (Wander::SERVER_ROOM, 100.0, 9e-9),
-            (Wander::SERVER_ROOM, 1000.0, 1e-9),
+            (OscillatorWander::OFFICE, 1.0, 1.1e-9),
+            (OscillatorWander::OFFICE, 1000.0, 1.2e-8),
+            (OscillatorWander::SERVER_ROOM, 100.0, 9e-9),
+            (OscillatorWander::SERVER_ROOM, 1000.0, 1e-9),
         ] {
             let found = allan(wander, tau, 1);
             assert!((0.75..1.33).contains(&(found / expected)), "{tau}: {found} instead of {expected}");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_walk_is_as_wide_in_many_steps_as_in_one() {
-        let wander = Wander { walk: 1e-9, ..Wander::default() };
+        let wander = OscillatorWander { walk: 1e-9, ..OscillatorWander::default() };
         let spread = |steps: u32| {
             let ends = (0..400).map(|seed| {
                 let mut oscillator = Oscillator::new(1e9, wander, seed);

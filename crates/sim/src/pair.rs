@@ -1,12 +1,12 @@
 //! Two hosts on a cable, in virtual time.
 
-use crate::host::Host;
+use crate::host::SimulatedHost;
 use crate::invariants::Invariants;
-use crate::link::{Link, LinkConfig, LinkStats};
+use crate::link::{SimulatedLink, LinkConfig, LinkStats};
 use crate::rng::Rng;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::{Config, Limits, Stack};
+use tickwire_stack::{StackConfig, Limits, Stack};
 
 /// Configuration of a pair.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct PairConfig {
     /// Sizes of both stacks.
     pub limits: Limits,
     /// Configuration of both stacks; their secrets are drawn from the seed.
-    pub stack: Config,
+    pub stack: StackConfig,
     /// The cable from host 0 to host 1 and back.
     pub links: [LinkConfig; 2],
     /// The interface MTU of each host.
@@ -37,7 +37,7 @@ impl Default for PairConfig {
         Self {
             seed: 1,
             limits: Limits { frames: 4096, tcp: 256, udp: 256, ..Limits::DEFAULT },
-            stack: Config::default(),
+            stack: StackConfig::default(),
             links: [LinkConfig::default(); 2],
             mtu: 1500,
             paths: true,
@@ -65,9 +65,9 @@ impl PairConfig {
 
 /// Two hosts on a cable.
 #[derive(Debug)]
-pub struct Pair {
-    hosts: [Host; 2],
-    links: [Link; 2],
+pub struct SimulatedPair {
+    hosts: [SimulatedHost; 2],
+    links: [SimulatedLink; 2],
     rng: Rng,
     now: Instant,
     mtu: u32,
@@ -78,7 +78,7 @@ pub struct Pair {
     last: [Vec<u8>; 2],
 }
 
-impl Pair {
+impl SimulatedPair {
     /// Makes a pair. Time starts at one second.
     #[must_use]
     pub fn new(config: &PairConfig) -> Self {
@@ -86,10 +86,10 @@ impl Pair {
         let now = Instant::from_nanos(1_000_000_000);
         let mut host = |number| {
             let secret = core::array::from_fn(|_| rng.next_u64());
-            Host::new(number, &config.limits, &Config { secret, ..config.stack }, now)
+            SimulatedHost::new(number, &config.limits, &StackConfig { secret, ..config.stack }, now)
         };
         let hosts = [host(0), host(1)];
-        let links = config.links.map(Link::new);
+        let links = config.links.map(SimulatedLink::new);
         let mut pair = Self {
             hosts,
             links,
@@ -127,12 +127,12 @@ impl Pair {
 
     /// A host.
     #[must_use]
-    pub fn host(&self, host: usize) -> &Host {
+    pub fn host(&self, host: usize) -> &SimulatedHost {
         &self.hosts[host]
     }
 
     /// A host, mutably.
-    pub fn host_mut(&mut self, host: usize) -> &mut Host {
+    pub fn host_mut(&mut self, host: usize) -> &mut SimulatedHost {
         &mut self.hosts[host]
     }
 
@@ -220,7 +220,7 @@ impl Pair {
     /// Time of the next event.
     fn next_event(&mut self) -> Option<Instant> {
         let deadlines = self.hosts.each_mut().map(|h| h.stack().deadline());
-        let arrivals = self.links.each_ref().map(Link::next_arrival);
+        let arrivals = self.links.each_ref().map(SimulatedLink::next_arrival);
         deadlines.into_iter().chain(arrivals).flatten().min()
     }
 
@@ -248,7 +248,7 @@ impl Pair {
             self.hosts.iter_mut().for_each(|host| host.stack().check_invariants());
         }
         if let Some(invariants) = &mut self.sequence_invariants {
-            let [one, other] = self.hosts.each_mut().map(Host::stack);
+            let [one, other] = self.hosts.each_mut().map(SimulatedHost::stack);
             invariants.look([&one, &other]);
         }
         true

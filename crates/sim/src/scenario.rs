@@ -1,9 +1,9 @@
 //! Scenarios of the clock in virtual time, and the accuracy it promises in each. Tests and the
 //! benchmark share the list.
 
-use crate::figures::{Figures, Summary};
-use crate::oscillator::Wander;
-use crate::time_server::{Delay, TimeServer};
+use crate::figures::{ClockErrors, ClockErrorSummary};
+use crate::oscillator::OscillatorWander;
+use crate::time_server::{Delay, SimulatedTimeServer};
 use crate::timekeeping::Timekeeping;
 use core::fmt;
 
@@ -41,7 +41,7 @@ pub enum Promise {
 impl Promise {
     /// Whether it is kept.
     #[must_use]
-    pub fn kept(self, by: &Summary) -> bool {
+    pub fn kept(self, by: &ClockErrorSummary) -> bool {
         by.outside == 0
             && match self {
                 Self::Span(most) => by.range.1 - by.range.0 <= most,
@@ -70,7 +70,7 @@ pub struct Scenario {
     /// Its name.
     pub name: &'static str,
     /// What drives the counter.
-    pub wander: Wander,
+    pub wander: OscillatorWander,
     /// Delay of both directions of the path.
     pub path: Delay,
     /// Seconds between requests.
@@ -93,14 +93,14 @@ impl Scenario {
     /// # Panics
     /// If the clock never synchronised.
     #[must_use]
-    pub fn run(&self, seed: u64) -> Summary {
+    pub fn run(&self, seed: u64) -> ClockErrorSummary {
         self.figures(seed).summary().expect("the clock knew the time")
     }
 
     /// Runs it, and returns every reading.
     #[must_use]
-    pub fn figures(&self, seed: u64) -> Figures {
-        let mut server = TimeServer::new(seed ^ 0x5eed);
+    pub fn figures(&self, seed: u64) -> ClockErrors {
+        let mut server = SimulatedTimeServer::new(seed ^ 0x5eed);
         (server.forth, server.back) = (self.path, self.path);
         let mut run = Timekeeping::new(self.wander, vec![server], self.poll, 0.0, seed);
         let (begin, end) = self.measured;
@@ -147,7 +147,7 @@ impl Scenario {
 /// A scenario without changes.
 const CALM: Scenario = Scenario {
     name: "",
-    wander: Wander::OFFICE,
+    wander: OscillatorWander::OFFICE,
     path: Delay::LAN,
     poll: 1.0,
     measured: (HOUR, 5.0 * HOUR),
@@ -159,18 +159,18 @@ const CALM: Scenario = Scenario {
 
 /// Half a day of synchronisation, then a day with exchanges as rare as in table 2 of Shafer et al.
 /// (2015).
-const fn rare(name: &'static str, wander: Wander, poll: f64, reads: u32, promise: Promise) -> Scenario {
+const fn rare(name: &'static str, wander: OscillatorWander, poll: f64, reads: u32, promise: Promise) -> Scenario {
     Scenario { name, wander, poll, reads, measured: (0.5 * DAY, 1.5 * DAY), promise, ..CALM }
 }
 
 /// A quarter of the error range in that table, with an oscillator that allows it.
 const fn room(name: &'static str, poll: f64, reads: u32, least: i64, most: i64) -> Scenario {
-    rare(name, Wander::SERVER_ROOM, poll, reads, Promise::Span((most - least) / 4))
+    rare(name, OscillatorWander::SERVER_ROOM, poll, reads, Promise::Span((most - least) / 4))
 }
 
 /// This oscillator alone exceeds that range after a few minutes, whatever the clock knows.
 const fn office(name: &'static str, poll: f64) -> Scenario {
-    rare(name, Wander::OFFICE, poll, 4_000_000, Promise::Bound)
+    rare(name, OscillatorWander::OFFICE, poll, 4_000_000, Promise::Bound)
 }
 
 /// The server stops answering for 150 s after the given time of synchronisation, with an oscillator
@@ -179,7 +179,7 @@ const fn gone(name: &'static str, changes: &'static [(f64, Change)], promise: Pr
     let from = changes[0].0;
     Scenario {
         name,
-        wander: Wander::TEN_MINUTES,
+        wander: OscillatorWander::TEN_MINUTES,
         measured: (from, from + 150.0),
         changes,
         reads: 1_500_000,
@@ -206,7 +206,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "poll 16 s, office", poll: 16.0, promise: Promise::P99(400), ..CALM },
     Scenario {
         name: "poll 1 s, wander 0.05 ppm in 10 min",
-        wander: Wander::TEN_MINUTES,
+        wander: OscillatorWander::TEN_MINUTES,
         measured: (40.0, HOUR),
         promise: Promise::P99(500),
         ..CALM

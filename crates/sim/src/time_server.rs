@@ -81,7 +81,7 @@ impl Leaping {
 
 /// A server and the path to it.
 #[derive(Clone, Debug)]
-pub struct TimeServer {
+pub struct SimulatedTimeServer {
     /// Delay to the server.
     pub forth: Delay,
     /// Delay from the server.
@@ -111,7 +111,7 @@ pub(crate) const BEGIN: Nanos = Nanos(1_767_225_600_000_000_000);
 /// The server's processing time, in ns.
 const AT_SERVER: f64 = 20_000.0;
 
-impl TimeServer {
+impl SimulatedTimeServer {
     /// A server with a correct clock on a LAN.
     #[must_use]
     pub fn new(seed: u64) -> Self {

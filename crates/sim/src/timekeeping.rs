@@ -1,10 +1,10 @@
 //! A clock daemon in virtual time: it polls its servers, disciplines the clock and publishes it.
 //! Programs read it at random instants, and each reading is compared with the true time.
 
-use crate::figures::Figures;
-use crate::oscillator::{Oscillator, Wander};
+use crate::figures::ClockErrors;
+use crate::oscillator::{Oscillator, OscillatorWander};
 use crate::rng::Rng;
-use crate::time_server::{TimeServer, Utc, truth};
+use crate::time_server::{SimulatedTimeServer, Utc, truth};
 use tickwire_clock::Exchange;
 use tickwire_clock::ensemble::{self, Ensemble};
 use tickwire_clock::sync::{Outcome, Refusal};
@@ -46,7 +46,7 @@ pub struct Timekeeping {
     /// What drives the counter.
     pub oscillator: Oscillator,
     /// The servers that it polls.
-    pub servers: Vec<TimeServer>,
+    pub servers: Vec<SimulatedTimeServer>,
     /// The clock.
     pub ensemble: Ensemble,
     /// True UTC.
@@ -61,7 +61,7 @@ pub struct Timekeeping {
     rng: Rng,
     page: Parameters,
     published: f64,
-    figures: Figures,
+    figures: ClockErrors,
 }
 
 impl Timekeeping {
@@ -70,7 +70,7 @@ impl Timekeeping {
     /// # Panics
     /// If there is no server.
     #[must_use]
-    pub fn new(wander: Wander, servers: Vec<TimeServer>, poll: f64, start: f64, seed: u64) -> Self {
+    pub fn new(wander: OscillatorWander, servers: Vec<SimulatedTimeServer>, poll: f64, start: f64, seed: u64) -> Self {
         assert!(!servers.is_empty());
         let config = ensemble::Config {
             nominal: Scale::from_period(1e9 / FREQUENCY).expect("a counter's frequency"),
@@ -96,7 +96,7 @@ impl Timekeeping {
             rng: Rng::new(seed ^ 0x0070_6167_6500),
             page: Parameters::UNKNOWN,
             published: start,
-            figures: Figures::default(),
+            figures: ClockErrors::default(),
         }
     }
 
@@ -197,7 +197,7 @@ impl Timekeeping {
     }
 
     /// The errors of readings since the last call.
-    pub fn figures(&mut self) -> Figures {
+    pub fn figures(&mut self) -> ClockErrors {
         core::mem::take(&mut self.figures)
     }
 }

@@ -3,19 +3,19 @@
 
 use tickwire_clock::sync::{Config, Outcome, Refusal, Sync};
 use tickwire_clockpage::Scale;
-use tickwire_sim::{Delay, Oscillator, TimeServer, Wander, truth};
+use tickwire_sim::{Delay, Oscillator, SimulatedTimeServer, OscillatorWander, truth};
 
 const FREQUENCY: f64 = 2.5e9;
 
 /// Only a constant frequency offset.
-const STILL: Wander = Wander { skew: 10e-6, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };
+const STILL: OscillatorWander = OscillatorWander { skew: 10e-6, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };
 /// A rate with a cycle of 0.05 ppm.
-const SWINGING: Wander = Wander { cycles: &[(5e-8, 600.0)], ..STILL };
+const SWINGING: OscillatorWander = OscillatorWander { cycles: &[(5e-8, 600.0)], ..STILL };
 
 /// A client, its oscillator and its server.
 struct Run {
     oscillator: Oscillator,
-    server: TimeServer,
+    server: SimulatedTimeServer,
     sync: Sync,
     now: f64,
     next: f64,
@@ -29,11 +29,11 @@ struct Run {
 }
 
 impl Run {
-    fn new(wander: Wander, poll: f64, seed: u64) -> Self {
+    fn new(wander: OscillatorWander, poll: f64, seed: u64) -> Self {
         let nominal = Scale::from_period(1e9 / FREQUENCY).unwrap();
         Self {
             oscillator: Oscillator::new(FREQUENCY, wander, seed),
-            server: TimeServer::new(seed ^ 0x5eed),
+            server: SimulatedTimeServer::new(seed ^ 0x5eed),
             sync: Sync::new(Config::new(nominal)),
             now: 0.0,
             next: 0.0,
@@ -100,15 +100,15 @@ fn a_steady_oscillator_is_read_to_a_tenth_of_a_microsecond() {
 
 #[test]
 fn a_computer_in_an_office_is_followed_with_a_poll_of_1_s_and_of_16_s() {
-    let [median, p99, most] = Run::new(Wander::OFFICE, 1.0, 2).until(60.0, true).measure(3600.0, true);
+    let [median, p99, most] = Run::new(OscillatorWander::OFFICE, 1.0, 2).until(60.0, true).measure(3600.0, true);
     assert!(median < 100.0 && p99 < 200.0 && most < 500.0, "{median} {p99} {most}");
-    let [median, p99, _] = Run::new(Wander::OFFICE, 16.0, 3).until(600.0, true).measure(36_000.0, true);
+    let [median, p99, _] = Run::new(OscillatorWander::OFFICE, 16.0, 3).until(600.0, true).measure(36_000.0, true);
     assert!(median < 200.0 && p99 < 500.0, "{median} {p99}");
 }
 
 #[test]
 fn two_seconds_after_a_cold_start_it_is_within_a_microsecond() {
-    let [_, _, most] = Run::new(Wander::OFFICE, 1.0, 1).until(2.0, true).measure(10.0, true);
+    let [_, _, most] = Run::new(OscillatorWander::OFFICE, 1.0, 1).until(2.0, true).measure(10.0, true);
     assert!(most < 1000.0, "{most}");
 }
 
@@ -148,7 +148,7 @@ fn cycles_of_any_length_foretell_an_outage_at_any_of_their_points() {
     .iter()
     .enumerate()
     {
-        let mut run = Run::new(Wander { cycles, ..Wander::TEN_MINUTES }, 1.0, seed as u64);
+        let mut run = Run::new(OscillatorWander { cycles, ..OscillatorWander::TEN_MINUTES }, 1.0, seed as u64);
         let [_, p99, _] = run.until(f64::from(lock), true).measure(f64::from(lock + 150), false);
         assert!(p99 < 1_000.0, "{cycles:?}: {p99}");
     }
@@ -157,7 +157,7 @@ fn cycles_of_any_length_foretell_an_outage_at_any_of_their_points() {
 #[test]
 fn an_hour_without_a_server_costs_less_than_a_tenth_of_a_millisecond() {
     for seed in 1..4 {
-        let [.., most] = Run::new(Wander::OFFICE, 1.0, seed).until(3600.0, true).measure(7200.0, false);
+        let [.., most] = Run::new(OscillatorWander::OFFICE, 1.0, seed).until(3600.0, true).measure(7200.0, false);
         assert!(most < 100_000.0, "{most}");
     }
 }
@@ -165,7 +165,7 @@ fn an_hour_without_a_server_costs_less_than_a_tenth_of_a_millisecond() {
 #[test]
 fn a_quarter_of_an_hour_between_exchanges_is_little_enough_for_a_bound_that_is_true() {
     for poll in [30.0, 60.0, 120.0, 240.0, 480.0, 960.0] {
-        let [median, ..] = Run::new(Wander::OFFICE, poll, 4).until(20.0 * poll, true).measure(200.0 * poll, true);
+        let [median, ..] = Run::new(OscillatorWander::OFFICE, poll, 4).until(20.0 * poll, true).measure(200.0 * poll, true);
         // What this oscillator's cycle contributes in a poll interval; exchanges this rare hardly
         // see the half-hour cycle.
         assert!(median < 200.0 + 0.02 * poll * poll, "poll {poll}: {median}");
@@ -174,7 +174,7 @@ fn a_quarter_of_an_hour_between_exchanges_is_little_enough_for_a_bound_that_is_t
 
 #[test]
 fn a_path_that_grows_in_one_direction_does_not_move_the_clock() {
-    let mut run = Run::new(Wander::OFFICE, 1.0, 5);
+    let mut run = Run::new(OscillatorWander::OFFICE, 1.0, 5);
     run.until(600.0, true);
     run.server.forth.least += 50_000.0;
     let [.., most] = run.measure(1200.0, true);
@@ -188,7 +188,7 @@ fn a_path_that_grows_in_one_direction_does_not_move_the_clock() {
 
 #[test]
 fn congestion_is_no_change_of_the_path() {
-    let mut run = Run::new(Wander::OFFICE, 1.0, 5);
+    let mut run = Run::new(OscillatorWander::OFFICE, 1.0, 5);
     run.until(600.0, true);
     let full = Delay { queue: (950_000, 10_000_000.0), ..Delay::LAN };
     (run.server.forth, run.server.back) = (full, full);
@@ -199,7 +199,7 @@ fn congestion_is_no_change_of_the_path() {
 
 #[test]
 fn a_server_that_is_set_is_doubted_first_and_then_believed() {
-    let mut run = Run::new(Wander::OFFICE, 1.0, 6);
+    let mut run = Run::new(OscillatorWander::OFFICE, 1.0, 6);
     run.until(600.0, true);
     run.server.error = 1e6;
     let [.., most] = run.measure(605.0, true);
@@ -212,7 +212,7 @@ fn a_server_that_is_set_is_doubted_first_and_then_believed() {
 #[test]
 fn the_same_exchanges_give_the_same_clock_to_the_last_bit() {
     let clock = || {
-        let mut run = Run::new(Wander::OFFICE, 1.0, 7);
+        let mut run = Run::new(OscillatorWander::OFFICE, 1.0, 7);
         run.until(300.0, true);
         let count = run.oscillator.count(run.now + 1.0);
         format!("{:?}", run.sync.clock(count))

@@ -3,11 +3,11 @@
 //! in one direction only, and silence.
 
 use tickwire_sim::timekeeping::FREQUENCY;
-use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
+use tickwire_sim::{Delay, SimulatedTimeServer, Timekeeping, OscillatorWander};
 
 /// A clock with one server, read four times a second.
-fn with(server: TimeServer, poll: f64, seed: u64) -> Timekeeping {
-    let mut run = Timekeeping::new(Wander::OFFICE, vec![server], poll, 0.0, seed);
+fn with(server: SimulatedTimeServer, poll: f64, seed: u64) -> Timekeeping {
+    let mut run = Timekeeping::new(OscillatorWander::OFFICE, vec![server], poll, 0.0, seed);
     run.rate = 4.0;
     run
 }
@@ -25,8 +25,8 @@ fn is_true(run: &mut Timekeeping, until: f64) -> i64 {
 const MS: f64 = 1e6;
 
 /// A server that is wrong, and reports so in its root dispersion.
-fn wrong(seed: u64) -> TimeServer {
-    let mut server = TimeServer::new(seed);
+fn wrong(seed: u64) -> SimulatedTimeServer {
+    let mut server = SimulatedTimeServer::new(seed);
     (server.error, server.dispersion) = (8.0 * MS, 10_000_000);
     server
 }
@@ -64,13 +64,13 @@ fn another_reference_is_waited_for_with_the_bound_of_the_old_one() {
     let mut run = with(wrong(1), 16.0, 1);
     run.servers[0].stratum = 3;
     is_true(&mut run, 960.0);
-    run.servers[0] = TimeServer::new(1);
+    run.servers[0] = SimulatedTimeServer::new(1);
     is_true(&mut run, 1_100.0);
     assert!(is_true(&mut run, 3_600.0) < 30_000);
 }
 
 /// Minimum delays to and from the server, in ns.
-fn set_path(server: &mut TimeServer, forth: f64, back: f64) {
+fn set_path(server: &mut SimulatedTimeServer, forth: f64, back: f64) {
     (server.forth.least, server.back.least) = (forth, back);
 }
 
@@ -93,7 +93,7 @@ fn a_path_that_becomes_shorter_shows_what_it_hid() {
         (10, 1.0, [17.0 * us, 15.0 * us], [15.0 * us, 15.0 * us]),
         (11, 1.0, [30.0 * us, 15.0 * us], [15.0 * us, 15.0 * us]),
     ] {
-        let mut run = with(TimeServer::new(seed), poll, seed);
+        let mut run = with(SimulatedTimeServer::new(seed), poll, seed);
         set_path(&mut run.servers[0], from[0], from[1]);
         is_true(&mut run, 60.0 * poll);
         set_path(&mut run.servers[0], to[0], to[1]);
@@ -109,7 +109,7 @@ fn a_path_that_becomes_shorter_shows_what_it_hid() {
 #[test]
 fn a_queue_that_drains_is_followed_down() {
     for (seed, poll) in [(1, 1.0), (2, 4.0), (3, 16.0)] {
-        let mut run = with(TimeServer::new(seed), poll, seed);
+        let mut run = with(SimulatedTimeServer::new(seed), poll, seed);
         set_path(&mut run.servers[0], 20e6, 15e3);
         is_true(&mut run, 60.0 * poll);
         for step in (0..40).rev() {
@@ -129,7 +129,7 @@ fn noise_in_one_direction_is_a_bias() {
     for (seed, (least, wait)) in
         [(2e3, 20e3), (2e3, 40e3), (5e3, 30e3), (5e3, 60e3), (15e3, 100e3)].into_iter().enumerate()
     {
-        let mut run = with(TimeServer::new(seed as u64), 1.0, seed as u64);
+        let mut run = with(SimulatedTimeServer::new(seed as u64), 1.0, seed as u64);
         let quick = Delay { least, noise: 50.0, queue: (0, 0.0) };
         (run.servers[0].forth, run.servers[0].back) = (quick, Delay { queue: (1_000_000, wait), ..quick });
         is_true(&mut run, 7_200.0);
@@ -140,7 +140,7 @@ fn noise_in_one_direction_is_a_bias() {
 fn a_room_that_warms_while_no_server_answers() {
     // The poll interval, and the change of the rate, with a time constant of five minutes.
     for (poll, ppm) in [(1.0, 0.2), (1.0, -0.5), (1.0, 1.0), (16.0, -1.0), (64.0, 0.5), (64.0, 1.0)] {
-        let mut run = with(TimeServer::new(1), poll, 1);
+        let mut run = with(SimulatedTimeServer::new(1), poll, 1);
         is_true(&mut run, 3_600.0);
         run.servers[0].silent = true;
         let (begun, tau) = (run.now(), 300.0_f64);

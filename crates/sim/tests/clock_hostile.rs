@@ -3,17 +3,17 @@
 
 use tickwire_clock::ensemble::Standing;
 use tickwire_clockpage::Count;
-use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
+use tickwire_sim::{Delay, SimulatedTimeServer, Timekeeping, OscillatorWander};
 
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
 
-fn run(servers: Vec<TimeServer>, poll: f64, seed: u64) -> Timekeeping {
-    Timekeeping::new(Wander::OFFICE, servers, poll, 0.0, seed)
+fn run(servers: Vec<SimulatedTimeServer>, poll: f64, seed: u64) -> Timekeeping {
+    Timekeeping::new(OscillatorWander::OFFICE, servers, poll, 0.0, seed)
 }
 
-fn servers(count: u64) -> Vec<TimeServer> {
-    (0..count).map(|number| TimeServer::new(1 + number)).collect()
+fn servers(count: u64) -> Vec<SimulatedTimeServer> {
+    (0..count).map(|number| SimulatedTimeServer::new(1 + number)).collect()
 }
 
 /// Error and bound of the published time at `at`, in ns, and the number of times readers were

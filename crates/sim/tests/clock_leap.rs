@@ -6,15 +6,15 @@ use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::sync::Refusal;
 use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::TAI_OFFSET;
-use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
+use tickwire_sim::{Leaping, SimulatedTimeServer, Timekeeping, OscillatorWander, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins on 2026-01-01.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;
 const DAY: f64 = 86_400.0;
 const SECOND: i64 = 1_000_000_000;
 
-fn servers(count: u64) -> Vec<TimeServer> {
-    (0..count).map(|number| TimeServer::new(100 + number)).collect()
+fn servers(count: u64) -> Vec<SimulatedTimeServer> {
+    (0..count).map(|number| SimulatedTimeServer::new(100 + number)).collect()
 }
 
 /// The leap seconds of 2015 and 2017, and one of `step` at `MIDNIGHT`.
@@ -27,8 +27,8 @@ fn table(step: i32) -> Table {
 
 /// A run that begins `seconds` before `MIDNIGHT`, with a leap second there; returns the run and the
 /// leap's instant.
-fn before_midnight(servers: Vec<TimeServer>, poll: f64, seconds: f64, step: i32) -> (Timekeeping, f64) {
-    let mut run = Timekeeping::new(Wander::OFFICE, servers, poll, MIDNIGHT - seconds, 1);
+fn before_midnight(servers: Vec<SimulatedTimeServer>, poll: f64, seconds: f64, step: i32) -> (Timekeeping, f64) {
+    let mut run = Timekeeping::new(OscillatorWander::OFFICE, servers, poll, MIDNIGHT - seconds, 1);
     let leap = if step > 0 { MIDNIGHT } else { MIDNIGHT - 1.0 };
     run.utc.leap = Some((leap, step));
     (run, leap)
@@ -138,7 +138,7 @@ fn a_server_that_is_set_over_a_leap_second_is_right_at_once() {
     for (wrong, right) in [(-12.0 * year, 0.0), (0.0, -12.0 * year)] {
         let mut all = servers(1);
         all[0].error = wrong;
-        let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 2);
+        let mut run = Timekeeping::new(OscillatorWander::OFFICE, all, 1.0, 0.0, 2);
         run.ensemble.set_leap_table(table(1));
         run.until(600.0, |_| ());
         run.servers[0].error = right;

@@ -5,20 +5,20 @@ use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::ensemble::{Source, Standing};
 use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::{FREQUENCY, TAI_OFFSET};
-use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
+use tickwire_sim::{Leaping, SimulatedTimeServer, Timekeeping, OscillatorWander, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins on 2026-01-01.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;
 const HOUR: f64 = 3600.0;
 const SECOND: i64 = 1_000_000_000;
 
-fn servers(count: u64) -> Vec<TimeServer> {
-    (0..count).map(|number| TimeServer::new(100 + number)).collect()
+fn servers(count: u64) -> Vec<SimulatedTimeServer> {
+    (0..count).map(|number| SimulatedTimeServer::new(100 + number)).collect()
 }
 
 /// A run that begins `seconds` before `MIDNIGHT`, with a leap second of `step` there.
-fn before_midnight(servers: Vec<TimeServer>, seconds: f64, step: i32) -> Timekeeping {
-    let mut run = Timekeeping::new(Wander::OFFICE, servers, 16.0, MIDNIGHT - seconds, 1);
+fn before_midnight(servers: Vec<SimulatedTimeServer>, seconds: f64, step: i32) -> Timekeeping {
+    let mut run = Timekeeping::new(OscillatorWander::OFFICE, servers, 16.0, MIDNIGHT - seconds, 1);
     run.utc.leap = Some((if step > 0 { MIDNIGHT } else { MIDNIGHT - 1.0 }, step));
     run
 }
@@ -91,7 +91,7 @@ fn a_table_announces_a_leap_that_no_server_does() {
 fn a_server_that_is_set_and_servers_that_are_wrong_are_outvoted() {
     let mut all = servers(5);
     all[4].error = 3e6;
-    let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 2);
+    let mut run = Timekeeping::new(OscillatorWander::OFFICE, all, 1.0, 0.0, 2);
     run.until(600.0, |_| ());
     // The selected server, so that its error matters.
     let followed = run.ensemble.chosen().unwrap();
@@ -112,7 +112,7 @@ fn the_counters_period_is_not_that_of_a_clock_on_its_way_to_another_server() {
     let mut all = servers(2);
     // Within both bounds, so no server is outvoted.
     all[1].error = 10_000.0;
-    let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 5);
+    let mut run = Timekeeping::new(OscillatorWander::OFFICE, all, 1.0, 0.0, 5);
     run.until(600.0, |_| ());
     let first = run.ensemble.chosen().unwrap();
     run.servers[first].silent = true;
@@ -123,7 +123,7 @@ fn the_counters_period_is_not_that_of_a_clock_on_its_way_to_another_server() {
     let count = run.oscillator.clone().count(end.expect("the other one is followed some day") + 1.0);
     let published = run.ensemble.clock(count).unwrap();
     let known = run.ensemble.followed(count).unwrap();
-    let truth = 1e9 / FREQUENCY / (1.0 + Wander::OFFICE.skew);
+    let truth = 1e9 / FREQUENCY / (1.0 + OscillatorWander::OFFICE.skew);
     assert!((published.period / truth - 1.0).abs() > 3e-7, "on its way: {}", published.period);
     assert!((known.period / truth - 1.0).abs() < 1e-7, "{}", known.period);
 }
@@ -133,7 +133,7 @@ fn a_counter_that_jumps_is_found_out_within_one_poll() {
     // Forward as when a virtual machine was stopped, back as on another host, and by as little as
     // 100 us.
     for counts in [250_000_000_000, -250_000_000_000, 250_000] {
-        let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 3);
+        let mut run = Timekeeping::new(OscillatorWander::OFFICE, servers(3), 16.0, 0.0, 3);
         run.until(HOUR, |_| ());
         was_true(&mut run);
         run.oscillator.jump(counts);
@@ -154,7 +154,7 @@ fn of_a_count_from_before_a_break_nothing_is_told_afterwards() {
     for (counts, noticed) in
         [(250_000_000_000, false), (250_000, false), (250_000_000_000, true), (-2_500_000_000_000, true)]
     {
-        let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 3);
+        let mut run = Timekeeping::new(OscillatorWander::OFFICE, servers(3), 16.0, 0.0, 3);
         run.until(HOUR, |_| ());
         let then = run.now();
         let before = run.oscillator.count(then);
@@ -179,7 +179,7 @@ fn of_a_count_from_before_a_break_nothing_is_told_afterwards() {
 
 #[test]
 fn a_suspend_is_published_until_a_server_has_answered() {
-    let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 4);
+    let mut run = Timekeeping::new(OscillatorWander::OFFICE, servers(3), 16.0, 0.0, 4);
     run.until(HOUR + 2.0, |_| ());
     run.disrupt();
     let reading = run.reading(run.now() + 0.01);
@@ -193,7 +193,7 @@ fn a_suspend_is_published_until_a_server_has_answered() {
 #[test]
 fn a_server_that_is_to_be_polled_rarely_is_not_silent_in_between() {
     let holdover = |silence_timeout: Option<i64>, silence: f64| {
-        let mut run = Timekeeping::new(Wander::OFFICE, servers(1), 1.0, 0.0, 6);
+        let mut run = Timekeeping::new(OscillatorWander::OFFICE, servers(1), 1.0, 0.0, 6);
         run.until(60.0, |_| ());
         if let Some(silence_timeout) = silence_timeout {
             run.ensemble.set_silence_timeout(0, silence_timeout);

@@ -4,14 +4,14 @@ mod common;
 
 use common::{frame, icmp, ip, ip_v4, open, udp};
 use proptest::prelude::*;
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::Span;
 use tickwire_stack::{InUse, Limits, UdpId};
 
-fn target() -> (Pair, Vec<UdpId>) {
+fn target() -> (SimulatedPair, Vec<UdpId>) {
     let limits = Limits { frames: 512, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let peers = pair.host(1).addresses;
     let mut sockets = vec![open(&mut pair, 0, Address::ANY, 1000)];
     for (port, peer) in [(1001, peers[0]), (1002, peers[1])] {
@@ -27,7 +27,7 @@ fn target() -> (Pair, Vec<UdpId>) {
 fn seeds() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for family in 0..2 {
-        let pair = Pair::seeded(1);
+        let pair = SimulatedPair::seeded(1);
         let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let (to, from) = (Endpoint::new(own, 1001 + family as u16), Endpoint::new(peer, 9));
         let datagram = udp(from, to, &[1; 90]);
@@ -69,7 +69,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn settle(pair: &mut Pair, sockets: &[UdpId]) {
+fn settle(pair: &mut SimulatedPair, sockets: &[UdpId]) {
     pair.run_for(Span::from_secs(61));
     for &id in sockets {
         pair.stack(0).udp_close(id).unwrap();

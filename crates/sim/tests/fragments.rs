@@ -5,7 +5,7 @@ mod common;
 
 use common::{counter, frame, ip, ip_v4, open, pattern, received, send, udp};
 use proptest::prelude::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::checksum::plain;
 use tickwire_stack::time::Span;
@@ -23,7 +23,7 @@ struct Part<'a> {
 
 /// A host that receives fragments from its peer, in one family.
 struct Target {
-    pair: Pair,
+    pair: SimulatedPair,
     socket: UdpId,
     from: Endpoint,
     to: Endpoint,
@@ -31,7 +31,7 @@ struct Target {
 
 impl Target {
     fn new(family: usize, limits: Limits) -> Self {
-        let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+        let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
         let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let socket = open(&mut pair, 0, own, 1000);
         Self { pair, socket, from: Endpoint::new(peer, 9), to: Endpoint::new(own, 1000) }
@@ -124,7 +124,7 @@ proptest! {
             jitter: Span::from_micros(5),
             ..LinkConfig::default()
         };
-        let mut pair = Pair::new(&PairConfig::default().with_link(link).with_seed(seed));
+        let mut pair = SimulatedPair::new(&PairConfig::default().with_link(link).with_seed(seed));
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let a = open(&mut pair, 0, from, 1000);
         let b = open(&mut pair, 1, to, 2000);

@@ -3,18 +3,18 @@
 mod common;
 
 use common::{counter, open, received, send};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::GroupFilter;
-use tickwire_stack::{Error, Limits, UdpId};
+use tickwire_stack::{StackError, Limits, UdpId};
 
 const GROUP: Address = Address::v4([239, 1, 2, 3]);
 const OTHER: Address = Address::v4([239, 1, 2, 4]);
 
 /// A sender on host 0 that has paths to both groups.
-fn sender(pair: &mut Pair) -> (UdpId, Address) {
+fn sender(pair: &mut SimulatedPair) -> (UdpId, Address) {
     let source = pair.host(0).addresses[0];
     let now = pair.now();
     for destination in [GROUP, OTHER] {
@@ -32,7 +32,7 @@ fn sender(pair: &mut Pair) -> (UdpId, Address) {
     (open(pair, 0, source, 1000), source)
 }
 
-fn say(pair: &mut Pair, from: UdpId, group: Address, bytes: &[u8]) {
+fn say(pair: &mut SimulatedPair, from: UdpId, group: Address, bytes: &[u8]) {
     send(pair, 0, from, Endpoint::new(group, 5000), bytes).unwrap();
     pair.run_for(Span::from_millis(1));
 }
@@ -40,7 +40,7 @@ fn say(pair: &mut Pair, from: UdpId, group: Address, bytes: &[u8]) {
 /// RFC 1112 §7.1.
 #[test]
 fn every_member_gets_its_own_copy() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (from, _) = sender(&mut pair);
     let members: Vec<UdpId> = (0..3).map(|_| open(&mut pair, 1, Address::ANY_V4, 5000)).collect();
     for &member in &members {
@@ -62,7 +62,7 @@ fn every_member_gets_its_own_copy() {
 /// so the lane must not deliver them again.
 #[test]
 fn a_group_that_was_not_joined_is_not_taken() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (from, _) = sender(&mut pair);
     let without = open(&mut pair, 1, Address::ANY_V4, 5000);
     let member = open(&mut pair, 1, Address::ANY_V4, 5000);
@@ -77,7 +77,7 @@ fn a_group_that_was_not_joined_is_not_taken() {
 /// RFC 3678 §3.
 #[test]
 fn source_filters_are_obeyed() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (from, source) = sender(&mut pair);
     let elsewhere = Address::v4([10, 0, 0, 77]);
     let id = open(&mut pair, 1, Address::ANY_V4, 5000);
@@ -94,19 +94,19 @@ fn source_filters_are_obeyed() {
         say(&mut pair, from, GROUP, b"x");
         assert_eq!(!received(&mut pair, 1, id).is_empty(), heard, "{filter:?}");
     }
-    assert_eq!(pair.stack(1).udp_set_filter(id, &GroupFilter::all(source)), Err(Error::Invalid));
+    assert_eq!(pair.stack(1).udp_set_filter(id, &GroupFilter::all(source)), Err(StackError::Invalid));
 }
 
 /// A filter that does not fit changes nothing.
 #[test]
 fn a_filter_that_is_too_long_leaves_the_one_that_was_there() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (from, source) = sender(&mut pair);
     let id = open(&mut pair, 1, Address::ANY_V4, 5000);
     pair.stack(1).udp_set_filter(id, &GroupFilter::all(GROUP)).unwrap();
     let many = vec![source; Limits::DEFAULT.groups as usize + 1];
     let filter = GroupFilter { group: GROUP, interface: 0, exclude: true, sources: &many };
-    assert_eq!(pair.stack(1).udp_set_filter(id, &filter), Err(Error::NoBuffers));
+    assert_eq!(pair.stack(1).udp_set_filter(id, &filter), Err(StackError::NoBuffers));
     say(&mut pair, from, GROUP, b"x");
     assert_eq!(received(&mut pair, 1, id), [b"x"]);
 }
@@ -114,7 +114,7 @@ fn a_filter_that_is_too_long_leaves_the_one_that_was_there() {
 /// RFC 4291 §2.7.
 #[test]
 fn ipv6_groups_work_alike() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let mut group = [0; 16];
     (group[0], group[1], group[15]) = (0xff, 0x05, 0x42);
     let group = Address(group);

@@ -3,15 +3,15 @@
 mod common;
 
 use common::{counter, frame, icmp, ip, open, received, send, udp};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::MtuDiscover;
-use tickwire_stack::{Error, Ready, UdpId};
+use tickwire_stack::{StackError, Ready, UdpId};
 
 /// A connected socket on host 0, and both endpoints.
-fn connected(pair: &mut Pair, family: usize) -> (UdpId, Endpoint, Endpoint) {
+fn connected(pair: &mut SimulatedPair, family: usize) -> (UdpId, Endpoint, Endpoint) {
     let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[family]);
     let (own, peer) = (Endpoint::new(own, 1000), Endpoint::new(peer, 2000));
     let id = open(pair, 0, own.address, own.port);
@@ -20,19 +20,19 @@ fn connected(pair: &mut Pair, family: usize) -> (UdpId, Endpoint, Endpoint) {
     (id, own, peer)
 }
 
-fn give(pair: &mut Pair, packet: &[u8]) {
+fn give(pair: &mut SimulatedPair, packet: &[u8]) {
     let now = pair.now();
     assert!(pair.host_mut(0).receive(now, &frame(packet)));
 }
 
 /// A router reports that a datagram of the socket exceeds a path MTU of `mtu` bytes. As on Linux
 /// the socket receives the error once.
-fn too_big(pair: &mut Pair, id: UdpId, (own, peer): (Endpoint, Endpoint), mtu: u32) {
+fn too_big(pair: &mut SimulatedPair, id: UdpId, (own, peer): (Endpoint, Endpoint), mtu: u32) {
     let family = usize::from(own.address.to_v4().is_none());
     let quoted = ip(own.address, peer.address, 17, &udp(own, peer, &[0; 100]));
     let (kind, code) = [(3, 4), (2, 0)][family];
     give(pair, &icmp(router(family), own.address, kind, code, mtu, &quoted));
-    assert_eq!(pair.stack(0).udp_take_error(id), Ok(Some(Error::MessageTooLong)));
+    assert_eq!(pair.stack(0).udp_take_error(id), Ok(Some(StackError::MessageTooLong)));
 }
 
 fn router(family: usize) -> Address {
@@ -45,14 +45,14 @@ fn router(family: usize) -> Address {
 #[test]
 fn port_unreachable_refuses_the_connected_socket() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (id, own, peer) = connected(&mut pair, family);
         let quoted = ip(own.address, peer.address, 17, &udp(own, peer, b"ping"));
         let (kind, code) = [(3, 3), (1, 4)][family];
         give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
         assert!(pair.stack(0).readiness(id.into()).unwrap().contains(Ready::ERR));
-        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::Refused));
-        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::WouldBlock), "an error is told once");
+        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::Refused));
+        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::WouldBlock), "an error is told once");
     }
 }
 
@@ -60,7 +60,7 @@ fn port_unreachable_refuses_the_connected_socket() {
 #[test]
 fn errors_that_quote_what_no_socket_sent_do_nothing() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (id, own, peer) = connected(&mut pair, family);
         let (kind, code) = [(3, 3), (1, 4)][family];
         let other = Endpoint::new(peer.address, 2001);
@@ -89,7 +89,7 @@ fn errors_that_quote_what_no_socket_sent_do_nothing() {
 /// RFC 1122 §4.1.3.3, as Linux implements it.
 #[test]
 fn an_unconnected_socket_is_not_bothered() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (own, peer) = (Endpoint::new(own, 1000), Endpoint::new(peer, 2000));
     let id = open(&mut pair, 0, Address::ANY_V4, 1000);
@@ -101,7 +101,7 @@ fn an_unconnected_socket_is_not_bothered() {
 /// RFC 5927 §7.2: ports are easily guessed. An error about UDP must not slow TCP down.
 #[test]
 fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (_, own, peer) = connected(&mut pair, 0);
     let stranger = Endpoint::new(Address::v4([10, 0, 0, 77]), 2000);
     let now = pair.now();
@@ -112,7 +112,7 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
         let quoted = ip(own.address, to.address, 17, &udp(from, to, &[0; 100]));
         give(&mut pair, &icmp(router(0), own.address, 3, 4, 600, &quoted));
     }
-    let mtus = |pair: &mut Pair, to: Endpoint| {
+    let mtus = |pair: &mut SimulatedPair, to: Endpoint| {
         let now = pair.now();
         let stack = pair.stack(0);
         let known = |query: Query| stack.path_get(&query);
@@ -128,13 +128,13 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
 /// (`IP_MTU`).
 #[test]
 fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (id, own, peer) = connected(&mut pair, 0);
     let other = Endpoint::new(Address::v4([10, 0, 0, 77]), 2000);
     let now = pair.now();
     let info = pair.stack(0).path_get(&Query::to(peer.address).from(own.address)).unwrap().info;
     pair.stack(0).path_set(PathInfo { query: Query::to(other.address).from(own.address), mtu: 1400, ..info }, now);
-    let mtu = |pair: &mut Pair| {
+    let mtu = |pair: &mut SimulatedPair| {
         let now = pair.now();
         pair.stack(0).udp_path_mtu(id, now)
     };
@@ -146,17 +146,17 @@ fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
     send(&mut pair, 0, id, other, b"elsewhere").unwrap();
     assert_eq!(mtu(&mut pair), Ok(1300));
     pair.stack(0).path_forget(&Query::to(peer.address).from(own.address));
-    assert_eq!(mtu(&mut pair), Err(Error::NotConnected));
+    assert_eq!(mtu(&mut pair), Err(StackError::NotConnected));
 }
 
 /// RFC 1191 §6.3, RFC 8201 §4.
 #[test]
 fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (id, own, peer) = connected(&mut pair, family);
         let b = open(&mut pair, 1, peer.address, 2000);
-        let packets = |pair: &mut Pair, size: usize| {
+        let packets = |pair: &mut SimulatedPair, size: usize| {
             let before = pair.link_stats(0).sent;
             send(pair, 0, id, peer, &vec![5; size]).unwrap();
             pair.run_for(Span::from_millis(1));
@@ -183,9 +183,9 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
 /// program requests otherwise.
 #[test]
 fn rfc1191_3_datagrams_on_a_path_that_is_too_narrow_to_be_believed_may_be_fragmented() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (id, own, peer) = connected(&mut pair, 0);
-    let may_fragment = |pair: &mut Pair| {
+    let may_fragment = |pair: &mut SimulatedPair| {
         send(pair, 0, id, peer, &[5; 500]).unwrap();
         let now = pair.now();
         let packets = pair.host_mut(0).transmit(now);

@@ -3,19 +3,19 @@
 mod common;
 
 use common::{counter, frame, ip, ip_v4, open, received, udp};
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::plain;
 
 struct Target {
-    pair: Pair,
+    pair: SimulatedPair,
     sockets: [UdpId; 2],
 }
 
 impl Target {
     fn new() -> Self {
-        let mut pair = Pair::new(&PairConfig::default());
+        let mut pair = SimulatedPair::new(&PairConfig::default());
         let sockets = [open(&mut pair, 0, Address::ANY_V4, 1000), open(&mut pair, 0, Address::ANY, 1001)];
         Self { pair, sockets }
     }

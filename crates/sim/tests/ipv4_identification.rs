@@ -4,10 +4,10 @@ mod common;
 mod tcp_support;
 
 use tcp_support::{connected, pattern, send};
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::{Instant, Span};
 
 /// The identification of a packet, and whether it has DF set.
@@ -16,7 +16,7 @@ fn header(packet: &[u8]) -> (u16, bool) {
 }
 
 /// The packets that host 0 sends until `end`, none of which arrives.
-fn lost(pair: &mut Pair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
+fn lost(pair: &mut SimulatedPair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
     let mut packets = pair.host_mut(0).transmit(*now);
     while let Some(due) = pair.stack(0).deadline().filter(|&due| due <= end) {
         *now = (*now).max(due);
@@ -32,10 +32,10 @@ fn lost(pair: &mut Pair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
 fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
     for may_fragment in [true, false] {
         for len in [11, 512, 1200] {
-            let mut pair = Pair::new(&PairConfig::default());
+            let mut pair = SimulatedPair::new(&PairConfig::default());
             let (client, _, _) = connected(&mut pair, 0);
             let mut now = pair.now();
-            pair.stack(0).tcp_set(client, now, Setting::DontFragment(!may_fragment)).unwrap();
+            pair.stack(0).tcp_set(client, now, TcpSetting::DontFragment(!may_fragment)).unwrap();
             send(&mut pair, 0, client, &pattern(len, 1)).unwrap();
             let end = now + Span::from_millis(200); // later in pieces: the path might take no large packets
             let packets = lost(&mut pair, &mut now, end);
@@ -55,13 +55,13 @@ fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
 /// RFC 6864 §4.3: the packets of two connections to one peer differ, too.
 #[test]
 fn packets_of_different_connections_have_identifications_of_their_own() {
-    let mut pair = Pair::new(&PairConfig::default());
+    let mut pair = SimulatedPair::new(&PairConfig::default());
     let (first, _, _) = connected(&mut pair, 0);
     let second = tcp_support::connect(&mut pair, 0, 4001);
     pair.run_for(Span::from_millis(10));
     let mut now = pair.now();
     for id in [first, second] {
-        pair.stack(0).tcp_set(id, now, Setting::DontFragment(false)).unwrap();
+        pair.stack(0).tcp_set(id, now, TcpSetting::DontFragment(false)).unwrap();
         send(&mut pair, 0, id, &pattern(10_000, 1)).unwrap();
     }
     let end = now + Span::from_secs(1);
@@ -77,7 +77,7 @@ fn packets_of_different_connections_have_identifications_of_their_own() {
 /// soon.
 #[test]
 fn rfc7739_5_3_identifications_for_one_peer_tell_nothing_of_anothers() {
-    let mut pair = Pair::new(&PairConfig::default());
+    let mut pair = SimulatedPair::new(&PairConfig::default());
     let [from, to] = [0, 1].map(|host| pair.host(host).addresses[0]);
     let others: Vec<_> = (10..30).map(|last| Address::v4([10, 0, 0, last])).collect();
     let now = pair.now();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{counter, frame, ip, open, received, udp};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::udp::GroupFilter;
 
@@ -24,7 +24,7 @@ fn the_type_of_an_unknown_option_decides_whether_its_packet_is_taken() {
     for header in [HOP_BY_HOP, DESTINATION] {
         for action in 0..4u8 {
             for group in [false, true] {
-                let mut pair = Pair::seeded(1);
+                let mut pair = SimulatedPair::seeded(1);
                 let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[1]);
                 let to = Endpoint::new(if group { all_nodes() } else { own }, 1000);
                 let socket = open(&mut pair, 0, Address::ANY, 1000);
@@ -53,7 +53,7 @@ fn the_type_of_an_unknown_option_decides_whether_its_packet_is_taken() {
 /// RFC 8200 §4.2: an option to be skipped does not hide a later one that demands a drop.
 #[test]
 fn each_option_of_a_header_is_looked_at() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[1]);
     let to = Endpoint::new(own, 1000);
     let socket = open(&mut pair, 0, Address::ANY, 1000);

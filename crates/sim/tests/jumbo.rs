@@ -4,16 +4,16 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::{PathState, Query};
-use tickwire_stack::tcp::{Setting, Shutdown};
+use tickwire_stack::tcp::{TcpSetting, Shutdown};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
-fn jumbo(seed: u64, link: LinkConfig) -> Pair {
-    Pair::new(&PairConfig { mtu: 9000, ..PairConfig::default().with_seed(seed).with_link(link) })
+fn jumbo(seed: u64, link: LinkConfig) -> SimulatedPair {
+    SimulatedPair::new(&PairConfig { mtu: 9000, ..PairConfig::default().with_seed(seed).with_link(link) })
 }
 
 fn wire() -> Wire {
@@ -116,7 +116,7 @@ fn the_peers_window_is_kept_to_the_byte() {
     let mut wire = wire();
     let (id, ours, theirs) = accepted(&mut wire, true);
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     wire.put(Seg::new(ACK, theirs, ours).window(5_001));
     wire.send(id, &pattern(30_000, 1)).unwrap();
     wire.pass(Span::from_secs(2));
@@ -189,24 +189,24 @@ fn packets_wait_for_the_neighbour_whole() {
 }
 
 /// The query for the first host's path to the second.
-fn way(pair: &Pair) -> Query {
+fn way(pair: &SimulatedPair) -> Query {
     Query::to(pair.host(1).addresses[0]).from(pair.host(0).addresses[0])
 }
 
-fn open(pair: &mut Pair, host: usize, port: u16) -> UdpId {
+fn open(pair: &mut SimulatedPair, host: usize, port: u16) -> UdpId {
     let address = pair.host(host).addresses[0];
     let id = pair.stack(host).udp_open(UdpOptions::default()).unwrap();
     pair.stack(host).udp_bind(id, Endpoint::new(address, port)).unwrap();
     id
 }
 
-fn send_datagram(pair: &mut Pair, id: UdpId, bytes: &[u8]) -> bool {
+fn send_datagram(pair: &mut SimulatedPair, id: UdpId, bytes: &[u8]) -> bool {
     let to = SendTo { destination: Some(end(pair, 1, 0, 2000)), ..SendTo::default() };
     let now = pair.now();
     pair.stack(0).udp_send(id, now, &to, &mut &bytes[..]).is_ok()
 }
 
-fn receive_datagram(pair: &mut Pair, id: UdpId) -> Option<Vec<u8>> {
+fn receive_datagram(pair: &mut SimulatedPair, id: UdpId) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     pair.stack(1).udp_recv(id, false, &mut bytes).ok().map(|_| bytes)
 }
@@ -242,7 +242,7 @@ fn data_and_fin_that_are_all_lost_come_again() {
         let now = pair.now();
         pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
         pair.run_for(Span::from_millis(300));
-        assert_eq!(recv(&mut pair, 1, server, 1), Err(Error::WouldBlock));
+        assert_eq!(recv(&mut pair, 1, server, 1), Err(StackError::WouldBlock));
         pair.link_mut(0).loss = 0;
         let (got, ended) = read_to_end(&mut pair, 1, server, Span::from_secs(60));
         assert!(ended && got == data, "{len}: {} bytes, the end {ended}", got.len());

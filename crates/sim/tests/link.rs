@@ -3,13 +3,13 @@
 mod common;
 
 use common::{open, received, send};
-use tickwire_sim::{Burst, LinkConfig, Pair, PairConfig};
+use tickwire_sim::{Burst, LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::time::Span;
 
 /// Sends numbered datagrams; returns their numbers in the order of arrival, and the pair.
-fn run(config: &PairConfig, count: u16, gap: Span) -> (Vec<u16>, Pair) {
-    let mut pair = Pair::new(config);
+fn run(config: &PairConfig, count: u16, gap: Span) -> (Vec<u16>, SimulatedPair) {
+    let mut pair = SimulatedPair::new(config);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -86,7 +86,7 @@ fn bursts_take_neighbours() {
 
 #[test]
 fn nothing_passes_a_dark_cable_in_its_direction() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -113,7 +113,7 @@ fn the_rate_limit_spreads_packets_and_its_queue_is_bounded() {
 
 #[test]
 fn what_exceeds_the_mtu_of_the_link_vanishes() {
-    let mut pair = Pair::new(&PairConfig::default().with_link(LinkConfig { mtu: 1000, ..LinkConfig::default() }));
+    let mut pair = SimulatedPair::new(&PairConfig::default().with_link(LinkConfig { mtu: 1000, ..LinkConfig::default() }));
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);

@@ -4,8 +4,8 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
-use tickwire_stack::tcp::Setting;
+use tickwire_sim::SimulatedPair;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
 
 /// RFC 9293 §3.8.6.3: at once at the start, then for every second segment, and after the delay in
@@ -139,13 +139,13 @@ fn many_connections_are_acknowledged_in_one_batch() {
 /// more than one full segment.
 #[test]
 fn acknowledgements_are_delayed_by_half_a_second_at_most() {
-    let mut config = tickwire_stack::Config::default();
+    let mut config = tickwire_stack::StackConfig::default();
     (config.tcp.ack_delay, config.tcp.min_rto) = (Span::from_secs(3), Span::from_secs(3));
     let mut wire = Wire::with(config);
     let (id, ours, mut theirs) = wire.accepted();
     let delayed = |wire: &mut Wire| {
         let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+        wire.stack().tcp_set(id, now, TcpSetting::QuickAck(false)).unwrap();
     };
     for len in [1, 10, 1000] {
         delayed(&mut wire);
@@ -179,7 +179,7 @@ fn what_is_not_answered_is_acknowledged_at_once() {
         *theirs += 100;
     };
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::QuickAck(false)).unwrap();
     let mut delayed = 0;
     for _ in 0..170 {
         message(&mut wire, &mut theirs);
@@ -201,7 +201,7 @@ fn what_is_not_answered_is_acknowledged_at_once() {
 /// RFC 9293 §3.8.6.3.
 #[test]
 fn an_answer_carries_the_acknowledgement() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     for round in 0..200 {
         send(&mut pair, 0, client, &[1; 64]).unwrap();
@@ -228,10 +228,10 @@ fn quickack_acknowledges_at_once_until_it_is_switched_off() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::QuickAck(false)).unwrap();
     wire.put(Seg::new(ACK, theirs, ours).data(b"a"));
     wire.nothing();
-    wire.stack().tcp_set(id, now, Setting::QuickAck(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::QuickAck(true)).unwrap();
     assert_eq!(wire.one().ack, theirs + 1);
     wire.put(Seg::new(ACK, theirs + 1, ours).data(b"b"));
     wire.one();

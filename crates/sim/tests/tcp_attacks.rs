@@ -3,8 +3,8 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::Error;
-use tickwire_stack::tcp::State;
+use tickwire_stack::StackError;
+use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
 
 /// RFC 5961 §3.2.
@@ -15,16 +15,16 @@ fn a_reset_in_the_window_is_challenged_and_an_exact_one_resets() {
     wire.put(Seg::new(RST, theirs + 100, 0));
     let challenge = wire.one();
     assert_eq!((challenge.bits, challenge.seq, challenge.ack), (ACK, ours, theirs));
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.put(Seg::new(RST, theirs.wrapping_sub(1), 0));
     wire.put(Seg::new(RST, theirs + 1_000_000, 0));
     wire.nothing();
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.put(Seg::new(RST, theirs, 0));
     wire.nothing();
-    assert_eq!(wire.recv(id), Err(Error::Reset));
+    assert_eq!(wire.recv(id), Err(StackError::Reset));
     assert_eq!(wire.recv(id), Ok(vec![]), "the error is told once");
-    assert_eq!(wire.send(id, b"x"), Err(Error::Pipe));
+    assert_eq!(wire.send(id, b"x"), Err(StackError::Pipe));
     wire.close(id);
     assert_eq!(wire.held(), 0);
 }
@@ -40,7 +40,7 @@ fn a_syn_on_a_connection_is_challenged() {
         assert_eq!((challenge.bits, challenge.seq, challenge.ack), (ACK, ours, theirs), "SYN at {seq}");
         wire.pass(Span::from_millis(500));
     }
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
 }
 
 /// RFC 5961 §5.2.
@@ -53,7 +53,7 @@ fn data_with_an_acknowledgement_of_what_was_never_sent_is_not_taken() {
         assert_eq!(wire.one().bits, ACK);
         wire.pass(Span::from_millis(500));
     }
-    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
     wire.put(Seg::new(ACK, theirs, ours).data(b"good"));
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
@@ -109,7 +109,7 @@ fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
         assert_eq!((answer.bits, answer.seq, answer.ack), (ACK, ours, 1001), "{beyond} bytes beyond");
         wire.pass(Span::from_millis(2));
     }
-    assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().tcp_accept(listener), Err(StackError::WouldBlock));
     wire.put(Seg::new(ACK, 1001, ours).data(b"good"));
     let id = wire.stack().tcp_accept(listener).unwrap();
     assert_eq!(wire.recv(id).unwrap(), b"good");
@@ -169,7 +169,7 @@ fn paws_drops_a_segment_from_before_the_wrap() {
     assert_eq!(wire.count("TcpExtPAWSEstab"), 1);
     // PAWS does not apply to a RST (RFC 7323 §5.2).
     wire.put(Seg::new(RST, theirs + 3, 0).timestamps(4000, 0));
-    assert_eq!(wire.recv(id), Err(Error::Reset));
+    assert_eq!(wire.recv(id), Err(StackError::Reset));
 }
 
 /// RFC 7323 §5.5: after 24 days of silence TS.Recent is invalid, and a new timestamp replaces it.
@@ -184,7 +184,7 @@ fn paws_forgets_a_timestamp_after_24_days() {
     wire.pass(Span::from_secs(23 * 24 * 3600));
     wire.put(Seg::new(ACK, theirs, ours).timestamps(later, 0).data(b"early"));
     wire.taken();
-    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
     wire.pass(Span::from_secs(2 * 24 * 3600));
     wire.put(Seg::new(ACK, theirs, ours).timestamps(later, 0).data(b"la"));
     wire.put(Seg::new(ACK, theirs + 2, ours).timestamps(later, 0).data(b"te"));
@@ -193,7 +193,7 @@ fn paws_forgets_a_timestamp_after_24_days() {
     // From here on PAWS protects again.
     wire.put(Seg::new(ACK, theirs + 4, ours).timestamps(later - 1, 0).data(b"old"));
     wire.taken();
-    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
     assert_eq!(wire.count("TcpExtPAWSEstab"), 2);
 }
 
@@ -269,7 +269,7 @@ fn a_bad_checksum_or_header_is_counted_and_dropped() {
     bytes[13] = RST;
     wire.put_bytes(&ipv4(peer, own, 6, &bytes));
     assert_eq!(wire.count("TcpInCsumErrors"), 1);
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.nothing();
 }
 
@@ -294,7 +294,7 @@ fn icmp_errors_do_not_end_a_connection() {
         icmp[2..4].copy_from_slice(&sum.to_be_bytes());
         wire.put_bytes(&ipv4(peer, own, 1, &icmp));
     }
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     assert_eq!(wire.count("IcmpInUnmatched"), 1);
 }
 
@@ -326,7 +326,7 @@ fn random_segments_leave_the_stack_whole() {
             theirs = if seg.has(ACK) { seg.ack } else { theirs };
         }
         let _ = wire.recv(id);
-        if !matches!(wire.state(id), Ok(State::Established)) || round % 1_000 == 999 {
+        if !matches!(wire.state(id), Ok(TcpState::Established)) || round % 1_000 == 999 {
             let now = wire.now;
             let _ = wire.stack().tcp_abort(id, now);
             wire.taken();

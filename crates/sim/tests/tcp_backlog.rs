@@ -4,9 +4,9 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::State;
+use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, Error, ListenerId, Ready};
+use tickwire_stack::{StackConfig, StackError, ListenerId, Ready};
 
 const OPTIONS: [u8; 4] = [2, 4, 3, 232];
 
@@ -71,7 +71,7 @@ fn a_full_accept_queue_loses_no_answered_peer() {
         assert_eq!((fin.bits, fin.seq, fin.ack), (FIN | ACK, ours, 1002), "in the order of their coming");
         assert_eq!(say(&mut wire, port, Seg::new(RST, 1002, 0)), []);
     }
-    assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().tcp_accept(listener), Err(StackError::WouldBlock));
     for (n, &(port, ours)) in queued.iter().enumerate() {
         let data: &[u8] = if n % 2 == 0 { b"" } else { b"h" };
         let answers = say(&mut wire, port, Seg::new(ACK, 1001, ours).data(data));
@@ -127,7 +127,7 @@ const LAST: [(u8, bool); 6] =
 fn the_last_segment_of_a_handshake_opens_with_or_without_a_cookie() {
     for cookies in [false, true] {
         for (bits, opens) in LAST {
-            let mut config = Config::default();
+            let mut config = StackConfig::default();
             config.tcp.syn_queue = if cookies { 0 } else { 256 };
             let mut wire = Wire::with(config);
             let listener = wire.listen(8);
@@ -140,7 +140,7 @@ fn the_last_segment_of_a_handshake_opens_with_or_without_a_cookie() {
             let answers = say(&mut wire, 4000, Seg::new(bits, 1001, ours).data(b"Sample Data"));
             if !opens {
                 assert_eq!(wire.stack().readiness(listener.into()), Ok(Ready::NONE), "{what}");
-                assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock), "{what}");
+                assert_eq!(wire.stack().tcp_accept(listener), Err(StackError::WouldBlock), "{what}");
                 continue;
             }
             assert_eq!(wire.stack().readiness(listener.into()), Ok(Ready::IN), "{what}");
@@ -149,9 +149,9 @@ fn the_last_segment_of_a_handshake_opens_with_or_without_a_cookie() {
             assert_eq!(answers.last().map(|seg| seg.ack), Some(1012 + u32::from(ended)), "{what}");
             let ready = wire.stack().readiness(id.into()).unwrap();
             assert_eq!((ready.contains(Ready::IN), ready.contains(Ready::RDHUP)), (true, ended), "{what}");
-            assert_eq!(wire.state(id), Ok(if ended { State::CloseWait } else { State::Established }));
+            assert_eq!(wire.state(id), Ok(if ended { TcpState::CloseWait } else { TcpState::Established }));
             assert_eq!(wire.recv(id).unwrap(), b"Sample Data", "{what}");
-            assert_eq!(wire.recv(id), if ended { Ok(vec![]) } else { Err(Error::WouldBlock) }, "{what}");
+            assert_eq!(wire.recv(id), if ended { Ok(vec![]) } else { Err(StackError::WouldBlock) }, "{what}");
         }
     }
 }

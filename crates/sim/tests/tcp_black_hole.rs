@@ -4,20 +4,20 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::Span;
 
 /// Two hosts with interface MTU `told`, on a cable that carries packets of up to `carried` bytes.
-fn pair(told: u32, carried: usize) -> Pair {
+fn pair(told: u32, carried: usize) -> SimulatedPair {
     let mut config = PairConfig { mtu: told, ..PairConfig::default() };
     for link in &mut config.links {
         link.mtu = carried;
     }
-    Pair::new(&config)
+    SimulatedPair::new(&config)
 }
 
-fn segment_size(pair: &mut Pair, id: TcpId) -> u32 {
+fn segment_size(pair: &mut SimulatedPair, id: TcpId) -> u32 {
     let now = pair.now();
     pair.stack(0).tcp_info(id, now).unwrap().send_mss.into()
 }
@@ -54,7 +54,7 @@ fn rfc8899_4_3_after_an_outage_segments_are_as_long_as_before() {
             let (client, server, listener) = connected(&mut pair, 0);
             let before = segment_size(&mut pair, client);
             let mut flows = [Flow::new((0, client), (1, server), 20_000_000)];
-            let some = |pair: &mut Pair, flows: &mut [Flow], bytes: usize| {
+            let some = |pair: &mut SimulatedPair, flows: &mut [Flow], bytes: usize| {
                 let until = flows[0].got.len() + bytes;
                 assert!(pair.run_until(Span::from_secs(10), |pair| {
                     flows[0].pump(pair);
@@ -80,7 +80,7 @@ fn rfc8899_5_1_1_a_larger_size_is_tried_again_and_taken_up() {
     let mut pair = pair(1500, 1400);
     let (client, server, _) = connected(&mut pair, 0);
     let mut got = 0;
-    let mut run = |pair: &mut Pair, seconds: u64| {
+    let mut run = |pair: &mut SimulatedPair, seconds: u64| {
         let lost = pair.link_stats(0).too_big;
         for _ in 0..seconds {
             send(pair, 0, client, &[1; 10_000]).unwrap();

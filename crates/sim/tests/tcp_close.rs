@@ -4,31 +4,31 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
-use tickwire_stack::tcp::{Setting, Shutdown, State};
+use tickwire_sim::SimulatedPair;
+use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, InUse, Ready};
+use tickwire_stack::{StackError, InUse, Ready};
 
 /// RFC 9293 §3.6: one direction ends, the other continues.
 #[test]
 fn a_half_closed_connection_still_carries_the_other_direction() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, listener) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"request").unwrap();
     let now = pair.now();
     pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
-    assert_eq!(send(&mut pair, 0, client, b"x"), Err(Error::Pipe));
+    assert_eq!(send(&mut pair, 0, client, b"x"), Err(StackError::Pipe));
     pair.run_for(Span::from_millis(10));
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"request");
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"");
     let ready = pair.stack(1).readiness(server.into()).unwrap();
     assert!(ready.contains(Ready::IN | Ready::RDHUP | Ready::OUT) && !ready.contains(Ready::HUP));
-    assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::FinWait2, State::CloseWait));
+    assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (TcpState::FinWait2, TcpState::CloseWait));
     transfer(&mut pair, &mut [Flow::new((1, server), (0, client), 500_000)], Span::from_secs(5));
     close(&mut pair, 1, server);
     pair.run_for(Span::from_millis(10));
     assert_eq!(recv(&mut pair, 0, client, 100).unwrap(), b"");
-    assert_eq!(state(&mut pair, 0, client), State::TimeWait);
+    assert_eq!(state(&mut pair, 0, client), TcpState::TimeWait);
     assert!(pair.stack(0).readiness(client.into()).unwrap().contains(Ready::HUP));
     close(&mut pair, 0, client);
     let now = pair.now();
@@ -41,13 +41,13 @@ fn a_half_closed_connection_still_carries_the_other_direction() {
 /// RFC 9293 §3.6, figure 13.
 #[test]
 fn both_sides_close_at_once() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let (client, server, _) = connected(&mut pair, 1);
     let now = pair.now();
     pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
     pair.stack(1).tcp_shutdown(server, now, Shutdown::Write).unwrap();
     pair.run_for(Span::from_millis(10));
-    assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::TimeWait, State::TimeWait));
+    assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (TcpState::TimeWait, TcpState::TimeWait));
 }
 
 /// As on Linux, where `shutdown` fails from TIME-WAIT on, but not while a FIN is unacknowledged.
@@ -60,13 +60,13 @@ fn there_is_nothing_to_shut_from_time_wait_on() {
         let state = wire.stack().tcp_info(id, now).unwrap().state;
         ([Shutdown::Write, Shutdown::Read, Shutdown::Both].map(|how| wire.stack().tcp_shutdown(id, now, how)), state)
     };
-    assert_eq!(shut(&mut wire), ([Ok(()); 3], State::Established));
+    assert_eq!(shut(&mut wire), ([Ok(()); 3], TcpState::Established));
     wire.taken();
     wire.put(Seg::new(FIN | ACK, theirs, ours));
-    assert_eq!(shut(&mut wire), ([Ok(()); 3], State::Closing));
+    assert_eq!(shut(&mut wire), ([Ok(()); 3], TcpState::Closing));
     wire.put(Seg::new(ACK, theirs + 1, ours + 1));
-    assert_eq!(wire.state(id), Ok(State::TimeWait));
-    assert_eq!(shut(&mut wire), ([Err(Error::NotConnected); 3], State::TimeWait));
+    assert_eq!(wire.state(id), Ok(TcpState::TimeWait));
+    assert_eq!(shut(&mut wire), ([Err(StackError::NotConnected); 3], TcpState::TimeWait));
 }
 
 /// RFC 9293 §3.10.7.4: the peer's FIN arrives before it acknowledges ours, again, and alone.
@@ -80,13 +80,13 @@ fn closing_waits_for_the_acknowledgement_of_our_fin() {
     for _ in 0..2 {
         wire.put(Seg::new(FIN | ACK, theirs, ours));
         assert_eq!(wire.one().ack, theirs + 1);
-        assert_eq!(wire.state(id), Ok(State::Closing));
+        assert_eq!(wire.state(id), Ok(TcpState::Closing));
         wire.pass(Span::from_millis(2));
     }
     wire.pass(Span::from_secs(3));
     assert!(wire.taken().iter().all(|s| s.has(FIN | ACK) && s.seq == ours), "only our FIN comes again");
     wire.put(Seg::new(ACK, theirs + 1, ours + 1));
-    assert_eq!(wire.state(id), Ok(State::TimeWait));
+    assert_eq!(wire.state(id), Ok(TcpState::TimeWait));
     wire.nothing();
     wire.close(id);
     wire.pass(Span::from_secs(61));
@@ -98,14 +98,14 @@ fn closing_waits_for_the_acknowledgement_of_our_fin() {
 #[test]
 fn close_delivers_what_was_written() {
     for seed in 0..10 {
-        let mut pair = Pair::seeded(seed);
+        let mut pair = SimulatedPair::seeded(seed);
         let (client, server, _) = connected(&mut pair, 0);
         pair.link_mut(0).loss = 200_000;
         pair.link_mut(1).loss = 200_000;
         let data = pattern(200_000, 9);
         assert_eq!(send(&mut pair, 0, client, &data), Ok(data.len()));
         close(&mut pair, 0, client);
-        assert_eq!(pair.stack(0).tcp_state(client), Err(Error::Stale));
+        assert_eq!(pair.stack(0).tcp_state(client), Err(StackError::Stale));
         let (got, ended) = read_to_end(&mut pair, 1, server, Span::from_secs(120));
         assert!(ended && got == data, "seed {seed}: {} bytes", got.len());
         close(&mut pair, 1, server);
@@ -117,7 +117,7 @@ fn close_delivers_what_was_written() {
 /// RFC 9293 §3.6.1: the stream reads to its end; a write reports the reset.
 #[test]
 fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"all").unwrap();
     let now = pair.now();
@@ -137,13 +137,13 @@ fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
 /// RFC 2525 §2.17.
 #[test]
 fn close_with_unread_data_resets() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"never read").unwrap();
     pair.run_for(Span::from_millis(1));
     close(&mut pair, 1, server);
     pair.run_for(Span::from_millis(1));
-    assert_eq!(recv(&mut pair, 0, client, 10), Err(Error::Reset));
+    assert_eq!(recv(&mut pair, 0, client, 10), Err(StackError::Reset));
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
 }
 
@@ -184,13 +184,13 @@ fn rfc9293_3_10_7_4_old_data_beside_a_new_fin_does_not_reset() {
 /// RFC 9293 §3.10.5: `SO_LINGER` with a time of zero.
 #[test]
 fn a_lingering_close_without_time_resets() {
-    let mut pair = Pair::seeded(4);
+    let mut pair = SimulatedPair::seeded(4);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
-    pair.stack(0).tcp_set(client, now, Setting::Linger(Some(Span::ZERO))).unwrap();
+    pair.stack(0).tcp_set(client, now, TcpSetting::Linger(Some(Span::ZERO))).unwrap();
     close(&mut pair, 0, client);
     pair.run_for(Span::from_millis(1));
-    assert_eq!(recv(&mut pair, 1, server, 10), Err(Error::Reset));
+    assert_eq!(recv(&mut pair, 1, server, 10), Err(StackError::Reset));
     assert_eq!(pair.frames_held(0), 0);
 }
 
@@ -201,7 +201,7 @@ fn data_before_a_reset_can_still_be_read() {
     wire.put(Seg::new(ACK | PSH, theirs, ours).data(b"last words"));
     wire.put(Seg::new(RST, theirs + 10, 0));
     assert_eq!(wire.recv(id).unwrap(), b"last words");
-    assert_eq!(wire.recv(id), Err(Error::Reset));
+    assert_eq!(wire.recv(id), Err(StackError::Reset));
     wire.close(id);
     assert_eq!(wire.held(), 0);
 }
@@ -249,14 +249,14 @@ fn keepalive_does_not_change_the_end_of_time_wait() {
         wire.stack().tcp_shutdown(id, now, Shutdown::Write).unwrap();
         wire.taken();
         wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
-        assert_eq!(wire.state(id), Ok(State::TimeWait));
-        wire.stack().tcp_set(id, now, Setting::KeepAlive(on)).unwrap();
+        assert_eq!(wire.state(id), Ok(TcpState::TimeWait));
+        wire.stack().tcp_set(id, now, TcpSetting::KeepAlive(on)).unwrap();
         wire.close(id);
         wire.pass(Span::from_secs(59));
         assert!(wire.stack().deadline().is_some());
         wire.pass(Span::from_secs(2));
         assert_eq!(wire.stack().deadline(), None);
-        assert_eq!(wire.state(id), Err(Error::Stale));
+        assert_eq!(wire.state(id), Err(StackError::Stale));
     }
 }
 
@@ -267,10 +267,10 @@ fn fin_out_of_order_is_held_until_the_gap_closes() {
     let (id, ours, theirs) = wire.accepted();
     wire.put(Seg::new(FIN | ACK, theirs + 3, ours).data(b"def"));
     assert_eq!(wire.one().ack, theirs);
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.put(Seg::new(ACK, theirs, ours).data(b"abc"));
     assert_eq!(wire.one().ack, theirs + 7);
-    assert_eq!(wire.state(id), Ok(State::CloseWait));
+    assert_eq!(wire.state(id), Ok(TcpState::CloseWait));
     assert_eq!(wire.recv(id).unwrap(), b"abcdef");
     assert_eq!(wire.recv(id).unwrap(), b"");
 }
@@ -280,28 +280,28 @@ fn fin_out_of_order_is_held_until_the_gap_closes() {
 #[test]
 fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
     for seconds in [1, 2, 3, 30, 100] {
-        let mut pair = Pair::seeded(5);
+        let mut pair = SimulatedPair::seeded(5);
         let (client, _, _) = connected(&mut pair, 0);
         let now = pair.now();
-        pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_secs(seconds))).unwrap();
+        pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_secs(seconds))).unwrap();
         pair.link_mut(0).loss = 1_000_000;
         send(&mut pair, 0, client, b"lost").unwrap();
         pair.run_for(Span::from_millis(1000 * seconds - 10));
-        assert_eq!(state(&mut pair, 0, client), State::Established, "{seconds} s");
+        assert_eq!(state(&mut pair, 0, client), TcpState::Established, "{seconds} s");
         pair.run_for(Span::from_millis(20));
-        assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut), "{seconds} s");
+        assert_eq!(recv(&mut pair, 0, client, 1), Err(StackError::TimedOut), "{seconds} s");
     }
 }
 
 /// Without a user timeout, retransmissions are counted (RFC 9293 §3.8.3: at least 100 s).
 #[test]
 fn retransmissions_end_after_more_than_a_hundred_seconds() {
-    let mut pair = Pair::seeded(6);
+    let mut pair = SimulatedPair::seeded(6);
     let (client, _, _) = connected(&mut pair, 0);
     pair.link_mut(0).loss = 1_000_000;
     let start = pair.now();
     send(&mut pair, 0, client, b"lost").unwrap();
-    let ended = pair.run_until(Span::from_secs(1000), |pair| state(pair, 0, client) == State::Closed);
+    let ended = pair.run_until(Span::from_secs(1000), |pair| state(pair, 0, client) == TcpState::Closed);
     assert!(ended);
     let took = pair.now().since(start);
     assert!((Span::from_secs(100)..Span::from_secs(600)).contains(&took), "{} s", took.as_millis() / 1000);
@@ -313,25 +313,25 @@ fn retransmissions_end_after_more_than_a_hundred_seconds() {
 /// RFC 9293 §3.8.4.
 #[test]
 fn keepalive_finds_out_that_the_peer_is_gone() {
-    let mut pair = Pair::seeded(7);
+    let mut pair = SimulatedPair::seeded(7);
     let (client, _, _) = connected(&mut pair, 0);
     let now = pair.now();
     let mut stack = pair.stack(0);
     for setting in [
-        Setting::KeepIdle(Span::from_secs(10)),
-        Setting::KeepInterval(Span::from_secs(1)),
-        Setting::KeepCount(3),
-        Setting::KeepAlive(true),
+        TcpSetting::KeepIdle(Span::from_secs(10)),
+        TcpSetting::KeepInterval(Span::from_secs(1)),
+        TcpSetting::KeepCount(3),
+        TcpSetting::KeepAlive(true),
     ] {
         stack.tcp_set(client, now, setting).unwrap();
     }
     pair.run_for(Span::from_secs(100));
-    assert_eq!(state(&mut pair, 0, client), State::Established);
+    assert_eq!(state(&mut pair, 0, client), TcpState::Established);
     let probes = pair.stack(0).counters().tcp_keepalives.get();
     assert!((8..=10).contains(&probes), "one every ten seconds: {probes}");
     pair.link_mut(0).loss = 1_000_000;
     pair.run_for(Span::from_secs(14));
-    assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+    assert_eq!(recv(&mut pair, 0, client, 1), Err(StackError::TimedOut));
 }
 
 /// RFC 9293 §3.8.4: the first probe follows the idle time, the others follow at the interval, and
@@ -343,10 +343,10 @@ fn keepalive_keeps_to_its_times() {
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
     for setting in [
-        Setting::KeepIdle(Span::from_secs(10)),
-        Setting::KeepInterval(Span::from_secs(2)),
-        Setting::KeepCount(3),
-        Setting::KeepAlive(true),
+        TcpSetting::KeepIdle(Span::from_secs(10)),
+        TcpSetting::KeepInterval(Span::from_secs(2)),
+        TcpSetting::KeepCount(3),
+        TcpSetting::KeepAlive(true),
     ] {
         wire.stack().tcp_set(id, now, setting).unwrap();
     }
@@ -367,16 +367,16 @@ fn keepalive_keeps_to_its_times() {
     start = wire.now;
     wire.pass(Span::from_millis(15_999));
     assert_eq!(times(&mut wire, start), [probe(10_000), probe(12_000), probe(14_000)]);
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.pass(Span::from_millis(1));
     assert_eq!(times(&mut wire, start), [(16_000, RST | ACK, 0)]);
-    assert_eq!(wire.recv(id), Err(Error::TimedOut));
+    assert_eq!(wire.recv(id), Err(StackError::TimedOut));
 }
 
 /// RFC 9293 §3.8.3.
 #[test]
 fn an_orphan_whose_peer_is_gone_is_given_up() {
-    let mut pair = Pair::seeded(8);
+    let mut pair = SimulatedPair::seeded(8);
     let (client, _, _) = connected(&mut pair, 0);
     pair.link_mut(0).loss = 1_000_000;
     send(&mut pair, 0, client, &[1; 50_000]).unwrap();
@@ -503,5 +503,5 @@ fn a_bare_fin_does_not_wait_for_the_congestion_window() {
     assert!(fin.has(FIN) && fin.data.is_empty());
     assert_eq!(fin.seq, ours + window);
     wire.put(Seg::new(ACK, theirs, ours + window + 1));
-    assert_eq!(wire.state(id), Ok(State::FinWait2));
+    assert_eq!(wire.state(id), Ok(TcpState::FinWait2));
 }

@@ -5,18 +5,18 @@ mod tcp_support;
 
 use tcp_support::raw::{ACK, CE, CWR, ECE, ECT0, SYN, Seg, Wire};
 use tcp_support::{Flow, close_and_check, connected, transfer};
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::path::PathInfo;
-use tickwire_stack::tcp::{Ecn, Setting};
+use tickwire_stack::tcp::{Ecn, TcpSetting};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, TcpId};
+use tickwire_stack::{StackConfig, TcpId};
 
 const MSS: u32 = 1000;
 /// MSS 1000 and SACK.
 const OPTIONS: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
 
 fn using(ecn: Ecn) -> Wire {
-    let mut config = Config::default();
+    let mut config = StackConfig::default();
     config.tcp.ecn = ecn;
     Wire::with(config)
 }
@@ -103,7 +103,7 @@ fn a_program_cannot_set_the_field() {
     let now = wire.now;
     let before = wire.stack().tcp_query(id).unwrap();
     let known = wire.stack().path_get(&before).unwrap().info;
-    wire.stack().tcp_set(id, now, Setting::Tos(0xb8 | 3)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::Tos(0xb8 | 3)).unwrap();
     wire.send(id, b"data").unwrap();
     // Packets of another type of service may take another path: they wait until the host has
     // resolved it.
@@ -193,7 +193,7 @@ fn a_loss_in_the_same_window_is_no_second_reason() {
 /// RFC 4987 §3.6: the cookie's timestamp preserves the SYN's ECN request.
 #[test]
 fn a_cookie_remembers_it() {
-    let mut config = Config::default();
+    let mut config = StackConfig::default();
     config.tcp.syn_queue = 0;
     let mut wire = Wire::with(config);
     let listener = wire.listen(64);
@@ -218,7 +218,7 @@ fn a_path_that_marks_needs_no_retransmission() {
     for family in 0..2 {
         let mut config = PairConfig::default().with_link(LinkConfig { mark: 20_000, ..LinkConfig::default() });
         config.stack.tcp.ecn = Ecn::Ask;
-        let mut pair = Pair::new(&config);
+        let mut pair = SimulatedPair::new(&config);
         let (client, server, listener) = connected(&mut pair, family);
         let mut flows =
             [Flow::new((0, client), (1, server), 3_000_000), Flow::new((1, server), (0, client), 3_000_000)];

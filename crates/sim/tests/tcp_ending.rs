@@ -4,9 +4,9 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{Setting, Shutdown, State};
+use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::{Config, Error, TcpId};
+use tickwire_stack::{StackConfig, StackError, TcpId};
 
 /// A connection with a round trip of 1 ms; without SACK, so that only the timeout retransmits
 /// unacknowledged data.
@@ -27,7 +27,7 @@ fn shut(wire: &mut Wire, id: TcpId, how: Shutdown) {
     wire.stack().tcp_shutdown(id, now, how).unwrap();
 }
 
-fn set(wire: &mut Wire, id: TcpId, setting: Setting) {
+fn set(wire: &mut Wire, id: TcpId, setting: TcpSetting) {
     let now = wire.now;
     wire.stack().tcp_set(id, now, setting).unwrap();
 }
@@ -46,7 +46,7 @@ fn how_a_connection_lingers_says_how_it_is_closed() {
             (false, false, true),
         ] {
             let (mut wire, id, ours, theirs) = measured();
-            set(&mut wire, id, Setting::Linger(linger));
+            set(&mut wire, id, TcpSetting::Linger(linger));
             let (mut next, mut expected) = (ours, theirs);
             if unsent {
                 wire.put(Seg::new(ACK, theirs, ours).window(0));
@@ -113,19 +113,19 @@ fn data_comes_before_the_end() {
 /// the peer's own FIN, or after the acknowledgement of the data before it.
 #[test]
 fn a_fin_comes_again_until_it_is_acknowledged() {
-    for state in [State::FinWait1, State::Closing, State::LastAck] {
+    for state in [TcpState::FinWait1, TcpState::Closing, TcpState::LastAck] {
         let (mut wire, id, ours, mut theirs) = measured();
-        if state == State::LastAck {
+        if state == TcpState::LastAck {
             wire.put(Seg::new(FIN | ACK, theirs, ours));
             theirs += 1;
             wire.one();
         }
         shut(&mut wire, id, Shutdown::Write);
         assert_eq!(wire.one().bits, FIN | ACK);
-        if state == State::Closing {
+        if state == TcpState::Closing {
             wire.put(Seg::new(FIN | ACK, theirs, ours));
             theirs += 1;
-            assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(State::Closing)));
+            assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(TcpState::Closing)));
         } else {
             wire.put(Seg::new(ACK, theirs, ours));
             wire.nothing();
@@ -140,9 +140,9 @@ fn a_fin_comes_again_until_it_is_acknowledged() {
         wire.put(Seg::new(ACK, theirs, ours + 1));
         wire.nothing();
         let next = match state {
-            State::FinWait1 => State::FinWait2,
-            State::Closing => State::TimeWait,
-            _ => State::Closed,
+            TcpState::FinWait1 => TcpState::FinWait2,
+            TcpState::Closing => TcpState::TimeWait,
+            _ => TcpState::Closed,
         };
         assert_eq!(wire.state(id), Ok(next));
     }
@@ -154,7 +154,7 @@ fn a_fin_comes_again_until_it_is_acknowledged() {
 #[test]
 fn fin_wait_2_lasts_its_time_and_then_nothing_is_left() {
     for (seconds, closes, left) in [(1, true, false), (60, true, true), (1, false, true)] {
-        let mut config = Config::default();
+        let mut config = StackConfig::default();
         config.tcp.fin_timeout = Span::from_secs(seconds);
         let mut wire = Wire::with(config);
         let (id, ours, theirs) = wire.accepted();
@@ -191,7 +191,7 @@ fn the_user_timeout_decides_which_acknowledgement_comes_too_late() {
     for (timeout, answered) in [(0, 3), (5, 4), (5, 7)] {
         for fin in [false, true] {
             let (mut wire, id, ours, theirs) = measured();
-            set(&mut wire, id, Setting::UserTimeout(Span::from_secs(timeout)));
+            set(&mut wire, id, TcpSetting::UserTimeout(Span::from_secs(timeout)));
             let start = wire.now;
             let end = if fin {
                 wire.close(id);
@@ -210,14 +210,14 @@ fn the_user_timeout_decides_which_acknowledgement_comes_too_late() {
                 wire.pass(Span::from_secs(5));
                 wire.nothing();
                 if !fin {
-                    assert_eq!(wire.state(id), Ok(State::Established), "{what}");
+                    assert_eq!(wire.state(id), Ok(TcpState::Established), "{what}");
                 }
             } else {
                 assert_eq!(sent.last(), Some(&(5_000, RST | ACK)), "{what}");
                 let reset = wire.one();
                 assert_eq!((reset.bits, reset.seq), (RST, end), "{what}");
                 if !fin {
-                    assert_eq!(wire.recv(id), Err(Error::TimedOut), "{what}");
+                    assert_eq!(wire.recv(id), Err(StackError::TimedOut), "{what}");
                 }
             }
         }
@@ -234,29 +234,29 @@ fn a_probe_does_not_postpone_the_user_timeout() {
     wire.pass(Span::from_millis(100));
     wire.put(Seg::new(ACK, theirs, ours + 1));
     wire.taken();
-    set(&mut wire, id, Setting::UserTimeout(Span::from_millis(250)));
+    set(&mut wire, id, TcpSetting::UserTimeout(Span::from_millis(250)));
     let start = wire.now;
     wire.send(id, b"lost").unwrap();
     wire.pass(Span::from_millis(249));
     assert!(wire.count("TcpExtTCPLossProbes") > 0);
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.taken();
     wire.pass(Span::from_millis(1));
     assert_eq!(sent_after(&mut wire, start), [(250, RST | ACK)]);
-    assert_eq!(wire.recv(id), Err(Error::TimedOut));
+    assert_eq!(wire.recv(id), Err(StackError::TimedOut));
 }
 
 /// RFC 5482 §2: every acknowledgement restarts the user timeout.
 #[test]
 fn the_user_timeout_begins_anew_with_each_acknowledgement() {
     let (mut wire, id, ours, theirs) = measured();
-    set(&mut wire, id, Setting::UserTimeout(Span::from_secs(5)));
+    set(&mut wire, id, TcpSetting::UserTimeout(Span::from_secs(5)));
     wire.send(id, &[1; 3_000]).unwrap();
     for n in 1..=3 {
         wire.pass(Span::from_secs(4));
-        assert_eq!(wire.state(id), Ok(State::Established));
+        assert_eq!(wire.state(id), Ok(TcpState::Established));
         wire.put(Seg::new(ACK, theirs, ours + 1_000 * n));
     }
     wire.pass(Span::from_secs(100));
-    assert_eq!(wire.state(id), Ok(State::Established), "nothing is left to be acknowledged");
+    assert_eq!(wire.state(id), Ok(TcpState::Established), "nothing is left to be acknowledged");
 }

@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tickwire_sim::{PairConfig, Rng};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Limits, TcpId};
 
@@ -29,7 +29,7 @@ fn answers(wire: &mut Wire, id: TcpId, ours: &mut u32, theirs: &mut u32) {
 fn plain(wire: &mut Wire) -> (TcpId, u32, u32) {
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     (id, ours, theirs)
 }
 
@@ -97,7 +97,7 @@ fn rfc5961_4_2_syns_between_the_ends_of_a_connection_end_nothing() {
     }
     answers(&mut wire, id, &mut ours, &mut theirs);
     assert!(wire.count("TcpExtTCPACKSkippedChallenge") > 19_000);
-    assert_eq!((wire.state(id), wire.held()), (Ok(State::Established), 0));
+    assert_eq!((wire.state(id), wire.held()), (Ok(TcpState::Established), 0));
 }
 
 /// A SYN whose source equals its destination address and port (CERT CA-1997-28): dropped and

@@ -5,11 +5,11 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::State;
+use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, Error, Ready};
+use tickwire_stack::{StackConfig, StackError, Ready};
 
 /// RFC 7323 §2 and §3, RFC 2018 §2: only offered options are used.
 #[test]
@@ -38,7 +38,7 @@ fn options_are_used_only_if_both_sides_offer_them() {
 fn the_shift_that_is_set_is_offered_and_used() {
     for (set, used) in [(0, 0), (8, 8), (14, 14), (200, 14)] {
         for syn_queue in [256, 0] {
-            let mut config = Config::default();
+            let mut config = StackConfig::default();
             (config.tcp.window_shift, config.tcp.syn_queue) = (set, syn_queue);
             config.tcp.receive_buffer = 60_000;
             let mut wire = Wire::with(config);
@@ -59,7 +59,7 @@ fn the_shift_that_is_set_is_offered_and_used() {
 /// RFC 9293 §3.8.1.
 #[test]
 fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let listener = listen(&mut pair, 1, 8);
     pair.link_mut(0).loss = 1_000_000;
     let client = connect(&mut pair, 0, 4000);
@@ -69,20 +69,20 @@ fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
     pair.run_for(Span::from_millis(800)); // SYN at 3 s arrives, its answer is lost
     pair.link_mut(1).loss = 0;
     pair.run_for(Span::from_secs(5));
-    assert_eq!(state(&mut pair, 0, client), State::Established);
+    assert_eq!(state(&mut pair, 0, client), TcpState::Established);
     assert!(pair.stack(1).tcp_accept(listener).is_ok());
 }
 
 /// RFC 9293 §3.8.3.
 #[test]
 fn an_unanswered_attempt_times_out() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     pair.link_mut(0).loss = 1_000_000;
     let client = connect(&mut pair, 0, 4000);
     pair.run_for(Span::from_secs(130));
     let ready = pair.stack(0).readiness(client.into()).unwrap();
     assert!(ready.contains(Ready::ERR | Ready::HUP | Ready::IN | Ready::OUT));
-    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::TimedOut)));
+    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::TimedOut)));
     close(&mut pair, 0, client);
     assert_eq!(pair.frames_held(0), 0);
     assert_eq!(pair.link_stats(0).sent, 7, "SYN and six retransmissions");
@@ -92,14 +92,14 @@ fn an_unanswered_attempt_times_out() {
 #[test]
 fn a_closed_port_refuses() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(4);
+        let mut pair = SimulatedPair::seeded(4);
         let client = connect(&mut pair, family, 4000);
         assert_eq!(pair.stack(0).readiness(client.into()), Ok(Ready::NONE));
         pair.run_for(Span::from_millis(1));
-        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::Refused)));
-        assert_eq!(state(&mut pair, 0, client), State::Closed);
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::Refused)));
+        assert_eq!(state(&mut pair, 0, client), TcpState::Closed);
         close(&mut pair, 0, client);
-        assert_eq!(pair.stack(0).tcp_state(client), Err(Error::Stale));
+        assert_eq!(pair.stack(0).tcp_state(client), Err(StackError::Stale));
     }
 }
 
@@ -107,14 +107,14 @@ fn a_closed_port_refuses() {
 #[test]
 fn both_sides_open_at_once() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(5);
+        let mut pair = SimulatedPair::seeded(5);
         let ends = [end(&pair, 0, family, 1000), end(&pair, 1, family, 2000)];
         let options = options(&mut pair, 0);
         let now = pair.now();
         let a = pair.stack(0).tcp_connect(&options, ends[0], ends[1], now).unwrap();
         let b = pair.stack(1).tcp_connect(&options, ends[1], ends[0], now).unwrap();
         pair.run_for(Span::from_millis(5));
-        assert_eq!((state(&mut pair, 0, a), state(&mut pair, 1, b)), (State::Established, State::Established));
+        assert_eq!((state(&mut pair, 0, a), state(&mut pair, 1, b)), (TcpState::Established, TcpState::Established));
         let mut flows = [Flow::new((0, a), (1, b), 100_000), Flow::new((1, b), (0, a), 100_000)];
         transfer(&mut pair, &mut flows, Span::from_secs(5));
         assert_eq!(pair.stack(0).counters().tcp_retrans_segs.get(), 0);
@@ -134,7 +134,7 @@ fn both_sides_open_at_once_over_a_bad_cable() {
         let a = pair.stack(0).tcp_connect(&options, ends[0], ends[1], now).unwrap();
         let b = pair.stack(1).tcp_connect(&options, ends[1], ends[0], now).unwrap();
         let open = pair.run_until(Span::from_secs(60), |pair| {
-            (state(pair, 0, a), state(pair, 1, b)) == (State::Established, State::Established)
+            (state(pair, 0, a), state(pair, 1, b)) == (TcpState::Established, TcpState::Established)
         });
         assert!(open, "seed {seed}: {:?}", (state(&mut pair, 0, a), state(&mut pair, 1, b)));
         let mut flows = [Flow::new((0, a), (1, b), 20_000), Flow::new((1, b), (0, a), 20_000)];
@@ -156,14 +156,14 @@ fn a_crossing_syn_is_answered_and_its_acknowledgement_opens() {
         wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
         let answer = wire.one();
         assert_eq!((answer.bits, answer.seq, answer.ack), (SYN | ACK, syn.seq, 1001));
-        assert_eq!(wire.state(id), Ok(State::SynReceived));
+        assert_eq!(wire.state(id), Ok(TcpState::SynReceived));
         let acknowledgement = if with_syn {
             Seg::new(SYN | ACK, 1000, syn.seq.wrapping_add(1))
         } else {
             Seg::new(ACK, 1001, syn.seq.wrapping_add(1)).data(b"early")
         };
         wire.put(acknowledgement);
-        assert_eq!(wire.state(id), Ok(State::Established));
+        assert_eq!(wire.state(id), Ok(TcpState::Established));
         if !with_syn {
             assert_eq!(wire.recv(id).unwrap(), b"early");
         }
@@ -178,7 +178,7 @@ fn a_crossing_syn_is_answered_and_its_acknowledgement_opens() {
 
 #[test]
 fn a_full_accept_queue_keeps_the_others_waiting() {
-    let mut pair = Pair::seeded(6);
+    let mut pair = SimulatedPair::seeded(6);
     let listener = listen(&mut pair, 1, 1);
     let clients: Vec<_> = (0..4).map(|n| connect(&mut pair, 0, 5000 + n)).collect();
     pair.run_for(Span::from_millis(100));
@@ -193,29 +193,29 @@ fn a_full_accept_queue_keeps_the_others_waiting() {
     });
     assert_eq!(more.len(), 2);
     for id in clients {
-        assert_eq!(state(&mut pair, 0, id), State::Established);
+        assert_eq!(state(&mut pair, 0, id), TcpState::Established);
     }
 }
 
 /// RFC 9293 §3.10.4.
 #[test]
 fn closing_a_listener_resets_unaccepted_connections() {
-    let mut pair = Pair::seeded(7);
+    let mut pair = SimulatedPair::seeded(7);
     let listener = listen(&mut pair, 1, 8);
     let client = connect(&mut pair, 0, 4000);
     pair.run_for(Span::from_millis(1));
     let now = pair.now();
     pair.stack(1).tcp_close_listener(listener, now).unwrap();
     pair.run_for(Span::from_millis(1));
-    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::Reset)));
-    assert_eq!(pair.stack(1).tcp_accept(listener), Err(Error::Stale));
+    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::Reset)));
+    assert_eq!(pair.stack(1).tcp_accept(listener), Err(StackError::Stale));
     assert_eq!(pair.frames_held(1), 0);
 }
 
 /// RFC 4987 §3.6: a flood does not keep a legitimate client out, and options survive the cookie.
 #[test]
 fn syn_cookies_admit_a_client_through_a_flood() {
-    let mut config = Config::default();
+    let mut config = StackConfig::default();
     config.tcp.syn_queue = 16;
     let mut wire = Wire::with(config);
     let listener = wire.listen(64);
@@ -268,13 +268,13 @@ fn time_wait_gives_way_to_a_newer_syn() {
 /// RFC 6191, RFC 9293 §3.10.7.4.
 #[test]
 fn a_client_may_reuse_its_port_at_once() {
-    let mut pair = Pair::seeded(9);
+    let mut pair = SimulatedPair::seeded(9);
     let listener = listen(&mut pair, 1, 8);
     for round in 0..20 {
         let client = connect(&mut pair, 0, 4000);
         pair.run_for(Span::from_millis(1));
         let server = pair.stack(1).tcp_accept(listener).unwrap();
-        assert_eq!(state(&mut pair, 0, client), State::Established, "round {round}");
+        assert_eq!(state(&mut pair, 0, client), TcpState::Established, "round {round}");
         // The server closes first, so TIME-WAIT is on its side.
         close(&mut pair, 1, server);
         pair.run_for(Span::from_millis(1));
@@ -287,7 +287,7 @@ fn a_client_may_reuse_its_port_at_once() {
 /// More connections in TIME-WAIT than slots: the oldest are replaced, and none is refused.
 #[test]
 fn time_wait_never_fills_the_pool() {
-    let mut pair = Pair::seeded(10);
+    let mut pair = SimulatedPair::seeded(10);
     let listener = listen(&mut pair, 1, 8);
     for round in 0..600 {
         let client = connect(&mut pair, 0, 1000 + round);
@@ -320,13 +320,13 @@ fn a_reset_ends_a_half_open_connection_only_if_exact() {
     wire.put(Seg::new(RST, 1001, 0));
     wire.put(Seg::new(ACK, 1001, answer.seq + 1));
     assert_eq!(wire.one().bits, RST, "it is gone");
-    assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().tcp_accept(listener), Err(StackError::WouldBlock));
 }
 
 /// RFC 9293 §3.10.1, §3.9.2.3.
 #[test]
 fn impossible_ends_are_refused() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (a, b) = (end(&pair, 0, 0, 1000), end(&pair, 1, 0, 80));
     let options = options(&mut pair, 0);
     let now = pair.now();
@@ -337,10 +337,10 @@ fn impossible_ends_are_refused() {
         (a, Endpoint::new(Address::v4([224, 0, 0, 1]), 80)),
         (a, Endpoint::new(Address([0x20; 16]), 80)),
     ] {
-        assert_eq!(stack.tcp_connect(&options, local, remote, now), Err(Error::Invalid));
+        assert_eq!(stack.tcp_connect(&options, local, remote, now), Err(StackError::Invalid));
     }
     let unknown = Endpoint::new(Address::v4([10, 9, 9, 9]), 80);
-    assert_eq!(stack.tcp_connect(&options, a, unknown, now), Err(Error::NeedPath));
+    assert_eq!(stack.tcp_connect(&options, a, unknown, now), Err(StackError::NeedPath));
     stack.tcp_connect(&options, a, b, now).unwrap();
-    assert_eq!(stack.tcp_connect(&options, a, b, now), Err(Error::AddressInUse));
+    assert_eq!(stack.tcp_connect(&options, a, b, now), Err(StackError::AddressInUse));
 }

@@ -7,7 +7,7 @@ use tcp_support::peer::Peer;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::PairConfig;
-use tickwire_stack::tcp::{State, TcpInfo};
+use tickwire_stack::tcp::{TcpState, TcpInfo};
 use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);
@@ -143,7 +143,7 @@ fn bytes_and_segments_count_in_both_directions() {
     assert_eq!(info(&mut peer).bytes_acked, 5_001, "the FIN is under way");
     peer.ack(9_501, &[]);
     let told = info(&mut peer);
-    assert_eq!((told.state, told.bytes_sent, told.bytes_acked), (State::FinWait2, 9_501, 9_501));
+    assert_eq!((told.state, told.bytes_sent, told.bytes_acked), (TcpState::FinWait2, 9_501, 9_501));
     assert_eq!(told.delivered, 13, "the FIN alone is one");
 }
 

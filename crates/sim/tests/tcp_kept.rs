@@ -3,16 +3,16 @@
 mod tcp_support;
 
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
-use tickwire_stack::Error;
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_stack::StackError;
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
 
 /// For a millisecond the device of host 0 drops the frames in its ring without completing them.
 #[test]
 fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
     for (mtu, late) in [(1500, false), (1500, true), (9000, false), (9000, true)] {
-        let mut pair = Pair::new(&PairConfig { mtu, ..PairConfig::default() });
+        let mut pair = SimulatedPair::new(&PairConfig { mtu, ..PairConfig::default() });
         pair.link_mut(0).rate = 1_000_000_000;
         let (client, server, listener) = connected(&mut pair, 0);
         let mut flow = Flow::new((0, client), (1, server), 400_000);
@@ -51,7 +51,7 @@ fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
 #[test]
 fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
     for keeps in [false, true] {
-        let mut pair = Pair::seeded(2);
+        let mut pair = SimulatedPair::seeded(2);
         let (client, _, _) = connected(&mut pair, 0);
         pair.link_mut(0).loss = 1_000_000;
         pair.host_mut(0).stall(!keeps);
@@ -59,11 +59,11 @@ fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
         let start = pair.now();
         let ended = pair.run_until(Span::from_secs(1_000), |pair| {
             pair.host_mut(0).keep_transmitting();
-            state(pair, 0, client) == State::Closed
+            state(pair, 0, client) == TcpState::Closed
         });
         let took = pair.now().since(start);
         assert!(ended && took > Span::from_secs(100), "keeps {keeps}: {} s", took.as_millis() / 1000);
-        assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+        assert_eq!(recv(&mut pair, 0, client, 1), Err(StackError::TimedOut));
     }
 }
 
@@ -74,19 +74,19 @@ fn the_user_timeout_counts_what_has_not_left_this_host() {
     let mut pair = pair_with(3, LinkConfig::default());
     let (client, _, _) = connected(&mut pair, 0);
     let now = pair.now();
-    pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_millis(400))).unwrap();
+    pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_millis(400))).unwrap();
     pair.host_mut(0).stall(true);
     send(&mut pair, 0, client, b"stuck").unwrap();
     pair.run_for(Span::from_millis(390));
-    assert_eq!(state(&mut pair, 0, client), State::Established);
+    assert_eq!(state(&mut pair, 0, client), TcpState::Established);
     pair.run_for(Span::from_millis(30));
-    assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+    assert_eq!(recv(&mut pair, 0, client, 1), Err(StackError::TimedOut));
 }
 
 /// A ring that is full for a while loses nothing, and nothing is deemed lost.
 #[test]
 fn a_ring_that_is_full_for_a_while_costs_no_retransmission() {
-    let mut pair = Pair::seeded(4);
+    let mut pair = SimulatedPair::seeded(4);
     let (client, server, listener) = connected(&mut pair, 0);
     pair.host_mut(0).stall(true);
     send(&mut pair, 0, client, &pattern(20_000, 1)).unwrap();

@@ -5,35 +5,35 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
-use tickwire_stack::tcp::{Leaving, Shutdown, State};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_stack::tcp::{Leaving, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, InUse, Ready, TcpId};
+use tickwire_stack::{StackError, InUse, Ready, TcpId};
 
-fn suspend(pair: &mut Pair, host: usize, id: TcpId) -> Leaving {
+fn suspend(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Leaving {
     let now = pair.now();
     pair.stack(host).tcp_suspend(id, now).unwrap()
 }
 
-fn resume(pair: &mut Pair, host: usize, id: TcpId) {
+fn resume(pair: &mut SimulatedPair, host: usize, id: TcpId) {
     let now = pair.now();
     pair.stack(host).tcp_resume(id, now).unwrap();
 }
 
-fn bytes(pair: &mut Pair, host: usize, id: TcpId) -> Vec<u8> {
+fn bytes(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Vec<u8> {
     let mut all = Vec::new();
     pair.stack(host).tcp_leaving_bytes(id, |bytes| all.extend_from_slice(bytes)).unwrap();
     all
 }
 
 /// A pair whose stacks are checked at each step, on a cable with a delay of 1 ms.
-fn looked_through(seed: u64, loss: u32) -> Pair {
+fn looked_through(seed: u64, loss: u32) -> SimulatedPair {
     let link = LinkConfig { delay: Span::from_millis(1), loss, ..LinkConfig::default() };
-    Pair::new(&PairConfig { stack_invariants: true, ..PairConfig::default().with_seed(seed).with_link(link) })
+    SimulatedPair::new(&PairConfig { stack_invariants: true, ..PairConfig::default().with_seed(seed).with_link(link) })
 }
 
 /// Packets that a host has sent on the cable.
-fn packets(pair: &Pair, from: usize) -> u64 {
+fn packets(pair: &SimulatedPair, from: usize) -> u64 {
     pair.link_stats(from).sent
 }
 
@@ -54,8 +54,8 @@ fn a_suspended_connection_says_nothing_and_goes_on_when_it_is_resumed() {
             let before = packets(&pair, 0);
             pair.run_for(Span::from_millis(700));
             assert_eq!(packets(&pair, 0), before, "nothing is sent");
-            assert_eq!(send(&mut pair, 0, client, b"x"), Err(Error::WouldBlock));
-            assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::WouldBlock));
+            assert_eq!(send(&mut pair, 0, client, b"x"), Err(StackError::WouldBlock));
+            assert_eq!(recv(&mut pair, 0, client, 1), Err(StackError::WouldBlock));
             resume(&mut pair, 0, client);
         }
         transfer(&mut pair, &mut flows, Span::from_secs(120));
@@ -143,8 +143,8 @@ fn it_leaves_without_a_word_and_nothing_of_it_is_left() {
     pair.flush();
     let before = packets(&pair, 0);
     assert_eq!(pair.stack(0).tcp_leave(client), Ok((false, false)));
-    assert_eq!(pair.stack(0).tcp_state(client), Err(Error::Stale));
-    assert_eq!(pair.stack(0).tcp_leave(client), Err(Error::Stale));
+    assert_eq!(pair.stack(0).tcp_state(client), Err(StackError::Stale));
+    assert_eq!(pair.stack(0).tcp_leave(client), Err(StackError::Stale));
     assert_eq!((pair.frames_held(0), pair.stack(0).in_use()), (0, InUse::default()));
     assert_eq!(packets(&pair, 0), before);
     let now = pair.now();
@@ -159,7 +159,7 @@ fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
     for (theirs_shut, ours_shut) in [(true, false), (false, true), (true, true)] {
         let mut pair = looked_through(5, 0);
         let (client, server, _) = connected(&mut pair, 1);
-        let known = |pair: &mut Pair| pair.stack(0).tcp_numbers().find(|n| n.id == client.into()).unwrap();
+        let known = |pair: &mut SimulatedPair| pair.stack(0).tcp_numbers().find(|n| n.id == client.into()).unwrap();
         let before = known(&mut pair);
         send(&mut pair, 0, client, b"to there").unwrap();
         send(&mut pair, 1, server, b"back").unwrap();
@@ -174,7 +174,7 @@ fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
         }
         if !theirs_shut {
             pair.run_for(Span::from_millis(50));
-            assert_eq!(state(&mut pair, 0, client), State::FinWait2);
+            assert_eq!(state(&mut pair, 0, client), TcpState::FinWait2);
         }
         let leaving = suspend(&mut pair, 0, client);
         assert_eq!(bytes(&mut pair, 0, client), b"back");
@@ -198,7 +198,7 @@ fn what_is_over_leaves_with_what_was_not_read() {
             pair.stack(host).tcp_shutdown(id, now, Shutdown::Write).unwrap();
             pair.run_for(Span::from_millis(50));
         }
-        let over = if first == 0 { State::TimeWait } else { State::Closed };
+        let over = if first == 0 { TcpState::TimeWait } else { TcpState::Closed };
         assert_eq!(state(&mut pair, 0, client), over);
         suspend(&mut pair, 0, client);
         resume(&mut pair, 0, client);
@@ -217,16 +217,16 @@ fn what_cannot_be_handed_over_does_not_stand_still() {
     let _listener = listen(&mut pair, 1, 8);
     let client = connect(&mut pair, 0, 4000);
     let now = pair.now();
-    assert_eq!(pair.stack(0).tcp_suspend(client, now), Err(Error::Invalid), "it is not open");
-    assert_eq!(pair.stack(0).tcp_resume(client, now), Err(Error::Invalid));
-    assert_eq!(pair.stack(0).tcp_leave(client), Err(Error::Invalid));
+    assert_eq!(pair.stack(0).tcp_suspend(client, now), Err(StackError::Invalid), "it is not open");
+    assert_eq!(pair.stack(0).tcp_resume(client, now), Err(StackError::Invalid));
+    assert_eq!(pair.stack(0).tcp_leave(client), Err(StackError::Invalid));
     pair.run_for(Span::from_millis(50));
     suspend(&mut pair, 0, client);
     let now = pair.now();
-    assert_eq!(pair.stack(0).tcp_suspend(client, now), Err(Error::Invalid), "it stands still");
+    assert_eq!(pair.stack(0).tcp_suspend(client, now), Err(StackError::Invalid), "it stands still");
     resume(&mut pair, 0, client);
     pair.stack(0).tcp_send_urgent(client, now, &mut &b"!"[..]).unwrap();
-    assert_eq!(pair.stack(0).tcp_suspend(client, now), Err(Error::Invalid), "it has urgent data");
+    assert_eq!(pair.stack(0).tcp_suspend(client, now), Err(StackError::Invalid), "it has urgent data");
     pair.run_for(Span::from_millis(50));
     let now = pair.now();
     assert!(pair.stack(0).tcp_suspend(client, now).is_ok(), "that was acknowledged");
@@ -243,7 +243,7 @@ fn a_suspended_connection_can_be_closed_and_shut() {
         let now = pair.now();
         if closed {
             pair.stack(0).tcp_close(client, now).unwrap();
-            assert_eq!(pair.stack(0).tcp_leave(client), Err(Error::Stale));
+            assert_eq!(pair.stack(0).tcp_leave(client), Err(StackError::Stale));
         } else {
             pair.stack(0).tcp_shutdown(client, now, Shutdown::Both).unwrap();
             pair.run_for(Span::from_millis(50));
@@ -266,12 +266,12 @@ fn a_listener_that_leaves_refuses_no_client_and_a_closed_one_does() {
         pair.stack(1).tcp_leave_listener(listener, now).unwrap();
         let late = connect(&mut pair, family, 4001);
         pair.run_for(Span::from_millis(500));
-        assert_eq!(state(&mut pair, 0, late), State::SynSent);
+        assert_eq!(state(&mut pair, 0, late), TcpState::SynSent);
         let now = pair.now();
         pair.stack(1).tcp_close_listener(listener, now).unwrap();
         let next = listen(&mut pair, 1, 8);
         pair.run_for(Span::from_secs(2));
-        assert_eq!(state(&mut pair, 0, late), State::Established);
+        assert_eq!(state(&mut pair, 0, late), TcpState::Established);
         send(&mut pair, 0, client, b"as before").unwrap();
         close(&mut pair, 0, client);
         let told = read_to_end(&mut pair, 1, server, Span::from_secs(1));
@@ -281,7 +281,7 @@ fn a_listener_that_leaves_refuses_no_client_and_a_closed_one_does() {
         pair.stack(1).tcp_close_listener(next, now).unwrap();
         let refused = connect(&mut pair, family, 4002);
         pair.run_for(Span::from_millis(500));
-        assert_eq!(state(&mut pair, 0, refused), State::Closed);
+        assert_eq!(state(&mut pair, 0, refused), TcpState::Closed);
     }
 }
 
@@ -327,7 +327,7 @@ fn a_listener_that_settles_does_not_answer_what_another_has_begun() {
     pair.stack(1).tcp_settle_listener(listener, until).unwrap();
     send(&mut pair, 0, client, b"for another").unwrap();
     pair.run_for(Span::from_millis(450));
-    assert_eq!(state(&mut pair, 0, client), State::Established);
+    assert_eq!(state(&mut pair, 0, client), TcpState::Established);
     pair.run_for(Span::from_secs(5));
-    assert_eq!(state(&mut pair, 0, client), State::Closed, "then it is reset");
+    assert_eq!(state(&mut pair, 0, client), TcpState::Closed, "then it is reset");
 }

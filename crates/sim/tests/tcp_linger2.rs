@@ -4,20 +4,20 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{Setting, Shutdown, State};
+use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, TcpId};
+use tickwire_stack::{StackConfig, TcpId};
 
 fn set(wire: &mut Wire, id: TcpId, time: Option<Span>) {
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::FinWait(time)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::FinWait(time)).unwrap();
 }
 
 /// RFC 9293 §3.6.1 and RFC 1122 §4.2.2.13 leave the time open; Linux limits it to two minutes, and
 /// 0 means the host's default.
 #[test]
 fn fin_wait_2_lasts_as_long_as_the_program_says() {
-    let mut config = Config::default();
+    let mut config = StackConfig::default();
     config.tcp.fin_timeout = Span::from_secs(20);
     for (seconds, lasts) in [(1, 1), (30, 30), (120, 120), (1000, 120), (0, 20)] {
         let mut wire = Wire::with(config);
@@ -88,7 +88,7 @@ fn without_a_wait_the_connection_is_reset_when_it_is_closed_in_fin_wait_2() {
     wire.put(Seg::new(ACK, theirs, ours + 1));
     wire.put(Seg::new(ACK, theirs, ours + 1).data(b"last words"));
     wire.taken();
-    assert_eq!(wire.state(id), Ok(State::FinWait2));
+    assert_eq!(wire.state(id), Ok(TcpState::FinWait2));
     assert_eq!(wire.recv(id).unwrap(), b"last words");
     wire.close(id);
     let reset = wire.one();
@@ -101,7 +101,7 @@ fn without_a_wait_the_connection_is_reset_when_it_is_closed_in_fin_wait_2() {
 fn a_listener_passes_its_time_on() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
-    wire.stack().tcp_listener_set(listener, Setting::FinWait(Some(Span::from_secs(7)))).unwrap();
+    wire.stack().tcp_listener_set(listener, TcpSetting::FinWait(Some(Span::from_secs(7)))).unwrap();
     let (id, ..) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0));
     assert_eq!(wire.stack().tcp_options(id).unwrap().fin_wait, Span::from_secs(7));
 }

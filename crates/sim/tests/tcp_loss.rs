@@ -4,16 +4,16 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair};
+use tickwire_sim::{LinkConfig, SimulatedPair};
 use tickwire_stack::TcpId;
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
 
 /// An accepted connection with SACK, MSS 1000, no Nagle, and a measured round trip of 1 ms.
 fn measured(wire: &mut Wire) -> (TcpId, u32, u32) {
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     wire.send(id, b"x").unwrap();
     wire.one();
     wire.pass(Span::from_millis(1));
@@ -294,7 +294,7 @@ fn a_needless_timeout_is_taken_back() {
 #[test]
 fn a_blackout_is_survived() {
     for (seed, dark) in [10, 100, 1_000, 10_000].into_iter().enumerate() {
-        let mut pair = Pair::seeded(seed as u64);
+        let mut pair = SimulatedPair::seeded(seed as u64);
         let (client, server, listener) = connected(&mut pair, seed & 1);
         let mut flows = [Flow::new((0, client), (1, server), 8_000_000), Flow::new((1, server), (0, client), 300_000)];
         pair.link_mut(0).rate = 1_000_000_000;
@@ -323,7 +323,7 @@ fn a_blackout_is_survived() {
 /// RFC 8985 §7: one lost message in a ping-pong costs about the minimum timeout, not 200 ms.
 #[test]
 fn a_lost_message_costs_milliseconds() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let (client, server, _) = connected(&mut pair, 0);
     let mut worst = Span::ZERO;
     for round in 0..1_000 {
@@ -357,11 +357,11 @@ fn a_bottleneck_is_kept_busy() {
         let (client, server, _) = connected(&mut pair, 0);
         let algorithm = tickwire_stack::tcp::Algorithm::from_name(name).unwrap();
         let now = pair.now();
-        pair.stack(0).tcp_set(client, now, Setting::Algorithm(algorithm)).unwrap();
+        pair.stack(0).tcp_set(client, now, TcpSetting::Algorithm(algorithm)).unwrap();
         let took = transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 10_000_000)], Span::from_secs(60));
         let ideal = 800_000; // microseconds: ten megabytes at 100 Mbit/s
         assert!(took.as_micros() < ideal * 11 / 10, "{name}: {} of {ideal} us", took.as_micros());
-        assert_eq!(state(&mut pair, 0, client), State::Established);
+        assert_eq!(state(&mut pair, 0, client), TcpState::Established);
     }
 }
 
@@ -413,7 +413,7 @@ fn a_late_probe_does_not_count_an_outage_before_it() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = measured(&mut wire);
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::UserTimeout(Span::from_secs(6))).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::UserTimeout(Span::from_secs(6))).unwrap();
     wire.send(id, &pattern(1_000, 1)).unwrap();
     wire.pass(Span::from_millis(5_300));
     assert!(wire.taken().iter().all(|seg| seg.seq == ours));
@@ -422,9 +422,9 @@ fn a_late_probe_does_not_count_an_outage_before_it() {
     assert_eq!(wire.one().seq, ours + 1_000);
     wire.now += Span::from_millis(50);
     wire.pass(Span::from_secs(5));
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.pass(Span::from_secs(5));
-    assert_eq!(wire.state(id), Ok(State::Closed));
+    assert_eq!(wire.state(id), Ok(TcpState::Closed));
 }
 
 /// RFC 8985 §8: the reordering timer continues, also if the acknowledgement that started it
@@ -470,7 +470,7 @@ fn blocks_of_one_acknowledgement_show_no_reordering() {
 }
 
 /// Requests and responses, one at a time. `delay` is the extra delay of each request.
-fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
+fn ask(pair: &mut SimulatedPair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
     let usual = pair.link_mut(0).delay;
     for n in 0..questions {
         pair.link_mut(0).delay = usual + delay(n);
@@ -513,7 +513,7 @@ fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
             let mut pair = pair_with(2, LinkConfig { delay: Span::from_micros(micros), ..LinkConfig::default() });
             let (client, server, _) = connected(&mut pair, 0);
             let now = pair.now();
-            pair.stack(0).tcp_set(client, now, Setting::NoDelay(true)).unwrap();
+            pair.stack(0).tcp_set(client, now, TcpSetting::NoDelay(true)).unwrap();
             ask(&mut pair, (client, server), 200, |_| Span::ZERO);
             pair.run_for(Span::from_millis(100));
             let start = pair.now();

@@ -4,10 +4,10 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig, Rng};
-use tickwire_stack::tcp::{Shutdown, State};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig, Rng};
+use tickwire_stack::tcp::{Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, InUse, Limits, ListenerId, Ready, TcpId};
+use tickwire_stack::{StackError, InUse, Limits, ListenerId, Ready, TcpId};
 
 /// One end of a connection, and how much of its data has been written and read.
 struct Side {
@@ -19,7 +19,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(pair: &mut Pair, host: usize, id: TcpId) -> Self {
+    fn new(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Self {
         let (a, b) = pair.stack(host).tcp_endpoints(id).unwrap();
         Self { id, written: 0, read: 0, salt: (a.port ^ b.port) as u8 }
     }
@@ -32,7 +32,7 @@ fn byte(n: u32, salt: u8) -> u8 {
 
 /// Random lives of connections from host 0 to host 1.
 struct Lives {
-    pair: Pair,
+    pair: SimulatedPair,
     rng: Rng,
     seed: u64,
     listener: ListenerId,
@@ -56,7 +56,7 @@ impl Lives {
         let config = PairConfig { limits, stack_invariants: true, sequence_invariants: true, ..PairConfig::default() }
             .with_seed(seed)
             .with_link(link);
-        let mut pair = Pair::new(&config);
+        let mut pair = SimulatedPair::new(&config);
         let rng = Rng::new(seed ^ 0xabcd);
         let listener = listen(&mut pair, 1, 16);
         Self { pair, rng, seed, listener, sides: [Vec::new(), Vec::new()], port: 1000 }
@@ -162,7 +162,7 @@ fn random_lives_leave_nothing_behind() {
 fn few_frames_are_shared_and_nothing_deadlocks() {
     let limits = Limits { frames: 256, tcp: 64, ..Limits::DEFAULT };
     let config = PairConfig { limits, ..PairConfig::default() };
-    let mut pair = Pair::new(&config);
+    let mut pair = SimulatedPair::new(&config);
     let listener = listen(&mut pair, 1, 64);
     let mut flows = Vec::new();
     for n in 0..30 {
@@ -190,7 +190,7 @@ fn few_frames_are_shared_and_nothing_deadlocks() {
 #[test]
 fn unread_connections_do_not_starve_the_others() {
     let limits = Limits { frames: 1024, tcp: 64, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let listener = listen(&mut pair, 1, 64);
     let mut pairs = Vec::new();
     for n in 0..20 {
@@ -259,7 +259,7 @@ impl Honest {
         let begin = wire.now;
         loop {
             match wire.send(self.id, b"answer") {
-                Err(Error::WouldBlock) => {}
+                Err(StackError::WouldBlock) => {}
                 done => break assert_eq!(done, Ok(6)),
             }
             wire.pass(Span::from_millis(500));
@@ -325,9 +325,9 @@ fn slow_readers_are_given_up_when_frames_run_out() {
     assert_eq!(given_up, 1, "the orphan is given up first");
     let (many, given_up) = work(&mut wire);
     assert!(given_up > 1 && many > few && many >= 16_000, "{given_up} given up; room for {few}, then {many} bytes");
-    assert_eq!(wire.state(id), Ok(State::Established));
-    let lost = readers.into_iter().find(|id| wire.state(*id) == Ok(State::Closed)).unwrap();
-    assert_eq!(wire.send(lost, b"x"), Err(Error::TimedOut));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
+    let lost = readers.into_iter().find(|id| wire.state(*id) == Ok(TcpState::Closed)).unwrap();
+    assert_eq!(wire.send(lost, b"x"), Err(StackError::TimedOut));
 }
 
 /// So many that no frame is left for a connection with an empty queue: some are aborted after
@@ -473,7 +473,7 @@ fn a_connection_closed_beside_slow_readers_is_not_given_up_in_their_place() {
     wire.taken();
     idle.into_iter().for_each(|id| wire.close(id));
     let begin = wire.now;
-    while wire.send(honest, b"answer") == Err(Error::WouldBlock) {
+    while wire.send(honest, b"answer") == Err(StackError::WouldBlock) {
         wire.pass(Span::from_millis(50));
         assert!(wire.now.since(begin) < Span::from_secs(7), "{} given up", wire.count("TcpExtTCPAbortOnMemory"));
     }
@@ -517,7 +517,7 @@ fn a_connection_with_nothing_queued_may_answer_beside_many_whose_queues_are_full
 #[test]
 fn a_connection_without_a_frame_is_told_when_there_is_one() {
     let limits = Limits { frames: 64, tcp: 64, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let listener = listen(&mut pair, 1, 64);
     let clients: Vec<_> = (0..56).map(|n| connect(&mut pair, 0, 2000 + n)).collect();
     let mut servers = Vec::new();
@@ -551,7 +551,7 @@ fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
     let readers = slow_readers(&mut wire, listener, 400);
     wire.peer.port = 4000;
     let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
-    assert_eq!(wire.send(id, b"command"), Err(Error::WouldBlock));
+    assert_eq!(wire.send(id, b"command"), Err(StackError::WouldBlock));
     assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::NONE));
     let now = wire.now;
     for &reader in &readers[..130] {
@@ -568,7 +568,7 @@ fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
 /// Readiness as `poll` on Linux reports it, over the life of a connection.
 #[test]
 fn readiness_follows_the_life_of_a_connection() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let listener = listen(&mut pair, 1, 8);
     assert_eq!(pair.stack(1).readiness(listener.into()), Ok(Ready::NONE));
     let client = connect(&mut pair, 0, 4000);
@@ -584,7 +584,7 @@ fn readiness_follows_the_life_of_a_connection() {
     recv(&mut pair, 1, server, 10).unwrap();
     assert_eq!(pair.stack(1).readiness(server.into()), Ok(Ready::OUT));
     close(&mut pair, 0, client);
-    assert_eq!(pair.stack(0).readiness(client.into()), Err(Error::Stale));
+    assert_eq!(pair.stack(0).readiness(client.into()), Err(StackError::Stale));
     pair.run_for(Span::from_millis(1));
     assert_eq!(pair.stack(1).readiness(server.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP));
     let now = pair.now();

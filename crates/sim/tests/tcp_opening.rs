@@ -4,9 +4,9 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{Setting, Shutdown, State};
+use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready, TcpId, WakeTarget};
+use tickwire_stack::{StackError, Ready, TcpId, WakeTarget};
 
 const OPTIONS: [u8; 4] = [2, 4, 3, 232];
 
@@ -17,7 +17,7 @@ fn opening() -> (Wire, TcpId, u32) {
     let options = wire.stack().tcp_defaults();
     let id = wire.stack().tcp_connect(&options, own, peer, now).unwrap();
     let syn = wire.one();
-    assert_eq!((syn.bits, wire.state(id)), (SYN, Ok(State::SynSent)));
+    assert_eq!((syn.bits, wire.state(id)), (SYN, Ok(TcpState::SynSent)));
     (wire, id, syn.seq)
 }
 
@@ -25,15 +25,15 @@ fn opening() -> (Wire, TcpId, u32) {
 /// §3.10.7.1).
 #[track_caller]
 fn is_refused(wire: &mut Wire, id: TcpId, iss: u32) {
-    assert_eq!(wire.state(id), Ok(State::Closed));
+    assert_eq!(wire.state(id), Ok(TcpState::Closed));
     let ready = wire.stack().readiness(id.into()).unwrap();
     assert!(ready.contains(Ready::IN | Ready::OUT | Ready::ERR | Ready::HUP), "{ready:?}");
     wire.put(Seg::new(ACK, 1001, iss + 1));
     let reset = wire.one();
     assert_eq!((reset.bits, reset.seq), (RST, iss + 1));
-    assert_eq!(wire.recv(id), Err(Error::Refused));
+    assert_eq!(wire.recv(id), Err(StackError::Refused));
     assert_eq!(wire.recv(id), Ok(vec![]), "told once");
-    assert_eq!(wire.send(id, b"x"), Err(Error::Pipe));
+    assert_eq!(wire.send(id, b"x"), Err(StackError::Pipe));
     wire.close(id);
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
@@ -43,14 +43,14 @@ fn is_refused(wire: &mut Wire, id: TcpId, iss: u32) {
 #[test]
 fn what_is_sent_or_read_before_the_connection_is_open_waits() {
     let (mut wire, id, iss) = opening();
-    assert_eq!(wire.send(id, b"early"), Err(Error::WouldBlock));
-    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.send(id, b"early"), Err(StackError::WouldBlock));
+    assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
     assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::NONE));
     let now = wire.now;
-    assert_eq!(wire.stack().tcp_shutdown(id, now, Shutdown::Write), Err(Error::NotConnected));
+    assert_eq!(wire.stack().tcp_shutdown(id, now, Shutdown::Write), Err(StackError::NotConnected));
     wire.nothing();
     wire.put(Seg::new(SYN | ACK, 1000, iss + 1).options(&OPTIONS));
-    assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(State::Established)));
+    assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(TcpState::Established)));
     assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::OUT));
     assert_eq!(wire.send(id, b"early"), Ok(5));
     let sent = wire.one();
@@ -70,7 +70,7 @@ fn a_reset_that_acknowledges_the_syn_refuses() {
     is_refused(&mut wire, id, iss);
     let (mut wire, id, iss) = opening();
     wire.put(Seg::new(RST | ACK, 0, iss + 1));
-    assert_eq!(wire.send(id, b"x"), Err(Error::Refused));
+    assert_eq!(wire.send(id, b"x"), Err(StackError::Refused));
     assert_eq!(wire.count("TcpAttemptFails"), 1);
 }
 
@@ -82,7 +82,7 @@ fn a_reset_that_does_not_know_the_syn_is_ignored() {
         wire.put(seg);
         wire.nothing();
     }
-    assert_eq!(wire.state(id), Ok(State::SynSent));
+    assert_eq!(wire.state(id), Ok(TcpState::SynSent));
 }
 
 /// RFC 9293 §3.10.7.3, first check: a segment that acknowledges anything but our SYN belongs to
@@ -101,9 +101,9 @@ fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
                 "the SYN is sent once more, not for each such segment"
             );
         }
-        assert_eq!(wire.state(id), Ok(State::SynSent));
+        assert_eq!(wire.state(id), Ok(TcpState::SynSent));
         wire.put(Seg::new(SYN | ACK, 1000, iss + 1));
-        assert_eq!((wire.one().ack, wire.state(id)), (1001, Ok(State::Established)));
+        assert_eq!((wire.one().ack, wire.state(id)), (1001, Ok(TcpState::Established)));
     }
 }
 
@@ -125,7 +125,7 @@ fn an_old_connection_of_the_peers_costs_a_round_trip_and_not_a_timeout() {
     );
     wire.pass(Span::from_micros(50));
     wire.put(Seg::new(SYN | ACK, 1000, iss + 1).options(&OPTIONS));
-    assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(State::Established)));
+    assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(TcpState::Established)));
     assert!(wire.now.since(begun) < Span::from_millis(1));
 }
 
@@ -150,7 +150,7 @@ fn a_good_acknowledgement_alone_opens_nothing() {
         wire.put(Seg::new(bits, 1000, iss + 1).data(b"?"));
         wire.nothing();
     }
-    assert_eq!(wire.state(id), Ok(State::SynSent));
+    assert_eq!(wire.state(id), Ok(TcpState::SynSent));
 }
 
 /// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after an active open: a RST at RCV.NXT
@@ -162,8 +162,8 @@ fn a_reset_after_crossing_syns_refuses() {
         wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
         let answer = wire.one();
         assert_eq!((answer.bits, answer.seq, answer.ack), (SYN | ACK, iss, 1001));
-        assert_eq!(wire.state(id), Ok(State::SynReceived));
-        assert_eq!(wire.send(id, b"early"), Err(Error::WouldBlock));
+        assert_eq!(wire.state(id), Ok(TcpState::SynReceived));
+        assert_eq!(wire.send(id, b"early"), Err(StackError::WouldBlock));
         if exact {
             wire.put(Seg::new(RST, 1001, 0));
             wire.nothing();
@@ -172,7 +172,7 @@ fn a_reset_after_crossing_syns_refuses() {
             wire.put(Seg::new(RST, 1002, 0));
             let challenge = wire.one();
             assert_eq!((challenge.bits, challenge.seq, challenge.ack), (ACK, iss + 1, 1001));
-            assert_eq!(wire.state(id), Ok(State::SynReceived));
+            assert_eq!(wire.state(id), Ok(TcpState::SynReceived));
         }
     }
 }
@@ -202,25 +202,25 @@ fn a_connection_that_is_shut_after_crossing_syns_ends_when_it_is_open() {
             Shutdown::Read => Ready::IN | Ready::RDHUP,
             Shutdown::Both => Ready::IN | Ready::RDHUP | Ready::HUP,
         };
-        assert_eq!((wire.state(id), wire.stack().readiness(id.into())), (Ok(State::SynReceived), Ok(told)));
-        assert_eq!(wire.recv(id), if reads { Err(Error::WouldBlock) } else { Ok(vec![]) });
-        assert_eq!(wire.send(id, b"x"), Err(Error::WouldBlock));
+        assert_eq!((wire.state(id), wire.stack().readiness(id.into())), (Ok(TcpState::SynReceived), Ok(told)));
+        assert_eq!(wire.recv(id), if reads { Err(StackError::WouldBlock) } else { Ok(vec![]) });
+        assert_eq!(wire.send(id, b"x"), Err(StackError::WouldBlock));
 
         wire.put(Seg::new(if with_fin { FIN | ACK } else { ACK }, 1001, iss + 1));
         let sent = wire.taken();
         let fins: Vec<_> = sent.iter().filter(|seg| seg.has(FIN)).map(|seg| seg.seq).collect();
         assert_eq!(fins, if writes { vec![] } else { vec![iss + 1] }, "{how:?}");
         let state = match (writes, with_fin) {
-            (true, _) => State::Established,
-            (false, true) => State::Closing,
-            (false, false) => State::FinWait1,
+            (true, _) => TcpState::Established,
+            (false, true) => TcpState::Closing,
+            (false, false) => TcpState::FinWait1,
         };
         assert_eq!(wire.state(id), Ok(state), "{how:?}");
-        assert_eq!(wire.send(id, b"x"), if writes { Ok(1) } else { Err(Error::Pipe) });
-        assert_eq!(wire.recv(id), if reads && !with_fin { Err(Error::WouldBlock) } else { Ok(vec![]) });
+        assert_eq!(wire.send(id, b"x"), if writes { Ok(1) } else { Err(StackError::Pipe) });
+        assert_eq!(wire.recv(id), if reads && !with_fin { Err(StackError::WouldBlock) } else { Ok(vec![]) });
         if !writes {
             wire.put(Seg::new(ACK, if with_fin { 1002 } else { 1001 }, iss + 2));
-            assert_eq!(wire.state(id), Ok(if with_fin { State::TimeWait } else { State::FinWait2 }));
+            assert_eq!(wire.state(id), Ok(if with_fin { TcpState::TimeWait } else { TcpState::FinWait2 }));
         }
     }
 }
@@ -241,7 +241,7 @@ fn the_end_that_was_asked_for_before_the_connection_was_open_is_sent_again() {
     assert!(fins > 1, "{fins}");
     assert_eq!(wire.recv(id).unwrap(), b"hey");
     wire.put(Seg::new(ACK, 1004, iss + 2));
-    assert_eq!(wire.state(id), Ok(State::FinWait2));
+    assert_eq!(wire.state(id), Ok(TcpState::FinWait2));
 }
 
 /// As on Linux (`tcp_disconnect`), which leaves a socket neither connected nor shut down; a further
@@ -251,8 +251,8 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
     let over = Ready::OUT | Ready::HUP;
     let ended = over | Ready::IN | Ready::RDHUP;
     let rows = [
-        (None, over, Err(Error::NotConnected)),
-        (Some(Shutdown::Write), over, Err(Error::NotConnected)),
+        (None, over, Err(StackError::NotConnected)),
+        (Some(Shutdown::Write), over, Err(StackError::NotConnected)),
         (Some(Shutdown::Read), ended, Ok(vec![])),
         (Some(Shutdown::Both), ended, Ok(vec![])),
     ];
@@ -260,15 +260,15 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
         let (mut wire, id, iss) = opening();
         let now = wire.now;
         assert_eq!(wire.stack().tcp_abandon(id, now), Ok(()));
-        assert_eq!(wire.stack().tcp_abandon(id, now), Err(Error::Invalid));
+        assert_eq!(wire.stack().tcp_abandon(id, now), Err(StackError::Invalid));
         assert_eq!(wire.stack().readiness(id.into()), Ok(over | Ready::ERR));
         if let Some(how) = again {
-            assert_eq!(wire.stack().tcp_shutdown(id, now, how), Err(Error::NotConnected));
+            assert_eq!(wire.stack().tcp_shutdown(id, now, how), Err(StackError::NotConnected));
         }
         assert_eq!(wire.stack().readiness(id.into()), Ok(ready | Ready::ERR));
-        assert_eq!(wire.recv(id), Err(Error::Reset));
+        assert_eq!(wire.recv(id), Err(StackError::Reset));
         assert_eq!((wire.stack().readiness(id.into()), wire.recv(id)), (Ok(ready), read));
-        assert_eq!(wire.send(id, b"x"), Err(Error::Pipe));
+        assert_eq!(wire.send(id, b"x"), Err(StackError::Pipe));
         // Nothing of it is left: an answer to its SYN is reset.
         wire.put(Seg::new(SYN | ACK, 1000, iss + 1));
         assert_eq!(wire.one().bits, RST);
@@ -284,12 +284,12 @@ fn a_connection_that_is_closed_after_crossing_syns_ends_in_order() {
     for (answers, keepalive) in [(true, false), (true, true), (false, false)] {
         let (mut wire, id, iss) = opening();
         let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::KeepAlive(keepalive)).unwrap();
+        wire.stack().tcp_set(id, now, TcpSetting::KeepAlive(keepalive)).unwrap();
         wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
         assert_eq!(wire.one().bits, SYN | ACK);
         wire.close(id);
         wire.nothing();
-        assert_eq!(wire.state(id), Err(Error::Stale));
+        assert_eq!(wire.state(id), Err(StackError::Stale));
         if answers {
             wire.put(Seg::new(ACK, 1001, iss + 1));
             let fin = wire.one();
@@ -317,7 +317,7 @@ fn a_connection_that_is_closed_after_crossing_syns_is_reset_if_the_peer_is_not_d
         wire.taken();
         let now = wire.now;
         if lingers {
-            wire.stack().tcp_set(id, now, Setting::Linger(Some(Span::ZERO))).unwrap();
+            wire.stack().tcp_set(id, now, TcpSetting::Linger(Some(Span::ZERO))).unwrap();
         }
         wire.close(id);
         if !lingers {
@@ -348,7 +348,7 @@ fn a_waiter_for_a_connection_is_woken_when_the_attempt_ends() {
         assert!(stack.take_wakeups().is_none());
         if abort { stack.tcp_abort(id, now) } else { stack.tcp_close(id, now) }.unwrap();
         assert!(stack.take_wakeups().is_some_and(|wakeups| wakeups.targets() == [target]), "{crossing} {abort}");
-        assert_eq!(stack.tcp_state(id), Err(Error::Stale));
+        assert_eq!(stack.tcp_state(id), Err(StackError::Stale));
     }
 }
 
@@ -366,12 +366,12 @@ fn only_the_number_after_our_syn_opens_a_half_open_connection() {
         if offset != 1 {
             let reset = wire.one();
             assert_eq!((reset.bits, reset.seq), (RST, ack));
-            assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+            assert_eq!(wire.stack().tcp_accept(listener), Err(StackError::WouldBlock));
             wire.put(Seg::new(ACK, 1001, iss + 1));
         }
         wire.nothing();
         let id = wire.stack().tcp_accept(listener).unwrap();
-        assert_eq!(wire.state(id), Ok(State::Established));
+        assert_eq!(wire.state(id), Ok(TcpState::Established));
     }
 }
 
@@ -392,7 +392,7 @@ fn a_reset_half_open_connection_leaves_the_listener_as_it_was() {
         assert_eq!((reset.bits, reset.seq), (RST, iss + 1));
         wire.pass(Span::from_millis(1));
     }
-    assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().tcp_accept(listener), Err(StackError::WouldBlock));
     assert_eq!((wire.count("TcpExtSyncookiesSent"), wire.held()), (0, 0));
     wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&OPTIONS));
 }

@@ -7,9 +7,9 @@ use tcp_support::raw::*;
 use tickwire_sim::PairConfig;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{Metrics, PathInfo, PathState, Query};
-use tickwire_stack::tcp::{Setting, State, TcpOptions};
+use tickwire_stack::tcp::{TcpSetting, TcpState, TcpOptions};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Limits};
+use tickwire_stack::{StackError, Limits};
 
 /// The host's answer about a destination.
 fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) -> PathInfo {
@@ -119,7 +119,7 @@ fn a_neighbour_that_failed_is_asked_for_again() {
     let sent = wire.taken();
     assert!(!sent.is_empty() && sent.iter().all(|seg| seg.data.len() == 1000), "{sent:?}");
     assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 4]);
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
 }
 
 /// As on Linux: route metrics apply to connections over that route, and changes apply at once.
@@ -154,7 +154,7 @@ fn what_a_route_sets_holds() {
     }
     set(&mut wire, Metrics::default());
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::QuickAck(false)).unwrap();
     // Data sent soon after a received segment makes the exchange interactive.
     wire.send(id, b"answer").unwrap();
     wire.put(Seg::new(ACK, theirs + 40, ours.wrapping_add(6)).data(b"x"));
@@ -178,7 +178,7 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     let other = Endpoint::new(own.address, 2000);
     assert_eq!(
         wire.stack().tcp_connect(&options, other, peer, now),
-        Err(Error::NeedPath),
+        Err(StackError::NeedPath),
         "no use is made of it either"
     );
     wire.put(Seg::new(ACK, 1001, ours));
@@ -218,7 +218,7 @@ fn a_connection_from_a_forged_address_ends_when_the_host_finds_no_neighbour() {
             wire.pass(Span::from_secs(4));
         }
         let id = accepted.take().unwrap_or_else(|| wire.stack().tcp_accept(listener).unwrap());
-        assert_eq!(wire.recv(id), Err(Error::HostUnreachable));
+        assert_eq!(wire.recv(id), Err(StackError::HostUnreachable));
         wire.close(id);
         assert_eq!(wire.count("TcpCurrEstab"), 0);
         assert_eq!(wire.held(), 0);
@@ -241,7 +241,7 @@ fn a_made_up_name_that_answers_late_ends_too() {
         assert_eq!(asked(&mut wire), Some(peer));
         tell(&mut wire, peer, PathState::Resolving, 1500, 0);
         wire.pass(Span::from_secs(4));
-        assert_eq!(wire.recv(id), Err(Error::HostUnreachable), "{late:?} late");
+        assert_eq!(wire.recv(id), Err(StackError::HostUnreachable), "{late:?} late");
         wire.close(id);
         assert_eq!((wire.count("TcpCurrEstab"), wire.held()), (0, 0));
     }
@@ -268,7 +268,7 @@ fn a_made_up_name_does_not_stay_by_its_second_connection() {
         wire.put(Seg::new(ACK, 1001, second));
         wire.pass(Span::from_secs(4));
         while let Ok(id) = wire.stack().tcp_accept(listener) {
-            assert_eq!(wire.recv(id), Err(Error::HostUnreachable));
+            assert_eq!(wire.recv(id), Err(StackError::HostUnreachable));
             wire.close(id);
         }
         assert_eq!(wire.count("TcpCurrEstab"), 0);
@@ -290,13 +290,13 @@ fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
         wire.send(id, b"hello").unwrap();
         assert_eq!(wire.one().data, b"hello");
         tell(&mut wire, peer, PathState::Unreachable, 1500, 1);
-        assert_eq!(wire.state(id), Ok(State::Established), "{idle:?}");
+        assert_eq!(wire.state(id), Ok(TcpState::Established), "{idle:?}");
         wire.pass(Span::from_secs(1));
         tell(&mut wire, peer, PathState::Ready, 1500, 1);
         wire.pass(Span::from_secs(2));
         assert!(wire.taken().iter().any(|seg| seg.data == b"hello"));
         wire.put(Seg::new(ACK, theirs, ours + 5));
-        assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+        assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
     }
 }
 
@@ -317,8 +317,8 @@ fn a_connection_outlives_a_neighbour_that_fails_for_a_while() {
         tell(&mut wire, peer, PathState::Unreachable, 1500, 1);
         wire.pass(Span::from_secs(5));
         tell(&mut wire, peer, PathState::Ready, 1500, 1);
-        assert_eq!(wire.state(id), Ok(State::Established));
-        assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+        assert_eq!(wire.state(id), Ok(TcpState::Established));
+        assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
     }
 }
 
@@ -415,7 +415,7 @@ fn a_connection_that_is_bound_to_an_interface_hears_nothing_by_another() {
         let syn = wire.one();
         assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 3]);
         wire.put(Seg::new(SYN | ACK, 1000, syn.seq.wrapping_add(1)));
-        let heard = if interface == 1 { State::Established } else { State::SynSent };
+        let heard = if interface == 1 { TcpState::Established } else { TcpState::SynSent };
         assert_eq!(wire.state(id), Ok(heard));
         assert_eq!(wire.taken().len(), usize::from(interface == 1), "no answer to what is not for it");
         assert_eq!(wire.count("TcpNoSocket"), u64::from(interface == 2));

@@ -4,12 +4,12 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::checksum;
 use tickwire_stack::path::{PathState, Query};
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::{StackError, Ready};
 
 /// ICMP "fragmentation needed" (RFC 1191) about the segment with this sequence number.
 fn too_big(wire: &Wire, seq: u32, mtu: u16) -> Vec<u8> {
@@ -107,7 +107,7 @@ fn forged_mtu_reports_do_no_harm() {
 #[test]
 fn a_changed_interface_mtu_is_followed() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (client, server, listener) = connected(&mut pair, family);
         let mut flows = [Flow::new((0, client), (1, server), 9_000_000)];
         for mtu in [1300, 1500, 1280, 1500] {
@@ -136,9 +136,9 @@ fn a_changed_interface_mtu_is_followed() {
 /// RFC 9293 §3.7.1: `TCP_MAXSEG`.
 #[test]
 fn a_segment_size_that_was_set_is_asked_for_and_kept_to() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let listener = listen(&mut pair, 1, 4);
-    pair.stack(1).tcp_listener_set(listener, Setting::MaxSegment(600)).unwrap();
+    pair.stack(1).tcp_listener_set(listener, TcpSetting::MaxSegment(600)).unwrap();
     let client = connect(&mut pair, 0, 4000);
     pair.run_for(Span::from_millis(1));
     let server = pair.stack(1).tcp_accept(listener).unwrap();
@@ -150,7 +150,7 @@ fn a_segment_size_that_was_set_is_asked_for_and_kept_to() {
 /// RFC 9293 §3.9.2.2.
 #[test]
 fn an_unreachable_host_ends_the_attempt() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let client = connect(&mut pair, 0, 4000);
     let way = Query::to(pair.host(1).addresses[0]).from(pair.host(0).addresses[0]);
     let now = pair.now();
@@ -158,5 +158,5 @@ fn an_unreachable_host_ends_the_attempt() {
     info.state = PathState::Unreachable;
     pair.stack(0).path_set(info, now);
     assert!(pair.stack(0).readiness(client.into()).unwrap().contains(Ready::ERR));
-    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
+    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::HostUnreachable)));
 }

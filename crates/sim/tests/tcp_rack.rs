@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_stack::TcpId;
-use tickwire_stack::tcp::{Setting, TcpInfo};
+use tickwire_stack::tcp::{TcpSetting, TcpInfo};
 use tickwire_stack::time::{Instant, Span};
 
 const ROUND: Span = Span::from_millis(30);
@@ -30,7 +30,7 @@ impl Flight {
         let mut wire = Wire::new();
         let (id, una, theirs) = wire.accepted();
         let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+        wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
         let mut flight = Self { wire, id, una, theirs };
         for n in 0..10 {
             flight.send(1);

@@ -5,9 +5,9 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
 /// A peer that sends as much as the window allows.
 struct Sender {
@@ -136,7 +136,7 @@ fn a_smaller_buffer_takes_what_was_promised_and_no_more() {
     let now = sender.wire.now;
     let promised = sender.wire.stack().tcp_info(sender.id, now).unwrap().receive_window;
     assert!(promised > 50_000, "{promised}");
-    sender.wire.stack().tcp_set(sender.id, now, Setting::ReceiveBuffer(4096)).unwrap();
+    sender.wire.stack().tcp_set(sender.id, now, TcpSetting::ReceiveBuffer(4096)).unwrap();
     sender.window = promised;
     let before = sender.next;
     assert_eq!(sender.fill(1000) - 1000, promised, "to the edge, and not beyond it");
@@ -146,7 +146,7 @@ fn a_smaller_buffer_takes_what_was_promised_and_no_more() {
     while got < promised as usize {
         got += sender.read(1 << 20).len();
     }
-    assert_eq!(sender.wire.recv(sender.id), Err(Error::WouldBlock));
+    assert_eq!(sender.wire.recv(sender.id), Err(StackError::WouldBlock));
     assert_eq!(sender.next.wrapping_sub(before), promised);
     sender.wire.taken();
     let window = sender.probe();

@@ -4,9 +4,9 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tickwire_stack::epoll_sets::Interest;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready, SetId};
+use tickwire_stack::{StackError, Ready, SetId};
 
 /// RFC 9293 §3.7.4 with Minshall's variant, as on Linux.
 #[test]
@@ -21,7 +21,7 @@ fn nagle_holds_a_second_small_segment_and_nodelay_does_not() {
     wire.put(Seg::new(ACK, theirs, ours + 3));
     assert_eq!(wire.one().data, b"twothree");
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     wire.send(id, b"four").unwrap();
     wire.send(id, b"five").unwrap();
     assert_eq!(wire.taken().iter().map(|s| s.data.clone()).collect::<Vec<_>>(), [b"four", b"five"]);
@@ -33,7 +33,7 @@ fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::Cork(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::Cork(true)).unwrap();
     wire.send(id, &[1; 1500]).unwrap();
     assert_eq!(wire.one().data.len(), 1000);
     wire.put(Seg::new(ACK, theirs, ours + 1000));
@@ -45,7 +45,7 @@ fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
     wire.send(id, b"header").unwrap();
     wire.nothing();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::Cork(false)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::Cork(false)).unwrap();
     assert_eq!(wire.one().data, b"header");
     wire.put(Seg::new(ACK, theirs, ours + 1506));
     let now = wire.now;
@@ -62,20 +62,20 @@ fn nodelay_flushes_what_a_cork_or_more_holds() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::Cork(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::Cork(true)).unwrap();
     wire.send(id, b"corked").unwrap();
     wire.nothing();
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     assert_eq!(wire.one().data, b"corked");
     wire.send(id, b"later").unwrap();
     wire.nothing();
-    wire.stack().tcp_set(id, now, Setting::Cork(false)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::Cork(false)).unwrap();
     assert_eq!(wire.one().data, b"later");
     wire.put(Seg::new(ACK, theirs, ours + 11));
     let now = wire.now;
     wire.stack().tcp_send(id, now, true, &mut &b"more"[..]).unwrap();
     wire.nothing();
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     assert_eq!(wire.one().data, b"more");
 }
 
@@ -84,10 +84,10 @@ fn a_send_buffer_that_was_set_is_kept_to() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::SendBuffer(20_000)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::SendBuffer(20_000)).unwrap();
     wire.put(Seg::new(ACK, theirs, ours).window(0));
     assert_eq!(wire.send(id, &[1; 100_000]), Ok(20_000));
-    assert_eq!(wire.send(id, &[1; 10]), Err(Error::WouldBlock));
+    assert_eq!(wire.send(id, &[1; 10]), Err(StackError::WouldBlock));
     // Room for a single byte is not worth a wakeup.
     wire.put(Seg::new(ACK, theirs, ours).window(60_000));
     let sent: u32 = wire.taken().iter().map(|s| s.data.len() as u32).sum();
@@ -110,7 +110,7 @@ fn room_is_told_also_when_all_was_taken_that_was_sent() {
         let mut wire = Wire::new();
         let (id, ours, theirs) = wire.accepted();
         let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::SendBuffer(20_000)).unwrap();
+        wire.stack().tcp_set(id, now, TcpSetting::SendBuffer(20_000)).unwrap();
         let set = wire.stack().set_create().unwrap();
         let interest = Interest { edge: mode, ..Interest::level(Ready::OUT) };
         wire.stack().item_add(set, id.into(), 0, interest, 0).unwrap();
@@ -132,7 +132,7 @@ fn little_is_kept_unsent_where_a_mark_is_set_and_room_is_told_as_it_goes_out() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NotSentLowat(MARK)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NotSentLowat(MARK)).unwrap();
     let set = wire.stack().set_create().unwrap();
     let interest = Interest { edge: true, ..Interest::level(Ready::OUT) };
     wire.stack().item_add(set, id.into(), 0, interest, 0).unwrap();
@@ -140,7 +140,7 @@ fn little_is_kept_unsent_where_a_mark_is_set_and_room_is_told_as_it_goes_out() {
     wire.put(Seg::new(ACK, theirs, ours).window(0));
     let queued = wire.send(id, &[1; 100_000]).unwrap() as u32;
     assert_eq!(queued, MARK);
-    assert_eq!(wire.send(id, &[1; 10]), Err(Error::WouldBlock));
+    assert_eq!(wire.send(id, &[1; 10]), Err(StackError::WouldBlock));
     assert!(!room_told(&mut wire, set));
     // Unsent data counts, not unacknowledged data.
     wire.put(Seg::new(ACK, theirs, ours).window(60_000));

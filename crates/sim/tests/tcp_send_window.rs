@@ -5,13 +5,13 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
 const SAMPLE: &[u8] = b"Sample Data";
 
-fn set(wire: &mut Wire, id: TcpId, setting: Setting) {
+fn set(wire: &mut Wire, id: TcpId, setting: TcpSetting) {
     let now = wire.now;
     wire.stack().tcp_set(id, now, setting).unwrap();
 }
@@ -102,7 +102,7 @@ fn segments_about_as_large_as_the_window_go_whole_and_carry_acknowledgements() {
         let ours = wire.one().seq.wrapping_add(1);
         wire.put(Seg::new(ACK, 1001, ours).window(window));
         let id = wire.stack().tcp_accept(listener).unwrap();
-        set(&mut wire, id, Setting::NoDelay(true));
+        set(&mut wire, id, TcpSetting::NoDelay(true));
         wire.send(id, SAMPLE).unwrap();
         let sent = wire.one();
         assert_eq!((&sent.data[..], sent.has(PSH)), (first, window >= len), "window {window}");
@@ -125,7 +125,7 @@ fn a_cork_makes_full_segments_of_small_writes() {
         let listener = wire.listen(8);
         let [high, low] = mss.to_be_bytes();
         let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, high, low]));
-        set(&mut wire, id, Setting::Cork(true));
+        set(&mut wire, id, TcpSetting::Cork(true));
         let large = pattern(usize::from(mss) + 1, 5);
         let all = [SAMPLE, SAMPLE, &large].concat();
         for part in [SAMPLE, SAMPLE] {
@@ -172,7 +172,7 @@ fn a_window_that_shrinks_is_kept_to_and_ends_nothing() {
     }
     assert!(again.iter().all(|seg| seg.end().wrapping_sub(ours) <= 5_000), "nothing new: {again:?}");
     assert!(again.iter().filter(|seg| seg.seq == ours + 1_000).count() > 5, "what lies in the window comes again");
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.put(Seg::new(ACK, theirs, ours + 2_000).window(60_000));
     let mut got = data[..2_000].to_vec();
     for _ in 0..100 {
@@ -204,7 +204,7 @@ fn a_window_that_shrinks_to_nothing_is_probed() {
         assert!(!wire.taken().is_empty(), "it is asked at least once a minute");
         wire.put(Seg::new(ACK, theirs, ours + 1_000).window(0));
     }
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.taken();
     wire.put(Seg::new(ACK, theirs, ours + 3_000));
     assert_eq!(wire.send(id, b"goes on"), Ok(7));
@@ -217,10 +217,10 @@ fn a_window_that_shrinks_to_nothing_is_probed() {
 fn what_the_window_does_not_take_is_kept() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
-    set(&mut wire, id, Setting::SendBuffer(10_000));
+    set(&mut wire, id, TcpSetting::SendBuffer(10_000));
     wire.put(Seg::new(ACK, theirs, ours).window(3_000));
     assert_eq!(wire.send(id, &pattern(20_000, 1)), Ok(10_000));
-    assert_eq!(wire.send(id, b"x"), Err(Error::WouldBlock));
+    assert_eq!(wire.send(id, b"x"), Err(StackError::WouldBlock));
     assert_eq!(wire.taken().iter().map(|seg| seg.data.len()).sum::<usize>(), 3_000);
     wire.put(Seg::new(ACK, theirs, ours + 3_000).window(3_000));
     assert_eq!(wire.taken().iter().map(|seg| seg.data.len()).sum::<usize>(), 3_000);

@@ -4,9 +4,9 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
 const SAMPLE: &[u8] = b"Sample Data";
 
@@ -16,7 +16,7 @@ fn shut() -> (Wire, TcpId, u32, u32) {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
     wire.send(id, SAMPLE).unwrap();
     assert_eq!(wire.one().data, SAMPLE);
     wire.pass(Span::from_millis(1));
@@ -92,7 +92,7 @@ fn the_peers_probes_are_answered() {
         wire.pass(Span::from_secs(1));
     }
     assert_eq!(wire.recv(id).unwrap(), SAMPLE);
-    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
 }
 
 /// `TCP_USER_TIMEOUT` (RFC 5482 §2, RFC 9293 §3.8.3): it also limits the wait for a window,
@@ -104,7 +104,7 @@ fn the_user_timeout_ends_the_waiting_for_a_window() {
         for limit in [Span::from_millis(40), Span::from_secs(5)] {
             let (mut wire, id, ours, theirs) = shut();
             let now = wire.now;
-            wire.stack().tcp_set(id, now, Setting::UserTimeout(limit)).unwrap();
+            wire.stack().tcp_set(id, now, TcpSetting::UserTimeout(limit)).unwrap();
             let start = wire.now;
             wire.send(id, SAMPLE).unwrap();
             let mut ended = None;
@@ -126,7 +126,7 @@ fn the_user_timeout_ends_the_waiting_for_a_window() {
                 ended >= limit && ended <= limit + Span::from_millis(10),
                 "{ended:?} of {limit:?}, answered: {answered}"
             );
-            assert_eq!(wire.recv(id), Err(Error::TimedOut));
+            assert_eq!(wire.recv(id), Err(StackError::TimedOut));
             wire.put(Seg::new(ACK, theirs, ours));
             let reset = wire.one();
             assert_eq!((reset.bits, reset.seq), (RST, ours), "the connection is gone");
@@ -144,7 +144,7 @@ fn an_answered_probe_keeps_the_connection() {
         assert!(!wire.taken().is_empty());
         wire.put(Seg::new(ACK, theirs, ours).window(0));
     }
-    assert_eq!(wire.state(id), Ok(State::Established));
+    assert_eq!(wire.state(id), Ok(TcpState::Established));
     wire.put(Seg::new(ACK, theirs, ours));
     assert_eq!(wire.taken().last().map(|seg| seg.data.clone()), Some(SAMPLE.to_vec()));
 }

@@ -4,17 +4,17 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
-use tickwire_stack::tcp::Setting;
+use tickwire_sim::SimulatedPair;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
 
 /// RFC 9293 §3.8.6.2: a reader of single bytes does not cause silly windows.
 #[test]
 fn rfc9293_3_8_6_2_2_a_slow_reader_does_not_cause_small_segments() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
-    pair.stack(1).tcp_set(server, now, Setting::ReceiveBuffer(10_000)).unwrap();
+    pair.stack(1).tcp_set(server, now, TcpSetting::ReceiveBuffer(10_000)).unwrap();
     let data = pattern(60_000, 1);
     let (mut sent, mut got) = (0, Vec::new());
     for _ in 0..2_000 {

@@ -4,9 +4,9 @@
 mod tcp_support;
 
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::TcpId;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
 
 /// A round trip of 100 us.
@@ -15,7 +15,7 @@ fn lan() -> LinkConfig {
 }
 
 /// Sends a message and answers it; returns the time until it arrived.
-fn message(pair: &mut Pair, client: TcpId, server: TcpId, size: usize) -> Span {
+fn message(pair: &mut SimulatedPair, client: TcpId, server: TcpId, size: usize) -> Span {
     let (began, data) = (pair.now(), pattern(size, 3));
     let (mut sent, mut got) = (0, Vec::new());
     let arrived = pair.run_until(Span::from_secs(10), |pair| {
@@ -32,10 +32,10 @@ fn message(pair: &mut Pair, client: TcpId, server: TcpId, size: usize) -> Span {
     took
 }
 
-fn connected_without_nagle(pair: &mut Pair, family: usize) -> (TcpId, TcpId) {
+fn connected_without_nagle(pair: &mut SimulatedPair, family: usize) -> (TcpId, TcpId) {
     let (client, server, _) = connected(pair, family);
     let now = pair.now();
-    pair.stack(0).tcp_set(client, now, Setting::NoDelay(true)).unwrap();
+    pair.stack(0).tcp_set(client, now, TcpSetting::NoDelay(true)).unwrap();
     (client, server)
 }
 
@@ -44,7 +44,7 @@ fn connected_without_nagle(pair: &mut Pair, family: usize) -> (TcpId, TcpId) {
 fn the_lost_end_of_every_message_is_repaired_by_a_probe() {
     for family in [0, 1] {
         let told = LinkConfig { tail_of: 20_000, ..lan() };
-        let mut pair = Pair::new(&PairConfig { links: [told, lan()], ..PairConfig::default() });
+        let mut pair = SimulatedPair::new(&PairConfig { links: [told, lan()], ..PairConfig::default() });
         let (client, server) = connected_without_nagle(&mut pair, family);
         for number in 1..=20 {
             let took = message(&mut pair, client, server, 20_000);
@@ -60,7 +60,7 @@ fn the_lost_end_of_every_message_is_repaired_by_a_probe() {
 fn a_second_of_darkness_in_either_direction_costs_little_more_than_the_second() {
     for dark in [0, 1] {
         for size in [20_000, 640_000] {
-            let mut pair = Pair::new(&PairConfig::default().with_link(lan()));
+            let mut pair = SimulatedPair::new(&PairConfig::default().with_link(lan()));
             let (client, server) = connected_without_nagle(&mut pair, 0);
             let usual = message(&mut pair, client, server, size);
             pair.link_mut(dark).dark_until = pair.now() + Span::from_secs(1);

@@ -3,28 +3,28 @@
 mod tcp_support;
 
 use tcp_support::*;
-use tickwire_sim::{Burst, LinkConfig, Pair};
-use tickwire_stack::tcp::State;
+use tickwire_sim::{Burst, LinkConfig, SimulatedPair};
+use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, InUse};
+use tickwire_stack::{StackError, InUse};
 
 /// RFC 9293 §3.5 and §3.6: three-way handshake, a few bytes both ways, an orderly close.
 #[test]
 fn a_connection_opens_carries_bytes_and_closes() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (client, server, listener) = connected(&mut pair, family);
         assert_eq!(send(&mut pair, 0, client, b"question"), Ok(8));
         pair.run_for(Span::from_millis(1));
         assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"question");
-        assert_eq!(recv(&mut pair, 1, server, 100), Err(Error::WouldBlock));
+        assert_eq!(recv(&mut pair, 1, server, 100), Err(StackError::WouldBlock));
         assert_eq!(send(&mut pair, 1, server, b"answer"), Ok(6));
         pair.run_for(Span::from_millis(1));
         assert_eq!(recv(&mut pair, 0, client, 100).unwrap(), b"answer");
-        assert_eq!(state(&mut pair, 0, client), State::Established);
+        assert_eq!(state(&mut pair, 0, client), TcpState::Established);
         close(&mut pair, 0, client);
         pair.run_for(Span::from_millis(1));
-        assert_eq!(state(&mut pair, 1, server), State::CloseWait);
+        assert_eq!(state(&mut pair, 1, server), TcpState::CloseWait);
         assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"");
         close(&mut pair, 1, server);
         let now = pair.now();
@@ -42,7 +42,7 @@ fn a_connection_opens_carries_bytes_and_closes() {
 #[test]
 fn several_segments_at_once_are_a_stream_and_few_are_not() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(3);
+        let mut pair = SimulatedPair::seeded(3);
         let (client, server, _listener) = connected(&mut pair, family);
         let now = pair.now();
         let mss = pair.stack(0).tcp_info(client, now).unwrap().send_mss as usize;
@@ -61,7 +61,7 @@ fn several_segments_at_once_are_a_stream_and_few_are_not() {
 #[test]
 fn what_is_no_stream_leaves_before_what_streams_have_queued() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(7);
+        let mut pair = SimulatedPair::seeded(7);
         let (client, server, _listener) = connected(&mut pair, family);
         let (local, remote) = (end(&pair, 0, family, 4001), end(&pair, 1, family, PORT));
         let (options, now) = (options(&mut pair, 0), pair.now());
@@ -93,7 +93,7 @@ fn what_is_no_stream_leaves_before_what_streams_have_queued() {
 
 #[test]
 fn a_clean_cable_needs_no_retransmission() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let (client, server, listener) = connected(&mut pair, 0);
     transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 20 << 20)], Span::from_secs(10));
     assert_eq!(pair.stack(0).counters().tcp_retrans_segs.get(), 0);

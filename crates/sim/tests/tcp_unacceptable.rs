@@ -4,18 +4,18 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{Shutdown, State};
+use tickwire_stack::tcp::{Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
-const STATES: [State; 7] = [
-    State::Established,
-    State::CloseWait,
-    State::LastAck,
-    State::FinWait1,
-    State::FinWait2,
-    State::Closing,
-    State::TimeWait,
+const STATES: [TcpState; 7] = [
+    TcpState::Established,
+    TcpState::CloseWait,
+    TcpState::LastAck,
+    TcpState::FinWait1,
+    TcpState::FinWait2,
+    TcpState::Closing,
+    TcpState::TimeWait,
 ];
 
 /// A connection in a given state, and the next sequence numbers of both ends.
@@ -31,26 +31,26 @@ struct Met {
 }
 
 impl Met {
-    fn new(state: State) -> Self {
+    fn new(state: TcpState) -> Self {
         let mut wire = Wire::new();
         let (id, una, theirs) = wire.accepted();
         let mut met = Self { wire, id, ours: una, una, theirs, edge: 0 };
         match state {
-            State::CloseWait => met.hear_fin(),
-            State::LastAck => {
+            TcpState::CloseWait => met.hear_fin(),
+            TcpState::LastAck => {
                 met.hear_fin();
                 met.say_fin();
             }
-            State::FinWait1 => met.say_fin(),
-            State::FinWait2 => {
+            TcpState::FinWait1 => met.say_fin(),
+            TcpState::FinWait2 => {
                 met.say_fin();
                 met.acknowledge();
             }
-            State::Closing => {
+            TcpState::Closing => {
                 met.say_fin();
                 met.hear_fin();
             }
-            State::TimeWait => {
+            TcpState::TimeWait => {
                 met.say_fin();
                 met.acknowledge();
                 met.hear_fin();
@@ -83,7 +83,7 @@ impl Met {
         self.wire.nothing();
     }
 
-    fn state(&mut self) -> State {
+    fn state(&mut self) -> TcpState {
         self.wire.state(self.id).unwrap()
     }
 
@@ -97,10 +97,10 @@ impl Met {
 
     /// Nothing was accepted: neither data nor the end of the stream.
     #[track_caller]
-    fn has_taken_nothing(&mut self, state: State, what: &str) {
+    fn has_taken_nothing(&mut self, state: TcpState, what: &str) {
         assert_eq!(self.state(), state, "{what}");
-        let peer_may_send = matches!(state, State::Established | State::FinWait1 | State::FinWait2);
-        assert_eq!(self.wire.recv(self.id), if peer_may_send { Err(Error::WouldBlock) } else { Ok(vec![]) }, "{what}");
+        let peer_may_send = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
+        assert_eq!(self.wire.recv(self.id), if peer_may_send { Err(StackError::WouldBlock) } else { Ok(vec![]) }, "{what}");
     }
 }
 
@@ -118,7 +118,7 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
         ] {
             // A newer SYN may replace a connection in TIME-WAIT (RFC 6191): that has its own
             // scenarios.
-            if state == State::TimeWait && bits == SYN {
+            if state == TcpState::TimeWait && bits == SYN {
                 continue;
             }
             for offset in first..=2 {
@@ -131,7 +131,7 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
                 // An immediate repetition is not answered again, unless it may be the data or FIN
                 // of a peer that has missed our answer.
                 met.wire.put(seg);
-                if data.is_empty() && bits & FIN == 0 || state == State::TimeWait {
+                if data.is_empty() && bits & FIN == 0 || state == TcpState::TimeWait {
                     met.wire.nothing();
                 } else {
                     met.is_told_where_we_are(&what);
@@ -194,13 +194,13 @@ fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
         let mut met = Met::new(state);
         met.wire.put(Seg::new(ACK, met.theirs, met.una).data(b"bytes"));
         match state {
-            State::Established | State::FinWait1 | State::FinWait2 => {
+            TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {
                 let answer = met.wire.one();
                 assert_eq!((answer.bits, answer.ack), (ACK, met.theirs + 5), "{state:?}");
                 assert_eq!(met.wire.recv(met.id).unwrap(), b"bytes");
                 assert_eq!(met.state(), state);
             }
-            State::TimeWait => {
+            TcpState::TimeWait => {
                 met.is_told_where_we_are("TIME-WAIT answers whatever is not its peer's last word");
                 met.has_taken_nothing(state, "TIME-WAIT");
             }
@@ -216,10 +216,10 @@ fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
 /// data beside it is ignored.
 #[test]
 fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
-    let mut met = Met::new(State::Closing);
+    let mut met = Met::new(TcpState::Closing);
     met.wire.put(Seg::new(ACK, met.theirs, met.ours).data(b"too late"));
     met.wire.nothing();
-    assert_eq!(met.state(), State::TimeWait);
+    assert_eq!(met.state(), TcpState::TimeWait);
 }
 
 /// RFC 9293 §3.6 and §3.10.7.4: an unacceptable segment in CLOSE-WAIT has changed nothing; the
@@ -227,7 +227,7 @@ fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
 #[test]
 fn close_wait_is_left_in_order_whatever_came_meanwhile() {
     for (beyond_window, beyond_sent) in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)] {
-        let mut met = Met::new(State::CloseWait);
+        let mut met = Met::new(TcpState::CloseWait);
         let seq = if beyond_window > 0 { met.edge + beyond_window } else { met.theirs };
         met.wire.put(Seg::new(ACK, seq, met.ours + beyond_sent).data(b"Sample"));
         met.wire.taken();

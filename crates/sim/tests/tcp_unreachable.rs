@@ -8,26 +8,26 @@ mod tcp_support;
 use common::{counter, frame, icmp, ip};
 use tcp_support::raw::{ACK, Seg};
 use tcp_support::*;
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready, TcpId};
+use tickwire_stack::{StackError, Ready, TcpId};
 
-const NET: Error = Error::NetworkUnreachable;
-const HOST: Error = Error::HostUnreachable;
+const NET: StackError = StackError::NetworkUnreachable;
+const HOST: StackError = StackError::HostUnreachable;
 
 /// ICMP type, code, and the error that a program gets: as in Linux's `icmp_err_convert`, and
 /// Linux's errors for time exceeded and parameter problems.
-const V4: [(u8, u8, Error); 18] = [
+const V4: [(u8, u8, StackError); 18] = [
     (3, 0, NET),
     (3, 1, HOST),
-    (3, 2, Error::ProtocolUnreachable),
-    (3, 3, Error::Refused),
-    (3, 5, Error::SourceRoute),
+    (3, 2, StackError::ProtocolUnreachable),
+    (3, 3, StackError::Refused),
+    (3, 5, StackError::SourceRoute),
     (3, 6, NET),
-    (3, 7, Error::HostDown),
-    (3, 8, Error::Isolated),
+    (3, 7, StackError::HostDown),
+    (3, 8, StackError::Isolated),
     (3, 9, NET),
     (3, 10, HOST),
     (3, 11, NET),
@@ -37,32 +37,32 @@ const V4: [(u8, u8, Error); 18] = [
     (3, 15, HOST),
     (11, 0, HOST),
     (11, 1, HOST),
-    (12, 0, Error::Malformed),
+    (12, 0, StackError::Malformed),
 ];
 
 /// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy,
 /// rejected, and an undefined code; time exceeded, and parameter problems, an unknown next header
 /// among them (§3.3, §3.4).
-const V6: [(u8, u8, Error); 11] = [
+const V6: [(u8, u8, StackError); 11] = [
     (1, 0, NET),
-    (1, 1, Error::Prohibited),
+    (1, 1, StackError::Prohibited),
     (1, 2, HOST),
     (1, 3, HOST),
-    (1, 4, Error::Refused),
-    (1, 5, Error::Prohibited),
-    (1, 6, Error::Prohibited),
-    (1, 7, Error::Malformed),
+    (1, 4, StackError::Refused),
+    (1, 5, StackError::Prohibited),
+    (1, 6, StackError::Prohibited),
+    (1, 7, StackError::Malformed),
     (3, 0, HOST),
-    (4, 0, Error::Malformed),
-    (4, 1, Error::Malformed),
+    (4, 0, StackError::Malformed),
+    (4, 1, StackError::Malformed),
 ];
 
-fn errors() -> impl Iterator<Item = (usize, (u8, u8, Error))> {
+fn errors() -> impl Iterator<Item = (usize, (u8, u8, StackError))> {
     V4.into_iter().map(|e| (0, e)).chain(V6.into_iter().map(|e| (1, e)))
 }
 
 /// A router on the path to host 1 sends host 0 an error that quotes a packet.
-fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8]) {
+fn complain(pair: &mut SimulatedPair, family: usize, (kind, code): (u8, u8), quoted: &[u8]) {
     let mut v6 = pair.host(1).addresses[1];
     v6.0[15] = 99;
     let router = [Address::v4([10, 0, 0, 99]), v6][family];
@@ -71,17 +71,17 @@ fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8
 }
 
 /// Host 0 has sent a SYN, which is in flight.
-fn opening(family: usize) -> (Pair, TcpId, Vec<u8>) {
-    let mut pair = Pair::seeded(1);
+fn opening(family: usize) -> (SimulatedPair, TcpId, Vec<u8>) {
+    let mut pair = SimulatedPair::seeded(1);
     let client = connect(&mut pair, family, 4000);
     let now = pair.now();
     let mut sent = pair.host_mut(0).transmit(now);
-    assert_eq!((sent.len(), state(&mut pair, 0, client)), (1, State::SynSent));
+    assert_eq!((sent.len(), state(&mut pair, 0, client)), (1, TcpState::SynSent));
     (pair, client, sent.remove(0).split_off(14))
 }
 
 /// The packet with the first bytes of a segment from host 0 to host 1 with this sequence number.
-fn quote(pair: &Pair, family: usize, seq: u32) -> Vec<u8> {
+fn quote(pair: &SimulatedPair, family: usize, seq: u32) -> Vec<u8> {
     let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[family]);
     let ports = [4000u16.to_be_bytes(), PORT.to_be_bytes()].concat();
     ip(own, peer, 6, &[&ports[..], &seq.to_be_bytes(), &[0; 12]].concat())
@@ -94,7 +94,7 @@ fn an_error_about_the_syn_ends_the_attempt() {
     for (family, (kind, code, told)) in errors() {
         let (mut pair, client, syn) = opening(family);
         complain(&mut pair, family, (kind, code), &syn);
-        assert_eq!(state(&mut pair, 0, client), State::Closed);
+        assert_eq!(state(&mut pair, 0, client), TcpState::Closed);
         let ready = pair.stack(0).readiness(client.into()).unwrap();
         assert!(ready.contains(Ready::ERR | Ready::HUP | Ready::IN | Ready::OUT), "{ready:?}");
         assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(told)), "family {family}, type {kind}, code {code}");
@@ -119,7 +119,7 @@ fn what_answers_the_syn_after_the_error_is_reset() {
     assert!(pair.host_mut(0).receive(now, &late));
     let answer = pair.host_mut(0).transmit(now).remove(0);
     assert_eq!((answer[47], &answer[38..42]), (4, &(iss + 1).to_be_bytes()[..]), "RST");
-    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
+    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::HostUnreachable)));
 }
 
 /// RFC 5927 §4.1: a sender that does not know the number of our SYN has not seen it. Undefined
@@ -139,10 +139,10 @@ fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
         for (kind, code) in [&[(3, 16), (3, 255), (4, 0)][..], &[]][family] {
             complain(&mut pair, family, (*kind, *code), &syn);
         }
-        assert_eq!(state(&mut pair, 0, client), State::SynSent);
+        assert_eq!(state(&mut pair, 0, client), TcpState::SynSent);
         assert_eq!(pair.stack(0).tcp_take_error(client), Ok(None));
         complain(&mut pair, family, unreachable, &syn);
-        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(StackError::HostUnreachable)));
     }
 }
 
@@ -152,10 +152,10 @@ fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
 fn an_error_about_an_open_connection_explains_its_end() {
     for (family, (kind, code, told)) in errors() {
         let what = format!("family {family}, type {kind}, code {code}");
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let (client, _, _) = connected(&mut pair, family);
         let now = pair.now();
-        pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_millis(50))).unwrap();
+        pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_millis(50))).unwrap();
         pair.link_mut(0).loss = 1_000_000;
         let una = pair.stack(0).socket_row(client.into()).unwrap().snd_una.get();
         send(&mut pair, 0, client, b"Hello").unwrap();
@@ -164,10 +164,10 @@ fn an_error_about_an_open_connection_explains_its_end() {
         assert_eq!(pair.stack(0).tcp_take_error(client), Ok(None), "{what}: not yet");
         assert_eq!(send(&mut pair, 0, client, b"Hello"), Ok(5));
         pair.run_for(Span::from_millis(45));
-        assert_eq!(state(&mut pair, 0, client), State::Established, "{what}");
+        assert_eq!(state(&mut pair, 0, client), TcpState::Established, "{what}");
         pair.run_for(Span::from_millis(10));
         assert_eq!(send(&mut pair, 0, client, b"Hello"), Err(told), "{what}");
-        assert_eq!(send(&mut pair, 0, client, b"Hello"), Err(Error::Pipe), "{what}: told once");
+        assert_eq!(send(&mut pair, 0, client, b"Hello"), Err(StackError::Pipe), "{what}: told once");
     }
 }
 
@@ -175,10 +175,10 @@ fn an_error_about_an_open_connection_explains_its_end() {
 /// more.
 #[test]
 fn an_error_is_forgotten_when_the_peer_is_heard_again() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
-    pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_millis(50))).unwrap();
+    pair.stack(0).tcp_set(client, now, TcpSetting::UserTimeout(Span::from_millis(50))).unwrap();
     let una = pair.stack(0).socket_row(client.into()).unwrap().snd_una.get();
     send(&mut pair, 0, client, b"Hello").unwrap();
     let quoted = quote(&pair, 0, una);
@@ -188,19 +188,19 @@ fn an_error_is_forgotten_when_the_peer_is_heard_again() {
     pair.link_mut(0).loss = 1_000_000;
     send(&mut pair, 0, client, b"Hello").unwrap();
     pair.run_for(Span::from_millis(60));
-    assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+    assert_eq!(recv(&mut pair, 0, client, 1), Err(StackError::TimedOut));
 }
 
 /// RFC 5927 §4.1: a half-open connection of a listener is not a local attempt, and an error about
 /// it does not end it.
 #[test]
 fn an_error_about_a_syn_that_was_answered_leaves_the_peer_its_time() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let now = pair.now();
     let options = options(&mut pair, 0);
     let listener = pair.stack(0).tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 8).unwrap();
     let [own, peer] = [(0, PORT), (1, 4000)].map(|(host, port)| end(&pair, host, 0, port));
-    let meet = |pair: &mut Pair, seg: Seg| {
+    let meet = |pair: &mut SimulatedPair, seg: Seg| {
         let mut packet = seg.packet(peer, own);
         packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
         assert!(pair.host_mut(0).receive(now, &packet));

@@ -4,15 +4,15 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
-use tickwire_stack::tcp::Setting;
+use tickwire_sim::SimulatedPair;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::{StackError, Ready};
 
 /// RFC 9293 §3.8.5, as Linux implements it (RFC 6093 §3).
 #[test]
 fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, _) = connected(&mut pair, 0);
     send(&mut pair, 0, client, b"before").unwrap();
     let now = pair.now();
@@ -25,7 +25,7 @@ fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
     assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(true));
     assert_eq!(pair.stack(1).tcp_recv_urgent(server, true), Ok(b'!'));
     assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Ok(b'!'));
-    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Err(Error::Invalid));
+    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Err(StackError::Invalid));
     assert!(!pair.stack(1).readiness(server.into()).unwrap().contains(Ready::PRI));
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"after");
     assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(false));
@@ -34,14 +34,14 @@ fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
 /// RFC 6093 §6: `SO_OOBINLINE`.
 #[test]
 fn inline_the_byte_stays_in_the_stream() {
-    let mut pair = Pair::seeded(2);
+    let mut pair = SimulatedPair::seeded(2);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
-    pair.stack(1).tcp_set(server, now, Setting::OobInline(true)).unwrap();
+    pair.stack(1).tcp_set(server, now, TcpSetting::OobInline(true)).unwrap();
     pair.stack(0).tcp_send_urgent(client, now, &mut &b"ab!"[..]).unwrap();
     send(&mut pair, 0, client, b"cd").unwrap();
     pair.run_for(Span::from_millis(50));
-    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Err(Error::Invalid));
+    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Err(StackError::Invalid));
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"ab");
     assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(true));
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"!cd");
@@ -55,7 +55,7 @@ fn a_mark_that_is_announced_before_its_byte_waits_for_it() {
     let mut seg = Seg::new(ACK | URG, theirs, ours).data(b"ab");
     seg.urgent = 4;
     wire.put(seg);
-    assert_eq!(wire.stack().tcp_recv_urgent(id, false), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().tcp_recv_urgent(id, false), Err(StackError::WouldBlock));
     assert_eq!(wire.recv(id).unwrap(), b"ab");
     wire.put(Seg::new(ACK, theirs + 2, ours).data(b"c!d"));
     assert_eq!(wire.stack().tcp_recv_urgent(id, false), Ok(b'!'));
@@ -67,5 +67,5 @@ fn a_mark_that_is_announced_before_its_byte_waits_for_it() {
     wire.put(seg);
     let ready = wire.stack().readiness(id.into()).unwrap();
     assert!(ready.contains(Ready::PRI) && !ready.contains(Ready::IN));
-    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id), Err(StackError::WouldBlock));
 }

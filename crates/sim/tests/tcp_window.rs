@@ -4,10 +4,10 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::Pair;
-use tickwire_stack::tcp::{Setting, State};
+use tickwire_sim::SimulatedPair;
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::{StackError, Ready};
 
 /// RFC 9293 §3.8.6.1.
 #[test]
@@ -43,7 +43,7 @@ fn probes_of_a_shut_window_back_off_and_end_only_without_an_answer() {
         wire.send(id, &[1; 2000]).unwrap();
         wire.nothing();
         let mut probes = vec![wire.now];
-        while wire.state(id) == Ok(State::Established) && probes.len() < 40 {
+        while wire.state(id) == Ok(TcpState::Established) && probes.len() < 40 {
             let due = wire.stack().deadline().unwrap();
             wire.pass(due.since(wire.now));
             for (at, seg) in wire.taken_at() {
@@ -58,11 +58,11 @@ fn probes_of_a_shut_window_back_off_and_end_only_without_an_answer() {
         let waits: Vec<_> = probes.windows(2).map(|w| w[1].since(w[0])).collect();
         assert!(waits.windows(2).all(|w| w[1] >= w[0] && w[1] <= w[0].times(2) + Span::from_millis(1)), "{waits:?}");
         assert!(waits.iter().all(|&wait| wait <= Span::from_secs(60)), "{waits:?}");
-        assert_eq!(wire.state(id) == Ok(State::Established), answered);
+        assert_eq!(wire.state(id) == Ok(TcpState::Established), answered);
         let took = probes.last().unwrap().since(probes[0]);
         assert!(took > Span::from_secs(100), "{} s", took.as_millis() / 1000);
         if !answered {
-            assert_eq!(wire.send(id, b"x"), Err(Error::TimedOut));
+            assert_eq!(wire.send(id, b"x"), Err(StackError::TimedOut));
         }
     }
 }
@@ -83,7 +83,7 @@ fn a_lost_window_update_is_found_by_a_probe() {
 /// RFC 9293 §3.8.6.
 #[test]
 fn a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let (client, server, listener) = connected(&mut pair, 0);
     let data = pattern(3_000_000, 1);
     let mut sent = 0;
@@ -127,7 +127,7 @@ fn reading_repeats_no_window_that_cannot_grow() {
 /// RFC 7323 §2.4: the right edge never moves left, whatever the program does.
 #[test]
 fn the_offered_window_never_shrinks() {
-    let mut pair = Pair::seeded(4);
+    let mut pair = SimulatedPair::seeded(4);
     let (client, server, _) = connected(&mut pair, 0);
     let mut flow = Flow::new((0, client), (1, server), 2_000_000);
     let mut edge = 0u32;
@@ -143,7 +143,7 @@ fn the_offered_window_never_shrinks() {
         }
         if rng.chance(1_000) {
             let (now, bytes) = (pair.now(), rng.below(500_000) as u32);
-            pair.stack(1).tcp_set(server, now, Setting::ReceiveBuffer(bytes)).unwrap();
+            pair.stack(1).tcp_set(server, now, TcpSetting::ReceiveBuffer(bytes)).unwrap();
         }
         let now = pair.now();
         let window = pair.stack(1).tcp_info(server, now).unwrap().receive_window;

@@ -3,12 +3,12 @@
 mod common;
 
 use common::{counter, frame, ip, open, open_with, pattern, received, send, udp};
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{MtuDiscover, SendTo, UdpOptions};
-use tickwire_stack::{Error, Limits, Ready};
+use tickwire_stack::{StackError, Limits, Ready};
 
 const MS: Span = Span::from_millis(1);
 
@@ -17,7 +17,7 @@ const MS: Span = Span::from_millis(1);
 #[test]
 fn datagrams_of_every_size_arrive_whole() {
     for family in 0..2 {
-        let mut pair = Pair::new(&PairConfig::default());
+        let mut pair = SimulatedPair::new(&PairConfig::default());
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let a = open(&mut pair, 0, from, 1000);
         let b = open(&mut pair, 1, to, 2000);
@@ -31,7 +31,7 @@ fn datagrams_of_every_size_arrive_whole() {
             assert_eq!(received(&mut pair, 1, b), [sent], "family {family}, {size} bytes");
         }
         let too_long = vec![0; sizes.last().unwrap() + 1];
-        assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &too_long), Err(Error::MessageTooLong));
+        assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &too_long), Err(StackError::MessageTooLong));
         pair.run_for(MS);
         assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
     }
@@ -42,7 +42,7 @@ fn datagrams_of_every_size_arrive_whole() {
 #[test]
 fn unread_sockets_leave_frames_to_receive_into() {
     let limits = Limits { frames: 1024, udp: 256, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let unread: Vec<_> = (0..250).map(|n| open(&mut pair, 1, to, 2000 + n)).collect();
@@ -60,7 +60,7 @@ fn unread_sockets_leave_frames_to_receive_into() {
 
 #[test]
 fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [peer, own] = [1, 0].map(|h| pair.host(h).addresses[0]);
     let (from, to) = (Endpoint::new(peer, 9), Endpoint::new(own, 1000));
     let socket = open(&mut pair, 0, own, 1000);
@@ -77,7 +77,7 @@ fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
 /// RFC 1122 §4.1.3.5, RFC 3542 §6.
 #[test]
 fn a_receive_tells_where_from_where_to_and_how() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     for family in 0..2 {
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let a = open(&mut pair, 0, from, 1000);
@@ -93,7 +93,7 @@ fn a_receive_tells_where_from_where_to_and_how() {
         };
         // Packets of another type of service may take another path: the host is asked.
         let asked = pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]);
-        assert_eq!(asked, Err(Error::NeedPath));
+        assert_eq!(asked, Err(StackError::NeedPath));
         let known = pair.stack(0).path_get(&Query::to(to).from(from)).unwrap().info;
         let query = pair.stack(0).udp_query(a, &how).unwrap();
         assert_eq!(query, known.query.of_service(0xb8));
@@ -108,14 +108,14 @@ fn a_receive_tells_where_from_where_to_and_how() {
         assert_eq!((taken.source, taken.destination), (Endpoint::new(from, 1000), to));
         assert_eq!((taken.ttl, taken.tos), (9, 0xb8));
         assert!(taken.at > now);
-        assert_eq!(pair.stack(1).udp_recv(b, false, &mut &mut bytes[..]), Err(Error::WouldBlock));
+        assert_eq!(pair.stack(1).udp_recv(b, false, &mut &mut bytes[..]), Err(StackError::WouldBlock));
         pair.stack(1).udp_close(b).unwrap();
     }
 }
 
 #[test]
 fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (a, other) = (open(&mut pair, 0, from, 1000), open(&mut pair, 0, from, 1001));
     let b = open(&mut pair, 1, Address::ANY_V4, 2000);
@@ -137,20 +137,20 @@ fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
     send(&mut pair, 0, other, Endpoint::new(to, 2000), b"o").unwrap();
     pair.run_for(MS);
     assert_eq!(received(&mut pair, 1, b), [b"o"]);
-    assert_eq!(pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"x"[..]), Err(Error::NotConnected));
+    assert_eq!(pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"x"[..]), Err(StackError::NotConnected));
 }
 
 /// RFC 1122 §4.1.3.5, RFC 3493 §3.7.
 #[test]
 fn the_best_fitting_socket_gets_the_datagram() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [v4, v6] = pair.host(1).addresses;
     let dual = open(&mut pair, 1, Address::ANY, 2000);
     let any = open(&mut pair, 1, Address::ANY_V4, 2000);
     let exact = open(&mut pair, 1, v4, 2000);
     let from = [0, 1].map(|f| pair.host(0).addresses[f]);
     let senders = [open(&mut pair, 0, from[0], 1), open(&mut pair, 0, from[1], 1)];
-    let round = |pair: &mut Pair| {
+    let round = |pair: &mut SimulatedPair| {
         send(pair, 0, senders[0], Endpoint::new(v4, 2000), b"4").unwrap();
         send(pair, 0, senders[1], Endpoint::new(v6, 2000), b"6").unwrap();
         pair.run_for(MS);
@@ -172,7 +172,7 @@ fn the_best_fitting_socket_gets_the_datagram() {
 
 #[test]
 fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let shares = UdpOptions { reuse_port: true, ..UdpOptions::default() };
     let workers: Vec<_> = (0..4).map(|_| open_with(&mut pair, 1, to, 2000, shares)).collect();
@@ -193,7 +193,7 @@ fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() 
 
 #[test]
 fn of_sockets_that_reuse_an_address_the_one_that_was_bound_last_hears_all() {
-    let mut pair = Pair::seeded(3);
+    let mut pair = SimulatedPair::seeded(3);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let mut sockets: Vec<_> = (0..3).map(|_| open(&mut pair, 1, to, 2000)).collect();
     let mut port = 1000;
@@ -212,7 +212,7 @@ fn of_sockets_that_reuse_an_address_the_one_that_was_bound_last_hears_all() {
 
 #[test]
 fn a_full_receive_queue_drops_and_counts_and_recovers() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open_with(&mut pair, 1, to, 2000, UdpOptions { rcvbuf: 10_000, ..UdpOptions::default() });
@@ -232,7 +232,7 @@ fn a_full_receive_queue_drops_and_counts_and_recovers() {
 #[test]
 fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
     let limits = Limits { frames: 256, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let mut sent = 0;
@@ -240,7 +240,7 @@ fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
         sent += 1;
     }
     assert!((100..256).contains(&sent), "{sent}");
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::WouldBlock));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(StackError::WouldBlock));
     assert!(!pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT));
     let set = pair.stack(0).set_create().unwrap();
     let out = tickwire_stack::epoll_sets::Interest::edge(Ready::OUT);
@@ -256,7 +256,7 @@ fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
 #[test]
 fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read() {
     let limits = Limits { frames: 256, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let options = UdpOptions { rcvbuf: 1 << 20, ..UdpOptions::default() };
@@ -278,24 +278,24 @@ fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read(
 /// RFC 1191 §3.
 #[test]
 fn what_may_not_be_fragmented_is_refused() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let options = UdpOptions { mtu_discover: MtuDiscover::Do, ..UdpOptions::default() };
     let a = open_with(&mut pair, 0, from, 1000, options);
     assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1472]), Ok(1472));
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(Error::MessageTooLong));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(StackError::MessageTooLong));
 }
 
 /// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: packets that wait for address resolution are sent once it
 /// succeeds.
 #[test]
 fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
-    let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { paths: false, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
     let peer = Endpoint::new(to, 2000);
-    assert_eq!(send(&mut pair, 0, a, peer, b"x"), Err(Error::NeedPath));
+    assert_eq!(send(&mut pair, 0, a, peer, b"x"), Err(StackError::NeedPath));
     let now = pair.now();
     let resolving = PathInfo {
         query: Query::to(to).from(from),
@@ -320,7 +320,7 @@ fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
 /// error.
 #[test]
 fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
-    let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { paths: false, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let now = pair.now();
@@ -338,11 +338,11 @@ fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
     assert!(pair.frames_held(0) <= 128, "waiting packets are bounded");
     pair.run_for(Span::from_secs(4));
     assert_eq!(pair.frames_held(0), 0);
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::NoPath));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(StackError::NoPath));
     pair.run_for(Span::from_secs(4));
     assert_eq!(
         send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"),
-        Err(Error::NeedPath),
+        Err(StackError::NeedPath),
         "the verdict is not for ever"
     );
 }
@@ -350,7 +350,7 @@ fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
 #[test]
 fn a_full_path_cache_forgets_what_was_not_used() {
     let limits = Limits { paths: 8, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -366,7 +366,7 @@ fn a_full_path_cache_forgets_what_was_not_used() {
         };
         pair.stack(0).path_set(info, now);
         assert!(pair.stack(0).path_get(&Query::to(other).from(from)).is_some());
-        if send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x") == Err(Error::NeedPath) {
+        if send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x") == Err(StackError::NeedPath) {
             pair.resolve(0);
         }
         pair.run_for(MS);
@@ -376,7 +376,7 @@ fn a_full_path_cache_forgets_what_was_not_used() {
 
 #[test]
 fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);
@@ -388,10 +388,10 @@ fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
     pair.flush();
     let now = pair.now();
     for host in 0..2 {
-        pair.stack(host).restart(&tickwire_stack::Config::default(), now);
+        pair.stack(host).restart(&tickwire_stack::StackConfig::default(), now);
         pair.resolve(host);
     }
-    assert_eq!(pair.stack(1).readiness(b.into()), Err(Error::Stale));
+    assert_eq!(pair.stack(1).readiness(b.into()), Err(StackError::Stale));
     pair.run_for(MS);
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
     let again = open(&mut pair, 0, from, 1000);
@@ -404,16 +404,16 @@ fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
 
 #[test]
 fn shutting_and_errors_show_in_readiness() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let own = pair.host(0).addresses[0];
     let a = open(&mut pair, 0, own, 1000);
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::OUT));
-    assert_eq!(pair.stack(0).udp_shutdown(a, true, false), Err(Error::NotConnected));
+    assert_eq!(pair.stack(0).udp_shutdown(a, true, false), Err(StackError::NotConnected));
     assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP));
-    assert_eq!(pair.stack(0).udp_recv(a, false, &mut Vec::new()), Err(Error::WouldBlock));
+    assert_eq!(pair.stack(0).udp_recv(a, false, &mut Vec::new()), Err(StackError::WouldBlock));
     assert_eq!(pair.stack(0).udp_is_shut(a), Ok(true));
     let _ = pair.stack(0).udp_shutdown(a, false, true);
     assert!(pair.stack(0).readiness(a.into()).unwrap().contains(Ready::HUP));
     let to = Endpoint::new(pair.host(1).addresses[0], 1);
-    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::Pipe));
+    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(StackError::Pipe));
 }

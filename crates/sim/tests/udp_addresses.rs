@@ -4,11 +4,11 @@
 mod common;
 
 use common::{frame, ip, open, pattern, received, send, udp};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::udp::{GroupFilter, SendTo};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
 const PORT: u16 = 5000;
 
@@ -22,7 +22,7 @@ fn all_systems(family: usize) -> Address {
 }
 
 /// Delivers a datagram from host 1 to host 0; returns whether the socket has received it intact.
-fn hears(pair: &mut Pair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
+fn hears(pair: &mut SimulatedPair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
     let peer = pair.host(1).addresses[usize::from(to.to_v4().is_none())];
     let (from, to) = (Endpoint::new(peer, 9), Endpoint::new(to, PORT));
     let mut packet = frame(&ip(peer, to.address, 17, &udp(from, to, bytes)));
@@ -41,7 +41,7 @@ fn hears(pair: &mut Pair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
 /// socket receives only groups that it has joined.
 #[test]
 fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
-    let addresses = Pair::seeded(1).host(0).addresses;
+    let addresses = SimulatedPair::seeded(1).host(0).addresses;
     let [own_v4, own_v6] = addresses;
     let elsewhere = Address::v4([10, 0, 0, 77]);
     let to = [own_v4, own_v6, all_systems(0), all_systems(1), elsewhere];
@@ -54,7 +54,7 @@ fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
         (all_systems(1), [false, false, false, true, false]),
         (elsewhere, [false, false, false, false, true]),
     ] {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let socket = open(&mut pair, 0, bound, PORT);
         for group in [0, 1].map(all_systems) {
             assert!(!hears(&mut pair, socket, group, b"x"));
@@ -73,7 +73,7 @@ fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
 /// A dual-stack socket receives the IPv4 groups that it has joined.
 #[test]
 fn a_socket_of_both_families_hears_the_ipv4_groups_that_it_asked_for() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let socket = open(&mut pair, 0, Address::ANY, PORT);
     let group = Address::v4([239, 1, 2, 3]);
     assert!(!hears(&mut pair, socket, group, b"x"));
@@ -86,7 +86,7 @@ fn a_socket_of_both_families_hears_the_ipv4_groups_that_it_asked_for() {
 /// a group has the group's Ethernet address (RFC 1112 §6.4, RFC 2464 §7), as the host resolves it.
 #[test]
 fn a_socket_sends_within_its_family() {
-    let addresses = Pair::seeded(1).host(0).addresses;
+    let addresses = SimulatedPair::seeded(1).host(0).addresses;
     let [own_v4, own_v6] = addresses;
     for (bound, may) in [
         (Address::ANY_V4, [true, false]),
@@ -96,7 +96,7 @@ fn a_socket_sends_within_its_family() {
         (all_systems(0), [true, false]),
         (all_systems(1), [false, true]),
     ] {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let now = pair.now();
         for (family, source) in addresses.into_iter().enumerate() {
             let destination = all_systems(family);
@@ -114,7 +114,7 @@ fn a_socket_sends_within_its_family() {
                 for size in SIZES {
                     let sent = send(&mut pair, 0, socket, Endpoint::new(to, 9), &pattern(size, 1));
                     let what = format!("bound to {bound:?}, {size} bytes to {to:?}");
-                    assert_eq!(sent, if may { Ok(size) } else { Err(Error::NetworkUnreachable) }, "{what}");
+                    assert_eq!(sent, if may { Ok(size) } else { Err(StackError::NetworkUnreachable) }, "{what}");
                     let packets = pair.host_mut(0).transmit(now);
                     assert_eq!(packets.len(), usize::from(may), "{what}");
                     for packet in packets {
@@ -134,7 +134,7 @@ fn a_socket_sends_within_its_family() {
 /// names.
 #[test]
 fn what_is_sent_from_another_address_or_by_another_interface_has_a_way_of_its_own() {
-    let mut pair = Pair::seeded(1);
+    let mut pair = SimulatedPair::seeded(1);
     let ([own, _], [peer, _], now) = (pair.host(0).addresses, pair.host(1).addresses, pair.now());
     let second = Address::v4([10, 0, 0, 77]);
     let socket = open(&mut pair, 0, Address::ANY_V4, PORT);
@@ -173,5 +173,5 @@ fn what_is_sent_from_another_address_or_by_another_interface_has_a_way_of_its_ow
     pair.stack(0).path_forget(&queries[2]);
     let to = SendTo { destination: Some(Endpoint::new(peer, 9)), source: Some(second), ..SendTo::default() };
     let refused = pair.stack(0).udp_send(socket, now, &to, &mut &b"x"[..]);
-    assert_eq!(refused, Err(Error::NeedPath), "another's way is none");
+    assert_eq!(refused, Err(StackError::NeedPath), "another's way is none");
 }

@@ -4,14 +4,14 @@
 mod common;
 
 use common::{frame, icmp, open, received, send};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::MtuDiscover;
-use tickwire_stack::{Error, Ready, UdpId};
+use tickwire_stack::{StackError, Ready, UdpId};
 
 /// Two sockets of host 0 that have sent to host 1, and the first one's datagram.
 struct Asked {
-    pair: Pair,
+    pair: SimulatedPair,
     socket: UdpId,
     clean: UdpId,
     peer: Endpoint,
@@ -21,7 +21,7 @@ struct Asked {
 
 impl Asked {
     fn new(family: usize, connected: bool) -> Self {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[family]);
         let peer = Endpoint::new(peer, 2000);
         let [socket, clean] = [1000, 1001].map(|port| open(&mut pair, 0, own, port));
@@ -46,7 +46,7 @@ impl Asked {
         assert!(self.pair.host_mut(0).receive(now, &packet));
     }
 
-    fn send(&mut self, id: UdpId, to: Endpoint) -> Result<usize, Error> {
+    fn send(&mut self, id: UdpId, to: Endpoint) -> Result<usize, StackError> {
         let sent = send(&mut self.pair, 0, id, to, b"");
         let now = self.pair.now();
         assert_eq!(self.pair.host_mut(0).transmit(now).len(), usize::from(sent.is_ok()));
@@ -80,7 +80,7 @@ fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
             let ready = asked.pair.stack(0).readiness(asked.socket.into()).unwrap();
             assert!(ready.contains(Ready::ERR | Ready::OUT) && !ready.contains(Ready::IN), "{ready:?}");
             assert_eq!(asked.pair.stack(0).readiness(asked.clean.into()), Ok(Ready::OUT), "not the other");
-            assert_eq!(told(&mut asked, way), Some(Error::Refused), "way {way}");
+            assert_eq!(told(&mut asked, way), Some(StackError::Refused), "way {way}");
             assert_eq!(asked.pair.stack(0).readiness(asked.socket.into()), Ok(Ready::OUT));
             for id in [asked.socket, asked.clean] {
                 let peer = asked.peer;
@@ -102,7 +102,7 @@ fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
             let (id, peer) = (asked.socket, asked.peer);
             assert_eq!(asked.pair.stack(0).readiness(id.into()), Ok(Ready::OUT));
             assert_eq!(asked.pair.stack(0).udp_take_error(id), Ok(None));
-            assert_eq!(asked.pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::WouldBlock));
+            assert_eq!(asked.pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::WouldBlock));
             assert_eq!(asked.send(id, peer), Ok(0));
         }
     }
@@ -112,18 +112,18 @@ fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
 /// socket, hard ones are, by kind.
 #[test]
 fn hard_errors_are_told_by_what_they_say() {
-    let (net, host) = (Some(Error::NetworkUnreachable), Some(Error::HostUnreachable));
-    let malformed = Some(Error::Malformed);
+    let (net, host) = (Some(StackError::NetworkUnreachable), Some(StackError::HostUnreachable));
+    let malformed = Some(StackError::Malformed);
     let v4 = [
         None,
         None,
-        Some(Error::ProtocolUnreachable),
-        Some(Error::Refused),
-        Some(Error::MessageTooLong),
+        Some(StackError::ProtocolUnreachable),
+        Some(StackError::Refused),
+        Some(StackError::MessageTooLong),
         None,
         net,
-        Some(Error::HostDown),
-        Some(Error::Isolated),
+        Some(StackError::HostDown),
+        Some(StackError::Isolated),
         net,
         host,
         None,
@@ -133,14 +133,14 @@ fn hard_errors_are_told_by_what_they_say() {
         host,
         None, // no such code
     ];
-    let prohibited = Some(Error::Prohibited);
-    let v6 = [None, prohibited, None, None, Some(Error::Refused), prohibited, prohibited, malformed];
-    let codes = |kind: u8, told: &[Option<Error>]| -> Vec<_> {
+    let prohibited = Some(StackError::Prohibited);
+    let v6 = [None, prohibited, None, None, Some(StackError::Refused), prohibited, prohibited, malformed];
+    let codes = |kind: u8, told: &[Option<StackError>]| -> Vec<_> {
         told.iter().enumerate().map(|(code, &told)| ((kind, code as u8), told)).collect()
     };
     let others = [((11, 0), None), ((11, 1), None), ((12, 0), malformed), ((4, 0), None), ((5, 1), None)];
     let v4 = codes(3, &v4).into_iter().chain(others);
-    let others = [((2, 0), Some(Error::MessageTooLong)), ((3, 0), None), ((4, 0), malformed), ((4, 1), malformed)];
+    let others = [((2, 0), Some(StackError::MessageTooLong)), ((3, 0), None), ((4, 0), malformed), ((4, 1), malformed)];
     let v6 = codes(1, &v6).into_iter().chain(others);
     for (family, (error, told)) in v4.map(|e| (0, e)).chain(v6.map(|e| (1, e))) {
         let mut asked = Asked::new(family, true);
@@ -156,8 +156,8 @@ fn hard_errors_are_told_by_what_they_say() {
 fn a_socket_that_allows_fragmentation_gets_no_mtu_error() {
     for (mode, told) in [
         (MtuDiscover::Dont, None),
-        (MtuDiscover::Want, Some(Error::MessageTooLong)),
-        (MtuDiscover::Do, Some(Error::MessageTooLong)),
+        (MtuDiscover::Want, Some(StackError::MessageTooLong)),
+        (MtuDiscover::Do, Some(StackError::MessageTooLong)),
     ] {
         let mut asked = Asked::new(0, true);
         let id = asked.socket;
@@ -183,6 +183,6 @@ fn datagrams_beside_an_error_are_received() {
     asked.complain(REFUSED[0]);
     say(&mut asked, b"after");
     let id = asked.socket;
-    assert_eq!(asked.pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::Refused));
+    assert_eq!(asked.pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::Refused));
     assert_eq!(received(&mut asked.pair, 0, id), [&b"before"[..], b"after"]);
 }

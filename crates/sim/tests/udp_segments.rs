@@ -3,19 +3,19 @@
 mod common;
 
 use common::{counter, open, pattern, received, send};
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::SendTo;
-use tickwire_stack::{Error, Limits, Ready, UdpId};
+use tickwire_stack::{StackError, Limits, Ready, UdpId};
 
 /// Two hosts whose stacks have this many frames, a socket on each, and the second one's endpoint.
-fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
+fn hosts(frames: u32, paths: bool) -> (SimulatedPair, UdpId, UdpId, Endpoint) {
     let limits = Limits { frames, ..Limits::DEFAULT };
     let link = LinkConfig { rate: 1_000_000_000, ..LinkConfig::default() };
-    let mut pair = Pair::new(&PairConfig { limits, paths, ..PairConfig::default() }.with_link(link));
+    let mut pair = SimulatedPair::new(&PairConfig { limits, paths, ..PairConfig::default() }.with_link(link));
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (a, b) = (open(&mut pair, 0, from, 1000), open(&mut pair, 1, to, 2000));
     (pair, a, b, Endpoint::new(to, 2000))
@@ -23,7 +23,7 @@ fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
 
 /// The datagrams of the next two milliseconds, read as they arrive: neither the receiver's queue
 /// nor its frames are tested here.
-fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
+fn arrived(pair: &mut SimulatedPair, id: UdpId) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for _ in 0..1000 {
         pair.run_for(Span::from_micros(2));
@@ -33,7 +33,7 @@ fn arrived(pair: &mut Pair, id: UdpId) -> Vec<Vec<u8>> {
 }
 
 /// Sends `bytes` in datagrams of `segment` bytes.
-fn send_cut(pair: &mut Pair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16) -> Result<usize, Error> {
+fn send_cut(pair: &mut SimulatedPair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16) -> Result<usize, StackError> {
     let now = pair.now();
     let to = SendTo { destination: Some(to), segment: Some(segment), ..SendTo::default() };
     pair.stack(0).udp_send(id, now, &to, &mut &bytes[..])
@@ -42,7 +42,7 @@ fn send_cut(pair: &mut Pair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16
 #[test]
 fn what_is_cut_into_datagrams_arrives_in_order() {
     for family in 0..2 {
-        let mut pair = Pair::seeded(1);
+        let mut pair = SimulatedPair::seeded(1);
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let (a, b) = (open(&mut pair, 0, from, 1000), open(&mut pair, 1, to, 2000));
         let to = Endpoint::new(to, 2000);
@@ -54,8 +54,8 @@ fn what_is_cut_into_datagrams_arrives_in_order() {
             assert!(got.iter().rev().skip(1).all(|datagram| datagram.len() == usize::from(segment)));
             assert!(got.concat() == sent);
         }
-        assert_eq!(send_cut(&mut pair, a, to, &[0; 12_801], 100), Err(Error::Invalid), "as in the kernel, 128 at most");
-        assert_eq!(send_cut(&mut pair, a, to, &[0; 2_000], 1_480), Err(Error::MessageTooLong), "each is a packet");
+        assert_eq!(send_cut(&mut pair, a, to, &[0; 12_801], 100), Err(StackError::Invalid), "as in the kernel, 128 at most");
+        assert_eq!(send_cut(&mut pair, a, to, &[0; 2_000], 1_480), Err(StackError::MessageTooLong), "each is a packet");
     }
 }
 
@@ -74,7 +74,7 @@ fn readiness_agrees_with_what_a_send_answers() {
             let (sent, held) = (pattern(len, 3), pair.frames_held(0));
             let writable = pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT);
             let answer = send_cut(&mut pair, a, to, &sent, segment);
-            assert_eq!(answer, if writable { Ok(len) } else { Err(Error::WouldBlock) }, "{len} bytes after {busy}");
+            assert_eq!(answer, if writable { Ok(len) } else { Err(StackError::WouldBlock) }, "{len} bytes after {busy}");
             if !writable {
                 refused += 1;
                 assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "UdpOutDatagrams")), (held, before));
@@ -97,7 +97,7 @@ fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
         before += 1;
     }
     let (sent, held) = (pattern(9_000, 3), pair.frames_held(0));
-    assert_eq!(send_cut(&mut pair, a, to, &sent, 90), Err(Error::NoBuffers));
+    assert_eq!(send_cut(&mut pair, a, to, &sent, 90), Err(StackError::NoBuffers));
     assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "UdpOutDatagrams")), (held, before));
     assert_eq!(arrived(&mut pair, b).len() as u64, before);
     assert_eq!(send_cut(&mut pair, a, to, &sent, 90), Ok(9_000));
@@ -106,7 +106,7 @@ fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
 
 /// Two hosts of which the first has not resolved the second yet, a socket on each, and the second
 /// one's endpoint.
-fn unresolved() -> (Pair, UdpId, UdpId, Endpoint) {
+fn unresolved() -> (SimulatedPair, UdpId, UdpId, Endpoint) {
     let (mut pair, a, b, to) = hosts(4096, false);
     let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
     let info = PathInfo {
@@ -169,14 +169,14 @@ fn what_is_sent_to_an_absent_neighbour_wakes_no_waiter() {
     }
     pair.run_for(Span::from_secs(4));
     assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "PathDrops")), (0, 1_280));
-    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::NoPath));
+    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(StackError::NoPath));
 }
 
 /// Packets waiting for other neighbours are not dropped for it, and nothing is refused.
 #[test]
 fn when_others_have_all_places_a_packet_is_dropped_and_counted() {
     let limits = Limits { waiting: 4, ..Limits::DEFAULT };
-    let mut pair = Pair::new(&PairConfig { limits, paths: false, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { limits, paths: false, ..PairConfig::default() });
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let (a, now) = (open(&mut pair, 0, from, 1000), pair.now());
     let absent = Address::v4([10, 0, 0, 77]);

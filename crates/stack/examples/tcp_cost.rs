@@ -12,12 +12,12 @@ use std::time::Instant as Clock;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::tcp::{RecvFlags, Setting};
+use tickwire_stack::tcp::{RecvFlags, TcpSetting};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Config, Error, Limits, Memory, OwnedMemory, Ready, SetId, Stack, TcpId};
+use tickwire_stack::{StackConfig, StackError, Limits, Memory, OwnedMemory, Ready, SetId, Stack, TcpId};
 
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
-    stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
+    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, now);
     let info = PathInfo {
         query: Query::to(peer).from(own),
         source: own,
@@ -65,8 +65,8 @@ fn connected(a: &mut Stack<'_>, b: &mut Stack<'_>, now: Instant) -> (TcpId, TcpI
     let client = a.tcp_connect(&options, here, there, now).expect("connecting");
     settle(a, b, now);
     let server = b.tcp_accept(listener).expect("a connection");
-    a.tcp_set(client, now, Setting::NoDelay(true)).expect("set");
-    b.tcp_set(server, now, Setting::NoDelay(true)).expect("set");
+    a.tcp_set(client, now, TcpSetting::NoDelay(true)).expect("set");
+    b.tcp_set(server, now, TcpSetting::NoDelay(true)).expect("set");
     (client, server)
 }
 
@@ -112,7 +112,7 @@ fn stream(chunk: usize) {
         let at = Instant::from_nanos(now);
         match a.tcp_send(client, at, false, &mut &payload[..]) {
             Ok(n) => sent += n,
-            Err(Error::WouldBlock) => {}
+            Err(StackError::WouldBlock) => {}
             Err(other) => panic!("{other}"),
         }
         packets += carry(&mut a, &mut b, at);
@@ -152,7 +152,7 @@ impl<'a> Side<'a> {
     }
 
     fn add(&mut self, connection: TcpId, now: Instant) {
-        for setting in [Setting::NoDelay(true), Setting::KeepAlive(true)] {
+        for setting in [TcpSetting::NoDelay(true), TcpSetting::KeepAlive(true)] {
             self.stack.tcp_set(connection, now, setting).expect("set");
         }
         let number = self.connections.len() as u64;

@@ -10,14 +10,14 @@ use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Config, Limits, OwnedMemory, Stack, UdpId};
+use tickwire_stack::{StackConfig, Limits, OwnedMemory, Stack, UdpId};
 
 const BATCHES: u32 = 2_000;
 const ROUNDS: u32 = 500;
 
 fn open(stack: &mut Stack<'_>, own: Endpoint, peer: Endpoint, connect: bool) -> UdpId {
     let now = Instant::from_nanos(1);
-    stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
+    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, now);
     stack.path_set(
         PathInfo {
             query: Query::to(peer.address).from(own.address),

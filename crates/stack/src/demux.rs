@@ -9,9 +9,9 @@ mod tests;
 
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::SocketKind;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use zerocopy::FromZeros;
@@ -35,7 +35,7 @@ enum Place {
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Node {
-    next: Link,
+    next: PoolLink,
     bucket: u32,
     local: Endpoint,
     remote: Endpoint,
@@ -96,7 +96,7 @@ impl Stack<'_> {
     /// a port) the one that was connected last is found, as on Linux.
     ///
     /// # Errors
-    /// [`Error::AddressInUse`] if that connection exists (TCP).
+    /// [`StackError::AddressInUse`] if that connection exists (TCP).
     pub(crate) fn demux_connect(
         &mut self,
         kind: SocketKind,
@@ -106,12 +106,12 @@ impl Stack<'_> {
     ) -> Result<()> {
         let protocol = protocol_of(kind);
         if protocol == TCP && self.find_connected(protocol, local, remote).is_some() {
-            return Err(Error::AddressInUse);
+            return Err(StackError::AddressInUse);
         }
         self.demux_remove(kind, index);
-        let slot = self.slot(kind, index).ok_or(Error::Stale)?;
+        let slot = self.slot(kind, index).ok_or(StackError::Stale)?;
         let bucket = self.connected_bucket(protocol, local, remote);
-        let next = core::mem::replace(&mut self.mem.connected[bucket], Link::to(slot as u32));
+        let next = core::mem::replace(&mut self.mem.connected[bucket], PoolLink::to(slot as u32));
         self.mem.nodes[slot] = Node {
             next,
             bucket: bucket as u32,
@@ -130,7 +130,7 @@ impl Stack<'_> {
     /// others the one that was bound last is found (`SO_REUSEADDR`).
     ///
     /// # Errors
-    /// [`Error::Stale`] if there is no such slot.
+    /// [`StackError::Stale`] if there is no such slot.
     pub(crate) fn demux_bind(
         &mut self,
         kind: SocketKind,
@@ -140,9 +140,9 @@ impl Stack<'_> {
     ) -> Result<()> {
         self.demux_remove(kind, index);
         let protocol = protocol_of(kind);
-        let slot = self.slot(kind, index).ok_or(Error::Stale)?;
+        let slot = self.slot(kind, index).ok_or(StackError::Stale)?;
         let bucket = self.bound_bucket(protocol, local.port);
-        let next = core::mem::replace(&mut self.mem.bound[bucket], Link::to(slot as u32));
+        let next = core::mem::replace(&mut self.mem.bound[bucket], PoolLink::to(slot as u32));
         self.mem.nodes[slot] = Node {
             next,
             bucket: bucket as u32,
@@ -237,13 +237,13 @@ impl Stack<'_> {
     }
 
     /// The start of a walk over the sockets bound to a port.
-    pub(crate) fn bound_first(&self, protocol: u8, port: u16) -> Link {
+    pub(crate) fn bound_first(&self, protocol: u8, port: u16) -> PoolLink {
         self.mem.bound[self.bound_bucket(protocol, port)]
     }
 
     /// The next socket of such a walk from `at` on, its rank, and where the walk continues. For
     /// walks during which the sockets change (but not their bindings).
-    pub(crate) fn bound_next(&self, mut at: Link, protocol: u8, local: Endpoint) -> Option<(u32, u8, Link)> {
+    pub(crate) fn bound_next(&self, mut at: PoolLink, protocol: u8, local: Endpoint) -> Option<(u32, u8, PoolLink)> {
         while let Some(slot) = at.get() {
             let node = &self.mem.nodes[slot as usize];
             at = node.next;

@@ -13,7 +13,7 @@ mod tests;
 
 use crate::Stack;
 use crate::ids::{Ready, SetId, SocketId, SocketKind};
-use crate::pool::{Link, Slot};
+use crate::pool::{PoolLink, PoolSlot};
 use core::fmt;
 use list::{Ends, Which};
 use zerocopy::FromZeros;
@@ -93,7 +93,7 @@ impl core::error::Error for WatchError {}
 #[repr(C)]
 pub(crate) struct Item {
     /// Chain of the free list.
-    link: Link,
+    link: PoolLink,
     /// Links in its lists, by [`Which`].
     ends: [Ends; 3],
     /// The set.
@@ -123,10 +123,10 @@ impl Item {
 #[repr(C)]
 pub(crate) struct Set {
     /// Chain of the free list.
-    link: Link,
-    members: Link,
-    ready_head: Link,
-    ready_tail: Link,
+    link: PoolLink,
+    members: PoolLink,
+    ready_head: PoolLink,
+    ready_tail: PoolLink,
     /// Items on the ready list.
     queued: u32,
 }
@@ -139,14 +139,14 @@ enum Side {
     Around,
 }
 
-impl Slot for Item {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Item {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
 
-impl Slot for Set {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Set {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// Why a socket call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Error {
+pub enum StackError {
     /// Nothing to read, or no room to write, at this moment (`EAGAIN`).
     WouldBlock,
     /// The handle refers to no live socket (`EBADF`).
@@ -60,7 +60,7 @@ pub enum Error {
     NeedPath,
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for StackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WouldBlock => "would block",
@@ -93,7 +93,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl core::error::Error for Error {}
+impl core::error::Error for StackError {}
 
 /// The result of a socket call.
-pub type Result<T> = core::result::Result<T, Error>;
+pub type Result<T> = core::result::Result<T, StackError>;

@@ -6,7 +6,7 @@
 //! until it is acknowledged (one copy each way).
 
 use crate::addr::Endpoint;
-use crate::pool::{FreeList, Link, Slot};
+use crate::pool::{FreeList, PoolLink, PoolSlot};
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
@@ -70,10 +70,10 @@ pub mod flag {
 #[repr(C, align(64))]
 pub struct FrameMeta {
     /// The next frame of its list.
-    pub next: Link,
+    pub next: PoolLink,
     /// The previous frame, on lists that are walked both ways. On TCP's send queue: a frame some
     /// way behind this one.
-    pub prev: Link,
+    pub prev: PoolLink,
     /// Where its bytes (payload on a queue, whole packet in the transmit queue) start in the frame.
     pub offset: u16,
     /// How many bytes.
@@ -99,10 +99,10 @@ pub struct FrameMeta {
     pub source: Endpoint,
     /// TCP: the outstanding segment that was sent next after this one (RACK walks segments in the
     /// order of sending).
-    pub newer: Link,
+    pub newer: PoolLink,
     /// TCP: the outstanding segment that was sent just before this one. UDP: see
     /// [`FrameMeta::interface`].
-    pub older: Link,
+    pub older: PoolLink,
 }
 
 impl FrameMeta {
@@ -113,12 +113,12 @@ impl FrameMeta {
     }
 
     pub(crate) fn set_interface(&mut self, interface: u32) {
-        self.older = if interface == 0 || interface == u32::MAX { Link::NONE } else { Link::to(interface) };
+        self.older = if interface == 0 || interface == u32::MAX { PoolLink::NONE } else { PoolLink::to(interface) };
     }
 }
 
-impl Slot for FrameMeta {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for FrameMeta {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.next
     }
 }
@@ -209,7 +209,7 @@ impl Frames<'_> {
             let Some(next) = next else { return total };
             if total == len {
                 meta.flags &= !flag::MORE;
-                meta.next = Link::NONE;
+                meta.next = PoolLink::NONE;
                 self.give_chain(next);
                 return total;
             }
@@ -243,12 +243,12 @@ impl Frames<'_> {
             self.bytes.copy_within(source..source + FRAME_SIZE, target);
             let original = &self.meta[from as usize];
             let (next, more) = (original.next.get(), original.flags & flag::MORE != 0);
-            self.meta[to as usize] = FrameMeta { next: Link::NONE, prev: Link::NONE, flags: 0, ..*original };
+            self.meta[to as usize] = FrameMeta { next: PoolLink::NONE, prev: PoolLink::NONE, flags: 0, ..*original };
             match last {
                 None => copy = Some(to),
                 Some(last) => {
                     let last: &mut FrameMeta = &mut self.meta[last as usize];
-                    last.next = Link::to(to);
+                    last.next = PoolLink::to(to);
                     last.flags |= flag::MORE;
                 }
             }

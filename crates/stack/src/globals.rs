@@ -6,7 +6,7 @@ use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Query, Waiting};
 use crate::periodic::Periodic;
-use crate::pool::{FreeList, Link};
+use crate::pool::{FreeList, PoolLink};
 use crate::queue::Queues;
 use crate::receive_reserve::ReceiveReserve;
 use crate::time::Instant;
@@ -16,7 +16,7 @@ use zerocopy::FromZeros;
 
 /// The configuration of a stack at its start.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct StackConfig {
     /// Random words from the host: keys of the hash tables, of initial sequence numbers and of SYN
     /// cookies.
     pub secret: [u64; 4],
@@ -28,12 +28,12 @@ pub struct Config {
     /// [`Stack::assume_mtu`].
     pub default_mtu: u32,
     /// Defaults of TCP.
-    pub tcp: tcp::Config,
+    pub tcp: tcp::TcpConfig,
 }
 
-impl Default for Config {
+impl Default for StackConfig {
     fn default() -> Self {
-        Self { secret: [0; 4], fill: 2048, default_mtu: 1500, tcp: tcp::Config::default() }
+        Self { secret: [0; 4], fill: 2048, default_mtu: 1500, tcp: tcp::TcpConfig::default() }
     }
 }
 
@@ -44,19 +44,19 @@ pub(crate) const REQUESTS: usize = 64;
 #[derive(FromZeros)]
 #[repr(C)]
 pub(crate) struct Core {
-    /// Random words, see [`Config::secret`].
+    /// Random words, see [`StackConfig::secret`].
     pub(crate) secret: [u64; 4],
     /// Frames in the receive reserve, and how many there should be.
     pub(crate) filled: u32,
     pub(crate) fill: ReceiveReserve,
     /// The first of them; they are chained by their notes.
-    pub(crate) fill_top: Link,
+    pub(crate) fill_top: PoolLink,
     pub(crate) default_mtu: u32,
     /// Identification of the next IPv4 datagram or IPv6 fragment.
     pub(crate) ip_id: u32,
     /// First and last frame of a received packet that is not complete yet.
-    pub(crate) partial_head: Link,
-    pub(crate) partial_tail: Link,
+    pub(crate) partial_head: PoolLink,
+    pub(crate) partial_tail: PoolLink,
     /// Payload bytes per packet from which the received one was merged; 0: it was not merged.
     pub(crate) merged_of: u32,
     /// Its number of frames, and whether its rest is to be dropped.
@@ -83,8 +83,8 @@ pub(crate) struct Core {
     /// Clock hand of the path cache (eviction).
     pub(crate) path_hand: u32,
     /// Reassemblies, oldest first.
-    pub(crate) reassembly_head: Link,
-    pub(crate) reassembly_tail: Link,
+    pub(crate) reassembly_head: PoolLink,
+    pub(crate) reassembly_tail: PoolLink,
     /// Frames held by reassemblies.
     pub(crate) reassembly_frames: u32,
     /// When paths in resolution are checked again.
@@ -107,7 +107,7 @@ pub(crate) struct Core {
 
 impl Stack<'_> {
     /// Initialises all-zero memory. Once, before anything else.
-    pub fn init(&mut self, config: &Config, now: Instant) {
+    pub fn init(&mut self, config: &StackConfig, now: Instant) {
         let half = self.mem.frames.meta.len() as u32 / 2;
         let core = &mut *self.mem.core;
         core.secret = config.secret;
@@ -124,7 +124,7 @@ impl Stack<'_> {
     ///
     /// Such a ring must be new as well, or must not end within a packet. Otherwise the rest of that
     /// packet is gone, and the next frames would be taken for it.
-    pub fn restart(&mut self, config: &Config, now: Instant) {
+    pub fn restart(&mut self, config: &StackConfig, now: Instant) {
         let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
         self.mem.frames.rebuild();

@@ -21,7 +21,7 @@ pub enum SocketKind {
 }
 
 /// A socket or set. The generation distinguishes handles of the slot's earlier users, so a stale
-/// handle is an error ([`crate::Error::Stale`]), never another socket.
+/// handle is an error ([`crate::StackError::Stale`]), never another socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(C)]
 pub struct SocketId {
@@ -72,11 +72,11 @@ macro_rules! typed {
         }
 
         impl TryFrom<SocketId> for $name {
-            type Error = crate::Error;
+            type Error = crate::StackError;
             fn try_from(id: SocketId) -> crate::Result<Self> {
                 match id.kind {
                     SocketKind::$kind => Ok(Self { index: id.index, generation: id.generation }),
-                    _ => Err(crate::Error::Invalid),
+                    _ => Err(crate::StackError::Invalid),
                 }
             }
         }
@@ -156,7 +156,7 @@ impl Not for Ready {
 }
 
 /// The source of a send: the program's buffers, possibly scattered.
-pub trait Source {
+pub trait SendSource {
     /// How many bytes are left.
     fn remaining(&self) -> usize;
     /// Copies the next bytes into all of `into`, as far as there are any, and returns how many.
@@ -184,7 +184,7 @@ pub trait Sink {
     }
 }
 
-impl Source for &[u8] {
+impl SendSource for &[u8] {
     fn remaining(&self) -> usize {
         self.len()
     }

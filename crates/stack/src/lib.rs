@@ -52,17 +52,17 @@ mod wakeups;
 mod writing;
 
 #[doc(inline)]
-pub use error::{Error, Result};
-pub use globals::Config;
-pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, Source, TcpId, UdpId};
+pub use error::{StackError, Result};
+pub use globals::StackConfig;
+pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, SendSource, TcpId, UdpId};
 #[cfg(any(test, feature = "owned"))]
 pub use invariants::InUse;
-pub use ip::{Checksum, Received};
+pub use ip::{Checksum, ReceiveMetadata};
 #[cfg(any(test, feature = "owned"))]
 pub use memory::OwnedMemory;
 pub use memory::{Limits, Memory};
 pub use periodic::Expected;
-pub use queue::{Class, Transmit};
+pub use queue::{Class, TransmitDescriptor};
 pub use wakeups::{WaiterId, WakeTarget, Wakeups};
 
 /// A user-mode stack over memory that the caller lends. It has no state outside of that memory. A

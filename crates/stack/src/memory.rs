@@ -14,10 +14,10 @@ use crate::frame::{FRAME_SIZE, FrameMeta, Frames};
 use crate::globals::Core;
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
-use crate::pool::{FreeList, Link};
+use crate::pool::{FreeList, PoolLink};
 use crate::queue::Queued;
 use crate::socket_alloc::Handle;
-use crate::table::{Counters, Row};
+use crate::table::{Counters, SocketRow};
 use crate::timers::{Entry, Timer};
 use crate::wakeups::{WAITERS, Waiter};
 use crate::{tcp, udp};
@@ -186,7 +186,7 @@ macro_rules! memory {
             pub counters: &'a Counters,
             /// One row per socket, then rows of kernel sockets; another process may read them at
             /// any time.
-            pub rows: &'a [Row],
+            pub rows: &'a [SocketRow],
             /// The global state of the stack.
             pub(crate) core: &'a mut Core,
             $( $(#[$doc])* pub(crate) $name: &'a mut [$ty], )*
@@ -194,15 +194,15 @@ macro_rules! memory {
 
         impl<'a> Memory<'a> {
             /// The sections in layout order, for given limits. The frame bytes come first; the
-            /// public part ([`Counters`] and [`Row`]s) follows, so that a reader need not know the
-            /// rest.
+            /// public part ([`Counters`] and [`SocketRow`]s) follows, so that a reader need not
+            /// know the rest.
             #[must_use]
             pub fn sections(limits: &Limits) -> [Section; SECTIONS] {
                 let fixed = |name, size, align, count| Section { name, size, align, count };
                 [
                     fixed("frames", 1, PAGE, limits.frames as usize * FRAME_SIZE),
                     fixed("counters", size_of::<Counters>(), PAGE, 1),
-                    fixed("rows", size_of::<Row>(), align_of_section::<Row>(PAGE), limits.rows()),
+                    fixed("rows", size_of::<SocketRow>(), align_of_section::<SocketRow>(PAGE), limits.rows()),
                     fixed("core", size_of::<Core>(), align_of_section::<Core>(PAGE), 1),
                     fixed("frame notes", size_of::<FrameMeta>(), align_of_section::<FrameMeta>(1), limits.frames as usize),
                     fixed("frame free list", size_of::<FreeList<FrameMeta>>(), align_of_section::<FreeList<FrameMeta>>(1), 1),
@@ -249,7 +249,7 @@ macro_rules! memory {
                     *handle = Handle { generation, ..Handle::default() };
                 };
                 self.handles.iter_mut().for_each(generations);
-                self.rows.iter().for_each(Row::clear);
+                self.rows.iter().for_each(SocketRow::clear);
                 self.core.zero();
                 $( if !matches!(stringify!($name), "handles" | "user") {
                     self.$name.zero();
@@ -260,7 +260,7 @@ macro_rules! memory {
             /// different hashes must not share a region.
             pub const LAYOUT_HASH: u64 = {
                 let mut hash = Fnv::new().add(FRAME_SIZE).add(size_of::<Limits>());
-                hash = hash.add_type::<Counters>().add_type::<Row>().add_type::<Core>();
+                hash = hash.add_type::<Counters>().add_type::<SocketRow>().add_type::<Core>();
                 hash = hash.add_type::<FrameMeta>().add_type::<FreeList<FrameMeta>>();
                 $( hash = hash.add_name(stringify!($name)).add_type::<$ty>(); )*
                 hash.0
@@ -272,7 +272,7 @@ macro_rules! memory {
         pub struct OwnedMemory {
             bytes: Vec<u8>,
             counters: Box<Counters>,
-            rows: Vec<Row>,
+            rows: Vec<SocketRow>,
             core: Box<Core>,
             meta: Vec<FrameMeta>,
             free: Box<FreeList<FrameMeta>>,
@@ -347,9 +347,9 @@ memory! {
     /// Demultiplexer node of every socket.
     nodes: Node = |l| l.sockets();
     /// Hash buckets of connected sockets.
-    connected: Link = |l| Limits::buckets(l.tcp as usize + l.udp as usize);
+    connected: PoolLink = |l| Limits::buckets(l.tcp as usize + l.udp as usize);
     /// Hash buckets of sockets bound to a port.
-    bound: Link = |l| Limits::buckets(l.listeners as usize + l.udp as usize);
+    bound: PoolLink = |l| Limits::buckets(l.listeners as usize + l.udp as usize);
     /// TCP connections.
     tcp: tcp::Socket = |l| l.tcp as usize;
     /// Listening sockets.
@@ -365,13 +365,13 @@ memory! {
     /// Paths to destinations.
     paths: Path = |l| l.paths as usize;
     /// Hash buckets of the paths.
-    path_buckets: Link = |l| Limits::buckets(l.paths as usize);
+    path_buckets: PoolLink = |l| Limits::buckets(l.paths as usize);
     /// Packets that wait for a neighbour.
     waiting: Waiting = |l| l.waiting as usize;
     /// Datagrams under reassembly.
     reassemblies: Reassembly = |l| l.reassemblies as usize;
     /// Hash buckets of the reassemblies.
-    reassembly_buckets: Link = |l| Limits::buckets(l.reassemblies as usize);
+    reassembly_buckets: PoolLink = |l| Limits::buckets(l.reassemblies as usize);
     /// Sockets in epoll sets.
     items: Item = |l| l.watch_items as usize;
     /// Epoll sets.

@@ -2,7 +2,7 @@
 //! (rule 1): it requests paths from the host.
 
 use crate::addr::{Address, Mac};
-use crate::pool::{Link, Slot};
+use crate::pool::{PoolLink, PoolSlot};
 use crate::queue::Queued;
 use crate::time::Instant;
 use zerocopy::FromZeros;
@@ -142,7 +142,7 @@ pub(crate) const ASKED: u8 = 2;
 #[repr(C)]
 pub struct Path {
     /// Chain of the hash bucket, or of the free list.
-    pub link: Link,
+    pub link: PoolLink,
     /// The host's answer.
     pub info: PathInfo,
     /// Path MTU learned by ICMP (RFC 1191, RFC 8201), 0 if none; never above `info.mtu`.
@@ -171,9 +171,9 @@ pub struct Path {
     /// When the host last reported it as ready.
     pub found: Instant,
     /// First of the packets that wait for the neighbour.
-    pub waiting_head: Link,
+    pub waiting_head: PoolLink,
     /// Last of them.
-    pub waiting_tail: Link,
+    pub waiting_tail: PoolLink,
     /// How many wait.
     pub waiting: u32,
 }
@@ -182,18 +182,18 @@ pub struct Path {
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Waiting {
-    pub(crate) link: Link,
+    pub(crate) link: PoolLink,
     pub(crate) packet: Queued,
 }
 
-impl Slot for Waiting {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Waiting {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
 
-impl Slot for Path {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Path {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }

@@ -6,10 +6,10 @@ mod invariants;
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::{FrameId, flag};
 use crate::path::{ASKED, GUESSED, Path, PathInfo, PathState, Query, Waiting};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::queue::Queued;
 use crate::time::{Instant, Span};
 use crate::udp::MOST_SEGMENTS;
@@ -34,18 +34,18 @@ impl Stack<'_> {
     /// The path that answers a query, for use in an `IpSend`.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path must be requested from the host, or was and is not answered
-    /// yet; [`Error::NoPath`] if it reported that there is none.
+    /// [`StackError::NeedPath`] if the path must be requested from the host, or was and is not
+    /// answered yet; [`StackError::NoPath`] if it reported that there is none.
     pub(crate) fn path_lookup(&mut self, query: &Query, now: Instant) -> Result<u32> {
-        let index = self.path_find(query).ok_or(Error::NeedPath)?;
+        let index = self.path_find(query).ok_or(StackError::NeedPath)?;
         let path = &mut self.mem.paths[index as usize];
         path.used = 1;
         match path.info.state {
-            _ if path.inferred != 0 => Err(Error::NeedPath),
+            _ if path.inferred != 0 => Err(StackError::NeedPath),
             PathState::Ready | PathState::Resolving => Ok(index),
             // The host's verdict expires: after a while, ask again.
-            PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(Error::NoPath),
-            PathState::Unreachable | PathState::Free | PathState::Kernel => Err(Error::NeedPath),
+            PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(StackError::NoPath),
+            PathState::Unreachable | PathState::Free | PathState::Kernel => Err(StackError::NeedPath),
         }
     }
 
@@ -113,8 +113,8 @@ impl Stack<'_> {
                 self.wait(index, packet);
                 Ok(())
             }
-            PathState::Unreachable => Err(Error::NoPath),
-            PathState::Free | PathState::Kernel => Err(Error::NeedPath),
+            PathState::Unreachable => Err(StackError::NoPath),
+            PathState::Free | PathState::Kernel => Err(StackError::NeedPath),
         }
     }
 
@@ -144,12 +144,12 @@ impl Stack<'_> {
             && let Some(slot) = self.mem.core.free_waiting.take(self.mem.waiting)
         {
             piece = packet.continued(&self.mem.frames);
-            self.mem.waiting[slot as usize] = Waiting { link: Link::NONE, packet };
+            self.mem.waiting[slot as usize] = Waiting { link: PoolLink::NONE, packet };
             match path.waiting_tail.get() {
-                Some(tail) => self.mem.waiting[tail as usize].link = Link::to(slot),
-                None => path.waiting_head = Link::to(slot),
+                Some(tail) => self.mem.waiting[tail as usize].link = PoolLink::to(slot),
+                None => path.waiting_head = PoolLink::to(slot),
             }
-            path.waiting_tail = Link::to(slot);
+            path.waiting_tail = PoolLink::to(slot);
             path.waiting += 1;
             self.mem.frames.meta[packet.frame as usize].flags |= flag::QUEUED;
         }
@@ -168,7 +168,7 @@ impl Stack<'_> {
         let Waiting { link, packet } = core::mem::take(&mut self.mem.waiting[slot as usize]);
         path.waiting_head = link;
         if link.is_none() {
-            path.waiting_tail = Link::NONE;
+            path.waiting_tail = PoolLink::NONE;
         }
         path.waiting -= 1;
         self.mem.core.free_waiting.give(self.mem.waiting, slot);
@@ -299,14 +299,14 @@ impl Stack<'_> {
         if self.mem.core.free_paths.used() == self.mem.paths.len() {
             self.path_make_room();
         }
-        let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(Error::NoBuffers)?;
+        let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(StackError::NoBuffers)?;
         let bucket = self.path_bucket(query.destination);
         let info = PathInfo { query: *query, ..PathInfo::default() };
         // Not marked as used yet: unused new paths replace each other before they evict paths in
         // use.
         let mut path = Path { info, ..Path::default() };
         self.each_path_to(query.destination, |known| path.learn_from(known));
-        path.link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
+        path.link = core::mem::replace(&mut self.mem.path_buckets[bucket], PoolLink::to(index));
         self.mem.paths[index as usize] = path;
         Ok(index)
     }
@@ -359,7 +359,7 @@ mod tests {
         const MADE_UP: u8 = 100;
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 256, ..Limits::DEFAULT });
         let (mut stack, mut now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
-        stack.init(&crate::Config::default(), now);
+        stack.init(&crate::StackConfig::default(), now);
         let all = (0..MADE_UP).map(|last| Query::to(Address::v4([10, 0, 0, last])));
         for query in all.clone() {
             stack.path_set(PathInfo { query, state: PathState::Resolving, ..PathInfo::default() }, now);
@@ -384,7 +384,7 @@ mod tests {
     fn what_was_learnt_of_a_way_holds_for_a_later_one_to_the_same_peer() {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 16, ..Limits::DEFAULT });
         let (mut stack, now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
-        stack.init(&crate::Config::default(), now);
+        stack.init(&crate::StackConfig::default(), now);
         let peer = Address::v4([10, 0, 0, 2]);
         let mut tell = |query| {
             stack.path_set(PathInfo { query, mtu: 1500, state: PathState::Ready, ..PathInfo::default() }, now);

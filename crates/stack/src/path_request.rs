@@ -6,7 +6,7 @@
 //! (evicted, or its neighbour failed) is requested in the same way.
 
 use crate::Stack;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::globals::REQUESTS;
 use crate::ip::Packet;
 use crate::path::{ASKED, GUESSED, PathInfo, PathState, Query};
@@ -19,9 +19,9 @@ impl Stack<'_> {
     /// [`Stack::path_leave`].
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] if there are too many guesses; [`Error::NoPath`] and
-    /// [`Error::NeedPath`] if the host reported that the lane does not reach this source: a forged
-    /// packet must not overrule it.
+    /// [`StackError::NoBuffers`] if there are too many guesses; [`StackError::NoPath`] and
+    /// [`StackError::NeedPath`] if the host reported that the lane does not reach this source: a
+    /// forged packet must not overrule it.
     pub(crate) fn path_infer(&mut self, packet: &Packet, query: &Query, now: Instant) -> Result<u32> {
         if let Some(index) = self.path_find(query) {
             let path = &mut self.mem.paths[index as usize];
@@ -32,7 +32,7 @@ impl Stack<'_> {
             return self.path_again(query, now);
         }
         if self.mem.core.guesses as usize >= self.mem.paths.len() / 4 {
-            return Err(Error::NoBuffers);
+            return Err(StackError::NoBuffers);
         }
         let index = self.path_enter(query)?;
         let mtu = self.mem.core.default_mtu;
@@ -70,8 +70,9 @@ impl Stack<'_> {
     /// packets wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::NoPath`] if the host reported so lately; [`Error::NeedPath`] if too many requests
-    /// are pending; [`Error::NoBuffers`] if the cache is full of paths on which packets wait.
+    /// [`StackError::NoPath`] if the host reported so lately; [`StackError::NeedPath`] if too many
+    /// requests are pending; [`StackError::NoBuffers`] if the cache is full of paths on which
+    /// packets wait.
     #[cold]
     pub(crate) fn path_again(&mut self, query: &Query, now: Instant) -> Result<u32> {
         if let Some(index) = self.path_find(query) {
@@ -80,13 +81,13 @@ impl Stack<'_> {
             match path.info.state {
                 PathState::Ready | PathState::Resolving if path.inferred != GUESSED => return Ok(index),
                 PathState::Unreachable | PathState::Kernel if now.since(path.asked) < RESOLVE_TIME => {
-                    return Err(Error::NoPath);
+                    return Err(StackError::NoPath);
                 }
                 _ => {}
             }
         }
         if !self.request(query) {
-            return Err(Error::NeedPath);
+            return Err(StackError::NeedPath);
         }
         let index = self.path_enter(query)?;
         let mtu = self.mem.core.default_mtu;

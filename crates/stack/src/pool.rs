@@ -10,9 +10,9 @@ use zerocopy::FromZeros;
 /// An optional index into a pool. All-zero memory is "none", so a fresh region needs no set-up.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Hash, FromZeros)]
 #[repr(transparent)]
-pub struct Link(u32);
+pub struct PoolLink(u32);
 
-impl Link {
+impl PoolLink {
     /// No slot.
     pub const NONE: Self = Self(0);
 
@@ -36,9 +36,9 @@ impl Link {
 }
 
 /// A slot of a pool. While the slot is free, its link chains the free list.
-pub trait Slot {
+pub trait PoolSlot {
     /// The link that the free list may use while the slot is free.
-    fn link(&mut self) -> &mut Link;
+    fn link(&mut self) -> &mut PoolLink;
 }
 
 /// The free list of a pool of `T`; the slots themselves are in a slice beside it.
@@ -47,14 +47,14 @@ pub trait Slot {
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 pub struct FreeList<T> {
-    head: Link,
+    head: PoolLink,
     /// Slots below this index have been used at least once.
     fresh: u32,
     used: u32,
     of: PhantomData<T>,
 }
 
-impl<T: Slot> FreeList<T> {
+impl<T: PoolSlot> FreeList<T> {
     /// Allocates a slot. Its content is that of the previous user; the caller resets it.
     pub fn take(&mut self, slots: &mut [T]) -> Option<u32> {
         let index = match self.head.get() {
@@ -75,7 +75,7 @@ impl<T: Slot> FreeList<T> {
     /// Frees a slot.
     pub fn give(&mut self, slots: &mut [T], index: u32) {
         *slots[index as usize].link() = self.head;
-        self.head = Link::to(index);
+        self.head = PoolLink::to(index);
         self.used -= 1;
     }
 
@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Item(Link);
-    impl Slot for Item {
-        fn link(&mut self) -> &mut Link {
+    struct Item(PoolLink);
+    impl PoolSlot for Item {
+        fn link(&mut self) -> &mut PoolLink {
             &mut self.0
         }
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn every_slot_is_handed_out_once_and_again_after_it_was_given_back() {
         let mut slots: Vec<Item> = (0..4).map(|_| Item::default()).collect();
-        let mut free: FreeList<Item> = FreeList { head: Link::NONE, fresh: 0, used: 0, of: PhantomData };
+        let mut free: FreeList<Item> = FreeList { head: PoolLink::NONE, fresh: 0, used: 0, of: PhantomData };
         let taken: Vec<_> = (0..4).map(|_| free.take(&mut slots).unwrap()).collect();
         assert_eq!(taken, [0, 1, 2, 3]);
         assert_eq!(free.take(&mut slots), None);

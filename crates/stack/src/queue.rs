@@ -100,7 +100,7 @@ impl Queued {
 
 /// A packet, or a piece of one, to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
+pub struct TransmitDescriptor {
     /// The frame.
     pub frame: FrameId,
     /// Where the packet (its Ethernet header), or the piece, starts in the frame.
@@ -165,7 +165,7 @@ impl Stack<'_> {
     /// returns `false`. Then it has no room, and that packet, or the rest of it, stays. Every frame
     /// handed out returns through [`Stack::completed`]. Returns how many packets were handed out
     /// completely.
-    pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
+    pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(TransmitDescriptor) -> bool) -> usize {
         let first = self.mem.core.queues.turn;
         let second = if first == Class::Prompt { Class::Stream } else { Class::Prompt };
         let mut sent = 0;
@@ -193,7 +193,7 @@ impl Stack<'_> {
         class: Class,
         most: usize,
         mark: u16,
-        sink: &mut impl FnMut(Transmit) -> bool,
+        sink: &mut impl FnMut(TransmitDescriptor) -> bool,
     ) -> (usize, bool) {
         let ring = match class {
             Class::Prompt => &*self.mem.queue,
@@ -212,7 +212,7 @@ impl Stack<'_> {
             // Set before the sender can see the frame; undone on a refusal.
             let before = meta.flags;
             meta.flags = before & !(flag::QUEUED | flag::WRITING) | mark;
-            if !sink(Transmit { frame, offset, len, more: rest > 0 }) {
+            if !sink(TransmitDescriptor { frame, offset, len, more: rest > 0 }) {
                 meta.flags = before;
                 is_full = true;
                 break;

@@ -1,9 +1,9 @@
 //! Allocating and freeing sockets: pool slot, generation, row and demultiplexer entry together.
 
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::{SocketId, SocketKind};
-use crate::pool::Link;
-use crate::table::{Row, kind};
+use crate::pool::PoolLink;
+use crate::table::{SocketRow, kind};
 use crate::{Ready, Stack};
 use zerocopy::FromZeros;
 
@@ -14,7 +14,7 @@ pub(crate) struct Handle {
     /// Odd while the slot is in use. A program's handle is valid while it carries this generation.
     pub(crate) generation: u32,
     /// The items of epoll sets that watch it.
-    pub(crate) watchers: Link,
+    pub(crate) watchers: PoolLink,
     /// First node of the threads that sleep until an event at it, see `wakeups`.
     pub(crate) waiters: u32,
 }
@@ -50,7 +50,7 @@ impl Stack<'_> {
     }
 
     /// The row of a TCP connection, a listener or a UDP socket.
-    pub(crate) fn row(&self, kind: SocketKind, index: u32) -> &Row {
+    pub(crate) fn row(&self, kind: SocketKind, index: u32) -> &SocketRow {
         let slot = self.slot(kind, index).unwrap_or_default();
         &self.mem.rows[slot]
     }
@@ -60,14 +60,14 @@ impl Stack<'_> {
     pub(crate) fn open(&mut self, kind: SocketKind) -> Result<SocketId> {
         let core = &mut *self.mem.core;
         let index = match kind {
-            SocketKind::None => return Err(Error::Invalid),
+            SocketKind::None => return Err(StackError::Invalid),
             SocketKind::Tcp => core.free_tcp.take(self.mem.tcp),
             SocketKind::Listener => core.free_listeners.take(self.mem.listeners),
             SocketKind::Udp => core.free_udp.take(self.mem.udp),
             SocketKind::Set => core.free_sets.take(self.mem.sets),
         }
-        .ok_or(Error::NoBuffers)?;
-        let slot = self.slot(kind, index).ok_or(Error::Invalid)?;
+        .ok_or(StackError::NoBuffers)?;
+        let slot = self.slot(kind, index).ok_or(StackError::Invalid)?;
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(1) | 1;
         let generation = handle.generation;
@@ -131,13 +131,13 @@ impl Stack<'_> {
         }
     }
 
-    /// The pool index if the handle is valid, [`Error::Stale`] if not.
+    /// The pool index if the handle is valid, [`StackError::Stale`] if not.
     pub(crate) fn check(&self, id: SocketId) -> Result<usize> {
-        let slot = self.slot(id.kind, id.index).ok_or(Error::Stale)?;
+        let slot = self.slot(id.kind, id.index).ok_or(StackError::Stale)?;
         if self.mem.handles[slot].generation == id.generation && id.generation & 1 == 1 {
             Ok(id.index as usize)
         } else {
-            Err(Error::Stale)
+            Err(StackError::Stale)
         }
     }
 
@@ -150,7 +150,7 @@ impl Stack<'_> {
     /// The present readiness of a socket.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn readiness(&self, id: SocketId) -> Result<Ready> {
         self.check(id)?;
         Ok(self.ready_now(id.kind, id.index))
@@ -159,15 +159,15 @@ impl Stack<'_> {
     /// The public row of a socket, for the caller to fill in process and descriptor.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] for a set, which has no row.
-    pub fn socket_row(&self, id: SocketId) -> Result<&Row> {
+    /// [`StackError::Stale`]; [`StackError::Invalid`] for a set, which has no row.
+    pub fn socket_row(&self, id: SocketId) -> Result<&SocketRow> {
         self.check(id)?;
-        if id.kind == SocketKind::Set { Err(Error::Invalid) } else { Ok(self.row(id.kind, id.index)) }
+        if id.kind == SocketKind::Set { Err(StackError::Invalid) } else { Ok(self.row(id.kind, id.index)) }
     }
 
     /// The rows of sockets that stay on the kernel; the caller manages them.
     #[must_use]
-    pub fn kernel_rows(&self) -> &[Row] {
+    pub fn kernel_rows(&self) -> &[SocketRow] {
         let sockets = self.mem.tcp.len() + self.mem.listeners.len() + self.mem.udp.len();
         &self.mem.rows[sockets..]
     }

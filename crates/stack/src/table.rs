@@ -10,9 +10,9 @@ use zerocopy::FromZeros;
 /// instruction.
 #[derive(Debug, Default, FromZeros)]
 #[repr(transparent)]
-pub struct Count(AtomicU64);
+pub struct SharedCounter(AtomicU64);
 
-impl Count {
+impl SharedCounter {
     /// Counts one.
     pub fn inc(&self) {
         self.add(1);
@@ -106,7 +106,7 @@ impl MacCell {
     }
 }
 
-/// What kind of socket a row describes ([`Row::kind`]).
+/// What kind of socket a row describes ([`SocketRow::kind`]).
 pub mod kind {
     /// The row is free.
     pub const FREE: u32 = 0;
@@ -116,7 +116,7 @@ pub mod kind {
     pub const LISTENER: u32 = 2;
     /// A UDP socket on the fast path.
     pub const UDP: u32 = 3;
-    /// A TCP socket that stays on the kernel; [`super::Row::reason`] says why.
+    /// A TCP socket that stays on the kernel; [`super::SocketRow::reason`] says why.
     pub const KERNEL_TCP: u32 = 4;
     /// A UDP socket that stays on the kernel.
     pub const KERNEL_UDP: u32 = 5;
@@ -126,7 +126,7 @@ pub mod kind {
 /// sizes in bytes.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C, align(64))]
-pub struct Row {
+pub struct SocketRow {
     /// One of [`kind`]; written last when a socket is opened and first when it is closed.
     pub kind: Cell,
     /// TCP: the RFC 9293 state as Linux numbers it (ESTABLISHED 1 ... CLOSING 11). UDP: 7
@@ -175,22 +175,22 @@ pub struct Row {
     /// The next hop's Ethernet address on the path in use.
     pub next_hop_mac: MacCell,
     /// Packets received.
-    pub rx_packets: Count,
+    pub rx_packets: SharedCounter,
     /// Payload bytes received.
-    pub rx_bytes: Count,
+    pub rx_bytes: SharedCounter,
     /// Packets sent.
-    pub tx_packets: Count,
+    pub tx_packets: SharedCounter,
     /// Payload bytes sent.
-    pub tx_bytes: Count,
+    pub tx_bytes: SharedCounter,
     /// TCP: 1 if the connection is complete: if its program is gone, the service closes it in
     /// order, not by a RST.
     pub complete: Cell,
     /// A socket that stays on the kernel: the processes of the lane that hold it, a bit for each;
     /// maintained by the caller.
-    pub holders: Count,
+    pub holders: SharedCounter,
 }
 
-impl Row {
+impl SocketRow {
     /// Clears every field, the kind first.
     pub fn clear(&self) {
         self.kind.set(kind::FREE);
@@ -228,7 +228,7 @@ macro_rules! counters {
         #[derive(Debug, Default, FromZeros)]
         #[repr(C, align(64))]
         pub struct Counters {
-            $( $(#[$doc])* pub $field: Count, )*
+            $( $(#[$doc])* pub $field: SharedCounter, )*
         }
 
         impl Counters {
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_row_gives_back_what_was_put_in_and_nothing_after_it_was_cleared() {
-        let row = Row::default();
+        let row = SocketRow::default();
         let endpoint = Endpoint::new(Address::v4([10, 1, 2, 3]), 4567);
         row.local.set(endpoint);
         row.source_mac.set(Mac([2, 3, 4, 5, 6, 7]));

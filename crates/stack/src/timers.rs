@@ -9,7 +9,7 @@
 //! of a binary heap, and comparisons do not access the timers.
 
 use crate::Stack;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
@@ -22,7 +22,7 @@ pub(crate) struct Timer {
     /// Its key in the heap: never later than `due`, unless that is never.
     key: Instant,
     /// Its position in the heap.
-    place: Link,
+    place: PoolLink,
 }
 
 /// An entry of the heap.
@@ -114,7 +114,7 @@ impl Stack<'_> {
     pub(crate) fn check_heap(&self) {
         for (place, entry) in (0..).zip(&self.mem.heap[..self.mem.core.heap_len as usize]) {
             let held = self.mem.timers.get(entry.tcp as usize).map(|timer| timer.place);
-            assert_eq!(held, Some(Link::to(place)), "whose timer is at {place}");
+            assert_eq!(held, Some(PoolLink::to(place)), "whose timer is at {place}");
         }
     }
 
@@ -133,7 +133,7 @@ struct Heap<'a> {
 impl Heap<'_> {
     fn put(&mut self, place: usize, entry: Entry) {
         self.entries[place] = entry;
-        self.timers[entry.tcp as usize].place = Link::to(place as u32);
+        self.timers[entry.tcp as usize].place = PoolLink::to(place as u32);
     }
 
     /// Inserts an entry at `place` or above it; the former entry there is overwritten.
@@ -168,7 +168,7 @@ impl Heap<'_> {
     fn pop(&mut self) -> Option<u32> {
         let last = self.entries.len().checked_sub(1)?;
         let (top, entry) = (self.entries[0].tcp, self.entries[last]);
-        self.timers[top as usize].place = Link::NONE;
+        self.timers[top as usize].place = PoolLink::NONE;
         *self.len = last as u32;
         let entries = core::mem::take(&mut self.entries);
         self.entries = &mut entries[..last];

@@ -10,7 +10,7 @@
 
 use crate::Stack;
 use crate::ids::SocketId;
-use crate::pool::{Link, Slot};
+use crate::pool::{PoolLink, PoolSlot};
 use zerocopy::FromZeros;
 
 /// Most threads of a lane that can sleep at one time.
@@ -107,15 +107,15 @@ struct Node {
 pub(crate) struct Waiter {
     target: WakeTarget,
     nodes: [Node; NODES],
-    link: Link,
+    link: PoolLink,
     taken: u32,
     /// It was responsible for polling and did not poll: not chosen again.
     passed_over: u32,
     padding: u32,
 }
 
-impl Slot for Waiter {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Waiter {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
@@ -341,14 +341,14 @@ mod tests {
     use crate::memory::{Limits, OwnedMemory};
     use crate::time::Instant;
     use crate::udp::UdpOptions;
-    use crate::{Config, Error};
+    use crate::{StackConfig, StackError};
 
     const COUNT: usize = BATCH + 2;
 
     fn memory() -> OwnedMemory {
         let limits = Limits { frames: 128, udp: 64, watch_items: 16, watch_sets: 8, ..Limits::DEFAULT };
         let mut memory = OwnedMemory::new(&limits);
-        memory.stack().init(&Config::default(), Instant::from_nanos(1));
+        memory.stack().init(&StackConfig::default(), Instant::from_nanos(1));
         memory
     }
 
@@ -358,7 +358,7 @@ mod tests {
 
     /// An event at the socket.
     fn happens(stack: &mut Stack<'_>, id: UdpId) {
-        stack.udp_keep_error(id, Error::Refused).unwrap();
+        stack.udp_keep_error(id, StackError::Refused).unwrap();
     }
 
     fn target(descriptor: i32) -> WakeTarget {
@@ -462,7 +462,7 @@ mod tests {
         happens(&mut stack, a);
         assert_eq!(woken(&mut stack), [2], "a stale socket is none to sleep on");
         assert_eq!(stack.change_mask([b.into()]), u64::MAX);
-        stack.restart(&Config::default(), Instant::from_nanos(2));
+        stack.restart(&StackConfig::default(), Instant::from_nanos(2));
         assert!(stack.take_wakeups().is_some_and(|wakeups| wakeups.everybody));
         assert_eq!(stack.take_changes(), u64::MAX);
     }

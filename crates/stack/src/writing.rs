@@ -6,30 +6,30 @@
 
 use crate::Stack;
 use crate::frame::{FrameId, flag};
-use crate::queue::{Class, Transmit};
+use crate::queue::{Class, TransmitDescriptor};
 
 impl Stack<'_> {
     /// Takes the next packet of the prompt queue, piece by piece, unless `sink` refuses the first.
     /// The caller must call [`Stack::prompt_gone`] for each piece taken, with the lock still held.
-    pub fn prompt_next(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
+    pub fn prompt_next(&mut self, mut sink: impl FnMut(TransmitDescriptor) -> bool) {
         self.hand_out(Class::Prompt, 1, flag::IN_KERNEL, &mut sink);
     }
 
     /// A piece of a packet has been copied.
-    pub fn prompt_gone(&mut self, piece: Transmit) {
+    pub fn prompt_gone(&mut self, piece: TransmitDescriptor) {
         self.gone(piece);
     }
 
     /// Takes packets of streams until `sink` refuses one. The caller must then call
     /// [`Stack::stream_end`]. If its process dies in between, the next caller of
     /// [`Stack::stream_recover`] does so instead. One thread at a time.
-    pub fn stream_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
+    pub fn stream_begin(&mut self, mut sink: impl FnMut(TransmitDescriptor) -> bool) {
         self.mem.core.writing = 1;
         self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::WRITING, &mut sink);
     }
 
     /// All packets taken have been sent.
-    pub fn stream_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
+    pub fn stream_end(&mut self, gone: impl IntoIterator<Item = TransmitDescriptor>) {
         gone.into_iter().for_each(|piece| self.gone(piece));
         self.mem.core.writing = 0;
     }
@@ -54,7 +54,7 @@ impl Stack<'_> {
         self.mem.core.writing = 0;
     }
 
-    fn gone(&mut self, piece: Transmit) {
+    fn gone(&mut self, piece: TransmitDescriptor) {
         self.completed(piece.frame);
         self.mem.counters.tx_packets.add(u64::from(!piece.more));
     }
@@ -90,8 +90,8 @@ mod tests {
         taken
     }
 
-    fn packet(frame: FrameId) -> Transmit {
-        Transmit { frame, offset: 0, len: 60, more: false }
+    fn packet(frame: FrameId) -> TransmitDescriptor {
+        TransmitDescriptor { frame, offset: 0, len: 60, more: false }
     }
 
     fn in_use(frames: &Frames<'_>) -> usize {

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Why nothing could be measured.
 #[derive(Debug, Error)]
-pub enum Error {
+pub enum TestbedError {
     /// The user's input is invalid, or a prerequisite is missing; nothing was sent. The text tells
     /// the user what to correct.
     #[error("{0}")]
@@ -15,7 +15,7 @@ pub enum Error {
     Broken(#[from] anyhow::Error),
 }
 
-impl From<PatternError> for Error {
+impl From<PatternError> for TestbedError {
     fn from(error: PatternError) -> Self {
         Self::Refused(error.to_string())
     }

@@ -34,4 +34,4 @@ pub mod schedule;
 pub mod time;
 mod units;
 
-pub use error::Error;
+pub use error::TestbedError;

@@ -6,7 +6,7 @@
 //! files. Readers accept files of root and of their own user only, and validate these too: size and
 //! number are bounded, and control characters in names are escaped.
 
-use crate::controller::{Live, Step};
+use crate::controller::{Live, RunProgress};
 use crate::outcome::StreamDescription;
 use crate::pattern::{MOST_STREAMS, Pattern};
 use crate::sanitize_terminal::sanitized;
@@ -44,7 +44,7 @@ pub struct Shown {
     /// Description of each stream.
     pub streams: Vec<StreamDescription>,
     /// The current step; none before the first.
-    pub step: Option<Step>,
+    pub step: Option<RunProgress>,
     /// Progress of that step; while the clock is measured, the result of the last step.
     pub live: Option<Live>,
     /// Progress of the clock measurement, which follows the runs; none before it.
@@ -99,11 +99,11 @@ impl Publisher {
     }
 
     /// Publishes progress, at most every 250 ms.
-    pub fn show(&mut self, step: Step, live: &Live) {
+    pub fn show(&mut self, step: RunProgress, live: &Live) {
         self.show_at(step, live, Instant::now());
     }
 
-    fn show_at(&mut self, step: Step, live: &Live, now: Instant) {
+    fn show_at(&mut self, step: RunProgress, live: &Live, now: Instant) {
         if self.place.is_some() && self.last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE) {
             self.shown.step = Some(step);
             self.shown.live = Some(live.clone());
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    const STEP: Step = Step { number: 2, of: 3 };
+    const STEP: RunProgress = RunProgress { number: 2, of: 3 };
 
     fn place() -> (tempfile::TempDir, RunDirectory) {
         let directory = tempfile::tempdir().unwrap();

@@ -40,9 +40,9 @@ impl Times {
 
     /// The summary for a table; zeros if there are no values.
     #[must_use]
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> LatencySummary {
         let at = |quantile| self.0.value_at_quantile(quantile);
-        Summary {
+        LatencySummary {
             count: self.0.len(),
             min_ns: self.0.min(),
             mean_ns: self.0.mean().round() as u64,
@@ -73,7 +73,7 @@ impl Times {
 
 /// Summary of many times. All zero if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct LatencySummary {
     /// How many.
     pub count: u64,
     /// The least.
@@ -92,7 +92,7 @@ pub struct Summary {
     pub max_ns: u64,
 }
 
-impl Summary {
+impl LatencySummary {
     /// The same with an upper bound that no time exceeded.
     #[must_use]
     pub fn at_most(self, ns: u64) -> Self {
@@ -125,16 +125,16 @@ pub struct StreamFigures {
     pub before_sent: u64,
     /// Latency from the producer's call to the consumer having all of the message. If the previous
     /// call had not returned when the message was due, latency counts from the due time.
-    pub latency: Summary,
+    pub latency: LatencySummary,
     /// The same as pairs of a time and the number of messages at about that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
     /// Delay of the producer's calls after the due time.
-    pub release: Summary,
+    pub release: LatencySummary,
     /// How long messages waited in the consumer's host: from the driver's timestamp of their last
     /// packet until the program received them. Only messages with a timestamp.
     #[serde(default)]
-    pub waited: Summary,
+    pub waited: LatencySummary,
     /// The same of the slowest message; none if it had no timestamp.
     #[serde(default)]
     pub slowest_waited_ns: Option<u64>,

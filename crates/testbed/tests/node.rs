@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
 use tickwire_testbed::node::protocol::{
-    Channel, LONGEST_LINE, LONGEST_ORDER, NodeReport, Order, Prepare, Received, Role, Sent, Start, VERSION,
+    StreamDestination, LONGEST_LINE, LONGEST_ORDER, NodeReport, Order, Prepare, StreamResult, NodeRole, Sent, Start, VERSION,
 };
-use tickwire_testbed::node::{NodeError, Time, lines, serve};
+use tickwire_testbed::node::{NodeError, NodeClock, lines, serve};
 use tickwire_testbed::outcome::Usage;
 use tickwire_testbed::pattern::{Stream, Transport};
 
@@ -62,7 +62,7 @@ impl Node {
         }
     }
 
-    fn received(&mut self) -> (Vec<Received>, Usage) {
+    fn received(&mut self) -> (Vec<StreamResult>, Usage) {
         match self.hear() {
             Some(NodeReport::Received { streams, usage, .. }) => (streams, usage),
             other => panic!("{other:?}"),
@@ -100,7 +100,7 @@ fn port() -> u16 {
     20_000 + (std::process::id() % 120 * 100) as u16 + NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn channel(id: u32, transport: Transport, size: u32, period_ms: u64) -> Channel {
+fn channel(id: u32, transport: Transport, size: u32, period_ms: u64) -> StreamDestination {
     let stream = Stream {
         id,
         producer: 1,
@@ -111,22 +111,22 @@ fn channel(id: u32, transport: Transport, size: u32, period_ms: u64) -> Channel 
         phase: Some(Duration::from_millis(u64::from(id) % period_ms)),
     };
     let to = if transport == Transport::UdpMulticast { Ipv4Addr::new(239, 255, 78, 1) } else { address() };
-    Channel { stream, to: SocketAddr::from((to, port())) }
+    StreamDestination { stream, to: SocketAddr::from((to, port())) }
 }
 
-fn prepare(role: Role, streams: &[Channel]) -> Prepare {
-    Prepare { role, address: address().into(), streams: streams.to_vec(), time: Time::Machine, watch_ns: 0 }
+fn prepare(role: NodeRole, streams: &[StreamDestination]) -> Prepare {
+    Prepare { role, address: address().into(), streams: streams.to_vec(), time: NodeClock::Machine, watch_ns: 0 }
 }
 
 /// 0.1 s of warm-up and 0.3 s that count, in a second.
 fn soon() -> Start {
-    let now = Time::Machine.open().unwrap().now_ns().unwrap();
+    let now = NodeClock::Machine.open().unwrap().now_ns().unwrap();
     Start { at_ns: now + SECOND as i64, warm_up_ns: SECOND / 10, duration_ns: 3 * SECOND / 10 }
 }
 
 /// Checks that the consumer received all messages of these producers, and besides only `corrupt`
 /// corrupt ones.
-fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<Channel>)>, corrupt: &[u64]) {
+fn run(channels: &[StreamDestination], mut consumer: Node, mut producers: Vec<(Node, Vec<StreamDestination>)>, corrupt: &[u64]) {
     let start = soon();
     consumer.say(&Order::Start(start));
     for (producer, _) in &mut producers {
@@ -154,13 +154,13 @@ fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<C
         assert!((1..=last - first).contains(&stamped), "{channel:?}: {received:?}");
         let slowest = received.latency.last().map_or(0, |&(ns, _)| ns);
         assert!(received.slowest_waited_ns.is_none_or(|ns| ns <= slowest), "{channel:?}: {received:?}");
-        let expected = Received {
+        let expected = StreamResult {
             messages: last - first,
             corrupt,
             latency: received.latency.clone(),
             waited: received.waited.clone(),
             slowest_waited_ns: received.slowest_waited_ns,
-            ..Received::default()
+            ..StreamResult::default()
         };
         assert_eq!(received, expected, "{channel:?}");
     }
@@ -179,9 +179,9 @@ fn all_that_is_sent_comes() {
         channel(23, Transport::UdpMulticast, 100, 20),
         channel(24, Transport::Udp, 10, 20),
     ];
-    let consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let consumer = Node::ready(prepare(NodeRole::Consumer, &channels));
     let producers = [&channels[..3], &channels[3..]]
-        .map(|channels| (Node::ready(prepare(Role::Producer, channels)), channels.to_vec()));
+        .map(|channels| (Node::ready(prepare(NodeRole::Producer, channels)), channels.to_vec()));
     run(&channels, consumer, producers.into(), &[0; 5]);
 }
 
@@ -192,15 +192,15 @@ fn all_that_is_sent_comes_by_ipv6() {
         channel.to.set_ip(Ipv6Addr::LOCALHOST.into());
     }
     let prepare = |role| Prepare { address: Ipv6Addr::LOCALHOST.into(), ..prepare(role, &channels) };
-    let consumer = Node::ready(prepare(Role::Consumer));
-    let producer = (Node::ready(prepare(Role::Producer)), channels.to_vec());
+    let consumer = Node::ready(prepare(NodeRole::Consumer));
+    let producer = (Node::ready(prepare(NodeRole::Producer)), channels.to_vec());
     run(&channels, consumer, vec![producer], &[0; 2]);
 }
 
 #[test]
 fn what_others_send_is_counted_and_breaks_nothing() {
     let channels = [channel(10, Transport::Udp, 100, 10), channel(11, Transport::Tcp, 100, 10)];
-    let consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let consumer = Node::ready(prepare(NodeRole::Consumer, &channels));
     let stranger = UdpSocket::bind((address(), 0)).unwrap();
     for length in [0, 1, 9, 10, 99, 100, 101, 65_507] {
         stranger.send_to(&vec![0xa5; length], channels[0].to).unwrap();
@@ -210,18 +210,18 @@ fn what_others_send_is_counted_and_breaks_nothing() {
     for length in [0, 7, 350] {
         TcpStream::connect(channels[1].to).unwrap().write_all(&vec![0xa5; length]).unwrap();
     }
-    let producer = Node::ready(prepare(Role::Producer, &channels));
+    let producer = Node::ready(prepare(NodeRole::Producer, &channels));
     run(&channels, consumer, vec![(producer, channels.to_vec())], &[8, 1 + 4]);
 }
 
 #[test]
 fn what_does_not_come_is_not_waited_for_for_ever() {
     let channels = [channel(10, Transport::Udp, 100, 10), channel(11, Transport::Tcp, 100, 10)];
-    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let mut consumer = Node::ready(prepare(NodeRole::Consumer, &channels));
     consumer.say(&Order::Start(soon()));
     consumer.say(&Order::Finish { sent: vec![5, 5] });
     let (streams, _) = consumer.received();
-    assert_eq!(streams[0], Received::default());
+    assert_eq!(streams[0], StreamResult::default());
     assert!(streams[1].fault.as_ref().unwrap().contains("no producer"), "{:?}", streams[1]);
     consumer.end();
 }
@@ -230,7 +230,7 @@ fn what_does_not_come_is_not_waited_for_for_ever() {
 fn a_producer_that_cannot_send_is_stopped() {
     let channels = [channel(10, Transport::Tcp, 16 << 20, 1)];
     let deaf = TcpListener::bind(channels[0].to).unwrap();
-    let mut producer = Node::ready(prepare(Role::Producer, &channels));
+    let mut producer = Node::ready(prepare(NodeRole::Producer, &channels));
     let _kept = deaf.accept().unwrap();
     producer.say(&Order::Start(soon()));
     // It has reported progress, so it is sending, or trying to.
@@ -245,18 +245,18 @@ fn a_producer_that_cannot_send_is_stopped() {
 #[test]
 fn a_consumer_that_is_stopped_tells_what_came() {
     let channels = [channel(10, Transport::Udp, 100, 10)];
-    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let mut consumer = Node::ready(prepare(NodeRole::Consumer, &channels));
     consumer.say(&Order::Start(soon()));
     consumer.say(&Order::Stop);
-    assert_eq!(consumer.received(), (vec![Received::default()], Usage::default()));
+    assert_eq!(consumer.received(), (vec![StreamResult::default()], Usage::default()));
     consumer.end();
 }
 
 #[test]
 fn a_connection_that_ends_inside_a_message_is_told() {
     let channels = [channel(10, Transport::Tcp, 1 << 20, 1)];
-    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
-    let mut producer = Node::ready(prepare(Role::Producer, &channels));
+    let mut consumer = Node::ready(prepare(NodeRole::Consumer, &channels));
+    let mut producer = Node::ready(prepare(NodeRole::Producer, &channels));
     // The consumer does not read yet, so the producer fills the buffers, which do not end at a
     // message boundary.
     producer.say(&Order::Start(soon()));
@@ -290,7 +290,7 @@ fn a_port_that_is_taken_is_named() {
         let port = channels[1].to.port();
         let taken = (UdpSocket::bind((address(), port)).unwrap(), TcpListener::bind((address(), port)).unwrap());
         let mut consumer = Node::start();
-        consumer.say(&Order::Prepare(prepare(Role::Consumer, &channels)));
+        consumer.say(&Order::Prepare(prepare(NodeRole::Consumer, &channels)));
         let why = consumer.failed();
         assert!(why.contains("stream 77") && why.contains(&format!(":{port}: ")), "{why}");
         assert!(why.contains("in use"), "{why}");
@@ -302,7 +302,7 @@ fn a_port_that_is_taken_is_named() {
 fn a_consumer_that_does_not_listen_is_named() {
     let channels = [channel(10, Transport::Udp, 100, 10), channel(77, Transport::Tcp, 100, 10)];
     let mut producer = Node::start();
-    producer.say(&Order::Prepare(prepare(Role::Producer, &channels)));
+    producer.say(&Order::Prepare(prepare(NodeRole::Producer, &channels)));
     let why = producer.failed();
     assert!(why.starts_with(&format!("stream 77: cannot connect to {}: ", channels[1].to)), "{why}");
 }
@@ -310,9 +310,9 @@ fn a_consumer_that_does_not_listen_is_named() {
 #[test]
 fn a_clock_that_is_not_there_is_named() {
     let channels = [channel(10, Transport::Udp, 100, 10)];
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [NodeRole::Producer, NodeRole::Consumer] {
         let mut node = Node::start();
-        let time = Time::Page { path: Some("/nowhere/clock".into()) };
+        let time = NodeClock::Page { path: Some("/nowhere/clock".into()) };
         node.say(&Order::Prepare(Prepare { time, ..prepare(role, &channels) }));
         let why = node.failed();
         assert!(why.contains("/nowhere/clock"), "{why}");
@@ -345,7 +345,7 @@ fn a_node_tells_the_greatest_bound_that_its_clock_had_and_whether_it_has_lost_th
         writer.publish(&parameters(500));
         let channels = [channel(10, Transport::Udp, 100, 10)];
         let mut node =
-            Node::ready(Prepare { time: Time::Page { path: Some(path.clone()) }, ..prepare(role, &channels) });
+            Node::ready(Prepare { time: NodeClock::Page { path: Some(path.clone()) }, ..prepare(role, &channels) });
         node.say(&Order::Start(Start { duration_ns: 1_000 * SECOND, ..soon() }));
         writer.publish(&during);
         // The first report may be older than that.
@@ -360,7 +360,7 @@ fn a_node_tells_the_greatest_bound_that_its_clock_had_and_whether_it_has_lost_th
             other => panic!("{other:?}"),
         }
     };
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [NodeRole::Producer, NodeRole::Consumer] {
         assert_eq!(told(role, parameters(7_000_000), parameters(500)), Some(7_000_000), "{role:?}");
         let lost = Parameters { bound: u64::MAX, ..parameters(0) };
         assert_eq!(told(role, parameters(500), lost), Some(u64::MAX), "{role:?}");
@@ -376,7 +376,7 @@ fn orders_have_their_order() {
         node.say(&order);
         assert!(node.failed().contains("`prepare` was expected"));
     }
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [NodeRole::Producer, NodeRole::Consumer] {
         for order in [Order::Prepare(prepare(role, &channels)), finish.clone()] {
             let mut node = Node::ready(prepare(role, &channels));
             node.say(&order);
@@ -397,7 +397,7 @@ fn orders_have_their_order() {
             node.end();
         }
     }
-    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let mut consumer = Node::ready(prepare(NodeRole::Consumer, &channels));
     consumer.say(&Order::Start(soon()));
     consumer.say(&Order::Finish { sent: vec![1, 2] });
     assert!(consumer.failed().contains("2 streams"));
@@ -427,7 +427,7 @@ fn what_is_no_order_ends_a_node() {
 fn a_node_ends_with_its_input_wherever_it_is() {
     Node::start().end();
     let channels = [channel(10, Transport::Udp, 100, 10)];
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [NodeRole::Producer, NodeRole::Consumer] {
         Node::ready(prepare(role, &channels)).end();
         let mut node = Node::ready(prepare(role, &channels));
         node.say(&Order::Start(Start { duration_ns: 1_000 * SECOND, ..soon() }));

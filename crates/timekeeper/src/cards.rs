@@ -5,7 +5,7 @@ use crate::config::HardwareStamps;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tickwire_host::{Host, RouteKind, RouteQuery};
+use tickwire_host::{RouteNetlink, RouteKind, RouteQuery};
 use tickwire_stamping::card::{Abilities, Card, Setting};
 use tickwire_stamping::nic::Nic;
 use tracing::{info, warn};
@@ -21,7 +21,7 @@ type Found = Result<Arc<Nic>, String>;
 #[derive(Debug)]
 pub(crate) struct Cards {
     wanted: HardwareStamps,
-    host: Option<Host>,
+    host: Option<RouteNetlink>,
     /// By interface index.
     interfaces: BTreeMap<u32, Interface>,
 }
@@ -59,7 +59,7 @@ impl Drop for Changed {
 
 impl Cards {
     pub(crate) fn new(wanted: HardwareStamps) -> Self {
-        let host = (wanted != HardwareStamps::Never).then(|| Host::open().ok()).flatten();
+        let host = (wanted != HardwareStamps::Never).then(|| RouteNetlink::open().ok()).flatten();
         Self { wanted, host, interfaces: BTreeMap::new() }
     }
 

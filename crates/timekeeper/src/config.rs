@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-pub use tickwire_settings::{Error as ConfigError, Wrong};
+pub use tickwire_settings::{SettingsError as ConfigError, Wrong};
 
 /// All settings of the clock.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

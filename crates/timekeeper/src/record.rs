@@ -515,7 +515,7 @@ mod tests {
     /// A record of a simulated hour: wander, lost replies, another path, a break of the counter,
     /// and a server that lies.
     fn record() -> Vec<u8> {
-        use tickwire_sim::{Oscillator, TimeServer, Wander};
+        use tickwire_sim::{Oscillator, SimulatedTimeServer, OscillatorWander};
         let nominal = Scale::from_period(0.4).unwrap();
         let config = ensemble::Config {
             nominal,
@@ -532,8 +532,8 @@ mod tests {
         recorder.begin(&config, "TSC", &names, Some(&table), (3, Count(7))).unwrap();
         let mut ensemble = Ensemble::new(config, &known).after(3, Count(7));
         ensemble.set_leap_table(table);
-        let mut oscillator = Oscillator::new(2.5e9, Wander::OFFICE, 1);
-        let mut servers = [1, 2, 3].map(TimeServer::new);
+        let mut oscillator = Oscillator::new(2.5e9, OscillatorWander::OFFICE, 1);
+        let mut servers = [1, 2, 3].map(SimulatedTimeServer::new);
         servers[1].loss = 300_000;
         servers[2].error = 5e6;
         for second in 0..3600 {

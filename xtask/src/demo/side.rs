@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::fmt;
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Host, Pair, Process, Service};
+use tickwire_lab::{CableOptions, LabHost, LabPair, Process, Service};
 
 /// Which stack carries the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) struct Side {
     path: Path,
     // Fields drop in order: the services end before their hosts.
     services: Vec<Service>,
-    pair: Pair,
+    pair: LabPair,
 }
 
 /// The server's and the client's processor.
@@ -40,8 +40,8 @@ const CLIENT_CPU: &str = "1";
 impl Side {
     pub(crate) fn new(path: Path) -> Result<Self> {
         let kernel = path == Path::Kernel;
-        let pair = Pair::with(&CableOptions { offload: kernel, ..CableOptions::default() })?;
-        let hosts: &[&Host] = if kernel { &[] } else { &[&pair.a, &pair.b] };
+        let pair = LabPair::with(&CableOptions { offload: kernel, ..CableOptions::default() })?;
+        let hosts: &[&LabHost] = if kernel { &[] } else { &[&pair.a, &pair.b] };
         let services = hosts.iter().map(|host| Service::start(host)).collect::<Result<_>>()?;
         Ok(Self { path, services, pair })
     }
@@ -56,7 +56,7 @@ impl Side {
     }
 
     /// The server's host, for its files.
-    pub(crate) fn server_host(&self) -> &Host {
+    pub(crate) fn server_host(&self) -> &LabHost {
         &self.pair.b
     }
 
@@ -72,7 +72,7 @@ impl Side {
         Process::spawn(self.prepared(&self.pair.a, CLIENT_CPU, command)?)?.success(timeout)
     }
 
-    fn prepared(&self, host: &Host, cpu: &str, command: &[&str]) -> Result<Command> {
+    fn prepared(&self, host: &LabHost, cpu: &str, command: &[&str]) -> Result<Command> {
         let accelerated: Option<&[&str]> = (self.path == Path::Tickwire).then_some(&[]);
         traffic::command(host, cpu, accelerated, command)
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{Pair, Process, Service};
+use tickwire_lab::{LabPair, Process, Service};
 
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 const MIRROR: &str = include_str!("mirror.py");
@@ -16,7 +16,7 @@ const SUBSTITUTE: &str = include_str!("substitute.c");
 pub(super) const MIRRORED: [&str; 2] = ["10.77.0.9", "fd77::9"];
 
 pub(super) struct Topology {
-    pub(super) pair: Pair,
+    pub(super) pair: LabPair,
     service: Service,
     /// Processes of the host that are not part of a test.
     own: BTreeSet<i32>,
@@ -25,7 +25,7 @@ pub(super) struct Topology {
 
 impl Topology {
     pub(super) fn new() -> Result<Self> {
-        let pair = Pair::new()?;
+        let pair = LabPair::new()?;
         let service = Service::start(&pair.a)?;
         // No rate limit: each packet gets its ICMP error, as over the loopback interface.
         for limit in ["net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"] {
@@ -76,13 +76,13 @@ impl Topology {
 }
 
 /// All processes on the host.
-fn processes(pair: &Pair) -> Result<BTreeSet<i32>> {
+fn processes(pair: &LabPair) -> Result<BTreeSet<i32>> {
     let list = tickwire_lab::run(&["ip", "netns", "pids", pair.a.namespace()])?;
     list.split_whitespace().map(|number| number.parse().context("no process number")).collect()
 }
 
 /// Makes host b a mirror.
-fn mirror(pair: &Pair) -> Result<Process> {
+fn mirror(pair: &LabPair) -> Result<Process> {
     // With GRO it would receive merged packets that are too long to send.
     pair.b.run(&["ethtool", "-K", "eth0", "gro", "off"])?;
     let hardware = pair.b.run(&["cat", "/sys/class/net/eth0/address"])?;

@@ -16,7 +16,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 use tickwire_bench::latency::Recorder;
-use tickwire_bench::many::{Exchange, Opened};
+use tickwire_bench::many::{ExchangeFigures, Opened};
 
 /// Measures what many connections cost, and what opening them costs.
 #[derive(Parser)]
@@ -99,7 +99,7 @@ fn main() -> Result<()> {
                 let numbers: Vec<usize> = (0..connections as usize).collect();
                 all.exchange(&numbers, connections.into(), parallel)?;
             }
-            let exchange = Exchange { connections, active, latency, per_second, answered: all.answered };
+            let exchange = ExchangeFigures { connections, active, latency, per_second, answered: all.answered };
             println!("{}", serde_json::to_string(&exchange)?);
             if stay {
                 loop {

@@ -15,7 +15,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tickwire_bench::latency::Recorder;
-use tickwire_bench::rate::Rate;
+use tickwire_bench::rate::RateFigures;
 use tickwire_bench::transfer::Transfer;
 
 /// Measures how long messages take over an ordinary TCP connection.
@@ -167,7 +167,7 @@ fn receive(address: SocketAddr, body: &Body) -> Result<()> {
         stream.write_all(&number.to_be_bytes()).context("answering")?;
     }
     let time = Duration::from_nanos(last - first.context("no message was measured")?);
-    let goodput = Rate::new(number * message.len() as u64, time);
+    let goodput = RateFigures::new(number * message.len() as u64, time);
     println!("{}", serde_json::to_string(&Transfer { completion: recorder.latency(0), goodput })?);
     Ok(())
 }

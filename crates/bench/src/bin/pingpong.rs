@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use tickwire_bench::latency::Recorder;
-use tickwire_bench::rate::Rate;
+use tickwire_bench::rate::RateFigures;
 
 /// Measures round trips, or one stream, over ordinary sockets.
 #[derive(Parser)]
@@ -290,7 +290,7 @@ fn sink(address: SocketAddr) -> Result<()> {
         }
     }
     let time = start.map_or(Duration::ZERO, |s| s.elapsed());
-    println!("{}", serde_json::to_string(&Rate::new(bytes, time))?);
+    println!("{}", serde_json::to_string(&RateFigures::new(bytes, time))?);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_bench::latency::{Latency, Recorder};
-use tickwire_bench::many::Exchange;
+use tickwire_bench::many::ExchangeFigures;
 
 /// Measures round trips of many threads over ordinary TCP connections.
 #[derive(Parser)]
@@ -275,7 +275,7 @@ fn exchange(address: SocketAddr, threads: u32, count: u32, warmup: u32) -> Resul
     let mut recorder = Recorder::new();
     seen.iter().flat_map(|(trips, _)| trips).for_each(|&trip| recorder.record(trip));
     let end = seen.iter().map(|&(_, end)| end).max().context("no thread")?;
-    let exchange = Exchange {
+    let exchange = ExchangeFigures {
         connections: threads,
         active: threads,
         latency: recorder.latency(0),

@@ -17,7 +17,7 @@ use tickwire_lane::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Hel
 use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::region::View;
-use tickwire_stack::table::{Row, kind};
+use tickwire_stack::table::{SocketRow, kind};
 
 /// No service makes more lanes than this. A longer listing is broken, and is cut.
 const MANY: usize = 1 << 20;
@@ -209,7 +209,7 @@ fn claim(held: &Held) -> Claim {
 }
 
 /// A row as a socket; none if it is free.
-pub(crate) fn socket(row: &Row) -> Option<Socket> {
+pub(crate) fn socket(row: &SocketRow) -> Option<Socket> {
     let (protocol, accelerated) = match row.kind.get() {
         kind::TCP | kind::LISTENER => ("tcp", true),
         kind::UDP => ("udp", true),
@@ -238,7 +238,7 @@ pub(crate) fn socket(row: &Row) -> Option<Socket> {
     })
 }
 
-fn tcp(row: &Row) -> Tcp {
+fn tcp(row: &SocketRow) -> Tcp {
     Tcp {
         srtt_us: row.srtt_us.get(),
         rto_us: row.rto_us.get(),
@@ -253,7 +253,7 @@ fn reason(code: u32) -> String {
     Reason::from_code(code).map_or_else(|| format!("reason {code}, unknown to this version"), |r| r.text().to_owned())
 }
 
-fn state(row: &Row) -> &'static str {
+fn state(row: &SocketRow) -> &'static str {
     match row.kind.get() {
         kind::LISTENER => "LISTEN",
         _ => state_name(row.state.get()),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_row_becomes_a_socket_and_a_free_one_none() {
-        let row = Row::default();
+        let row = SocketRow::default();
         assert!(socket(&row).is_none());
         row.kind.set(kind::TCP);
         row.state.set(1);
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_which_some_goes_by_the_kernel_says_why() {
-        let row = Row::default();
+        let row = SocketRow::default();
         row.kind.set(kind::UDP);
         row.reason.set(Reason::MulticastLoop.code().into());
         let seen = socket(&row).unwrap();
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_socket_on_the_kernel_says_why_and_nonsense_in_a_row_does_no_harm() {
-        let row = Row::default();
+        let row = SocketRow::default();
         row.kind.set(kind::KERNEL_UDP);
         row.reason.set(Reason::Loopback.code().into());
         row.state.set(u32::MAX);

@@ -47,11 +47,11 @@ mod tests {
     use super::super::fake::{LIBRARY_LINE, Proc, line};
     use super::super::gather::socket;
     use super::*;
-    use tickwire_stack::table::{Row, kind};
+    use tickwire_stack::table::{SocketRow, kind};
 
     fn lane(pid: u32, fds: &[u32]) -> Lane {
         let shown = |&fd: &u32| {
-            let row = Row::default();
+            let row = SocketRow::default();
             row.kind.set(kind::KERNEL_TCP);
             row.pid.set(pid);
             row.fd.set(fd);

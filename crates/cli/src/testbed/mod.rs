@@ -10,7 +10,7 @@ use crate::args::testbed::TestbedCommand;
 use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
-use tickwire_testbed::Error;
+use tickwire_testbed::TestbedError;
 
 pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {
     match command {
@@ -27,9 +27,9 @@ fn node() -> Result<ExitCode> {
 }
 
 /// A plan that is refused is an error of the command line.
-fn usage(error: Error) -> anyhow::Error {
+fn usage(error: TestbedError) -> anyhow::Error {
     match error {
-        Error::Refused(why) => Usage::new(why).into(),
-        Error::Broken(error) => error,
+        TestbedError::Refused(why) => Usage::new(why).into(),
+        TestbedError::Broken(error) => error,
     }
 }

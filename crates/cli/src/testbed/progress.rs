@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
-use tickwire_testbed::controller::{Live, Plan, Step};
+use tickwire_testbed::controller::{Live, ExperimentPlan, RunProgress};
 use tickwire_testbed::outcome::{Carrier, Timing};
 use tickwire_testbed::sanitize_terminal::sanitized;
 use tickwire_testbed::time::{self, Moment};
@@ -23,13 +23,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(plan: &Plan, clock: Option<&time::Plan>) -> Self {
+    pub(super) fn new(plan: &ExperimentPlan, clock: Option<&time::ClockPlan>) -> Self {
         let streams = match plan.pattern.streams.len() {
             1 => "1 stream".to_owned(),
             number => format!("{number} streams"),
         };
         let sending = seconds(plan.length().as_secs_f64());
-        let (rows, compared) = clock.map(time::Plan::length).unwrap_or_default();
+        let (rows, compared) = clock.map(time::ClockPlan::length).unwrap_or_default();
         let compared =
             if rows > 0 { format!(" and {} s for the clock", seconds(compared.as_secs_f64())) } else { String::new() };
         let length = format!(
@@ -43,7 +43,7 @@ impl Progress {
         Self { length, bar, shown: Cell::new(0), rows, runs: Cell::new(0) }
     }
 
-    pub(super) fn show(&self, step: Step, live: &Live) {
+    pub(super) fn show(&self, step: RunProgress, live: &Live) {
         self.runs.set(step.of);
         self.step(step.number, &name(live), live.elapsed_s, live.duration_s, || said(live));
     }

@@ -7,13 +7,13 @@ use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::controller::{Ground, Inventory, Plan};
+use tickwire_testbed::controller::{Ground, Inventory, ExperimentPlan};
 use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Experiment, Timing};
 use tickwire_testbed::pattern::Pattern;
 use tickwire_testbed::report;
-use tickwire_testbed::schedule::Link;
-use tickwire_testbed::time::{self, Lab};
+use tickwire_testbed::schedule::CableLink;
+use tickwire_testbed::time::{self, LabComparison};
 
 /// The rates of a sweep.
 const RATES: [u32; 6] = [1, 2, 5, 10, 20, 50];
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
 }
 
 /// The clock's part, if it is wanted.
-fn clock(arguments: &TestbedRun) -> Result<Option<time::Plan>> {
+fn clock(arguments: &TestbedRun) -> Result<Option<time::ClockPlan>> {
     let Some(seconds) = arguments.time else { return Ok(None) };
     if arguments.nodes.is_some() {
         let why = "only in the lab, where true time is known: on a machine whose network card has a PTP hardware clock, `tickwire testbed time --reference` compares with that";
@@ -59,14 +59,14 @@ fn clock(arguments: &TestbedRun) -> Result<Option<time::Plan>> {
     }
     let tickwire = std::env::current_exe().context("cannot find the running program")?;
     let whole = Duration::from_secs_f64(seconds);
-    let Some(lab) = Lab::within(whole, tickwire, usize::try_from(arguments.busy)?) else {
-        return Err(Usage::of("--time", format!("expected {} s at least", Lab::LEAST.as_secs())).into());
+    let Some(lab) = LabComparison::within(whole, tickwire, usize::try_from(arguments.busy)?) else {
+        return Err(Usage::of("--time", format!("expected {} s at least", LabComparison::LEAST.as_secs())).into());
     };
     let (real, command) = (Some(time::Real::Lab(lab)), command());
-    Ok(Some(time::Plan { real, simulated: Vec::new(), simulated_reads: 0, command }))
+    Ok(Some(time::ClockPlan { real, simulated: Vec::new(), simulated_reads: 0, command }))
 }
 
-fn plan(arguments: &TestbedRun) -> Result<Plan> {
+fn plan(arguments: &TestbedRun) -> Result<ExperimentPlan> {
     // With all causes: some errors have the system's reason as a separate one.
     let refused = |error: anyhow::Error| Usage::new(format!("{error:#}"));
     let pattern = match &arguments.pattern {
@@ -98,7 +98,7 @@ fn plan(arguments: &TestbedRun) -> Result<Plan> {
     }
     let duration = Duration::from_secs_f64(arguments.duration);
     let longest = pattern.streams.iter().map(|stream| stream.period).max().unwrap_or_default();
-    Ok(Plan {
+    Ok(ExperimentPlan {
         pattern,
         ground,
         carriers: match arguments.stacks {
@@ -118,7 +118,7 @@ fn plan(arguments: &TestbedRun) -> Result<Plan> {
         timings: arguments.timings,
         sweep: if arguments.sweep { RATES.to_vec() } else { Vec::new() },
         rate: arguments.rate,
-        link: Link { rate_bps: arguments.link * 1_000_000, mtu: 1500 },
+        link: CableLink { rate_bps: arguments.link * 1_000_000, mtu: 1500 },
         guard: arguments.guard.map(|us| Duration::from_secs_f64(us / 1e6)),
         seed: arguments.seed,
         warm_up: Duration::from_secs_f64(arguments.warm_up),

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::time::{Card, Lab, Moment, Plan, Real, Span, html, table};
+use tickwire_testbed::time::{CardComparison, LabComparison, Moment, ClockPlan, Real, ComparisonSpan, html, table};
 
 /// The value of `--reference` for the lab instead of a card.
 const LAB: &str = "lab";
@@ -31,16 +31,16 @@ pub(super) fn run(arguments: &TestbedTime) -> Result<ExitCode> {
     Ok(if figures.is_inside() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn plan(arguments: &TestbedTime) -> Result<Plan> {
+fn plan(arguments: &TestbedTime) -> Result<ClockPlan> {
     let TestbedTime { intervals, seconds, reads, reference, simulated, page, .. } = arguments;
-    let span = Span { duration: Duration::from_secs_f64(*seconds), reads: reads.unwrap_or(READS).into() };
+    let span = ComparisonSpan { duration: Duration::from_secs_f64(*seconds), reads: reads.unwrap_or(READS).into() };
     let real = if reference != LAB {
         if intervals.is_some() {
             let why = "a clock beside a PTP hardware clock is this machine's, which is synchronised as its daemon does";
             return Err(Usage::of("--intervals", why).into());
         }
         let page = page.clone().unwrap_or_else(tickclock::default_path);
-        Some(Real::Card(Card { name: reference.clone(), interval_s: interval(&page), page, span }))
+        Some(Real::Card(CardComparison { name: reference.clone(), interval_s: interval(&page), page, span }))
     } else {
         if page.is_some() {
             return Err(Usage::of(
@@ -56,9 +56,9 @@ fn plan(arguments: &TestbedTime) -> Result<Plan> {
             (None, Some(_)) => None,
         };
         let tickwire = std::env::current_exe().context("cannot find the running program")?;
-        intervals.map(|intervals| Real::Lab(Lab { tickwire, intervals, span, busy: 0 }))
+        intervals.map(|intervals| Real::Lab(LabComparison { tickwire, intervals, span, busy: 0 }))
     };
-    Ok(Plan {
+    Ok(ClockPlan {
         real,
         simulated: simulated.as_ref().map(|intervals| intervals.0.clone()).unwrap_or_default(),
         simulated_reads: reads.unwrap_or(SIMULATED_READS),
@@ -82,7 +82,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &ClockPlan) -> Self {
         let length = match plan.length() {
             (0, _) => String::new(),
             (1, length) => format!("about {} for 1 row of a real clock\n", waited(length)),
@@ -130,14 +130,14 @@ mod tests {
     use crate::args::{Arguments, Command};
     use clap::Parser;
 
-    fn planned(more: &[&str]) -> Result<Plan> {
+    fn planned(more: &[&str]) -> Result<ClockPlan> {
         let line = [&["tickwire", "testbed", "time"], more].concat();
         let Command::Testbed(testbed) = Arguments::try_parse_from(line)?.command else { unreachable!() };
         let TestbedCommand::Time(arguments) = testbed.command else { unreachable!() };
         plan(&arguments)
     }
 
-    fn intervals(plan: &Plan) -> Option<Vec<f64>> {
+    fn intervals(plan: &ClockPlan) -> Option<Vec<f64>> {
         match &plan.real {
             Some(Real::Lab(lab)) => Some(lab.intervals.clone()),
             _ => None,

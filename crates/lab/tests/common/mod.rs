@@ -5,7 +5,7 @@
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::io::Write;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
+use tickwire_lab::{CableOptions, LabHost, LabPair, Process, Service, ServiceOptions, tools};
 
 /// Long enough for a busy machine; no test should come near it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -14,7 +14,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Both {
     pub(crate) a_service: Service,
     pub(crate) b_service: Service,
-    pub(crate) pair: Pair,
+    pub(crate) pair: LabPair,
 }
 
 impl Both {
@@ -23,7 +23,7 @@ impl Both {
     }
 
     pub(crate) fn with(cable: &CableOptions, options: &ServiceOptions) -> Self {
-        let pair = Pair::with(cable).unwrap();
+        let pair = LabPair::with(cable).unwrap();
         // Concurrently, because the kernel takes a while to verify BPF programs.
         let (a_service, b_service) = std::thread::scope(|scope| {
             let a = scope.spawn(|| Service::start_with(&pair.a, options).unwrap());
@@ -33,11 +33,11 @@ impl Both {
         Self { a_service, b_service, pair }
     }
 
-    pub(crate) fn a(&self) -> &Host {
+    pub(crate) fn a(&self) -> &LabHost {
         &self.pair.a
     }
 
-    pub(crate) fn b(&self) -> &Host {
+    pub(crate) fn b(&self) -> &LabHost {
         &self.pair.b
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn crossing<T>(service: &Service, packets: u64, work: impl FnOnce() -
 }
 
 /// A program, accelerated or not.
-pub(crate) fn start(host: &Host, accelerated: bool, command: &[&str]) -> Process {
+pub(crate) fn start(host: &LabHost, accelerated: bool, command: &[&str]) -> Process {
     let (program, arguments) = command.split_first().unwrap();
     let mut prepared = if accelerated { host.accelerated(program).unwrap() } else { host.command(program) };
     prepared.args(arguments);
@@ -63,7 +63,7 @@ pub(crate) fn start(host: &Host, accelerated: bool, command: &[&str]) -> Process
 }
 
 /// A program under `tickwire run` without `--require`.
-pub(crate) fn willing(host: &Host, command: &[&str]) -> Process {
+pub(crate) fn willing(host: &LabHost, command: &[&str]) -> Process {
     let tickwire = tools::tickwire().unwrap();
     start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
 }
@@ -90,7 +90,7 @@ pub(crate) fn either_side(both: &Both, packets: u64, talk: impl Fn(bool, bool, u
 }
 
 /// Waits until a server's port is bound (`tcp` or `udp`), and diverted if it is accelerated.
-pub(crate) fn wait_until_listening(host: &Host, process: &mut Process, protocol: &str, port: u16) {
+pub(crate) fn wait_until_listening(host: &LabHost, process: &mut Process, protocol: &str, port: u16) {
     tickwire_lab::wait_until_listening(host, protocol, port, process).unwrap();
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 /// Writes a certificate of host b for its IPv4 address (`certificate.pem`, `key.pem` in its
 /// directory). Returns the file on host a that contains the issuing authority, which issued no
 /// other certificate.
-pub(crate) fn vouched(pair: &Pair) -> String {
+pub(crate) fn vouched(pair: &LabPair) -> String {
     let mut authority = CertificateParams::new([]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     // OpenSSL takes a certificate for self-issued if subject and issuer have the same name.
@@ -136,7 +136,7 @@ pub(crate) fn built(name: &str) -> String {
 }
 
 /// A small C program, compiled for this test.
-pub(crate) fn compiled(host: &Host, source: &str) -> String {
+pub(crate) fn compiled(host: &LabHost, source: &str) -> String {
     let program = host.directory().join("program").to_str().unwrap().to_owned();
     built_from(source, &["-o", &program]);
     program

@@ -6,7 +6,7 @@ use std::fmt;
 macro_rules! reasons {
     ($( $(#[$doc:meta])* $name:ident = $code:literal : $text:literal ; )*) => {
         /// Why something is not accelerated. The code fits into
-        /// [`tickwire_stack::table::Row::reason`].
+        /// [`tickwire_stack::table::SocketRow::reason`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[repr(u16)]
         #[non_exhaustive]

@@ -6,7 +6,7 @@ use crate::tcp_info;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
-use tickwire_stack::tcp::{Setting, TcpInfo, TcpOptions};
+use tickwire_stack::tcp::{TcpSetting, TcpInfo, TcpOptions};
 use tickwire_stack::time::Span;
 
 /// Packets must not be fragmented.
@@ -18,32 +18,32 @@ const HOPS: u8 = 64;
 /// have, and for those with other values ([`setting_of_bytes`]). [`TcpOptions::set`] checks the
 /// range.
 #[must_use]
-pub fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
+pub fn setting(level: c_int, name: c_int, number: c_int) -> Option<TcpSetting> {
     let on = number != 0;
     let positive = number.max(0) as u32;
     let seconds = Span::from_secs(positive.into());
     Some(match (level, name) {
-        (SOL_SOCKET, libc::SO_KEEPALIVE) => Setting::KeepAlive(on),
-        (SOL_SOCKET, libc::SO_OOBINLINE) => Setting::OobInline(on),
-        (SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => Setting::SendBuffer(positive),
-        (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => Setting::ReceiveBuffer(positive),
-        (IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(on),
-        (IPPROTO_TCP, libc::TCP_MAXSEG) => Setting::MaxSegment(number.clamp(0, 32_767) as u16),
-        (IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(on),
-        (IPPROTO_TCP, libc::TCP_KEEPIDLE) => Setting::KeepIdle(seconds),
-        (IPPROTO_TCP, libc::TCP_KEEPINTVL) => Setting::KeepInterval(seconds),
-        (IPPROTO_TCP, libc::TCP_KEEPCNT) => Setting::KeepCount(number.clamp(0, 255) as u8),
-        (IPPROTO_TCP, libc::TCP_LINGER2) => Setting::FinWait((number >= 0).then_some(seconds)),
-        (IPPROTO_TCP, libc::TCP_QUICKACK) => Setting::QuickAck(on),
-        (IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(Span::from_millis(positive.into())),
-        (IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Setting::NotSentLowat(number as u32),
-        (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => Setting::Tos(positive as u8),
-        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number < 0 => Setting::DefaultTtl(HOPS),
-        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Setting::Ttl(number.min(255) as u8),
+        (SOL_SOCKET, libc::SO_KEEPALIVE) => TcpSetting::KeepAlive(on),
+        (SOL_SOCKET, libc::SO_OOBINLINE) => TcpSetting::OobInline(on),
+        (SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => TcpSetting::SendBuffer(positive),
+        (SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => TcpSetting::ReceiveBuffer(positive),
+        (IPPROTO_TCP, libc::TCP_NODELAY) => TcpSetting::NoDelay(on),
+        (IPPROTO_TCP, libc::TCP_MAXSEG) => TcpSetting::MaxSegment(number.clamp(0, 32_767) as u16),
+        (IPPROTO_TCP, libc::TCP_CORK) => TcpSetting::Cork(on),
+        (IPPROTO_TCP, libc::TCP_KEEPIDLE) => TcpSetting::KeepIdle(seconds),
+        (IPPROTO_TCP, libc::TCP_KEEPINTVL) => TcpSetting::KeepInterval(seconds),
+        (IPPROTO_TCP, libc::TCP_KEEPCNT) => TcpSetting::KeepCount(number.clamp(0, 255) as u8),
+        (IPPROTO_TCP, libc::TCP_LINGER2) => TcpSetting::FinWait((number >= 0).then_some(seconds)),
+        (IPPROTO_TCP, libc::TCP_QUICKACK) => TcpSetting::QuickAck(on),
+        (IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => TcpSetting::UserTimeout(Span::from_millis(positive.into())),
+        (IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => TcpSetting::NotSentLowat(number as u32),
+        (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => TcpSetting::Tos(positive as u8),
+        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number < 0 => TcpSetting::DefaultTtl(HOPS),
+        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => TcpSetting::Ttl(number.min(255) as u8),
         (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
-            Setting::DontFragment(WHOLE.contains(&number))
+            TcpSetting::DontFragment(WHOLE.contains(&number))
         }
-        (IPPROTO_IPV6, libc::IPV6_V6ONLY) => Setting::V6Only(on),
+        (IPPROTO_IPV6, libc::IPV6_V6ONLY) => TcpSetting::V6Only(on),
         _ => return None,
     })
 }
@@ -51,10 +51,10 @@ pub fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
 /// The setting for an option whose value is these bytes; `None` for options that a connection does
 /// not have, and if there are too few bytes.
 #[must_use]
-pub fn setting_of_bytes(level: c_int, name: c_int, value: &[u8]) -> Option<Setting> {
+pub fn setting_of_bytes(level: c_int, name: c_int, value: &[u8]) -> Option<TcpSetting> {
     match (level, name) {
-        (SOL_SOCKET, libc::SO_LINGER) => linger(value).map(Setting::Linger),
-        (IPPROTO_TCP, libc::TCP_CONGESTION) => algorithm(value).map(Setting::Algorithm),
+        (SOL_SOCKET, libc::SO_LINGER) => linger(value).map(TcpSetting::Linger),
+        (IPPROTO_TCP, libc::TCP_CONGESTION) => algorithm(value).map(TcpSetting::Algorithm),
         _ => setting(level, name, number(value)?),
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::super::tests::words;
     use super::*;
     use crate::tcp_info::tests::SAMPLE;
-    use tickwire_stack::tcp::{Algorithm, Config};
+    use tickwire_stack::tcp::{Algorithm, TcpConfig};
 
     fn no_info() -> Option<TcpInfo> {
         None
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_set_is_told() {
-        let mut options = TcpOptions::new(&Config::default());
+        let mut options = TcpOptions::new(&TcpConfig::default());
         for (level, name, number, told) in [
             (1, 9, 7, 1),            // SO_KEEPALIVE
             (1, 10, 1, 1),           // SO_OOBINLINE
@@ -157,21 +157,21 @@ mod tests {
     #[test]
     fn each_option_is_one_setting() {
         for (level, name, number, expected) in [
-            (1, 32, 5000, Setting::SendBuffer(5000)),    // SO_SNDBUFFORCE
-            (1, 33, -1, Setting::ReceiveBuffer(0)),      // SO_RCVBUFFORCE
-            (6, 2, 1000, Setting::MaxSegment(1000)),     // TCP_MAXSEG
-            (6, 2, 70_000, Setting::MaxSegment(32_767)), // TCP_MAXSEG
-            (6, 8, -1, Setting::FinWait(None)),          // TCP_LINGER2
-            (0, 1, 0x10, Setting::Tos(0x10)),            // IP_TOS
-            (41, 67, 0x10, Setting::Tos(0x10)),          // IPV6_TCLASS
-            (0, 2, 300, Setting::Ttl(255)),              // IP_TTL
-            (41, 16, -1, Setting::DefaultTtl(64)),       // IPV6_UNICAST_HOPS
-            (0, 10, 0, Setting::DontFragment(false)),    // IP_MTU_DISCOVER: IP_PMTUDISC_DONT
-            (0, 10, 1, Setting::DontFragment(true)),     // IP_PMTUDISC_WANT
-            (0, 10, 2, Setting::DontFragment(true)),     // IP_PMTUDISC_DO
-            (0, 10, 3, Setting::DontFragment(true)),     // IP_PMTUDISC_PROBE
-            (41, 23, 4, Setting::DontFragment(false)),   // IPV6_MTU_DISCOVER: IPV6_PMTUDISC_INTERFACE
-            (41, 26, 1, Setting::V6Only(true)),          // IPV6_V6ONLY
+            (1, 32, 5000, TcpSetting::SendBuffer(5000)),    // SO_SNDBUFFORCE
+            (1, 33, -1, TcpSetting::ReceiveBuffer(0)),      // SO_RCVBUFFORCE
+            (6, 2, 1000, TcpSetting::MaxSegment(1000)),     // TCP_MAXSEG
+            (6, 2, 70_000, TcpSetting::MaxSegment(32_767)), // TCP_MAXSEG
+            (6, 8, -1, TcpSetting::FinWait(None)),          // TCP_LINGER2
+            (0, 1, 0x10, TcpSetting::Tos(0x10)),            // IP_TOS
+            (41, 67, 0x10, TcpSetting::Tos(0x10)),          // IPV6_TCLASS
+            (0, 2, 300, TcpSetting::Ttl(255)),              // IP_TTL
+            (41, 16, -1, TcpSetting::DefaultTtl(64)),       // IPV6_UNICAST_HOPS
+            (0, 10, 0, TcpSetting::DontFragment(false)),    // IP_MTU_DISCOVER: IP_PMTUDISC_DONT
+            (0, 10, 1, TcpSetting::DontFragment(true)),     // IP_PMTUDISC_WANT
+            (0, 10, 2, TcpSetting::DontFragment(true)),     // IP_PMTUDISC_DO
+            (0, 10, 3, TcpSetting::DontFragment(true)),     // IP_PMTUDISC_PROBE
+            (41, 23, 4, TcpSetting::DontFragment(false)),   // IPV6_MTU_DISCOVER: IPV6_PMTUDISC_INTERFACE
+            (41, 26, 1, TcpSetting::V6Only(true)),          // IPV6_V6ONLY
         ] {
             assert_eq!(setting(level, name, number), Some(expected), "{level} {name}");
         }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_or_no_setting_is_refused() {
-        let mut options = TcpOptions::new(&Config::default());
+        let mut options = TcpOptions::new(&TcpConfig::default());
         let mut set = |level, name, number| options.set(setting(level, name, number).unwrap()).is_ok();
         assert!(!set(0, 2, 0) && set(0, 2, -1) && set(41, 16, 9), "a time to live");
         assert!(!set(6, 6, 0) && !set(6, 2, 10), "TCP_KEEPCNT, TCP_MAXSEG");
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn figures_are_a_connections() {
-        let mut options = TcpOptions::new(&Config::default());
+        let mut options = TcpOptions::new(&TcpConfig::default());
         options.algorithm = Algorithm::Cubic;
         for (level, name, told) in [(6, 2, 1000), (0, 14, 125), (41, 24, 125)] {
             assert_eq!(value(&options, || Some(SAMPLE), level, name), Some(words(&[told])), "{level} {name}");

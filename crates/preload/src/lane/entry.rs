@@ -29,7 +29,7 @@ pub(crate) struct Access<'l> {
     pub(crate) now: Instant,
     /// The slot of this process.
     pub(crate) slot: usize,
-    rows: &'static [table::Row],
+    rows: &'static [table::SocketRow],
 }
 
 /// From this many sockets on, a thread sleeps on all sockets instead of on each by its identity.
@@ -68,12 +68,12 @@ impl Access<'_> {
     }
 
     /// The public rows of TCP connections, and others behind them.
-    pub(crate) fn tcp_rows(&self) -> &'static [table::Row] {
+    pub(crate) fn tcp_rows(&self) -> &'static [table::SocketRow] {
         self.rows
     }
 
     /// The public row of a TCP connection by its index, whatever has become of it.
-    pub(crate) fn tcp_row(&self, index: u32) -> Option<&'static table::Row> {
+    pub(crate) fn tcp_row(&self, index: u32) -> Option<&'static table::SocketRow> {
         self.rows.get(index as usize)
     }
 }

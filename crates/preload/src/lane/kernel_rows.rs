@@ -2,10 +2,10 @@
 //! for any socket, the row is freed with the last process that has it.
 
 use tickwire_stack::Stack;
-use tickwire_stack::table::{Row, kind};
+use tickwire_stack::table::{SocketRow, kind};
 
 /// The rows, for as long as the lock is held.
-pub(crate) struct KernelRows<'s>(&'s [Row]);
+pub(crate) struct KernelRows<'s>(&'s [SocketRow]);
 
 impl<'s> KernelRows<'s> {
     /// Those of a lane.
@@ -15,7 +15,7 @@ impl<'s> KernelRows<'s> {
 
     /// A free row, empty, which the process of a slot is the first to hold. It is taken as soon as
     /// it has a kind.
-    pub(crate) fn free(&self, slot: usize) -> Option<(u32, &'s Row)> {
+    pub(crate) fn free(&self, slot: usize) -> Option<(u32, &'s SocketRow)> {
         let index = self.0.iter().position(|row| row.kind.get() == kind::FREE)?;
         let row = &self.0[index];
         row.clear();
@@ -24,12 +24,12 @@ impl<'s> KernelRows<'s> {
     }
 
     /// The row that a descriptor table names.
-    pub(crate) fn get(&self, index: u32) -> Option<&'s Row> {
+    pub(crate) fn get(&self, index: u32) -> Option<&'s SocketRow> {
         self.0.get(index as usize)
     }
 
     /// Those that the process of a slot holds.
-    pub(crate) fn held(&self, slot: usize) -> impl Iterator<Item = (u32, &'s Row)> {
+    pub(crate) fn held(&self, slot: usize) -> impl Iterator<Item = (u32, &'s SocketRow)> {
         let taken = (0..).zip(self.0).filter(|(_, row)| row.kind.get() != kind::FREE);
         taken.filter(move |(_, row)| row.holders.get() & 1 << slot != 0)
     }
@@ -53,7 +53,7 @@ impl<'s> KernelRows<'s> {
     }
 }
 
-fn drop_row(row: &Row, slot: usize) {
+fn drop_row(row: &SocketRow, slot: usize) {
     let left = row.holders.get() & !(1 << slot);
     row.holders.set(left);
     if left == 0 {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_row_is_there_until_its_last_holder_lets_go_of_it() {
-        let rows: [Row; 2] = Default::default();
+        let rows: [SocketRow; 2] = Default::default();
         let rows = KernelRows(&rows);
         let (first, row) = rows.free(3).unwrap();
         row.kind.set(kind::KERNEL_TCP);

@@ -25,7 +25,7 @@ use tickwire_link::region::{self, Region};
 use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::tcp::Ecn;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, Limits, Memory};
+use tickwire_stack::{StackConfig, Limits, Memory};
 
 /// The service is asked for a lane at most this often.
 pub(crate) const RETRY: Span = Span::from_secs(1);
@@ -454,7 +454,7 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
     let mut guard = parts.shared.lock(|| Ok(true)).map_err(|_| Reason::LaneGone)?;
     if guard.stack.user()[single::STARTED] == 0 {
         let mut config =
-            Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };
+            StackConfig { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..StackConfig::default() };
         config.tcp.ecn = notification().unwrap_or(config.tcp.ecn);
         config.tcp.hold_acks = true;
         config.tcp.min_rto = parts.settings.min_rto.unwrap_or(config.tcp.min_rto);

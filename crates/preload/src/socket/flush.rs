@@ -23,7 +23,7 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
             return Ok(());
         }
         let info = access.stack.tcp_info(id, access.now)?;
-        use tickwire_stack::tcp::State::{CloseWait, Closing, Established, FinWait1, LastAck, SynReceived};
+        use tickwire_stack::tcp::TcpState::{CloseWait, Closing, Established, FinWait1, LastAck, SynReceived};
         let sending = matches!(info.state, SynReceived | Established | CloseWait | FinWait1 | Closing | LastAck);
         if sending || info.outstanding + info.unsent > 0 { Err(AGAIN) } else { Ok(()) }
     };

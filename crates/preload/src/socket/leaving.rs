@@ -21,7 +21,7 @@ use tickwire_lane::control::{Claim, Reason, Reply, Request};
 use tickwire_linux_abi::option::SO_BINDTOIFINDEX;
 use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::{Algorithm, Leaving, State, TcpOptions};
+use tickwire_stack::tcp::{Algorithm, Leaving, TcpState, TcpOptions};
 use tickwire_stack::time::Span;
 
 /// Held while a connection is being handed over.
@@ -192,7 +192,7 @@ pub(crate) fn any_left(access: &mut Access<'_>) -> bool {
         let mut description = descriptions.get(index);
         *description.holders() == own
             && TcpId::try_from(description.socket()).is_ok_and(|id| {
-                access.stack.tcp_state(id).is_ok_and(|state| !matches!(state, State::Closed | State::TimeWait))
+                access.stack.tcp_state(id).is_ok_and(|state| !matches!(state, TcpState::Closed | TcpState::TimeWait))
             })
     })
 }

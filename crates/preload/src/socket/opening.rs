@@ -17,9 +17,9 @@ use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
-use tickwire_stack::tcp::{State, TcpOptions};
+use tickwire_stack::tcp::{TcpState, TcpOptions};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
 /// The longest accept queue, as on Linux by default.
 pub(crate) const SOMAXCONN: c_int = 4096;
@@ -191,7 +191,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
         let options = TcpOptions { interface, ..options };
         let id = match access.stack.tcp_connect(&options, local, remote, access.now) {
             // The port is free, but not for this peer (`__inet_check_established`).
-            Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
+            Err(StackError::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
             begun => begun?,
         };
         let mut descriptions = access.descriptions();
@@ -263,13 +263,13 @@ fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> 
         return Err(Errno(if closed { libc::EBADF } else { how }));
     }
     match access.stack.tcp_state(id)? {
-        State::SynSent | State::SynReceived => Err(AGAIN),
+        TcpState::SynSent | TcpState::SynReceived => Err(AGAIN),
         state => {
             access.descriptions().get(subject.0.index).set(flag::CONNECTING, false);
             match access.stack.tcp_take_error(id)? {
                 Some(error) => Err(error.into()),
                 // Another call has returned the reason.
-                None if state == State::Closed => Err(Errno(libc::ECONNABORTED)),
+                None if state == TcpState::Closed => Err(Errno(libc::ECONNABORTED)),
                 None => Ok(()),
             }
         }

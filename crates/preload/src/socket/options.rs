@@ -21,7 +21,7 @@ use tickwire_lane::control::Reason;
 use tickwire_linux_abi::option;
 use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
+use tickwire_stack::tcp::{Algorithm, TcpSetting, TcpOptions};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::udp::UdpOptions;
 use tickwire_stack::{TcpId, UdpId};
@@ -203,15 +203,15 @@ fn may_have_service(lane: &'static Lane, fd: c_int, index: u32, level: c_int, na
 
 fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, number: c_int) {
     let setting = match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_LINGER) => Setting::Linger(sys::linger(fd).map(|s| Span::from_secs(s.into()))),
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Setting::Algorithm(algorithm(fd)),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => TcpSetting::Linger(sys::linger(fd).map(|s| Span::from_secs(s.into()))),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => TcpSetting::Algorithm(algorithm(fd)),
         _ => match option::tcp::setting(level, name, number) {
             // That is a flag of the description.
-            Some(Setting::V6Only(_)) | None => return,
+            Some(TcpSetting::V6Only(_)) | None => return,
             Some(setting) => setting,
         },
     };
-    if let Setting::Tos(tos) = setting
+    if let TcpSetting::Tos(tos) = setting
         && !may_have_service(lane, fd, index, level, name, tos)
     {
         return;
@@ -221,7 +221,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
         match tcp::stage(access, index)?.0 {
             // As on Linux, a negotiated value stays.
             Stage::Connection(id)
-                if matches!(setting, Setting::MaxSegment(_)) && access.stack.tcp_state(id)?.is_synchronized() =>
+                if matches!(setting, TcpSetting::MaxSegment(_)) && access.stack.tcp_state(id)?.is_synchronized() =>
             {
                 Ok(())
             }
@@ -233,12 +233,12 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
                 let mut description = descriptions.get(index);
                 description.set(flag::OPTIONS, true);
                 match setting {
-                    Setting::SendBuffer(_) => description.set(flag::SEND_BUFFER, true),
-                    Setting::ReceiveBuffer(_) => description.set(flag::RECEIVE_BUFFER, true),
-                    Setting::MaxSegment(bytes) => description.set(flag::MAX_SEGMENT, bytes != 0),
-                    Setting::FinWait(time) => description.set(flag::FIN_WAIT, time != Some(Span::ZERO)),
-                    Setting::Ttl(_) => description.set(flag::HOPS, true),
-                    Setting::DefaultTtl(_) => description.set(flag::HOPS, false),
+                    TcpSetting::SendBuffer(_) => description.set(flag::SEND_BUFFER, true),
+                    TcpSetting::ReceiveBuffer(_) => description.set(flag::RECEIVE_BUFFER, true),
+                    TcpSetting::MaxSegment(bytes) => description.set(flag::MAX_SEGMENT, bytes != 0),
+                    TcpSetting::FinWait(time) => description.set(flag::FIN_WAIT, time != Some(Span::ZERO)),
+                    TcpSetting::Ttl(_) => description.set(flag::HOPS, true),
+                    TcpSetting::DefaultTtl(_) => description.set(flag::HOPS, false),
                     _ => {}
                 }
                 Ok(())
@@ -315,24 +315,24 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
             && let Some(setting) = option::tcp::setting(level, name, number)
         {
             let setting = match setting {
-                Setting::Ttl(hops) if bits & flag::HOPS == 0 => Setting::DefaultTtl(hops),
+                TcpSetting::Ttl(hops) if bits & flag::HOPS == 0 => TcpSetting::DefaultTtl(hops),
                 other => other,
             };
             // A value that the kernel accepted is in range.
             let _ = options.set(setting);
         }
     }
-    let mut buffer = |bit, name, make: fn(u32) -> Setting| {
+    let mut buffer = |bit, name, make: fn(u32) -> TcpSetting| {
         if bits & bit != 0
             && let Ok(doubled) = sys::option(fd, libc::SOL_SOCKET, name)
         {
             let _ = options.set(make(doubled.max(0) as u32 / 2));
         }
     };
-    buffer(flag::SEND_BUFFER, libc::SO_SNDBUF, Setting::SendBuffer);
-    buffer(flag::RECEIVE_BUFFER, libc::SO_RCVBUF, Setting::ReceiveBuffer);
-    let _ = options.set(Setting::Linger(sys::linger(fd).map(|s| Span::from_secs(s.into()))));
-    let _ = options.set(Setting::Algorithm(algorithm(fd)));
+    buffer(flag::SEND_BUFFER, libc::SO_SNDBUF, TcpSetting::SendBuffer);
+    buffer(flag::RECEIVE_BUFFER, libc::SO_RCVBUF, TcpSetting::ReceiveBuffer);
+    let _ = options.set(TcpSetting::Linger(sys::linger(fd).map(|s| Span::from_secs(s.into()))));
+    let _ = options.set(TcpSetting::Algorithm(algorithm(fd)));
     options
 }
 

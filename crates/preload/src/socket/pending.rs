@@ -137,7 +137,7 @@ pub(crate) fn unfinished(access: &Access<'_>) -> bool {
 fn is_unfinished(access: &Access<'_>, closed: &Closed) -> bool {
     // SYN-RECEIVED, where the FIN waits for the connection, FIN-WAIT-1, CLOSING, LAST-ACK, and
     // anything with bytes in the queue, as Linux numbers states.
-    let unfinished = |row: &table::Row| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11);
+    let unfinished = |row: &table::SocketRow| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11);
     lives(access, closed) && access.tcp_row(closed.index).is_some_and(unfinished)
 }
 
@@ -301,7 +301,7 @@ mod tests {
     }
 
     /// The row of a connection that the stack has, and its ends.
-    fn living(lane: &'static Lane, index: u32) -> (&'static table::Row, [Endpoint; 2]) {
+    fn living(lane: &'static Lane, index: u32) -> (&'static table::SocketRow, [Endpoint; 2]) {
         let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
         let row = lane.with(|access| Ok(access.tcp_row(index).unwrap())).unwrap();
         row.kind.set(table::kind::TCP);

@@ -20,9 +20,9 @@ use core::ffi::c_int;
 use tickwire_lane::control::Reason;
 use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
+use tickwire_stack::tcp::{RecvFlags, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, ListenerId, Ready, Sink, SocketKind, Source, TcpId};
+use tickwire_stack::{StackError, ListenerId, Ready, Sink, SocketKind, SendSource, TcpId};
 
 /// The present state of a TCP description.
 pub(crate) enum Stage {
@@ -205,7 +205,7 @@ pub(crate) fn send(
         };
         match taken {
             Ok(_) if buffers.remaining() == 0 => Ok(buffers.done()),
-            Ok(_) | Err(Error::WouldBlock) => Err(AGAIN),
+            Ok(_) | Err(StackError::WouldBlock) => Err(AGAIN),
             Err(error) => Err(error.into()),
         }
     };
@@ -301,7 +301,7 @@ pub(crate) fn receive(
                         return Ok(done);
                     }
                 }
-                Err(Error::WouldBlock) => return Err(AGAIN),
+                Err(StackError::WouldBlock) => return Err(AGAIN),
                 Err(_) if done > 0 => return Ok(done),
                 Err(error) => return Err(error.into()),
             }
@@ -361,7 +361,7 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         }
         match stage(access, index)? {
             (Stage::Connection(id), _) => match access.stack.tcp_state(id)? {
-                State::SynSent => give_up(access, index, id).map(|()| Shut::Done),
+                TcpState::SynSent => give_up(access, index, id).map(|()| Shut::Done),
                 _ => Ok(access.stack.tcp_shutdown(id, access.now, way).map(|()| Shut::Done)?),
             },
             // It is not connected, and shut down all the same: it reads the end of the stream,
@@ -429,7 +429,7 @@ pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option
         (Stage::Connection(id), flags) => {
             let (local, remote) = access.stack.tcp_endpoints(id)?;
             // In TIME-WAIT a Linux socket is closed: the kernel waits without it.
-            if peer && matches!(access.stack.tcp_state(id)?, State::SynSent | State::TimeWait | State::Closed) {
+            if peer && matches!(access.stack.tcp_state(id)?, TcpState::SynSent | TcpState::TimeWait | TcpState::Closed) {
                 return Err(Errno(libc::ENOTCONN));
             }
             let link = access.stack.tcp_interface(id)?;

@@ -18,7 +18,7 @@ use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
 /// Sends nothing, but resolves the path.
 const MSG_PROBE: c_int = 0x10;
@@ -260,7 +260,7 @@ fn attempt(
     let peer = match call.destination {
         Some(peer) => peer,
         None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel(Reason::None)),
-        None => access.stack.udp_names(id)?.1.ok_or(Error::NotConnected)?,
+        None => access.stack.udp_names(id)?.1.ok_or(StackError::NotConnected)?,
     };
     let v6 = bits & flag::V6 != 0;
     if bits & (flag::CORK | flag::MORE) != 0 {
@@ -298,7 +298,7 @@ fn attempt(
             }
             Ok(Sent::Done(len))
         }
-        Err(Error::NeedPath) => {
+        Err(StackError::NeedPath) => {
             let query = access.stack.udp_query(id, to)?;
             match access.stack.path_get(&query) {
                 // The service knows the reason; it is asked once for each socket.
@@ -308,7 +308,7 @@ fn attempt(
                 _ => Ok(Sent::Resolve(query)),
             }
         }
-        Err(Error::NoPath) => {
+        Err(StackError::NoPath) => {
             let query = access.stack.udp_query(id, to)?;
             if is_without_route(access, &query) {
                 // The error depends on the kernel's tables (`ENETUNREACH`, `EACCES`, `EINVAL`):
@@ -403,7 +403,7 @@ pub(crate) fn receive(
                 buffers.rewind();
                 return Ok(if flags & libc::MSG_TRUNC != 0 { datagram.len } else { datagram.copied });
             }
-            Err(Error::WouldBlock) => {}
+            Err(StackError::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
         // Only a blocking call returns the end of a socket that was shut down.

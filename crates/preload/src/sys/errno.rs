@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use tickwire_linux_abi::errno;
-use tickwire_stack::Error;
+use tickwire_stack::StackError;
 use tickwire_stack::epoll_sets::WatchError;
 
 /// An error number as a value.
@@ -44,8 +44,8 @@ impl Errno {
     }
 }
 
-impl From<Error> for Errno {
-    fn from(error: Error) -> Self {
+impl From<StackError> for Errno {
+    fn from(error: StackError) -> Self {
         Self(errno::of(error))
     }
 }

@@ -1,10 +1,10 @@
-//! The program's buffers: scatter-gather lists as the stack's [`Source`] and [`Sink`].
+//! The program's buffers: scatter-gather lists as the stack's [`SendSource`] and [`Sink`].
 
 use super::guarded;
 use crate::sys::errno::{Errno, Result};
 use core::marker::PhantomData;
 use libc::{iovec, size_t};
-use tickwire_stack::{Sink, Source};
+use tickwire_stack::{Sink, SendSource};
 
 /// The most buffers of one call, as in Linux (`UIO_MAXIOV`).
 pub(crate) const MAX_BUFFERS: usize = 1024;
@@ -96,7 +96,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-impl Source for Buffers<'_> {
+impl SendSource for Buffers<'_> {
     fn remaining(&self) -> usize {
         self.left
     }
@@ -179,8 +179,8 @@ mod tests {
         // SAFETY: the buffers live as long as the cursor.
         let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 4) }.unwrap();
         let mut all = [9u8; 9];
-        assert_eq!((buffers.read(&mut all[..2]), Source::failed(&buffers)), (2, false));
-        assert_eq!((buffers.read(&mut all), Source::failed(&buffers)), (0, true));
+        assert_eq!((buffers.read(&mut all[..2]), SendSource::failed(&buffers)), (2, false));
+        assert_eq!((buffers.read(&mut all), SendSource::failed(&buffers)), (0, true));
         assert_eq!((buffers.read(&mut all[..1]), buffers.done()), (0, 2));
         buffers.rewind();
         assert_eq!((buffers.write(&[5; 9]), Sink::failed(&buffers), buffers.done()), (0, true, 0));

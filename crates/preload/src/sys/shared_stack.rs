@@ -15,7 +15,7 @@ use tickwire_link::tx_batch::TxBatch;
 #[cfg(any(test, fuzzing))]
 use tickwire_stack::Limits;
 use tickwire_stack::Stack;
-use tickwire_stack::table::Row;
+use tickwire_stack::table::SocketRow;
 use tickwire_stack::time::Instant;
 
 /// What the lock protects.
@@ -32,7 +32,7 @@ pub(crate) struct SharedStack {
     lock: Lock,
     /// Whether [`SharedStack::final_state`] has been read.
     is_read: AtomicBool,
-    rows: &'static [Row],
+    rows: &'static [SocketRow],
     port: Option<&'static Port>,
 }
 
@@ -217,7 +217,7 @@ impl SharedStack {
     }
 
     /// Public rows of all sockets.
-    pub(crate) fn rows(&self) -> &'static [Row] {
+    pub(crate) fn rows(&self) -> &'static [SocketRow] {
         self.rows
     }
 

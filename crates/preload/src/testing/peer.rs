@@ -15,7 +15,7 @@ use tickwire_stack::path::Query;
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Config, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpId};
+use tickwire_stack::{StackConfig, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpId};
 
 /// Whether packets to ports 17 and 19 arrive.
 pub(super) static AWAKE: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
@@ -103,7 +103,7 @@ impl Peer {
 
     fn begin(&mut self, now: Instant) {
         let mut stack = self.memory.stack();
-        stack.init(&Config { secret: [9; 4], ..Config::default() }, now);
+        stack.init(&StackConfig { secret: [9; 4], ..StackConfig::default() }, now);
         for query in [Query::to(HERE), Query::to(HERE).from(THERE)] {
             stack.path_set(service::path_to(query, THERE), now);
         }
@@ -189,7 +189,7 @@ impl Connection {
                     break;
                 }
                 Ok(_) => self.echo.extend(data),
-                Err(tickwire_stack::Error::WouldBlock) => break,
+                Err(tickwire_stack::StackError::WouldBlock) => break,
                 Err(_) => return false,
             }
         }
@@ -197,7 +197,7 @@ impl Connection {
             let data: Vec<u8> = self.echo.iter().copied().collect();
             match stack.tcp_send(self.id, now, false, &mut data.as_slice()) {
                 Ok(n) => drop(self.echo.drain(..n)),
-                Err(tickwire_stack::Error::WouldBlock) => return true,
+                Err(tickwire_stack::StackError::WouldBlock) => return true,
                 Err(_) => return false,
             }
         }

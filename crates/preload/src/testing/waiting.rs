@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tickwire_stack::path::Query;
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::{StackError, Ready};
 
 fn pollin(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -87,7 +87,7 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
         });
         opened.unwrap()
     });
-    let happens = |id| lane.with(|access| Ok(access.stack.udp_keep_error(id, Error::Refused)?)).unwrap();
+    let happens = |id| lane.with(|access| Ok(access.stack.udp_keep_error(id, StackError::Refused)?)).unwrap();
     let looks = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {

@@ -652,7 +652,7 @@ mod tests {
     use super::*;
     use crate::table::desc::flag;
     use crate::testing;
-    use tickwire_stack::Error;
+    use tickwire_stack::StackError;
     use tickwire_stack::udp::UdpOptions;
 
     #[test]
@@ -669,7 +669,7 @@ mod tests {
         });
         let happens = |id| {
             std::thread::scope(|scope| {
-                let work = || lane.with(|access| Ok(access.stack.udp_keep_error(id, Error::Refused)?)).unwrap();
+                let work = || lane.with(|access| Ok(access.stack.udp_keep_error(id, StackError::Refused)?)).unwrap();
                 scope.spawn(work).join().unwrap();
             });
         };

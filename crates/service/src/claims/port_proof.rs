@@ -224,7 +224,7 @@ mod tests {
             return;
         }
         let judge = Judge::new().unwrap();
-        let elsewhere = tickwire_lab::Pair::new().unwrap();
+        let elsewhere = tickwire_lab::LabPair::new().unwrap();
         let foreign = elsewhere.a.within(|| UdpSocket::bind("0.0.0.0:22").unwrap()).unwrap();
         assert_eq!(judge.examine(foreign.as_fd()), Err(Flaw::Namespace));
     }

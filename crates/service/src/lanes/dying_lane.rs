@@ -7,7 +7,7 @@ use super::lane::Lane;
 use super::reset::{End, How};
 use crate::registry::{ClaimId, LaneId, Protocol, Registry};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::table::{Row, kind};
+use tickwire_stack::table::{SocketRow, kind};
 
 /// A lane whose program is gone, and whose peers are being notified.
 pub(crate) struct DyingLane {
@@ -36,7 +36,7 @@ const LIVE: [u32; 7] = [ESTABLISHED, 3, 4, 5, CLOSE_WAIT, 9, 11];
 
 /// The segments that end the connection of one row; none if the row is no live connection, or its
 /// ends are not the lane's.
-fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
+fn row_ends(row: &SocketRow, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     if row.kind.get() != kind::TCP || !LIVE.contains(&row.state.get()) {
         return Vec::new();
     }
@@ -73,8 +73,8 @@ mod tests {
 
     const LOCAL: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 1]), 4000);
 
-    fn row() -> Row {
-        let row = Row::default();
+    fn row() -> SocketRow {
+        let row = SocketRow::default();
         row.kind.set(kind::TCP);
         row.state.set(1);
         row.local.set(LOCAL);
@@ -102,7 +102,7 @@ mod tests {
     fn a_connection_that_its_program_has_done_with_ends_in_order() {
         let row = row();
         row.complete.set(1);
-        let ends = |row: &Row| row_ends(row, |_, _| true).iter().map(|e| (e.how, e.sequence)).collect::<Vec<_>>();
+        let ends = |row: &SocketRow| row_ends(row, |_, _| true).iter().map(|e| (e.how, e.sequence)).collect::<Vec<_>>();
         assert_eq!(ends(&row), [(How::Finish, 1000), (How::Reset, 1001)]);
         row.snd_una.set(900);
         assert_eq!(ends(&row), [(How::Reset, 1000), (How::Reset, 900)], "something is missing");

@@ -19,7 +19,7 @@ use tickwire_link::region::{self, RegionError, View};
 use tickwire_link::standby_ring::STANDBY_RING_BYTES;
 use tickwire_link::sys_bpf;
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::table::{Row, kind};
+use tickwire_stack::table::{SocketRow, kind};
 use tickwire_stack::{Limits, Memory};
 
 /// A lane.
@@ -72,7 +72,7 @@ impl BulkDevice {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaneError {
     #[error(transparent)]
-    Host(#[from] tickwire_host::Error),
+    Host(#[from] tickwire_host::HostError),
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error(transparent)]
@@ -171,7 +171,7 @@ pub(crate) fn bytes(limits: &Limits) -> u64 {
 }
 
 /// The ends in a row, if its connection lives.
-fn connection(row: &Row) -> Option<(Endpoint, Endpoint)> {
+fn connection(row: &SocketRow) -> Option<(Endpoint, Endpoint)> {
     /// TIME-WAIT, CLOSE and LISTEN, as Linux numbers them. A lost TIME-WAIT does no harm.
     const OVER: [u32; 3] = [6, 7, 10];
     let live = row.kind.get() == kind::TCP && !OVER.contains(&row.state.get());

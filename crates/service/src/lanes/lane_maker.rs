@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
-use tickwire_host::Host;
+use tickwire_host::RouteNetlink;
 use tickwire_host::link::is_lane_device;
 use tickwire_lane::control::AttachMode;
 use tickwire_link::sys_tap;
@@ -38,7 +38,7 @@ pub(crate) struct Blank {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MakeError {
     #[error(transparent)]
-    Host(#[from] tickwire_host::Error),
+    Host(#[from] tickwire_host::HostError),
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error("no number is free for another lane")]
@@ -73,7 +73,7 @@ impl LaneMaker {
     ///
     /// # Errors
     /// If there is no descriptor or no thread for them.
-    pub(crate) fn start(host: Host, programs: LanePrograms, numbers: Numbers, remover: Remover) -> io::Result<Self> {
+    pub(crate) fn start(host: RouteNetlink, programs: LanePrograms, numbers: Numbers, remover: Remover) -> io::Result<Self> {
         let news = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (tasks, to_do) = channel();
         let (done, made) = channel();
@@ -149,7 +149,7 @@ pub(crate) fn device(number: LaneId) -> String {
 
 /// Removes what an earlier service left behind. The numbers of lanes begin after the indices of all
 /// existing devices.
-pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_host::Result<Numbers> {
+pub(crate) fn remove_leftovers(host: &mut RouteNetlink, remover: &Remover) -> tickwire_host::Result<Numbers> {
     let mut numbers = Numbers::default();
     let links = host.links()?;
     numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
@@ -164,7 +164,7 @@ pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_h
 
 /// The state of the first thread.
 struct Maker {
-    host: Host,
+    host: RouteNetlink,
     programs: LanePrograms,
     numbers: Numbers,
     /// Slots of the lanes made last, of which the last request may not have known.

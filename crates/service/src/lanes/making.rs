@@ -12,7 +12,7 @@ use crate::registry::LaneId;
 use crate::usage::Usage;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use tickwire_host::Host;
+use tickwire_host::RouteNetlink;
 use tickwire_link::sys_tap::{self, BULK_DEVICE};
 
 /// How many lanes are kept ready if the configuration does not say.
@@ -115,7 +115,7 @@ impl Lanes {
     pub(crate) fn bulk_of(
         &mut self,
         number: LaneId,
-        host: &mut Host,
+        host: &mut RouteNetlink,
         programs: &mut Programs,
     ) -> Result<OwnedFd, LaneError> {
         let has = |lane: &Lane| lane.bulk.as_ref().map(BulkDevice::tap);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
-use tickwire_host::Host;
+use tickwire_host::RouteNetlink;
 
 /// A device that is not removed after so long is not waited for any longer, and the next has its
 /// turn. Removing one takes up to tens of milliseconds.
@@ -53,7 +53,7 @@ impl Remover {
         self.announce(index);
         let removals = Arc::clone(&self.0);
         let begun = Builder::new().name("removing".into()).stack_size(256 << 10).spawn(move || {
-            if let Err(error) = Host::open().and_then(|mut host| host.delete_link(index)) {
+            if let Err(error) = RouteNetlink::open().and_then(|mut host| host.delete_link(index)) {
                 tracing::warn!(index, %error, "a lane's device could not be removed");
             }
             removals.open().remove(&index);

@@ -24,7 +24,7 @@ use crate::registry::LaneId;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use subscriptions::{PathSubscriptions, differs};
-use tickwire_host::{Answer, Host, Monitor, Query, XdpInfo};
+use tickwire_host::{Answer, RouteNetlink, Monitor, Query, XdpInfo};
 use tickwire_lane::control::{Push, Reason};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
@@ -34,7 +34,7 @@ pub(crate) type Changed = Vec<(LaneId, Vec<Query>)>;
 
 /// The host's tables, and the paths that lanes watch.
 pub(crate) struct Paths {
-    pub(crate) host: Host,
+    pub(crate) host: RouteNetlink,
     monitor: Monitor,
     pub(crate) nics: Nics,
     /// By lane.
@@ -53,7 +53,7 @@ impl Paths {
     ///
     /// # Errors
     /// If the kernel cannot be asked for events.
-    pub(crate) fn new(host: Host) -> tickwire_host::Result<Self> {
+    pub(crate) fn new(host: RouteNetlink) -> tickwire_host::Result<Self> {
         Ok(Self {
             host,
             monitor: Monitor::open()?,

@@ -7,7 +7,7 @@ use crate::config::{Attach, Config};
 use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, Why, XdpInfo};
+use tickwire_host::{InterfaceAddress, NetworkInterface, Nic as PathNic, PathRefusal, XdpInfo};
 use tickwire_lane::control::{Accelerated, AttachMode, Name, Reason};
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Mac};
@@ -15,7 +15,7 @@ use tickwire_stack::addr::{Address, Mac};
 /// One interface that is, or is meant to be, accelerated.
 #[derive(Debug)]
 pub(crate) struct Nic {
-    pub(crate) link: Link,
+    pub(crate) link: NetworkInterface,
     pub(crate) driver: String,
     mac: Mac,
     pub(crate) mode: AttachMode,
@@ -64,7 +64,7 @@ impl Nics {
     }
 
     /// Applies the state of a link that the host reports.
-    pub(crate) fn link_changed(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
+    pub(crate) fn link_changed(&mut self, link: &NetworkInterface, config: &Config, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
             return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
         };
@@ -104,7 +104,7 @@ impl Nics {
         effect
     }
 
-    fn add(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
+    fn add(&mut self, link: &NetworkInterface, config: &Config, programs: &mut Programs) -> Effect {
         let Some(mac) = link.mac else { return Effect::None };
         let driver = driver(link);
         let mut nic = Nic {
@@ -187,11 +187,11 @@ impl Nics {
     ///
     /// # Errors
     /// Why lanes cannot use it now, or not from this address.
-    pub(crate) fn path(&self, index: u32, source: Address) -> Result<PathNic, Why> {
+    pub(crate) fn path(&self, index: u32, source: Address) -> Result<PathNic, PathRefusal> {
         let usable = self.all.get(&index).filter(|nic| nic.hook.is_some() && nic.link.up);
-        let nic = usable.ok_or(Why::Interface(index))?;
+        let nic = usable.ok_or(PathRefusal::Interface(index))?;
         if !self.own.lets_out(source, nic.mac, index) {
-            return Err(Why::Source);
+            return Err(PathRefusal::Source);
         }
         Ok(PathNic { mac: nic.mac, mtu: nic.link.mtu })
     }
@@ -386,7 +386,7 @@ fn attach(nic: &mut Nic, modes: &[AttachMode], config: &Config, programs: &mut P
 ///
 /// # Errors
 /// Why it is not known to do so.
-fn tags_for(mode: AttachMode, link: &Link, config: &Config) -> Result<Option<KeptTags>, String> {
+fn tags_for(mode: AttachMode, link: &NetworkInterface, config: &Config) -> Result<Option<KeptTags>, String> {
     if matches!(mode, AttachMode::Native | AttachMode::Generic) && !config.untagged.contains(&link.name) {
         KeptTags::keep(link).map(Some)
     } else {
@@ -395,7 +395,7 @@ fn tags_for(mode: AttachMode, link: &Link, config: &Config) -> Result<Option<Kep
 }
 
 /// Whether the configuration names this link, or, if it names none, the link looks physical.
-fn meant(link: &Link, config: &Config) -> bool {
+fn meant(link: &NetworkInterface, config: &Config) -> bool {
     if config.interfaces.is_empty() {
         link.looks_physical()
     } else {
@@ -405,7 +405,7 @@ fn meant(link: &Link, config: &Config) -> bool {
 
 /// Whether to accelerate this link now. If none is named, one that is down waits until it comes up:
 /// an unused port needs nothing.
-fn wanted(link: &Link, config: &Config) -> bool {
+fn wanted(link: &NetworkInterface, config: &Config) -> bool {
     meant(link, config) && (link.up || !config.interfaces.is_empty())
 }
 
@@ -426,7 +426,7 @@ fn modes(attach: Attach, driver: &str) -> &'static [AttachMode] {
 }
 
 /// The driver's name: the kind of a virtual device, else what sysfs reports of the hardware.
-fn driver(link: &Link) -> String {
+fn driver(link: &NetworkInterface) -> String {
     if !link.kind.is_empty() {
         return link.kind.clone();
     }
@@ -450,8 +450,8 @@ pub(crate) fn mode_name(mode: AttachMode) -> &'static str {
 mod tests {
     use super::*;
 
-    fn link(name: &str, kind: &str) -> Link {
-        Link {
+    fn link(name: &str, kind: &str) -> NetworkInterface {
+        NetworkInterface {
             index: 2,
             name: name.into(),
             mac: Some(Mac([2; 6])),
@@ -472,16 +472,16 @@ mod tests {
         let config = Config::default();
         assert!(wanted(&link("eth0", ""), &config) && wanted(&link("eth0", "veth"), &config));
         assert!(!wanted(&link("br0", "bridge"), &config) && !wanted(&link("tw1h", "veth"), &config));
-        assert!(!wanted(&Link { up: false, ..link("eth0", "") }, &config));
-        assert!(!wanted(&Link { master: 9, ..link("eth0", "") }, &config));
+        assert!(!wanted(&NetworkInterface { up: false, ..link("eth0", "") }, &config));
+        assert!(!wanted(&NetworkInterface { master: 9, ..link("eth0", "") }, &config));
     }
 
     #[test]
     fn named_interfaces_are_meant_and_no_others() {
         let config = Config { interfaces: vec!["br0".into()], ..Config::default() };
-        assert!(wanted(&Link { up: false, ..link("br0", "bridge") }, &config));
+        assert!(wanted(&NetworkInterface { up: false, ..link("br0", "bridge") }, &config));
         assert!(!wanted(&link("eth0", ""), &config));
-        assert!(!wanted(&Link { mac: None, ..link("br0", "tun") }, &config));
+        assert!(!wanted(&NetworkInterface { mac: None, ..link("br0", "tun") }, &config));
     }
 
     #[test]

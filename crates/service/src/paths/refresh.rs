@@ -6,14 +6,14 @@ use super::{Changed, Paths};
 use crate::programs::Programs;
 use crate::registry::LaneId;
 use std::collections::BTreeMap;
-use tickwire_host::{Event, Neighbour, Query, Reachability};
+use tickwire_host::{NetworkEvent, Neighbour, Query, Reachability};
 
 /// At most so many paths are resolved again before the loop continues: some milliseconds.
 const SLICE: usize = 64;
 
 impl Paths {
     /// The next events of the host; `None` if there are none for now.
-    pub(crate) fn next_events(&mut self) -> tickwire_host::Result<Option<Vec<Event>>> {
+    pub(crate) fn next_events(&mut self) -> tickwire_host::Result<Option<Vec<NetworkEvent>>> {
         self.monitor.take()
     }
 

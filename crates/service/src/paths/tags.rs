@@ -4,7 +4,7 @@
 //! alone, and would take one of another VLAN for its own. So XDP runs only where tags stay in their
 //! frames; elsewhere a tc filter runs, which sees both.
 
-use tickwire_host::{Ethtool, Link, TagStripping};
+use tickwire_host::{Ethtool, NetworkInterface, TagStripping};
 
 /// An interface whose frames keep their tags. Dropping it restores the settings that were changed.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl KeptTags {
     ///
     /// # Errors
     /// Why it is not known to do so.
-    pub(crate) fn keep(link: &Link) -> Result<Self, String> {
+    pub(crate) fn keep(link: &NetworkInterface) -> Result<Self, String> {
         // A virtual device passes on what others have received. A TAP device is fed with whole
         // frames by a program.
         if !link.kind.is_empty() && link.kind != "tun" {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use nix::sched::{CloneFlags, unshare};
     use std::process::Command;
-    use tickwire_host::Host;
+    use tickwire_host::RouteNetlink;
 
     #[test]
     fn a_device_is_told_to_leave_tags_in_and_has_its_setting_back_afterwards() {
@@ -79,7 +79,7 @@ mod tests {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             let made = Command::new("ip").args(["link", "add", "one", "type", "veth", "peer", "name", "two"]).status();
             assert!(made.unwrap().success());
-            let link = Host::open().unwrap().link_by_name("one").unwrap().unwrap();
+            let link = RouteNetlink::open().unwrap().link_by_name("one").unwrap().unwrap();
             assert!(KeptTags::keep(&link).unwrap_err().contains("veth"), "whatever its setting is");
             let mut ethtool = Ethtool::open().unwrap();
             let before = ethtool.tag_stripping(link.index).unwrap();

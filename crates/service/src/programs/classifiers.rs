@@ -159,11 +159,11 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
     use tickwire_lab::tools::until;
-    use tickwire_lab::{Host, Pair};
+    use tickwire_lab::{LabHost, LabPair};
     use tickwire_link::bpf::{self, LaneCounters};
 
     /// A guard that is never detached. It drops everything, as there is no lane.
-    fn guarded(host: &Host) -> (Ebpf, Classifiers) {
+    fn guarded(host: &LabHost) -> (Ebpf, Classifiers) {
         let attach = || {
             let mut ebpf = Ebpf::load(bpf::HOST).unwrap();
             let classifiers = Classifiers::load(&mut ebpf).unwrap();
@@ -186,7 +186,7 @@ mod tests {
             return;
         }
         crate::run::raise_limits(&crate::config::Limits::default());
-        let pair = Pair::new().unwrap();
+        let pair = LabPair::new().unwrap();
         let here = pair.a.within(|| UdpSocket::bind("0.0.0.0:7000").unwrap()).unwrap();
         let there = pair.b.within(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
         here.set_read_timeout(Some(Duration::from_millis(20))).unwrap();

@@ -2,7 +2,7 @@
 
 use super::Service;
 use crate::paths::Effect;
-use tickwire_host::{Event, InterfaceAddress};
+use tickwire_host::{NetworkEvent, InterfaceAddress};
 use tickwire_lane::control::{Push, Reason};
 use tickwire_stack::addr::Address;
 
@@ -15,20 +15,20 @@ impl Service {
         let links = self.paths.host.links()?;
         for index in self.paths.nics.known() {
             if links.iter().all(|link| link.index != index) {
-                self.link_effect(Event::LinkGone(gone(index)));
+                self.link_effect(NetworkEvent::LinkGone(gone(index)));
             }
         }
         for link in links {
-            self.link_effect(Event::Link(link));
+            self.link_effect(NetworkEvent::Link(link));
         }
         let addresses = self.paths.host.addresses()?;
         for old in self.paths.nics.interface_addresses() {
             if !addresses.iter().any(|a| a.interface == old.interface && a.address == old.address) {
-                self.handle_event(Event::AddressGone(old));
+                self.handle_event(NetworkEvent::AddressGone(old));
             }
         }
         for address in addresses {
-            self.handle_event(Event::Address(address));
+            self.handle_event(NetworkEvent::Address(address));
         }
         self.paths.are_stale = true;
         self.paths.fit_wakeups(&mut self.ledger.programs);
@@ -43,7 +43,7 @@ impl Service {
                 Ok(None) => return,
                 Err(error) => {
                     tracing::error!(%error, "events of the host are lost");
-                    self.handle_event(Event::Lost);
+                    self.handle_event(NetworkEvent::Lost);
                     return;
                 }
             }
@@ -60,10 +60,10 @@ impl Service {
         }
     }
 
-    fn handle_event(&mut self, event: Event) {
+    fn handle_event(&mut self, event: NetworkEvent) {
         match event {
-            Event::Link(_) | Event::LinkGone(_) => self.link_effect(event),
-            Event::Address(address) => {
+            NetworkEvent::Link(_) | NetworkEvent::LinkGone(_) => self.link_effect(event),
+            NetworkEvent::Address(address) => {
                 if self.take_up(&address) {
                     self.paths.are_stale = true;
                     if !address.usable {
@@ -71,32 +71,32 @@ impl Service {
                     }
                 }
             }
-            Event::AddressGone(address) => {
+            NetworkEvent::AddressGone(address) => {
                 if self.paths.nics.address_gone(&address, &mut self.ledger.programs) {
                     self.address_left(address.address);
                 }
             }
-            Event::Neighbour(neighbour) => {
+            NetworkEvent::Neighbour(neighbour) => {
                 let changed = self.paths.neighbour_changed(&neighbour, &mut self.ledger.programs);
                 self.push_paths(changed);
             }
-            Event::NeighbourGone(neighbour) => self.paths.neighbour_gone(&neighbour),
-            Event::Routes => self.paths.are_stale = true,
-            Event::Lost => self.paths.inventory_is_stale = true,
+            NetworkEvent::NeighbourGone(neighbour) => self.paths.neighbour_gone(&neighbour),
+            NetworkEvent::Routes => self.paths.are_stale = true,
+            NetworkEvent::Lost => self.paths.inventory_is_stale = true,
         }
         self.tell_of_lost_claims();
     }
 
-    fn link_effect(&mut self, event: Event) {
+    fn link_effect(&mut self, event: NetworkEvent) {
         let effect = match event {
-            Event::Link(link) => {
+            NetworkEvent::Link(link) => {
                 let effect = self.paths.nics.link_changed(&link, &self.config, &mut self.ledger.programs);
                 if effect == Effect::Came {
                     self.addresses_of(link.index);
                 }
                 effect
             }
-            Event::LinkGone(link) => self.paths.nics.link_gone(link.index, &mut self.ledger.programs),
+            NetworkEvent::LinkGone(link) => self.paths.nics.link_gone(link.index, &mut self.ledger.programs),
             _ => Effect::None,
         };
         match effect {
@@ -165,8 +165,8 @@ impl Service {
 }
 
 /// A link of which only the index is still known.
-fn gone(index: u32) -> tickwire_host::Link {
-    tickwire_host::Link {
+fn gone(index: u32) -> tickwire_host::NetworkInterface {
+    tickwire_host::NetworkInterface {
         index,
         name: String::new(),
         mac: None,

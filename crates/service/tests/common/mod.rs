@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tickwire_lab::Pair;
+use tickwire_lab::LabPair;
 use tickwire_lane::control::{
     Claim, ClaimKind, CountersOf, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
@@ -26,7 +26,7 @@ use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::{Config, Limits, Memory, Stack, time};
+use tickwire_stack::{StackConfig, Limits, Memory, Stack, time};
 
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,7 +35,7 @@ pub const PEER: Address = Address::v4([10, 77, 0, 2]);
 
 /// The port of a test is chosen by the test; each has its own pair of hosts.
 pub struct World {
-    pub pair: Pair,
+    pub pair: LabPair,
     pub socket: PathBuf,
     stop: EventFd,
     service: Option<JoinHandle<Result<(), tickwire_service::Error>>>,
@@ -58,7 +58,7 @@ pub fn release(claims: &[Claim]) -> Request {
 }
 
 /// Runs `work` in a lab host's network namespace.
-pub fn within<T: Send>(host: &tickwire_lab::Host, work: impl FnOnce() -> T + Send) -> T {
+pub fn within<T: Send>(host: &tickwire_lab::LabHost, work: impl FnOnce() -> T + Send) -> T {
     host.within(work).expect("the lab's namespace")
 }
 
@@ -69,11 +69,11 @@ impl World {
 
     /// Two hosts; a service on host `a` with this configuration file.
     pub fn with(attach: Attach, config: &str) -> Self {
-        let pair = Pair::new().expect("the lab");
+        let pair = LabPair::new().expect("the lab");
         Self::on(pair, attach, config)
     }
 
-    pub fn on(pair: Pair, attach: Attach, config: &str) -> Self {
+    pub fn on(pair: LabPair, attach: Attach, config: &str) -> Self {
         let mut world = Self { socket: pair.a.socket(), pair, stop: EventFd::new().unwrap(), service: None };
         world.start(attach, config);
         world
@@ -81,7 +81,7 @@ impl World {
 
     /// Two hosts; a service on host `a`, whose thread calls `prepare` before it starts.
     pub fn prepared(prepare: fn()) -> Self {
-        let pair = Pair::new().expect("the lab");
+        let pair = LabPair::new().expect("the lab");
         let mut world = Self { socket: pair.a.socket(), pair, stop: EventFd::new().unwrap(), service: None };
         world.start_prepared(Attach::Tc, "", prepare);
         world
@@ -174,7 +174,7 @@ impl World {
 
     /// Names of the devices of host `a` that look like lanes.
     pub fn lane_devices(&self) -> Vec<String> {
-        let links = within(&self.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
+        let links = within(&self.pair.a, || tickwire_host::RouteNetlink::open().unwrap().links().unwrap());
         links.into_iter().map(|l| l.name).filter(|name| tickwire_host::link::is_lane_device(name)).collect()
     }
 }
@@ -214,7 +214,7 @@ pub fn now() -> time::Instant {
 }
 
 /// A TCP socket of a host that is bound and neither listens nor connects.
-pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
+pub fn tcp_socket(host: &tickwire_lab::LabHost, address: SocketAddr) -> OwnedFd {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
     within(host, || {
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -255,7 +255,7 @@ pub fn accepted(world: &World, listener: &TcpListener, from: u16) -> (TcpStream,
 
 /// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never
 /// reads.
-pub fn lingering(pair: &Pair) -> TcpStream {
+pub fn lingering(pair: &LabPair) -> TcpStream {
     use nix::sys::socket::{setsockopt, sockopt};
     let socket = within(&pair.a, || TcpStream::connect((pair.b_v4(), 80)).unwrap());
     setsockopt(&socket, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
@@ -303,7 +303,7 @@ pub struct Wire {
 
 impl Wire {
     pub fn new(world: &World) -> Self {
-        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+        let link = |host| within(host, || tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap());
         let (here, there) = (link(&world.pair.a), link(&world.pair.b));
         Self { sender: within(&world.pair.b, || PacketSender::open(there.index).unwrap()), here: here.mac.unwrap() }
     }
@@ -534,7 +534,7 @@ impl LaneOf {
         // because tests leak neither: the stack is dropped before its `LaneOf` at the end of the
         // test.
         let mut stack = Stack::new(unsafe { self.region.memory() });
-        stack.init(&Config::default(), now());
+        stack.init(&StackConfig::default(), now());
         stack
     }
 

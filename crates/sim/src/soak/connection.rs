@@ -1,10 +1,10 @@
 //! One connection: its two ends, and the data it transferred.
 
-use crate::{Pair, Rng};
+use crate::{SimulatedPair, Rng};
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::tcp::{RecvFlags, Setting, Shutdown};
+use tickwire_stack::tcp::{RecvFlags, TcpSetting, Shutdown};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, TcpId};
+use tickwire_stack::{StackError, TcpId};
 
 /// The state of one end.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ fn byte(salt: u64, at: u64) -> u8 {
 
 impl Connection {
     /// Opens one. `None` if the stack has no room for it, or no path.
-    pub(super) fn open(pair: &mut Pair, from: usize, family: usize, port: u16, to: u16) -> Option<Self> {
+    pub(super) fn open(pair: &mut SimulatedPair, from: usize, family: usize, port: u16, to: u16) -> Option<Self> {
         let client = Endpoint::new(pair.host(from).addresses[family], port);
         let server = Endpoint::new(pair.host(1 - from).addresses[family], to);
         let now = pair.now();
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Performs one random action at one end. Returns the number of bytes read.
-    pub(super) fn act(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) -> u64 {
+    pub(super) fn act(&mut self, pair: &mut SimulatedPair, rng: &mut Rng, end: usize) -> u64 {
         if self.ends[end].id.is_none() || self.ends[end].gone {
             return 0;
         }
@@ -94,7 +94,7 @@ impl Connection {
         0
     }
 
-    fn write(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) {
+    fn write(&mut self, pair: &mut SimulatedPair, rng: &mut Rng, end: usize) {
         let (salt, side) = (self.salt ^ end as u64, &mut self.ends[end]);
         let Some(id) = side.id else { return };
         let len = if rng.chance(500_000) { rng.below(200) } else { rng.below(60_000) };
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, pair: &mut Pair, end: usize, most: usize) -> u64 {
+    fn read(&mut self, pair: &mut SimulatedPair, end: usize, most: usize) -> u64 {
         let (salt, side) = (self.salt ^ (1 - end) as u64, &mut self.ends[end]);
         let Some(id) = side.id else { return 0 };
         let (mut bytes, now) = (vec![0; most], pair.now());
@@ -130,36 +130,36 @@ impl Connection {
         0
     }
 
-    fn set(&mut self, pair: &mut Pair, rng: &mut Rng, end: usize) {
+    fn set(&mut self, pair: &mut SimulatedPair, rng: &mut Rng, end: usize) {
         let side = &self.ends[end];
         let Some(id) = side.id else { return };
         let on = rng.chance(500_000);
         let setting = match rng.below(8) {
-            0 => Setting::NoDelay(on),
-            1 => Setting::Cork(on),
-            2 => Setting::QuickAck(on),
-            3 => Setting::KeepAlive(on),
-            4 => Setting::KeepIdle(Span::from_millis(1 + rng.below(3_000))),
-            5 => Setting::SendBuffer(rng.below(300_000) as u32),
-            6 => Setting::ReceiveBuffer(rng.below(300_000) as u32),
-            _ => Setting::NotSentLowat(rng.below(20_000) as u32),
+            0 => TcpSetting::NoDelay(on),
+            1 => TcpSetting::Cork(on),
+            2 => TcpSetting::QuickAck(on),
+            3 => TcpSetting::KeepAlive(on),
+            4 => TcpSetting::KeepIdle(Span::from_millis(1 + rng.below(3_000))),
+            5 => TcpSetting::SendBuffer(rng.below(300_000) as u32),
+            6 => TcpSetting::ReceiveBuffer(rng.below(300_000) as u32),
+            _ => TcpSetting::NotSentLowat(rng.below(20_000) as u32),
         };
         let now = pair.now();
         pair.stack(side.host).tcp_set(id, now, setting).expect("a good setting of a good handle");
     }
 
-    fn shut(&mut self, pair: &mut Pair, end: usize) {
+    fn shut(&mut self, pair: &mut SimulatedPair, end: usize) {
         let side = &mut self.ends[end];
         let Some(id) = side.id else { return };
         let now = pair.now();
         match pair.stack(side.host).tcp_shutdown(id, now, Shutdown::Write) {
             Ok(()) => side.shut = true,
-            Err(Error::NotConnected) => {} // not open yet, or over
+            Err(StackError::NotConnected) => {} // not open yet, or over
             Err(error) => side.fail(error),
         }
     }
 
-    fn leave(&mut self, pair: &mut Pair, end: usize, abort: bool) {
+    fn leave(&mut self, pair: &mut SimulatedPair, end: usize, abort: bool) {
         let side = &mut self.ends[end];
         let Some(id) = side.id else { return };
         let now = pair.now();
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Both ends read all available data.
-    pub(super) fn drain(&mut self, pair: &mut Pair) -> u64 {
+    pub(super) fn drain(&mut self, pair: &mut SimulatedPair) -> u64 {
         let mut bytes = 0;
         for end in 0..2 {
             while !self.ends[end].gone && !self.ends[end].failed && !self.ends[end].ended {
@@ -182,13 +182,13 @@ impl Connection {
             // A cork would rightly hold back the last partial segment for ever.
             if let (Some(id), false) = (self.ends[end].id, self.ends[end].gone) {
                 let (host, now) = (self.ends[end].host, pair.now());
-                pair.stack(host).tcp_set(id, now, Setting::Cork(false)).expect("a good handle");
+                pair.stack(host).tcp_set(id, now, TcpSetting::Cork(false)).expect("a good handle");
             }
         }
         bytes
     }
 
-    pub(super) fn close(&mut self, pair: &mut Pair) {
+    pub(super) fn close(&mut self, pair: &mut SimulatedPair) {
         for end in 0..2 {
             if !self.ends[end].gone {
                 self.leave(pair, end, false);
@@ -198,12 +198,12 @@ impl Connection {
 }
 
 impl End {
-    fn fail(&mut self, error: Error) {
+    fn fail(&mut self, error: StackError) {
         match error {
-            Error::WouldBlock => {}
-            Error::Pipe if self.shut => {}
-            Error::Stale | Error::Invalid => panic!("{error} of a good handle"),
-            Error::NotConnected if !self.failed => panic!("not connected, without an earlier error"),
+            StackError::WouldBlock => {}
+            StackError::Pipe if self.shut => {}
+            StackError::Stale | StackError::Invalid => panic!("{error} of a good handle"),
+            StackError::NotConnected if !self.failed => panic!("not connected, without an earlier error"),
             _ => self.failed = true,
         }
     }

@@ -1,6 +1,6 @@
 //! Self-checking datagrams: each contains the seed of its content.
 
-use crate::{Pair, Rng};
+use crate::{SimulatedPair, Rng};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::{SendTo, UdpOptions};
@@ -40,7 +40,7 @@ fn may_pass(received: &[u8], sent: &[u8]) -> bool {
 }
 
 impl Datagrams {
-    pub(super) fn new(pair: &mut Pair) -> Self {
+    pub(super) fn new(pair: &mut SimulatedPair) -> Self {
         let sockets = [0, 1].map(|host| {
             pair.host(host).addresses.map(|address| {
                 let mut stack = pair.stack(host);
@@ -53,7 +53,7 @@ impl Datagrams {
     }
 
     /// Sends one of random length, if there is room for it.
-    pub(super) fn send(&mut self, pair: &mut Pair, rng: &mut Rng) {
+    pub(super) fn send(&mut self, pair: &mut SimulatedPair, rng: &mut Rng) {
         let (host, family) = (rng.below(2) as usize, rng.below(2) as usize);
         let len = if rng.chance(500_000) { rng.below(1_400) } else { rng.below(LONGEST) };
         let bytes = filled(rng.next_u64(), len as usize);
@@ -64,7 +64,7 @@ impl Datagrams {
     }
 
     /// Receives all datagrams that have arrived; returns how many.
-    pub(super) fn receive(&mut self, pair: &mut Pair) -> u64 {
+    pub(super) fn receive(&mut self, pair: &mut SimulatedPair) -> u64 {
         let mut count = 0;
         for host in 0..2 {
             for socket in self.sockets[host] {
@@ -81,7 +81,7 @@ impl Datagrams {
         count
     }
 
-    pub(super) fn close(&mut self, pair: &mut Pair) {
+    pub(super) fn close(&mut self, pair: &mut SimulatedPair) {
         for host in 0..2 {
             for socket in self.sockets[host] {
                 pair.stack(host).udp_close(socket).expect("a good handle");

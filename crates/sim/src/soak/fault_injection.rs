@@ -1,6 +1,6 @@
 //! Faults of the cable and the hosts, and the MTU and path state that the hosts are given.
 
-use crate::{Burst, LinkConfig, Pair, Rng};
+use crate::{Burst, LinkConfig, SimulatedPair, Rng};
 use tickwire_stack::path::PathState;
 use tickwire_stack::time::Span;
 
@@ -19,7 +19,7 @@ impl FaultInjection {
     }
 
     /// Draws new conditions for each direction of the cable.
-    pub(super) fn change(&self, pair: &mut Pair, rng: &mut Rng) {
+    pub(super) fn change(&self, pair: &mut SimulatedPair, rng: &mut Rng) {
         for from in 0..2 {
             *pair.link_mut(from) = self.drawn(rng);
         }
@@ -48,7 +48,7 @@ impl FaultInjection {
     }
 
     /// Begins or ends a random fault of one host or of the cable, or changes the MTU of both hosts.
-    pub(super) fn trouble(&mut self, pair: &mut Pair, rng: &mut Rng) {
+    pub(super) fn trouble(&mut self, pair: &mut SimulatedPair, rng: &mut Rng) {
         let host = rng.below(2) as usize;
         let now = pair.now();
         match rng.below(7) {
@@ -71,7 +71,7 @@ impl FaultInjection {
     }
 
     /// Ends the faults of both hosts; the cable keeps its conditions.
-    pub(super) fn mend(&mut self, pair: &mut Pair) {
+    pub(super) fn mend(&mut self, pair: &mut SimulatedPair) {
         self.stalled = [false; 2];
         for host in 0..2 {
             pair.host_mut(host).stall(false);
@@ -81,7 +81,7 @@ impl FaultInjection {
     }
 
     /// Ends all faults.
-    pub(super) fn clear(&mut self, pair: &mut Pair) {
+    pub(super) fn clear(&mut self, pair: &mut SimulatedPair) {
         self.mend(pair);
         for host in 0..2 {
             *pair.link_mut(host) = LinkConfig::default();

@@ -15,14 +15,14 @@ mod connection;
 mod datagrams;
 mod fault_injection;
 
-use crate::{Pair, PairConfig, Rng};
+use crate::{SimulatedPair, PairConfig, Rng};
 use connection::Connection;
 use datagrams::Datagrams;
 use fault_injection::FaultInjection;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, InUse, Limits, ListenerId};
+use tickwire_stack::{StackConfig, InUse, Limits, ListenerId};
 
 /// The port on which both hosts listen.
 const PORT: u16 = 80;
@@ -82,7 +82,7 @@ pub fn life(seed: u64, actions: u32) -> Life {
 }
 
 struct Hosts {
-    pair: Pair,
+    pair: SimulatedPair,
     rng: Rng,
     weather: FaultInjection,
     listeners: [ListenerId; 2],
@@ -95,7 +95,7 @@ struct Hosts {
 impl Hosts {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x50a4);
-        let mut stack = Config::default();
+        let mut stack = StackConfig::default();
         stack.tcp.ecn = [Ecn::Off, Ecn::Accept, Ecn::Ask][rng.below(3) as usize];
         stack.tcp.algorithm = if rng.chance(250_000) { Algorithm::Reno } else { Algorithm::Cubic };
         stack.tcp.syn_queue = if rng.chance(250_000) { 0 } else { 256 };
@@ -120,7 +120,7 @@ impl Hosts {
             sequence_invariants: true,
             ..PairConfig::default()
         };
-        let mut pair = Pair::new(&config);
+        let mut pair = SimulatedPair::new(&config);
         let listeners = [0, 1].map(|host| {
             let mut stack = pair.stack(host);
             let options = stack.tcp_defaults();

@@ -2,35 +2,35 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
-use tickwire_sim::Pair;
+use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::{StackError, UdpId};
 
 /// Property tests with the same cases at every run.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() }
 }
 
-pub fn open(pair: &mut Pair, host: usize, address: Address, port: u16) -> UdpId {
+pub fn open(pair: &mut SimulatedPair, host: usize, address: Address, port: u16) -> UdpId {
     open_with(pair, host, address, port, UdpOptions::default())
 }
 
-pub fn open_with(pair: &mut Pair, host: usize, address: Address, port: u16, options: UdpOptions) -> UdpId {
+pub fn open_with(pair: &mut SimulatedPair, host: usize, address: Address, port: u16, options: UdpOptions) -> UdpId {
     let mut stack = pair.stack(host);
     let id = stack.udp_open(options).unwrap();
     stack.udp_bind(id, Endpoint::new(address, port)).unwrap();
     id
 }
 
-pub fn send(pair: &mut Pair, host: usize, id: UdpId, to: Endpoint, bytes: &[u8]) -> Result<usize, Error> {
+pub fn send(pair: &mut SimulatedPair, host: usize, id: UdpId, to: Endpoint, bytes: &[u8]) -> Result<usize, StackError> {
     let now = pair.now();
     let to = SendTo { destination: Some(to), ..SendTo::default() };
     pair.stack(host).udp_send(id, now, &to, &mut &bytes[..])
 }
 
-pub fn received(pair: &mut Pair, host: usize, id: UdpId) -> Vec<Vec<u8>> {
+pub fn received(pair: &mut SimulatedPair, host: usize, id: UdpId) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
         let mut bytes = Vec::new();
@@ -39,7 +39,7 @@ pub fn received(pair: &mut Pair, host: usize, id: UdpId) -> Vec<Vec<u8>> {
                 assert_eq!(datagram.len, bytes.len());
                 all.push(bytes);
             }
-            Err(Error::WouldBlock) => return all,
+            Err(StackError::WouldBlock) => return all,
             Err(other) => panic!("{other}"),
         }
     }
@@ -50,7 +50,7 @@ pub fn pattern(len: usize, salt: u8) -> Vec<u8> {
 }
 
 /// The value of one of a host's counters.
-pub fn counter(pair: &mut Pair, host: usize, name: &str) -> u64 {
+pub fn counter(pair: &mut SimulatedPair, host: usize, name: &str) -> u64 {
     let stack = pair.stack(host);
     stack.counters().iter().find(|&(n, _)| n == name).unwrap_or_else(|| panic!("no counter {name}")).1
 }

@@ -2,7 +2,7 @@
 
 use super::raw::{ACK, Seg, Wire};
 use tickwire_stack::TcpId;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::TcpSetting;
 
 /// A connection of the stack to a hand-made peer, without Nagle's algorithm.
 pub(crate) struct Peer {
@@ -17,7 +17,7 @@ impl Peer {
     /// From the result of [`Wire::accepted_with`].
     pub(crate) fn of(mut wire: Wire, (id, ours, theirs): (TcpId, u32, u32)) -> Self {
         let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+        wire.stack().tcp_set(id, now, TcpSetting::NoDelay(true)).unwrap();
         Self { wire, id, ours, theirs }
     }
 

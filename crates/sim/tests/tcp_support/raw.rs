@@ -2,12 +2,12 @@
 //! what no well-behaved peer would.
 
 use std::collections::VecDeque;
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{SimulatedPair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::checksum;
-use tickwire_stack::tcp::{RecvFlags, State};
+use tickwire_stack::tcp::{RecvFlags, TcpState};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::{Config, Error, ListenerId, Stack, TcpId};
+use tickwire_stack::{StackConfig, StackError, ListenerId, Stack, TcpId};
 
 pub(crate) const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;
@@ -174,7 +174,7 @@ fn ipv4_with(from: Endpoint, to: Endpoint, protocol: u8, class: u8, payload: &[u
 
 /// A stack and the hand-made peer on its cable.
 pub(crate) struct Wire {
-    pair: Pair,
+    pair: SimulatedPair,
     pub(crate) now: Instant,
     /// The peer's end.
     pub(crate) peer: Endpoint,
@@ -190,15 +190,15 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new() -> Self {
-        Self::with(Config::default())
+        Self::with(StackConfig::default())
     }
 
-    pub(crate) fn with(config: Config) -> Self {
+    pub(crate) fn with(config: StackConfig) -> Self {
         Self::on(&PairConfig { stack: config, ..PairConfig::default() })
     }
 
     pub(crate) fn on(config: &PairConfig) -> Self {
-        let pair = Pair::new(config);
+        let pair = SimulatedPair::new(config);
         let peer = Endpoint::new(pair.host(0).addresses[0], 4000);
         let own = Endpoint::new(pair.host(1).addresses[0], super::PORT);
         let now = pair.now();
@@ -301,18 +301,18 @@ impl Wire {
         self.collect();
     }
 
-    pub(crate) fn send(&mut self, id: TcpId, bytes: &[u8]) -> Result<usize, Error> {
+    pub(crate) fn send(&mut self, id: TcpId, bytes: &[u8]) -> Result<usize, StackError> {
         let now = self.now;
         self.stack().tcp_send(id, now, false, &mut &bytes[..])
     }
 
-    pub(crate) fn recv(&mut self, id: TcpId) -> Result<Vec<u8>, Error> {
+    pub(crate) fn recv(&mut self, id: TcpId) -> Result<Vec<u8>, StackError> {
         let (mut bytes, now) = (Vec::new(), self.now);
         self.stack().tcp_recv(id, now, RecvFlags::default(), &mut bytes)?;
         Ok(bytes)
     }
 
-    pub(crate) fn state(&mut self, id: TcpId) -> Result<State, Error> {
+    pub(crate) fn state(&mut self, id: TcpId) -> Result<TcpState, StackError> {
         self.stack().tcp_state(id)
     }
 

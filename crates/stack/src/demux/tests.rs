@@ -5,7 +5,7 @@ use crate::addr::{Address, Endpoint};
 use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
 use crate::time::Instant;
-use crate::{Config, Error};
+use crate::{StackConfig, StackError};
 use proptest::prelude::*;
 
 const KINDS: [SocketKind; 3] = [SocketKind::Tcp, SocketKind::Listener, SocketKind::Udp];
@@ -74,7 +74,7 @@ proptest! {
         let limits = Limits { frames: 64, tcp: EACH, listeners: EACH, udp: EACH, ..Limits::DEFAULT };
         let mut memory = OwnedMemory::new(&limits);
         let mut stack = memory.stack();
-        stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, Instant::from_nanos(1));
+        stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, Instant::from_nanos(1));
         let mut model: Vec<Socket> = Vec::new();
         for step in steps {
             match step {
@@ -85,7 +85,7 @@ proptest! {
                     };
                     let taken = protocol(who.0) == TCP && model.iter().find(same).is_some();
                     let done = stack.demux_connect(who.0, i, local, remote);
-                    prop_assert_eq!(done, if taken { Err(Error::AddressInUse) } else { Ok(()) });
+                    prop_assert_eq!(done, if taken { Err(StackError::AddressInUse) } else { Ok(()) });
                     if !taken {
                         model.retain(|s| s.who != who);
                         model.push(Socket { who, local, remote: Some(remote), v6only: false, spread: false });

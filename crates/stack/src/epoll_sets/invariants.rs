@@ -3,18 +3,18 @@
 use super::list::Which;
 use crate::Stack;
 use crate::ids::SocketKind;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::pool::invariants::{Taken, walk};
 
 impl Stack<'_> {
     /// Follows a list of items in both directions; returns their number and the last one.
-    fn check_items(&self, which: Which, head: Link, taken: &Taken, is_mine: impl Fn(u32) -> bool) -> (usize, Link) {
-        let mut before = Link::NONE;
+    fn check_items(&self, which: Which, head: PoolLink, taken: &Taken, is_mine: impl Fn(u32) -> bool) -> (usize, PoolLink) {
+        let mut before = PoolLink::NONE;
         let count = walk(head, self.mem.items.len(), |index| {
             assert!(taken.has(index) && is_mine(index), "item {index} is on the list of another owner: {which:?}");
             let ends = self.mem.items[index as usize].ends[which as usize];
             assert_eq!(ends.previous, before, "the list of item {index}, backwards: {which:?}");
-            before = Link::to(index);
+            before = PoolLink::to(index);
             ends.next
         });
         (count, before)

@@ -6,7 +6,7 @@ use crate::ids::{Ready, SetId, SocketId, UdpId};
 use crate::memory::{Limits, OwnedMemory};
 use crate::time::Instant;
 use crate::udp::UdpOptions;
-use crate::{Config, Stack};
+use crate::{StackConfig, Stack};
 use proptest::prelude::*;
 
 const SOCKETS: usize = 4;
@@ -15,7 +15,7 @@ const SETS: usize = 3;
 fn memory() -> OwnedMemory {
     let limits = Limits { frames: 128, tcp: 8, udp: 8, watch_items: 16, watch_sets: 8, ..Limits::DEFAULT };
     let mut memory = OwnedMemory::new(&limits);
-    memory.stack().init(&Config::default(), Instant::from_nanos(1));
+    memory.stack().init(&StackConfig::default(), Instant::from_nanos(1));
     memory
 }
 
@@ -295,7 +295,7 @@ fn a_stale_handle_is_refused_everywhere() {
     let again = socket(&mut stack, 0);
     assert_eq!((a.index, a == again), (again.index, false));
     assert_eq!(stack.item_add(set, a.into(), 0, Interest::level(Ready::IN), 0), Err(WatchError::Stale));
-    assert_eq!(stack.udp_recv(a, false, &mut Vec::new()), Err(crate::Error::Stale));
+    assert_eq!(stack.udp_recv(a, false, &mut Vec::new()), Err(crate::StackError::Stale));
     stack.set_destroy(set).unwrap();
     assert_eq!(stack.set_wait(set, 1, |_| {}), Err(WatchError::Stale));
 }

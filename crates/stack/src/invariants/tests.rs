@@ -6,10 +6,10 @@ use crate::epoll_sets::Interest;
 use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
 use crate::path::{GUESSED, PathInfo, PathState, Query};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::Instant;
 use crate::udp::{GroupFilter, UdpOptions};
-use crate::{Config, InUse, Ready, Stack};
+use crate::{StackConfig, InUse, Ready, Stack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -20,7 +20,7 @@ const GROUP: Address = Address::v4([239, 0, 0, 1]);
 /// A populated stack: connection 0 in SYN-SENT, listener 0, UDP sockets 0 (connected), 1 (bound)
 /// and 2 (closed), and an epoll set that watches them.
 fn populate(stack: &mut Stack<'_>) {
-    stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, NOW);
+    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, NOW);
     let way = PathInfo {
         query: Query::to(PEER).from(OURS),
         source: OURS,
@@ -106,7 +106,7 @@ fn a_slot_that_is_free_twice_or_lost_from_the_free_list_is_found() {
         let [first, second] = [(); 2].map(|()| s.mem.core.free_tcp.take(s.mem.tcp).unwrap());
         s.mem.core.free_tcp.give(s.mem.tcp, first);
         s.mem.core.free_tcp.give(s.mem.tcp, second);
-        *crate::pool::Slot::link(&mut s.mem.tcp[second as usize]) = Link::NONE;
+        *crate::pool::PoolSlot::link(&mut s.mem.tcp[second as usize]) = PoolLink::NONE;
     });
 }
 
@@ -116,7 +116,7 @@ fn a_socket_that_packets_do_not_find_is_found() {
     tells("the socket that is found from", |s| s.demux_remove(SocketKind::Udp, 0));
     tells("Listener 0 is not found", |s| s.demux_remove(SocketKind::Listener, 0));
     tells("Udp 1 is not found", |s| s.demux_remove(SocketKind::Udp, 1));
-    tells("the path to", |s| s.mem.path_buckets.fill(Link::NONE));
+    tells("the path to", |s| s.mem.path_buckets.fill(PoolLink::NONE));
 }
 
 #[test]

@@ -5,10 +5,10 @@ use super::IpSend;
 use super::output::{ETHERNET, IPV4, IPV6, write_ethertype, write_ipv4, write_ipv6};
 use crate::Stack;
 use crate::addr::Family;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::path::PathState;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::queue::Queued;
 use crate::time::Instant;
 
@@ -93,7 +93,7 @@ impl Stack<'_> {
             if let Err(error) = self.path_send(path, packet) {
                 self.mem.frames.give_chain(frame);
                 at.into_iter().for_each(|rest| self.mem.frames.give_chain(rest));
-                return Err(if error == Error::NeedPath { Error::HostUnreachable } else { error });
+                return Err(if error == StackError::NeedPath { StackError::HostUnreachable } else { error });
             }
         }
         Ok(())
@@ -109,7 +109,7 @@ impl Stack<'_> {
             let next = if meta.flags & flag::MORE != 0 { meta.next.get() } else { None };
             let Some(next) = next.filter(|_| usize::from(total) < piece) else {
                 meta.flags &= !flag::MORE;
-                meta.next = Link::NONE;
+                meta.next = PoolLink::NONE;
                 return (rest, total, next);
             };
             (at, rest) = (next, rest + 1);

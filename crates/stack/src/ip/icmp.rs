@@ -11,7 +11,7 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::checksum::Sum;
 use crate::demux::{TCP, UDP};
-use crate::error::Error;
+use crate::error::StackError;
 use crate::path::Path;
 use crate::time::{Instant, Span};
 
@@ -110,41 +110,41 @@ impl Path {
 /// The codes of "destination unreachable" (RFC 792, RFC 1812 §5.2.7.1), as Linux reports them to
 /// programs (`icmp_err_convert`): the error, and whether it is hard. RFC 1122 §3.2.2.1 names fewer;
 /// programs get the same errors as on Linux.
-const UNREACHABLE_V4: [(Error, bool); 16] = [
-    (Error::NetworkUnreachable, false),
-    (Error::HostUnreachable, false),
-    (Error::ProtocolUnreachable, true),
-    (Error::Refused, true),
-    (Error::MessageTooLong, false), // handled as `TooBig`
-    (Error::SourceRoute, false),
-    (Error::NetworkUnreachable, true), // network unknown
-    (Error::HostDown, true),           // host unknown
-    (Error::Isolated, true),
-    (Error::NetworkUnreachable, true),  // prohibited: the network,
-    (Error::HostUnreachable, true),     // the host
-    (Error::NetworkUnreachable, false), // for this type of service: the network,
-    (Error::HostUnreachable, false),    // the host
-    (Error::HostUnreachable, true),     // filtered,
-    (Error::HostUnreachable, true),     // for its precedence,
-    (Error::HostUnreachable, true),     // which is too low
+const UNREACHABLE_V4: [(StackError, bool); 16] = [
+    (StackError::NetworkUnreachable, false),
+    (StackError::HostUnreachable, false),
+    (StackError::ProtocolUnreachable, true),
+    (StackError::Refused, true),
+    (StackError::MessageTooLong, false), // handled as `TooBig`
+    (StackError::SourceRoute, false),
+    (StackError::NetworkUnreachable, true), // network unknown
+    (StackError::HostDown, true),           // host unknown
+    (StackError::Isolated, true),
+    (StackError::NetworkUnreachable, true),  // prohibited: the network,
+    (StackError::HostUnreachable, true),     // the host
+    (StackError::NetworkUnreachable, false), // for this type of service: the network,
+    (StackError::HostUnreachable, false),    // the host
+    (StackError::HostUnreachable, true),     // filtered,
+    (StackError::HostUnreachable, true),     // for its precedence,
+    (StackError::HostUnreachable, true),     // which is too low
 ];
 
 /// Likewise for IPv6 (RFC 4443 §3.1; Linux's `icmpv6_err_convert`).
-const UNREACHABLE_V6: [(Error, bool); 7] = [
-    (Error::NetworkUnreachable, false),
-    (Error::Prohibited, true),
-    (Error::HostUnreachable, false), // beyond the scope of our address
-    (Error::HostUnreachable, false),
-    (Error::Refused, true),
-    (Error::Prohibited, true), // our address failed a policy
-    (Error::Prohibited, true), // reject route
+const UNREACHABLE_V6: [(StackError, bool); 7] = [
+    (StackError::NetworkUnreachable, false),
+    (StackError::Prohibited, true),
+    (StackError::HostUnreachable, false), // beyond the scope of our address
+    (StackError::HostUnreachable, false),
+    (StackError::Refused, true),
+    (StackError::Prohibited, true), // our address failed a policy
+    (StackError::Prohibited, true), // reject route
 ];
 
 /// The hop limit was exceeded in transit, or reassembly timed out.
-const EXPIRED: IcmpKind = IcmpKind::Undelivered { error: Error::HostUnreachable, hard: false };
+const EXPIRED: IcmpKind = IcmpKind::Undelivered { error: StackError::HostUnreachable, hard: false };
 /// The peer rejected the header, including an unknown extension or protocol (RFC 792, RFC 4443
 /// §3.4).
-const MALFORMED: IcmpKind = IcmpKind::Undelivered { error: Error::Malformed, hard: true };
+const MALFORMED: IcmpKind = IcmpKind::Undelivered { error: StackError::Malformed, hard: true };
 
 fn kind_v4(head: &[u8; 8]) -> Option<IcmpKind> {
     let mtu = u32::from(u16::from_be_bytes([head[6], head[7]]));
@@ -164,7 +164,7 @@ fn kind_v6(head: &[u8; 8]) -> Option<IcmpKind> {
     let mtu = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
     Some(match (head[0], head[1]) {
         (1, code) => {
-            let &(error, hard) = UNREACHABLE_V6.get(usize::from(code)).unwrap_or(&(Error::Malformed, true));
+            let &(error, hard) = UNREACHABLE_V6.get(usize::from(code)).unwrap_or(&(StackError::Malformed, true));
             IcmpKind::Undelivered { error, hard }
         }
         (2, _) => IcmpKind::TooBig(mtu),

@@ -7,7 +7,7 @@ use crate::addr::{Address, Mac};
 use crate::demux::{TCP, UDP};
 use crate::frame::{FRAME_SIZE, FrameId, flag};
 use crate::ip::output::ETHERNET;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::Instant;
 
 /// Most frames of one received packet: the longest that the kernel merges, with a margin.
@@ -73,21 +73,21 @@ impl Stack<'_> {
             self.mem.frames.give(frame);
         } else {
             match core.partial_tail.get() {
-                None => core.partial_head = Link::to(frame),
+                None => core.partial_head = PoolLink::to(frame),
                 Some(tail) => {
                     let tail = &mut self.mem.frames.meta[tail as usize];
-                    tail.next = Link::to(frame);
+                    tail.next = PoolLink::to(frame);
                     tail.flags |= flag::MORE;
                 }
             }
-            core.partial_tail = Link::to(frame);
+            core.partial_tail = PoolLink::to(frame);
         }
         if more {
             return;
         }
         let bad = core::mem::take(&mut core.partial_bad) != 0;
         core.partial_len = 0;
-        core.partial_tail = Link::NONE;
+        core.partial_tail = PoolLink::NONE;
         let Some(first) = core::mem::take(&mut core.partial_head).get() else { return };
         if bad {
             self.mem.counters.eth_in_bad_frame.inc();
@@ -100,7 +100,7 @@ impl Stack<'_> {
     /// Drops a packet of which the rest will not arrive.
     pub(super) fn drop_partial(&mut self) {
         let core = &mut *self.mem.core;
-        (core.partial_len, core.partial_bad, core.partial_tail) = (0, 0, Link::NONE);
+        (core.partial_len, core.partial_bad, core.partial_tail) = (0, 0, PoolLink::NONE);
         if let Some(first) = core::mem::take(&mut core.partial_head).get() {
             self.mem.frames.give_chain(first);
         }

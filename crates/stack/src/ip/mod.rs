@@ -13,7 +13,7 @@ mod v6;
 
 pub use output::IpSend;
 pub use packet::{IcmpError, IcmpKind, Packet};
-pub use receive::{Checksum, Received};
+pub use receive::{Checksum, ReceiveMetadata};
 
 /// IP protocol number of ICMP.
 pub(crate) const ICMP: u8 = 1;

@@ -4,7 +4,7 @@
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::checksum::{plain, same_family};
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::{FrameId, flag};
 use crate::ip::Packet;
 use crate::path::{GUESSED, PathState, Query};
@@ -74,15 +74,16 @@ impl Stack<'_> {
     /// be sent again.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path has been evicted and must be requested from the host;
-    /// [`Error::NoPath`] if the host has no path; [`Error::NoBuffers`] if the frame is already
-    /// queued or being sent; [`Error::Invalid`] for mixed address families or impossible bounds.
+    /// [`StackError::NeedPath`] if the path has been evicted and must be requested from the host;
+    /// [`StackError::NoPath`] if the host has no path; [`StackError::NoBuffers`] if the frame is
+    /// already queued or being sent; [`StackError::Invalid`] for mixed address families or
+    /// impossible bounds.
     pub(crate) fn ip_output(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
         self.mem.counters.ip_out_requests.inc();
         let sent = self.output_inner(now, send, message);
         if sent.is_err() {
             let counter = match sent {
-                Err(Error::NeedPath | Error::NoPath) => &self.mem.counters.ip_out_no_routes,
+                Err(StackError::NeedPath | StackError::NoPath) => &self.mem.counters.ip_out_no_routes,
                 _ => &self.mem.counters.ip_out_discards,
             };
             counter.inc();
@@ -133,14 +134,14 @@ impl Stack<'_> {
     /// Writes the Ethernet type and the IP header.
     fn write_ip(&mut self, send: &IpSend, message: Message) -> Result<Queued> {
         let Message { frame, offset, len, rest, total } = message;
-        let family = same_family(send.source, send.query.destination).ok_or(Error::Invalid)?;
+        let family = same_family(send.source, send.query.destination).ok_or(StackError::Invalid)?;
         let header = if family == Family::V4 { IPV4 } else { IPV6 };
-        let start = usize::from(offset).checked_sub(header + ETHERNET).ok_or(Error::Invalid)?;
+        let start = usize::from(offset).checked_sub(header + ETHERNET).ok_or(StackError::Invalid)?;
         if !in_frame(usize::from(offset), usize::from(len)) {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         if self.mem.frames.meta[frame as usize].flags & (flag::QUEUED | flag::IN_KERNEL) != 0 {
-            return Err(Error::NoBuffers);
+            return Err(StackError::NoBuffers);
         }
         let id = if family == Family::V4 && !send.dont_fragment { self.next_ip_id(send) as u16 } else { 0 };
         let bytes = &mut self.mem.frames.bytes_mut(frame)[start..];

@@ -3,7 +3,7 @@
 use crate::addr::{Address, Endpoint, Mac};
 use crate::checksum::Sum;
 use crate::demux::{TCP, UDP};
-use crate::error::Error;
+use crate::error::StackError;
 use crate::frame::{FrameId, Frames, flag};
 
 /// A received packet whose IP header has been checked. Its receiver owns the frames.
@@ -98,7 +98,7 @@ pub enum IcmpKind {
     /// The packet was not delivered.
     Undelivered {
         /// The error for the program.
-        error: Error,
+        error: StackError,
         /// A hard error (RFC 1122 §3.2.2.1): it will not go away by itself.
         hard: bool,
     },

@@ -10,7 +10,7 @@ use super::packet::Packet;
 use crate::Stack;
 use crate::addr::{Address, Family};
 use crate::frame::{FrameId, Frames, flag};
-use crate::pool::{Link, Slot};
+use crate::pool::{PoolLink, PoolSlot};
 use crate::time::{Instant, Span};
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
@@ -31,10 +31,10 @@ const MOST_FRAGMENTS: u32 = 128;
 #[repr(C)]
 pub(crate) struct Reassembly {
     /// Chain of the hash bucket, or of the free list.
-    link: Link,
+    link: PoolLink,
     /// Neighbours in the list ordered by age.
-    older: Link,
-    newer: Link,
+    older: PoolLink,
+    newer: PoolLink,
     source: Address,
     destination: Address,
     id: u32,
@@ -46,8 +46,8 @@ pub(crate) struct Reassembly {
     /// The ECN codepoints of its fragments, a bit for each.
     marks: u8,
     /// Frames, in order of offset.
-    head: Link,
-    tail: Link,
+    head: PoolLink,
+    tail: PoolLink,
     /// The number of frames, and of the bytes in them.
     count: u32,
     bytes: u32,
@@ -56,8 +56,8 @@ pub(crate) struct Reassembly {
     expires: Instant,
 }
 
-impl Slot for Reassembly {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Reassembly {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
@@ -144,7 +144,7 @@ impl Stack<'_> {
             return None;
         };
         let head = core::mem::take(&mut datagram.head);
-        datagram.tail = Link::NONE;
+        datagram.tail = PoolLink::NONE;
         let count = core::mem::take(&mut datagram.count);
         self.mem.core.reassembly_frames -= count;
         self.reassembly_free(index);
@@ -175,12 +175,12 @@ impl Stack<'_> {
         }
         let index = self.mem.core.free_reassemblies.take(self.mem.reassemblies)?;
         let time = if packet.source.family() == Family::V4 { TIME_V4 } else { TIME_V6 };
-        let older = core::mem::replace(&mut self.mem.core.reassembly_tail, Link::to(index));
+        let older = core::mem::replace(&mut self.mem.core.reassembly_tail, PoolLink::to(index));
         match older.get() {
-            Some(older) => self.mem.reassemblies[older as usize].newer = Link::to(index),
-            None => self.mem.core.reassembly_head = Link::to(index),
+            Some(older) => self.mem.reassemblies[older as usize].newer = PoolLink::to(index),
+            None => self.mem.core.reassembly_head = PoolLink::to(index),
         }
-        let link = core::mem::replace(&mut self.mem.reassembly_buckets[bucket], Link::to(index));
+        let link = core::mem::replace(&mut self.mem.reassembly_buckets[bucket], PoolLink::to(index));
         self.mem.reassemblies[index as usize] = Reassembly {
             link,
             older,
@@ -212,7 +212,7 @@ impl Stack<'_> {
     fn reassembly_empty(&mut self, index: u32) {
         let datagram = &mut self.mem.reassemblies[index as usize];
         self.mem.core.reassembly_frames -= core::mem::take(&mut datagram.count);
-        datagram.tail = Link::NONE;
+        datagram.tail = PoolLink::NONE;
         if let Some(first) = core::mem::take(&mut datagram.head).get() {
             self.mem.frames.give_chain(first);
         }
@@ -319,8 +319,8 @@ impl Reassembly {
         };
         let last = note_offsets(frames, packet.frame, start);
         let after = match before {
-            Some(before) => core::mem::replace(&mut frames.meta[before as usize].next, Link::to(packet.frame)),
-            None => core::mem::replace(&mut self.head, Link::to(packet.frame)),
+            Some(before) => core::mem::replace(&mut frames.meta[before as usize].next, PoolLink::to(packet.frame)),
+            None => core::mem::replace(&mut self.head, PoolLink::to(packet.frame)),
         };
         if let Some(before) = before {
             frames.meta[before as usize].flags |= flag::MORE;
@@ -329,7 +329,7 @@ impl Reassembly {
         meta.next = after;
         if after.is_none() {
             meta.flags &= !flag::MORE;
-            self.tail = Link::to(last);
+            self.tail = PoolLink::to(last);
         } else {
             meta.flags |= flag::MORE;
         }
@@ -399,13 +399,13 @@ impl Stack<'_> {
     pub(crate) fn check_reassemblies(&self, holders: &mut crate::invariants::Holders) {
         let core = &self.mem.core;
         let taken = core.free_reassemblies.taken("reassemblies", self.mem.reassemblies, |datagram| datagram.link);
-        let (mut held, mut before) = (0, Link::NONE);
+        let (mut held, mut before) = (0, PoolLink::NONE);
         let count =
             crate::pool::invariants::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
                 let datagram = &self.mem.reassemblies[index as usize];
                 assert!(taken.has(index), "reassembly {index} has an age, and is free");
                 assert_eq!(datagram.older, before, "reassemblies by age");
-                before = Link::to(index);
+                before = PoolLink::to(index);
                 let frames = &self.mem.frames;
                 let count = datagram.head.get().map_or(0, |head| holders.note_chain(frames, head, "a reassembly"));
                 assert_eq!(count, datagram.count, "frames of a reassembly");

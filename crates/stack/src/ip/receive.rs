@@ -9,7 +9,7 @@ use crate::Stack;
 use crate::demux::UDP;
 use crate::frame::{FRAME_SIZE, FrameId, flag};
 use crate::ip::output::{ETHERNET, IPV4, IPV6};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::Instant;
 
 /// Bytes of a UDP header.
@@ -33,7 +33,7 @@ pub enum Checksum {
 
 /// A received packet's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceiveMetadata {
     /// Bytes from the Ethernet header on.
     pub len: u32,
     /// Payload bytes of each packet from which this one was merged; 0: it is a single packet.
@@ -61,7 +61,7 @@ impl Stack<'_> {
     /// called several times for one offset.
     ///
     /// Without a free frame the packet is dropped and counted.
-    pub fn receive(&mut self, now: Instant, packet: Received, mut read: impl FnMut(usize, &mut [u8])) {
+    pub fn receive(&mut self, now: Instant, packet: ReceiveMetadata, mut read: impl FnMut(usize, &mut [u8])) {
         let len = packet.len as usize;
         if packet.segment != 0 {
             let mut headers = [0; MERGED_HEADERS];
@@ -77,7 +77,7 @@ impl Stack<'_> {
     /// Processes a packet in a slice that arrives now, and whose checksum is unknown.
     pub fn receive_bytes(&mut self, now: Instant, packet: &[u8]) {
         let received =
-            Received { len: packet.len() as u32, segment: 0, checksum: Checksum::Unknown, at: now, interface: 0 };
+            ReceiveMetadata { len: packet.len() as u32, segment: 0, checksum: Checksum::Unknown, at: now, interface: 0 };
         self.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
     }
 
@@ -86,7 +86,7 @@ impl Stack<'_> {
     fn receive_merged_udp(
         &mut self,
         now: Instant,
-        packet: Received,
+        packet: ReceiveMetadata,
         headers: &[u8],
         mut read: impl FnMut(usize, &mut [u8]),
     ) {
@@ -110,7 +110,7 @@ impl Stack<'_> {
     }
 
     /// Copies a packet into frames and processes it.
-    fn receive_one(&mut self, now: Instant, packet: &Received, len: usize, mut read: impl FnMut(usize, &mut [u8])) {
+    fn receive_one(&mut self, now: Instant, packet: &ReceiveMetadata, len: usize, mut read: impl FnMut(usize, &mut [u8])) {
         let mut from = 0;
         self.mem.core.merged_of = u32::from(packet.segment);
         self.mem.core.came_by = packet.interface;
@@ -145,7 +145,7 @@ impl Stack<'_> {
     pub fn fill(&mut self) {
         while let Some(id) = self.refill() {
             self.mem.frames.meta[id as usize].next = self.mem.core.fill_top;
-            self.mem.core.fill_top = Link::to(id);
+            self.mem.core.fill_top = PoolLink::to(id);
         }
     }
 }

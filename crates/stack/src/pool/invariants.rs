@@ -1,12 +1,12 @@
 //! Invariants of lists, chains and free lists; those of every pool and table build on them: see
 //! [`crate::Stack::check_invariants`].
 
-use super::{FreeList, Link, Slot};
+use super::{FreeList, PoolLink, PoolSlot};
 
-impl<T: Slot> FreeList<T> {
+impl<T: PoolSlot> FreeList<T> {
     /// The allocated slots according to the free list; `next` is the link of a slot. Checks that
     /// the list ends, and contains each free slot once.
-    pub(crate) fn taken(&self, what: &str, slots: &[T], next: impl Fn(&T) -> Link) -> Taken {
+    pub(crate) fn taken(&self, what: &str, slots: &[T], next: impl Fn(&T) -> PoolLink) -> Taken {
         assert!(self.fresh as usize <= slots.len(), "{what}: more were used than there are");
         let mut taken = vec![true; self.fresh as usize];
         walk(self.head, taken.len(), |index| {
@@ -43,13 +43,13 @@ impl Taken {
 /// Follows every chain of a hash table, with at most `most` entries each; `next` gets each entry
 /// and its chain's index. Returns the number of entries.
 #[track_caller]
-pub(crate) fn chains(table: &[Link], most: usize, mut next: impl FnMut(u32, usize) -> Link) -> usize {
+pub(crate) fn chains(table: &[PoolLink], most: usize, mut next: impl FnMut(u32, usize) -> PoolLink) -> usize {
     table.iter().enumerate().map(|(chain, &first)| walk(first, most, |index| next(index, chain))).sum()
 }
 
 /// Follows a list of at most `most` entries; returns their number.
 #[track_caller]
-pub(crate) fn walk(mut at: Link, most: usize, mut next: impl FnMut(u32) -> Link) -> usize {
+pub(crate) fn walk(mut at: PoolLink, most: usize, mut next: impl FnMut(u32) -> PoolLink) -> usize {
     let mut count = 0;
     while let Some(index) = at.get() {
         count += 1;

@@ -4,7 +4,7 @@ use super::{MOST_SEGMENTS, Socket, UdpOptions, pending, shut};
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::demux::UDP;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::{Ready, SocketKind, UdpId};
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{PathState, Query};
@@ -21,7 +21,7 @@ impl Stack<'_> {
     /// Opens a UDP socket, not bound yet.
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] if the lane has as many as it can hold.
+    /// [`StackError::NoBuffers`] if the lane has as many as it can hold.
     pub fn udp_open(&mut self, options: UdpOptions) -> Result<UdpId> {
         let id = self.open(SocketKind::Udp)?;
         self.mem.udp[id.index as usize] = Socket::new(options);
@@ -35,12 +35,12 @@ impl Stack<'_> {
     /// [`UdpOptions::reuse_port`] spreads them.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is connected, or the port is 0.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is connected, or the port is 0.
     pub fn udp_bind(&mut self, id: UdpId, local: Endpoint) -> Result<()> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
         if socket.remote.port != 0 || local.port == 0 {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         (socket.local, socket.bound) = (local, local);
         let UdpOptions { v6only, reuse_port, .. } = socket.options;
@@ -54,9 +54,9 @@ impl Stack<'_> {
     /// disconnects the socket.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the port is 0;
-    /// [`Error::NetworkUnreachable`] if the addresses do not match; [`Error::NeedPath`] and
-    /// [`Error::NoPath`] as for sending.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not bound or the port is 0;
+    /// [`StackError::NetworkUnreachable`] if the addresses do not match; [`StackError::NeedPath`]
+    /// and [`StackError::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
         let bound = self.mem.udp[self.check(id.into())?].bound.address;
         self.udp_connect_from(id, now, remote, bound, interface)
@@ -77,7 +77,7 @@ impl Stack<'_> {
         let index = self.check(id.into())?;
         let Socket { bound, options, .. } = self.mem.udp[index];
         if bound.port == 0 {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let Some(remote) = remote else {
             self.demux_bind(SocketKind::Udp, id.index, bound, (options.v6only, options.reuse_port))?;
@@ -90,7 +90,7 @@ impl Stack<'_> {
             return Ok(());
         };
         if remote.port == 0 {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let query = Query::to(remote.address).by(interface).of_service(options.tos);
         let path = self.path_lookup(&query.from(from), now)?;
@@ -122,11 +122,11 @@ impl Stack<'_> {
             _ => bound.family() == family,
         };
         if !fits {
-            return Err(Error::NetworkUnreachable);
+            return Err(StackError::NetworkUnreachable);
         }
         let source = if bound.is_unspecified() || bound.is_multicast() { info.source } else { bound };
         if source.is_unspecified() || source.family() != family || info.state == PathState::Kernel {
-            return Err(Error::NetworkUnreachable);
+            return Err(StackError::NetworkUnreachable);
         }
         Ok(source)
     }
@@ -134,7 +134,7 @@ impl Stack<'_> {
     /// A socket's options.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_options(&self, id: UdpId) -> Result<UdpOptions> {
         Ok(self.mem.udp[self.check(id.into())?].options)
     }
@@ -142,7 +142,7 @@ impl Stack<'_> {
     /// Replaces a socket's options. `v6only` has no effect once it is bound.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_set_options(&mut self, id: UdpId, options: UdpOptions) -> Result<()> {
         let index = self.check(id.into())?;
         self.mem.core.fill.room_for(options.rcvbuf);
@@ -153,7 +153,7 @@ impl Stack<'_> {
     /// The local address of a socket and, if connected, its peer's.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_names(&self, id: UdpId) -> Result<(Endpoint, Option<Endpoint>)> {
         let socket = &self.mem.udp[self.check(id.into())?];
         Ok((socket.local, (socket.remote.port != 0).then_some(socket.remote)))
@@ -162,7 +162,7 @@ impl Stack<'_> {
     /// The outgoing interface to a connected socket's peer; 0 if the host may choose.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_interface(&self, id: UdpId) -> Result<u32> {
         Ok(self.mem.udp[self.check(id.into())?].interface)
     }
@@ -170,34 +170,36 @@ impl Stack<'_> {
     /// The largest IP packet that is known to reach a connected socket's peer, in bytes.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`], also if the path to the peer has been evicted.
+    /// [`StackError::Stale`]; [`StackError::NotConnected`], also if the path to the peer has been
+    /// evicted.
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
         let socket = &self.mem.udp[self.check(id.into())?];
         // Not the path that the socket used last: it may have sent elsewhere.
         let Socket { local, remote, interface, options, .. } = socket;
         let query = Query::to(remote.address).from(local.address).by(*interface).of_service(options.tos);
         let path = self.path_get(&query).filter(|path| socket.remote.port != 0 && path.inferred == 0);
-        path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
+        path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(StackError::NotConnected)
     }
 
     /// Shuts one or both directions of a connected socket. As on Linux, datagrams are still
     /// received after receiving was shut, but no call waits for them ([`Stack::udp_is_shut`]).
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`], though the shutdown takes effect, as on Linux.
+    /// [`StackError::Stale`]; [`StackError::NotConnected`], though the shutdown takes effect, as on
+    /// Linux.
     pub fn udp_shutdown(&mut self, id: UdpId, receive: bool, send: bool) -> Result<()> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
         socket.shut |= if receive { shut::RECEIVE } else { 0 } | if send { shut::SEND } else { 0 };
         let connected = socket.remote.port != 0;
         self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP | Ready::RDHUP);
-        if connected { Ok(()) } else { Err(Error::NotConnected) }
+        if connected { Ok(()) } else { Err(StackError::NotConnected) }
     }
 
     /// Whether receiving was shut: a call that would wait for a datagram returns the end instead.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_is_shut(&self, id: UdpId) -> Result<bool> {
         Ok(self.mem.udp[self.check(id.into())?].shut & shut::RECEIVE != 0)
     }
@@ -205,8 +207,8 @@ impl Stack<'_> {
     /// Takes the pending error of a socket (`SO_ERROR`).
     ///
     /// # Errors
-    /// [`Error::Stale`].
-    pub fn udp_take_error(&mut self, id: UdpId) -> Result<Option<Error>> {
+    /// [`StackError::Stale`].
+    pub fn udp_take_error(&mut self, id: UdpId) -> Result<Option<StackError>> {
         let index = self.check(id.into())?;
         Ok(self.mem.udp[index].take_error())
     }
@@ -215,8 +217,8 @@ impl Stack<'_> {
     /// socket can have pending is dropped.
     ///
     /// # Errors
-    /// [`Error::Stale`].
-    pub fn udp_keep_error(&mut self, id: UdpId, error: Error) -> Result<()> {
+    /// [`StackError::Stale`].
+    pub fn udp_keep_error(&mut self, id: UdpId, error: StackError) -> Result<()> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
         if socket.pending == 0 {
@@ -231,7 +233,7 @@ impl Stack<'_> {
     /// Closes a socket; unread datagrams are lost.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_close(&mut self, id: UdpId) -> Result<()> {
         self.check(id.into())?;
         while self.udp_pop(id.index) {}
@@ -281,7 +283,7 @@ impl Stack<'_> {
                 self.learn_pmtu(now, error.remote.address, mtu, false);
                 // As on Linux: the next datagram is fragmented, or refused, but this one is lost.
                 (self.mem.udp[index as usize].options.mtu_discover != super::MtuDiscover::Dont)
-                    .then_some(Error::MessageTooLong)
+                    .then_some(StackError::MessageTooLong)
             }
         };
         // An unconnected socket could not tell to which of its datagrams an error belongs (RFC 1122

@@ -6,9 +6,9 @@
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::UdpId;
-use crate::pool::{Link, Slot};
+use crate::pool::{PoolLink, PoolSlot};
 use zerocopy::FromZeros;
 
 /// The sources that a socket accepts for a group on an interface.
@@ -43,7 +43,7 @@ impl GroupFilter<'_> {
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Membership {
-    pub(super) link: Link,
+    pub(super) link: PoolLink,
     group: Address,
     /// The source, `::` for all.
     source: Address,
@@ -52,8 +52,8 @@ pub(crate) struct Membership {
     exclude: u8,
 }
 
-impl Slot for Membership {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Membership {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
@@ -63,32 +63,32 @@ impl Stack<'_> {
     /// Interface 0 replaces those for all interfaces.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::NoBuffers`]: then the
-    /// filter does not change.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is no group; [`StackError::NoBuffers`]:
+    /// then the filter does not change.
     pub fn udp_set_filter(&mut self, id: UdpId, filter: &GroupFilter<'_>) -> Result<()> {
         let index = self.check(id.into())?;
         let &GroupFilter { group, interface, exclude, sources } = filter;
         if !group.is_multicast() {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let replaced = |m: &Membership| m.group == group && (interface == 0 || m.interface == interface);
         let before = self.memberships(id.index).filter(|m| replaced(m)).count();
         let free = self.mem.groups.len() - self.mem.core.free_groups.used();
         if usize::from(exclude) + sources.len() > free + before {
-            return Err(Error::NoBuffers);
+            return Err(StackError::NoBuffers);
         }
         self.remove_memberships(index, replaced);
         let all = exclude.then_some((Address::ANY, false));
         for (source, exclude) in all.into_iter().chain(sources.iter().map(|&source| (source, exclude))) {
-            let slot = self.mem.core.free_groups.take(self.mem.groups).ok_or(Error::NoBuffers)?;
-            let link = core::mem::replace(&mut self.mem.udp[index].groups, Link::to(slot));
+            let slot = self.mem.core.free_groups.take(self.mem.groups).ok_or(StackError::NoBuffers)?;
+            let link = core::mem::replace(&mut self.mem.udp[index].groups, PoolLink::to(slot));
             self.mem.groups[slot as usize] = Membership { link, group, source, interface, exclude: exclude.into() };
         }
         Ok(())
     }
 
     fn remove_memberships(&mut self, index: usize, gone: impl Fn(&Membership) -> bool) {
-        let mut kept = Link::NONE;
+        let mut kept = PoolLink::NONE;
         let mut at = core::mem::take(&mut self.mem.udp[index].groups);
         while let Some(slot) = at.get() {
             let line = &mut self.mem.groups[slot as usize];
@@ -96,7 +96,7 @@ impl Stack<'_> {
             if gone(line) {
                 self.mem.core.free_groups.give(self.mem.groups, slot);
             } else {
-                line.link = core::mem::replace(&mut kept, Link::to(slot));
+                line.link = core::mem::replace(&mut kept, PoolLink::to(slot));
             }
         }
         self.mem.udp[index].groups = kept;

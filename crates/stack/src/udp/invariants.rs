@@ -4,7 +4,7 @@ use crate::Stack;
 use crate::demux::invariants::{Found, Way};
 use crate::ids::SocketKind;
 use crate::invariants::Holders;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::pool::invariants::walk;
 
 use super::Socket;
@@ -28,10 +28,10 @@ impl Stack<'_> {
         let mut memberships = 0;
         for index in taken.all() {
             let socket = &self.mem.udp[index as usize];
-            let mut last = Link::NONE;
+            let mut last = PoolLink::NONE;
             let count = walk(socket.head, frames.meta.len(), |id| {
                 holders.note_chain(frames, id, "a queue of datagrams");
-                last = Link::to(id);
+                last = PoolLink::to(id);
                 frames.meta[id as usize].prev
             });
             assert_eq!((count, last), (socket.count as usize, socket.tail), "datagrams of {index}");

@@ -15,8 +15,8 @@ pub(crate) use groups::Membership;
 pub(crate) use send::MOST_SEGMENTS;
 
 use crate::addr::Endpoint;
-use crate::error::Error;
-use crate::pool::{Link, Slot};
+use crate::error::StackError;
+use crate::pool::{PoolLink, PoolSlot};
 use zerocopy::FromZeros;
 
 /// Bytes of a UDP header.
@@ -32,7 +32,7 @@ pub enum MtuDiscover {
     /// The default.
     #[default]
     Want = 1,
-    /// It is refused with [`Error::MessageTooLong`].
+    /// It is refused with [`StackError::MessageTooLong`].
     Do = 2,
     /// As [`MtuDiscover::Do`], but only the interface's MTU counts, not a learned one.
     Probe = 3,
@@ -102,10 +102,10 @@ mod shut {
 #[repr(C)]
 pub(crate) struct Socket {
     /// Chain of the free list.
-    link: Link,
+    link: PoolLink,
     /// First and last datagram of the receive queue: first frames, chained by their `prev`.
-    head: Link,
-    tail: Link,
+    head: PoolLink,
+    tail: PoolLink,
     /// Datagrams in the queue, and what they cost of the receive buffer.
     count: u32,
     charged: u32,
@@ -123,12 +123,12 @@ pub(crate) struct Socket {
     /// The path last used; checked against the destination.
     path: u32,
     /// Group memberships.
-    groups: Link,
+    groups: PoolLink,
     options: UdpOptions,
 }
 
-impl Slot for Socket {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Socket {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
@@ -138,7 +138,7 @@ impl Socket {
         Self { options, ..Self::new_zeroed() }
     }
 
-    fn take_error(&mut self) -> Option<Error> {
+    fn take_error(&mut self) -> Option<StackError> {
         let error = pending::error(self.pending);
         self.pending = 0;
         error
@@ -147,27 +147,27 @@ impl Socket {
 
 /// Errors that may be pending on a socket, as a byte (all-zero memory must be a valid socket).
 mod pending {
-    use crate::error::Error;
+    use crate::error::StackError;
 
-    const TABLE: [Error; 11] = [
-        Error::Refused,
-        Error::HostUnreachable,
-        Error::NetworkUnreachable,
-        Error::ProtocolUnreachable,
-        Error::HostDown,
-        Error::Isolated,
-        Error::SourceRoute,
-        Error::Malformed,
-        Error::Prohibited,
-        Error::MessageTooLong,
-        Error::NetworkDown,
+    const TABLE: [StackError; 11] = [
+        StackError::Refused,
+        StackError::HostUnreachable,
+        StackError::NetworkUnreachable,
+        StackError::ProtocolUnreachable,
+        StackError::HostDown,
+        StackError::Isolated,
+        StackError::SourceRoute,
+        StackError::Malformed,
+        StackError::Prohibited,
+        StackError::MessageTooLong,
+        StackError::NetworkDown,
     ];
 
-    pub(super) fn code(error: Error) -> u8 {
+    pub(super) fn code(error: StackError) -> u8 {
         TABLE.iter().position(|&e| e == error).map_or(0, |i| i as u8 + 1)
     }
 
-    pub(super) fn error(code: u8) -> Option<Error> {
+    pub(super) fn error(code: u8) -> Option<StackError> {
         TABLE.get(usize::from(code).checked_sub(1)?).copied()
     }
 }

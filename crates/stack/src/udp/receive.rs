@@ -4,11 +4,11 @@ use super::HEADER;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::demux::UDP;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::{FrameId, Frames, flag};
 use crate::ids::{Sink, SocketKind, UdpId};
 use crate::ip::Packet;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::Instant;
 
 /// What a frame costs of a socket's receive buffer in addition to its payload.
@@ -151,13 +151,13 @@ impl Stack<'_> {
         let frames = &mut self.mem.frames;
         let socket = &mut self.mem.udp[index as usize];
         let meta = &mut frames.meta[frame as usize];
-        (meta.prev, meta.seq) = (Link::NONE, drops);
+        (meta.prev, meta.seq) = (PoolLink::NONE, drops);
         let at = meta.at;
         match socket.tail.get() {
-            Some(tail) => frames.meta[tail as usize].prev = Link::to(frame),
-            None => socket.head = Link::to(frame),
+            Some(tail) => frames.meta[tail as usize].prev = PoolLink::to(frame),
+            None => socket.head = PoolLink::to(frame),
         }
-        socket.tail = Link::to(frame);
+        socket.tail = PoolLink::to(frame);
         socket.count += 1;
         socket.charged += charge;
         let charged = socket.charged;
@@ -189,7 +189,7 @@ impl Stack<'_> {
         let meta = &mut frames.meta[frame as usize];
         socket.head = core::mem::take(&mut meta.prev);
         if socket.head.is_none() {
-            socket.tail = Link::NONE;
+            socket.tail = PoolLink::NONE;
         }
         socket.count -= 1;
         let (total, single) = (meta.total, meta.flags & flag::MORE == 0);
@@ -203,16 +203,16 @@ impl Stack<'_> {
     /// Receives one datagram. With `peek` it stays in the queue.
     ///
     /// # Errors
-    /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is no datagram;
-    /// [`Error::Fault`] if it could not be written to `sink`: as on Linux the datagram is then
-    /// lost, unless `peek`.
+    /// [`StackError::Stale`]; the socket's pending error; [`StackError::WouldBlock`] if there is no
+    /// datagram; [`StackError::Fault`] if it could not be written to `sink`: as on Linux the
+    /// datagram is then lost, unless `peek`.
     pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
         if let Some(error) = socket.take_error() {
             return Err(error);
         }
-        let first = socket.head.get().ok_or(Error::WouldBlock)?;
+        let first = socket.head.get().ok_or(StackError::WouldBlock)?;
         let frames = &self.mem.frames;
         let meta = &frames.meta[first as usize];
         let mut datagram = Datagram {
@@ -238,13 +238,13 @@ impl Stack<'_> {
             self.udp_pop(id.index);
             self.udp_write_space();
         }
-        if sink.failed() { Err(Error::Fault) } else { Ok(datagram) }
+        if sink.failed() { Err(StackError::Fault) } else { Ok(datagram) }
     }
 
     /// Length of the first queued datagram (`FIONREAD`), `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_next_len(&self, id: UdpId) -> Result<Option<usize>> {
         let index = self.check(id.into())?;
         let first = self.mem.udp[index].head.get();

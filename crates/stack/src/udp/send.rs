@@ -5,13 +5,13 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::checksum::Sum;
 use crate::demux::UDP;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
-use crate::ids::{SocketKind, Source, UdpId};
+use crate::ids::{SocketKind, SendSource, UdpId};
 use crate::ip::output::{IPV4, IPV6, Message};
 use crate::ip::{IpSend, fragment};
 use crate::path::{PathState, Query};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::queue::Class;
 use crate::time::Instant;
 
@@ -46,7 +46,7 @@ struct Part<'s, S> {
     left: usize,
 }
 
-impl<S: Source> Source for Part<'_, S> {
+impl<S: SendSource> SendSource for Part<'_, S> {
     fn remaining(&self) -> usize {
         self.left
     }
@@ -79,10 +79,10 @@ fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut
     let whole = discover == MtuDiscover::Do || discover.ignores_routers() || cut != 0;
     let segment = if cut == 0 { all } else { cut };
     if all > most || whole && header + HEADER + segment.min(all) > mtu {
-        return Err(Error::MessageTooLong);
+        return Err(StackError::MessageTooLong);
     }
     if cut != 0 && all > cut * MOST_SEGMENTS {
-        return Err(Error::Invalid);
+        return Err(StackError::Invalid);
     }
     Ok(segment)
 }
@@ -124,7 +124,7 @@ impl Stack<'_> {
     /// The key of the path of a datagram that is sent with these parameters.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn udp_query(&self, id: UdpId, to: &SendTo) -> Result<Query> {
         Ok(self.mem.udp[self.check(id.into())?].query(to))
     }
@@ -133,38 +133,39 @@ impl Stack<'_> {
     /// determines, all of them or none. Returns the number of bytes.
     ///
     /// # Errors
-    /// [`Error::Stale`]; the socket's pending error; [`Error::Pipe`] if sending was shut;
-    /// [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not bound,
-    /// or for too many datagrams; [`Error::MessageTooLong`], also if a part does not fit a packet;
-    /// [`Error::NeedPath`] if the path must first be requested (then nothing has been read from
-    /// `source`); [`Error::NoPath`]; [`Error::NetworkUnreachable`]; [`Error::Fault`] if a part of
-    /// `source` cannot be read (if it is unmapped during the call, earlier datagrams have been
-    /// sent); [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is
-    /// writable, but there is no room for more than a writable socket guarantees (`udp_kept`): as
-    /// on Linux for a datagram that its send buffer cannot hold.
+    /// [`StackError::Stale`]; the socket's pending error; [`StackError::Pipe`] if sending was shut;
+    /// [`StackError::NotConnected`] without destination; [`StackError::Invalid`] if the socket is
+    /// not bound, or for too many datagrams; [`StackError::MessageTooLong`], also if a part does
+    /// not fit a packet; [`StackError::NeedPath`] if the path must first be requested (then nothing
+    /// has been read from `source`); [`StackError::NoPath`]; [`StackError::NetworkUnreachable`];
+    /// [`StackError::Fault`] if a part of `source` cannot be read (if it is unmapped during the
+    /// call, earlier datagrams have been sent); [`StackError::WouldBlock`] while the socket is not
+    /// writable; [`StackError::NoBuffers`] if it is writable, but there is no room for more than a
+    /// writable socket guarantees (`udp_kept`): as on Linux for a datagram that its send buffer
+    /// cannot hold.
     ///
     /// Datagrams sent while the neighbour is being resolved wait for it, and may be dropped there
     /// (`PathDrops`), as on Linux.
-    pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
+    pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl SendSource) -> Result<usize> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
         if let Some(error) = socket.take_error() {
             return Err(error);
         }
         if socket.shut & shut::SEND != 0 {
-            return Err(Error::Pipe);
+            return Err(StackError::Pipe);
         }
         let Socket { local, remote, path, options, .. } = *socket;
         let peer = to.destination.unwrap_or(remote);
         if peer.port == 0 {
-            return Err(if to.destination.is_some() { Error::Invalid } else { Error::NotConnected });
+            return Err(if to.destination.is_some() { StackError::Invalid } else { StackError::NotConnected });
         }
         if local.port == 0 {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let query = self.mem.udp[index].query(to);
         if query.source != Address::ANY && query.source.family() != peer.address.family() {
-            return Err(Error::NetworkUnreachable);
+            return Err(StackError::NetworkUnreachable);
         }
         let known = self.mem.paths.get(path as usize);
         let path = match known {
@@ -178,7 +179,7 @@ impl Stack<'_> {
         };
         if !self.udp_has_room() {
             self.mem.core.udp_full = 1;
-            return Err(Error::WouldBlock);
+            return Err(StackError::WouldBlock);
         }
         let info = &self.mem.paths[path as usize];
         let hops = info.info.metrics.hops(options.ttl, options.own_ttl);
@@ -206,10 +207,10 @@ impl Stack<'_> {
         let frames = frames_of(family, mtu, all, segment);
         if frames > self.mem.frames.available() {
             self.mem.counters.udp_sndbuf_errors.inc();
-            return Err(Error::NoBuffers);
+            return Err(StackError::NoBuffers);
         }
         if segment < all && !source.is_there() {
-            return Err(Error::Fault);
+            return Err(StackError::Fault);
         }
         let mut done = 0;
         // An empty datagram is one, too.
@@ -235,7 +236,7 @@ impl Stack<'_> {
         send: &IpSend,
         ports: [u16; 2],
         mtu: usize,
-        source: &mut impl Source,
+        source: &mut impl SendSource,
     ) -> Result<()> {
         let len = source.remaining();
         let (total, piece) = (HEADER + len, piece_of(send.query.destination.family(), mtu, len));
@@ -259,10 +260,10 @@ impl Stack<'_> {
         send: &IpSend,
         ports: [u16; 2],
         len: usize,
-        source: &mut impl Source,
+        source: &mut impl SendSource,
     ) -> Result<()> {
         const START: usize = HEADROOM - HEADER;
-        let frame = self.control_frame().ok_or(Error::NoBuffers)?;
+        let frame = self.control_frame().ok_or(StackError::NoBuffers)?;
         let datagram = &mut self.mem.frames.bytes_mut(frame)[START..][..HEADER + len];
         let got = source.read(&mut datagram[HEADER..]);
         if got != len {
@@ -283,7 +284,7 @@ impl Stack<'_> {
         ports: [u16; 2],
         len: usize,
         piece: usize,
-        source: &mut impl Source,
+        source: &mut impl SendSource,
     ) -> Result<FrameId> {
         let total = HEADER + len;
         let mut sum = Sum::ZERO.pseudo(send.source, send.query.destination, UDP, total as u32);
@@ -292,7 +293,7 @@ impl Stack<'_> {
             let taken = self.control_frame();
             let Some(frame) = taken else {
                 first.into_iter().for_each(|first| self.mem.frames.give_chain(first));
-                return Err(Error::NoBuffers);
+                return Err(StackError::NoBuffers);
             };
             let here = MAX_PAYLOAD.min(piece - done % piece).min(total - done);
             let meta = &mut self.mem.frames.meta[frame as usize];
@@ -301,7 +302,7 @@ impl Stack<'_> {
                 None => first = Some(frame),
                 Some(_) => {
                     let previous = &mut self.mem.frames.meta[last as usize];
-                    previous.next = Link::to(frame);
+                    previous.next = PoolLink::to(frame);
                     previous.flags |= flag::MORE;
                 }
             }
@@ -320,15 +321,15 @@ impl Stack<'_> {
             sum = sum.bytes(bytes);
             done += here;
         }
-        let first = first.ok_or(Error::Invalid)?;
+        let first = first.ok_or(StackError::Invalid)?;
         write_checksum(&mut self.mem.frames.bytes_mut(first)[HEADROOM..], sum);
         Ok(first)
     }
 }
 
 /// Why a source returned fewer bytes than it announced.
-fn unread(source: &impl Source) -> Error {
-    if source.failed() { Error::Fault } else { Error::Invalid }
+fn unread(source: &impl SendSource) -> StackError {
+    if source.failed() { StackError::Fault } else { StackError::Invalid }
 }
 
 fn write_header(datagram: &mut [u8], [source, destination]: [u16; 2], len: u16) {

@@ -1,6 +1,6 @@
 //! An experiment: its sequence of runs, and where they are made.
 
-use super::Error;
+use super::TestbedError;
 use super::host::Hosts;
 use super::inventory::Inventory;
 use super::measured::Live;
@@ -9,11 +9,11 @@ use super::proof::Proof;
 use super::run::{RunOptions, run};
 use super::timeouts::Timeouts;
 use super::topology::{Topology, TopologyOptions};
-use crate::node::Time;
+use crate::node::NodeClock;
 use crate::node::protocol::{MOST_MESSAGES, Start};
 use crate::outcome::{Carrier, Experiment, Run, Timing, Usage};
 use crate::pattern::Pattern;
-use crate::schedule::Link;
+use crate::schedule::CableLink;
 use crate::units::{far, millis, nanos};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -42,7 +42,7 @@ pub enum Ground {
 
 /// The runs of an experiment.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ExperimentPlan {
     /// The traffic pattern.
     pub pattern: Pattern,
     /// Where the runs are made.
@@ -64,7 +64,7 @@ pub struct Plan {
     /// The rate of the comparison of stacks and of timings.
     pub rate: u32,
     /// The links to and from the switch, for the lab and for the schedule.
-    pub link: Link,
+    pub link: CableLink,
     /// The guard interval between the slots of a schedule; none: the widest possible.
     pub guard: Option<Duration>,
     /// The seed of random phases.
@@ -83,7 +83,7 @@ pub struct Plan {
 
 /// An experiment's current run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct RunProgress {
     /// From 1.
     pub number: usize,
     /// How many there are.
@@ -101,10 +101,10 @@ struct Wanted {
 
 impl Wanted {
     /// The record of a run that failed: only the reason is known.
-    fn unmade(&self, error: &Error) -> Run {
+    fn unmade(&self, error: &TestbedError) -> Run {
         let why = match error {
-            Error::Refused(why) => why.clone(),
-            Error::Broken(error) => format!("{error:#}"),
+            TestbedError::Refused(why) => why.clone(),
+            TestbedError::Broken(error) => format!("{error:#}"),
         };
         Run {
             carrier: self.carrier,
@@ -121,7 +121,7 @@ impl Wanted {
     }
 }
 
-impl Plan {
+impl ExperimentPlan {
     /// The least duration: measurements and warm-ups.
     #[must_use]
     pub fn length(&self) -> Duration {
@@ -142,10 +142,10 @@ impl Plan {
     /// Makes all runs.
     ///
     /// # Errors
-    /// [`Error::Refused`] if an input is invalid or a prerequisite is missing, before anything is
-    /// sent; otherwise the first run failed. A later failure is reported among the faults of the
-    /// failed run, which is the last.
-    pub fn conduct(&self, live: &mut dyn FnMut(Step, &Live)) -> Result<Experiment, Error> {
+    /// [`TestbedError::Refused`] if an input is invalid or a prerequisite is missing, before
+    /// anything is sent; otherwise the first run failed. A later failure is reported among the
+    /// faults of the failed run, which is the last.
+    pub fn conduct(&self, live: &mut dyn FnMut(RunProgress, &Live)) -> Result<Experiment, TestbedError> {
         let wanted = self.wanted();
         // Reports what does not fit, or is missing, before anything starts.
         for one in wanted.iter().flatten() {
@@ -164,7 +164,7 @@ impl Plan {
                     break;
                 }
                 number += 1;
-                match ground.run(one, &mut |seen| live(Step { number, of }, seen)) {
+                match ground.run(one, &mut |seen| live(RunProgress { number, of }, seen)) {
                     Ok(run) => runs.push(run),
                     Err(error) if number == 1 => return Err(error),
                     // Earlier measurements are kept.
@@ -191,18 +191,18 @@ impl Plan {
         })
     }
 
-    fn timed(&self, wanted: &Wanted) -> Result<Pattern, Error> {
+    fn timed(&self, wanted: &Wanted) -> Result<Pattern, TestbedError> {
         let timed = timed(&self.pattern, wanted.timing, wanted.rate, self.seed, &self.link, self.guard);
         timed.map_err(|error| self.refused(wanted, &error))
     }
 
-    fn refused(&self, wanted: &Wanted, why: &dyn Display) -> Error {
+    fn refused(&self, wanted: &Wanted, why: &dyn Display) -> TestbedError {
         let rate = if wanted.rate == 1 { String::new() } else { format!(" at {} times its rate", wanted.rate) };
-        Error::Refused(format!("{}{rate}: {why}", self.pattern.name))
+        TestbedError::Refused(format!("{}{rate}: {why}", self.pattern.name))
     }
 
     /// Checks that each stream has a message that counts, and that the total is not too large.
-    fn possible(&self, wanted: &Wanted, timed: &Pattern) -> Result<(), Error> {
+    fn possible(&self, wanted: &Wanted, timed: &Pattern) -> Result<(), TestbedError> {
         let start = Start { at_ns: 0, warm_up_ns: nanos(self.warm_up), duration_ns: nanos(wanted.duration) };
         let mut messages = 0_u64;
         for stream in &timed.streams {
@@ -229,7 +229,7 @@ impl Plan {
 
     /// Checks that a site's machines have the services that are needed, perhaps only in a later
     /// run. The lab has its own.
-    fn served(&self) -> Result<(), Error> {
+    fn served(&self) -> Result<(), TestbedError> {
         let Ground::Inventory { site, .. } = &self.ground else { return Ok(()) };
         if !self.wanted().iter().flatten().any(|wanted| wanted.carrier == Carrier::Tickwire) {
             return Ok(());
@@ -237,7 +237,7 @@ impl Plan {
         let hosts = site.hosts();
         let producers = hosts.producers.iter().map(|(place, _)| place).filter(|_| self.producers);
         for place in std::iter::once(&hosts.consumer).filter(|_| self.consumer).chain(producers) {
-            Proof::ask(place, 0, Timeouts::USUAL.appears).map_err(|error| Error::Refused(format!("{error:#}")))?;
+            Proof::ask(place, 0, Timeouts::USUAL.appears).map_err(|error| TestbedError::Refused(format!("{error:#}")))?;
         }
         Ok(())
     }
@@ -264,19 +264,19 @@ impl Plan {
 
 /// The lab of the previous run, which the next one may reuse.
 struct Standing<'a> {
-    plan: &'a Plan,
+    plan: &'a ExperimentPlan,
     bed: Option<(Carrier, Topology)>,
     /// The greatest error bound of a latency.
     bound_ns: Cell<u64>,
 }
 
 impl Standing<'_> {
-    fn run(&mut self, wanted: &Wanted, live: &mut dyn FnMut(&Live)) -> Result<Run, Error> {
+    fn run(&mut self, wanted: &Wanted, live: &mut dyn FnMut(&Live)) -> Result<Run, TestbedError> {
         let plan = self.plan;
         let pattern = plan.timed(wanted)?;
         match &plan.ground {
             Ground::Inventory { site, page } => {
-                self.measured(&site.hosts(), &pattern, wanted, Time::Page { path: page.clone() }, live)
+                self.measured(&site.hosts(), &pattern, wanted, NodeClock::Page { path: page.clone() }, live)
             }
             Ground::Lab { tickwire, busy } => {
                 if self.bed.as_ref().is_none_or(|(carrier, _)| *carrier != wanted.carrier) {
@@ -295,7 +295,7 @@ impl Standing<'_> {
                 }
                 let Some((_, bed)) = &self.bed else { unreachable!("it has just been built") };
                 let before = bed.drops()?;
-                let mut run = self.measured(bed.hosts(), &pattern, wanted, Time::Machine, live)?;
+                let mut run = self.measured(bed.hosts(), &pattern, wanted, NodeClock::Machine, live)?;
                 match bed.drops() {
                     Ok(after) => run.drops.append(&mut more(&before, &after)),
                     Err(error) => run.faults.push(format!("{error:#}")),
@@ -310,9 +310,9 @@ impl Standing<'_> {
         hosts: &Hosts,
         pattern: &Pattern,
         wanted: &Wanted,
-        time: Time,
+        time: NodeClock,
         live: &mut dyn FnMut(&Live),
-    ) -> Result<Run, Error> {
+    ) -> Result<Run, TestbedError> {
         let plan = self.plan;
         let options = RunOptions {
             carrier: wanted.carrier,
@@ -361,7 +361,7 @@ mod tests {
 
     /// The kernel, then Tickwire, for a tenth of a second each. The machines run `tickwire` for
     /// Tickwire's nodes and `stat` for the service's figures.
-    fn plan(directory: &Path, tickwire: &str, stat: &str) -> Plan {
+    fn plan(directory: &Path, tickwire: &str, stat: &str) -> ExperimentPlan {
         let script = format!(
             "echo \"$3 $4\" >> {}\ncase $4 in *stat*) {stat}\nexit;; *run*) {tickwire}\nexit 69;; esac\ncase $3 in daq) {};; *) {};; esac",
             directory.join("asked").display(),
@@ -376,7 +376,7 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let pattern = pattern(1);
         let site = Inventory::read(&file, &pattern).unwrap();
-        Plan {
+        ExperimentPlan {
             pattern,
             ground: Ground::Inventory { site, page: None },
             carriers: vec![Carrier::Kernel, Carrier::Tickwire],
@@ -387,7 +387,7 @@ mod tests {
             timings: false,
             sweep: Vec::new(),
             rate: 1,
-            link: Link::GIGABIT,
+            link: CableLink::GIGABIT,
             guard: None,
             seed: 1,
             warm_up: Duration::ZERO,
@@ -400,9 +400,9 @@ mod tests {
 
     const SERVED: &str = "printf '{}'";
 
-    fn refused(plan: &Plan) -> String {
+    fn refused(plan: &ExperimentPlan) -> String {
         match plan.conduct(&mut |_, _| ()) {
-            Err(Error::Refused(why)) => why,
+            Err(TestbedError::Refused(why)) => why,
             other => panic!("{other:?}"),
         }
     }
@@ -447,11 +447,11 @@ mod tests {
         rare.pattern.streams[0].phase = Some(Duration::from_millis(50));
         rare.warm_up = Duration::from_millis(51);
         assert!(refused(&rare).contains("stream 1"), "its only one is in the warm-up");
-        let many = Plan { sweep: vec![1, 1000], sweep_duration: Duration::from_secs(100_000), ..good.clone() };
+        let many = ExperimentPlan { sweep: vec![1, 1000], sweep_duration: Duration::from_secs(100_000), ..good.clone() };
         assert!(refused(&many).starts_with("test at 1000 times its rate: 10000000000 messages; expected at most"));
         // A message takes 1.4 ms on such a link.
-        let link = Link { rate_bps: 1_000_000, ..Link::GIGABIT };
-        let tight = Plan { sweep: vec![1, 50, 1000], timing: Timing::Scheduled, link, ..good };
+        let link = CableLink { rate_bps: 1_000_000, ..CableLink::GIGABIT };
+        let tight = ExperimentPlan { sweep: vec![1, 50, 1000], timing: Timing::Scheduled, link, ..good };
         assert!(refused(&tight).starts_with("test at 50 times its rate: a slot of stream 1"), "{}", refused(&tight));
         assert!(!directory.path().join("asked").exists());
     }

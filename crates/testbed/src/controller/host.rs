@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use tickwire_lab::{Host, Processors};
+use tickwire_lab::{LabHost, Processors};
 
 /// One host of an experiment.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(super) enum Way {
     /// In a host of the lab.
     Lab {
         /// The host.
-        host: Host,
+        host: LabHost,
         /// Its processors; none: those of the controller.
         processors: Processors,
     },

@@ -1,12 +1,12 @@
 //! Tests: runs whose nodes fail at each stage, lie, or try to flood memory and terminal.
 
-use super::Error;
+use super::TestbedError;
 use super::host::Hosts;
 use super::remote::Remote;
 use super::run::{RunOptions, run};
 use super::testing::*;
 use super::timeouts::Timeouts;
-use crate::node::protocol::{NodeReport, Progress, Received};
+use crate::node::protocol::{NodeReport, Progress, StreamResult};
 use crate::outcome::{Carrier, Run};
 use crate::pattern::Pattern;
 use crate::sanitize_terminal::is_obeyed;
@@ -22,8 +22,8 @@ fn ends(hosts: Hosts, pattern: Pattern, options: RunOptions) -> Result<Run, Stri
     std::thread::spawn(move || {
         let made = run(&hosts, &pattern, &options, &mut |_| ());
         let _ = sender.send(made.map(|(run, _)| run).map_err(|error| match error {
-            Error::Refused(why) => why,
-            Error::Broken(error) => panic!("{error:#}"),
+            TestbedError::Refused(why) => why,
+            TestbedError::Broken(error) => panic!("{error:#}"),
         }));
     });
     ended.recv_timeout(AT_ALL).expect("it never ends")
@@ -51,16 +51,16 @@ fn what_honest_nodes_say_is_a_run() {
 
 #[test]
 fn nothing_that_was_not_measured_is_met() {
-    let met = |received: Received, sent: u64| of_two(&consumer(&[received]), &producer(&[sent])).unwrap();
-    let some = |messages| Received { messages, latency: vec![(1_000_000, messages)], ..Received::default() };
+    let met = |received: StreamResult, sent: u64| of_two(&consumer(&[received]), &producer(&[sent])).unwrap();
+    let some = |messages| StreamResult { messages, latency: vec![(1_000_000, messages)], ..StreamResult::default() };
     assert_eq!(
         fault(&met(some(7), 7)),
         "sensors: stream 1: of 10 messages it has sent 7, and does not say why",
         "all that was sent has come"
     );
-    let unknown = Received { latency: vec![(1_000_000, 3)], ..all_received() };
+    let unknown = StreamResult { latency: vec![(1_000_000, 3)], ..all_received() };
     assert_eq!(fault(&met(unknown, MESSAGES)), "daq: stream 1: of 10 messages it knows how long 3 took");
-    let ahead = |ahead_ns| Received { before_sent: 1, ahead_ns, ..all_received() };
+    let ahead = |ahead_ns| StreamResult { before_sent: 1, ahead_ns, ..all_received() };
     assert!(met(ahead(2_000), MESSAGES).is_met(), "within what both clocks say");
     let said = met(ahead(2_001), MESSAGES);
     assert!(fault(&said).starts_with("daq: stream 1: messages came up to 0.002001 ms before sensors sent"), "{said:?}");
@@ -68,7 +68,7 @@ fn nothing_that_was_not_measured_is_met() {
 
 #[test]
 fn what_was_in_time_is_not_shown_as_later_than_its_deadline() {
-    let just = |late| Received { late, latency: vec![(4_999_999, MESSAGES)], ..all_received() };
+    let just = |late| StreamResult { late, latency: vec![(4_999_999, MESSAGES)], ..all_received() };
     let worst = |late| of_two(&consumer(&[just(late)]), &producer(&[MESSAGES])).unwrap().streams[0].latency.max_ns;
     assert_eq!(worst(0), 5_000_000, "the deadline");
     assert!(worst(1) > 5_000_000, "a step of the histogram");
@@ -76,7 +76,7 @@ fn what_was_in_time_is_not_shown_as_later_than_its_deadline() {
 
 #[test]
 fn impossible_figures_are_not_taken() {
-    let much = Received { late: u64::MAX, ..all_received() };
+    let much = StreamResult { late: u64::MAX, ..all_received() };
     let run = of_two(&consumer(&[much]), &producer(&[MESSAGES])).unwrap();
     assert!(fault(&run).starts_with("daq: it says what cannot be: 18446744073709551615 late messages"), "{run:?}");
     assert!(run.streams.is_empty(), "nothing was measured, which is not the same as lost");
@@ -178,15 +178,15 @@ fn nothing_that_a_node_says_reaches_the_terminal_as_it_is() {
         assert!(why.starts_with("daq: "), "{why:?}");
         assert!(!why.contains(is_obeyed) && why.chars().count() < 6_000, "{why:?}");
     }
-    let received = Received { fault: Some(nasty), ..all_received() };
+    let received = StreamResult { fault: Some(nasty), ..all_received() };
     let run = of_two(&consumer(&[received]), &producer(&[MESSAGES])).unwrap();
     assert!(!fault(&run).contains(is_obeyed), "{run:?}");
 }
 
 #[test]
 fn of_a_thousand_faults_the_first_are_told_and_how_many_more() {
-    let wrong = || Received { fault: Some("it ended".into()), ..all_received() };
-    let received: Vec<Received> = (0..30).map(|_| wrong()).collect();
+    let wrong = || StreamResult { fault: Some("it ended".into()), ..all_received() };
+    let received: Vec<StreamResult> = (0..30).map(|_| wrong()).collect();
     let script = consumer(&received);
     let run = ends(hosts(&script, &producer(&[MESSAGES; 30])), pattern(30), options()).unwrap();
     assert_eq!((run.faults.len(), run.faults.last().unwrap().as_str()), (21, "and 10 more"));
@@ -244,7 +244,7 @@ fn clocks_that_cannot_judge_a_deadline_any_more_at_the_end_are_told() {
         );
         assert!(fault(&run).starts_with(&said), "{run:?}");
     }
-    let ahead = Received { before_sent: 1, ahead_ns: 4_000_000, ..all_received() };
+    let ahead = StreamResult { before_sent: 1, ahead_ns: 4_000_000, ..all_received() };
     let daq = consumer_with_clock(&[ahead], 4_000_000);
     assert!(of_two(&daq, &producer(&[MESSAGES])).unwrap().is_met(), "it is within what both clocks say at the end");
 }

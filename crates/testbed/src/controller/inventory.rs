@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use tickwire_settings::Wrong;
 
 /// Why a file of nodes cannot be used.
-pub type InventoryError = tickwire_settings::Error;
+pub type InventoryError = tickwire_settings::SettingsError;
 
 /// The longest name of a host, in characters; names in DNS are shorter.
 const LONGEST_NAME: usize = 255;

@@ -4,8 +4,8 @@ use super::node_session::{NodeSession, NodeSessions};
 use super::proof::Proof;
 use super::run::RunOptions;
 use super::validation::total;
-use crate::node::protocol::{Order, Received, Start};
-use crate::outcome::{Carrier, Run, StreamFigures, Summary, Times, Timing, Usage};
+use crate::node::protocol::{Order, StreamResult, Start};
+use crate::outcome::{Carrier, Run, StreamFigures, LatencySummary, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
 use crate::units::{far, millis, nanos};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub(super) struct Measured<'a> {
     live: Vec<LiveStream>,
     /// Messages sent of each stream, including the warm-up's.
     sent: Vec<u64>,
-    release: Vec<Summary>,
+    release: Vec<LatencySummary>,
     faults: Vec<String>,
     /// Number of faults beyond [`MOST_FAULTS`].
     more_faults: usize,
@@ -91,7 +91,7 @@ impl<'a> Measured<'a> {
             begun: Instant::now() + options.timeouts.lead,
             live: pattern.streams.iter().map(live).collect(),
             sent: vec![0; pattern.streams.len()],
-            release: vec![Summary::default(); pattern.streams.len()],
+            release: vec![LatencySummary::default(); pattern.streams.len()],
             faults: Vec::new(),
             more_faults: 0,
             proof: None,
@@ -192,7 +192,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Tells the consumer how much was sent, and collects its results.
-    pub(super) fn finish(&mut self, members: &mut NodeSessions<'_>) -> Option<(Vec<Received>, Usage)> {
+    pub(super) fn finish(&mut self, members: &mut NodeSessions<'_>) -> Option<(Vec<StreamResult>, Usage)> {
         let NodeSessions { consumer, producers } = members;
         for producer in &*producers {
             for (place, &index) in producer.streams.iter().enumerate() {
@@ -230,7 +230,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Reports a fault if a measurement that decides on a stream is missing.
-    fn doubt(&mut self, index: usize, received: &Received, consumer: &NodeSession<'_>, producers: &[NodeSession<'_>]) {
+    fn doubt(&mut self, index: usize, received: &StreamResult, consumer: &NodeSession<'_>, producers: &[NodeSession<'_>]) {
         let stream = &self.pattern.streams[index];
         let mut doubts: Vec<String> = received.fault.iter().cloned().collect();
         let known = total(&received.latency);
@@ -309,7 +309,7 @@ impl<'a> Measured<'a> {
     }
 
     /// The result of the run. Without the consumer's results no stream has figures.
-    pub(super) fn into_run(mut self, received: Option<(Vec<Received>, Usage)>) -> Run {
+    pub(super) fn into_run(mut self, received: Option<(Vec<StreamResult>, Usage)>) -> Run {
         let measured = received.is_some();
         let (received, usage) = received.unwrap_or_default();
         let figures = |(index, stream): (usize, &Stream)| {

@@ -35,8 +35,8 @@ mod timeouts;
 mod topology;
 mod validation;
 
-use crate::error::Error;
-pub use experiment::{Ground, Plan, Step};
+use crate::error::TestbedError;
+pub use experiment::{Ground, ExperimentPlan, RunProgress};
 pub use host::{Hosts, NodeHost};
 pub use inventory::{Inventory, InventoryError};
 pub use measured::{Live, LiveStream};

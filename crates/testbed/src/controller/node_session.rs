@@ -6,7 +6,7 @@ use super::remote::Remote;
 use super::run::RunOptions;
 use super::timeouts::Timeouts;
 use super::validation::validate;
-use crate::node::protocol::{Channel, NodeReport, Order, Prepare, Progress, Received, Role, Sent, VERSION};
+use crate::node::protocol::{StreamDestination, NodeReport, Order, Prepare, Progress, StreamResult, NodeRole, Sent, VERSION};
 use crate::outcome::Usage;
 use crate::pattern::Stream;
 use crate::units::nanos;
@@ -79,7 +79,7 @@ impl<'a> NodeSession<'a> {
         }
     }
 
-    pub(super) fn prepare(&mut self, role: Role, channels: &[Channel], options: &RunOptions) -> Result<()> {
+    pub(super) fn prepare(&mut self, role: NodeRole, channels: &[StreamDestination], options: &RunOptions) -> Result<()> {
         let streams = self.streams.iter().map(|&index| channels[index].clone()).collect();
         let watch_ns = nanos(options.watch);
         let prepare = Prepare { role, address: self.place.address, streams, time: options.time.clone(), watch_ns };
@@ -121,7 +121,7 @@ impl<'a> NodeSession<'a> {
     }
 
     /// Waits for the consumer's results.
-    pub(super) fn received(&mut self) -> Result<(Vec<Received>, Usage)> {
+    pub(super) fn received(&mut self) -> Result<(Vec<StreamResult>, Usage)> {
         let until = Instant::now() + self.timeouts.tells;
         while Instant::now() < until {
             match self.hear(until)? {

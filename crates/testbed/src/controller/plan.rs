@@ -1,10 +1,10 @@
 //! The traffic plan: destination and phase of each stream.
 
 use super::host::Hosts;
-use crate::node::protocol::Channel;
+use crate::node::protocol::StreamDestination;
 use crate::outcome::Timing;
 use crate::pattern::{Pattern, Stream, Transport};
-use crate::schedule::{CannotFit, Link, plan, plan_widest};
+use crate::schedule::{CannotFit, CableLink, plan, plan_widest};
 use crate::units::nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) fn timed(
     timing: Timing,
     rate: u32,
     seed: u64,
-    link: &Link,
+    link: &CableLink,
     guard: Option<Duration>,
 ) -> Result<Pattern, CannotFit> {
     let mut timed = pattern.clone();
@@ -52,10 +52,10 @@ fn random_phase(stream: &Stream, seed: u64) -> Duration {
 }
 
 /// Each stream with its destination: ports from `first_port` on, and groups of this experiment.
-pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec<Channel> {
+pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec<StreamDestination> {
     let numbered = pattern.streams.iter().zip(first_port..);
     numbered
-        .map(|(stream, port)| Channel { stream: stream.clone(), to: destination(stream, hosts.consumer.address, port) })
+        .map(|(stream, port)| StreamDestination { stream: stream.clone(), to: destination(stream, hosts.consumer.address, port) })
         .collect()
 }
 
@@ -79,8 +79,8 @@ fn destination(stream: &Stream, consumer: IpAddr, port: u16) -> SocketAddr {
 mod tests {
     use super::*;
 
-    fn link() -> Link {
-        Link { rate_bps: 1_000_000_000, mtu: 1500 }
+    fn link() -> CableLink {
+        CableLink { rate_bps: 1_000_000_000, mtu: 1500 }
     }
 
     fn with(timing: Timing, rate: u32, seed: u64) -> Pattern {

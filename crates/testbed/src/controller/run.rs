@@ -1,7 +1,7 @@
 //! One run: starts the nodes, prepares them, gives the start order, watches, and collects the
 //! results.
 
-use super::Error;
+use super::TestbedError;
 use super::host::{Acceleration, Hosts, NodeHost};
 use super::measured::{Live, Measured};
 use super::node_session::{NodeSession, NodeSessions};
@@ -9,8 +9,8 @@ use super::plan::channels;
 use super::proof::Proof;
 use super::remote::Remote;
 use super::timeouts::Timeouts;
-use crate::node::Time;
-use crate::node::protocol::{Channel, Order, Role, Start};
+use crate::node::NodeClock;
+use crate::node::protocol::{StreamDestination, Order, NodeRole, Start};
 use crate::outcome::{Carrier, Run, Timing};
 use crate::pattern::{Pattern, Stream};
 use crate::units::{far, millis, nanos};
@@ -41,7 +41,7 @@ pub(super) struct RunOptions {
     /// Length of the measurement.
     pub duration: Duration,
     /// The clock that all nodes share.
-    pub time: Time,
+    pub time: NodeClock,
     /// How long before a message is due a producer stops sleeping and polls the clock.
     pub watch: Duration,
     /// The first port of the consumer; each stream has one.
@@ -54,17 +54,17 @@ pub(super) struct RunOptions {
 /// latency in ns.
 ///
 /// # Errors
-/// [`Error::Refused`] if nothing was sent, because a node cannot be reached, is of another version,
-/// cannot open its sockets, or has no clock, or none accurate enough for its deadlines. Later
-/// failures of nodes are in the run's faults.
+/// [`TestbedError::Refused`] if nothing was sent, because a node cannot be reached, is of another
+/// version, cannot open its sockets, or has no clock, or none accurate enough for its deadlines.
+/// Later failures of nodes are in the run's faults.
 pub(super) fn run(
     hosts: &Hosts,
     pattern: &Pattern,
     options: &RunOptions,
     live: &mut dyn FnMut(&Live),
-) -> Result<(Run, u64), Error> {
+) -> Result<(Run, u64), TestbedError> {
     let channels = channels(pattern, hosts, options.first_port);
-    let refused = |error: anyhow::Error| Error::Refused(format!("{error:#}"));
+    let refused = |error: anyhow::Error| TestbedError::Refused(format!("{error:#}"));
     let mut members = gathered(hosts, pattern, options).map_err(refused)?;
     let (now_ns, asked) = prepared(&mut members, &channels, options).map_err(refused)?;
     for member in members.all().filter(|member| member.accelerated) {
@@ -117,15 +117,15 @@ fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> an
 /// Lets all nodes open their sockets; returns a reading of the shared clock, and its instant.
 fn prepared(
     members: &mut NodeSessions<'_>,
-    channels: &[Channel],
+    channels: &[StreamDestination],
     options: &RunOptions,
 ) -> anyhow::Result<(i64, Instant)> {
     // The consumer's sockets must be open before producers connect.
-    members.consumer.prepare(Role::Consumer, channels, options)?;
+    members.consumer.prepare(NodeRole::Consumer, channels, options)?;
     let now_ns = members.consumer.ready()?;
     let asked = Instant::now();
     for producer in &mut members.producers {
-        producer.prepare(Role::Producer, channels, options)?;
+        producer.prepare(NodeRole::Producer, channels, options)?;
     }
     let NodeSessions { consumer, producers } = members;
     for producer in producers {

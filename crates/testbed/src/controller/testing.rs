@@ -4,8 +4,8 @@
 use super::host::{Hosts, NodeHost, Way};
 use super::run::RunOptions;
 use super::timeouts::Timeouts;
-use crate::node::Time;
-use crate::node::protocol::{NodeReport, Progress, Received, Sent, VERSION};
+use crate::node::NodeClock;
+use crate::node::protocol::{NodeReport, Progress, StreamResult, Sent, VERSION};
 use crate::outcome::{Carrier, Timing, Usage};
 use crate::pattern::{Pattern, sample};
 use std::time::Duration;
@@ -53,17 +53,17 @@ pub(super) fn lively(streams: usize) -> String {
 }
 
 /// All messages of one stream, with a latency of a millisecond each.
-pub(super) fn all_received() -> Received {
-    Received { messages: MESSAGES, latency: vec![(1_000_000, MESSAGES)], ..Received::default() }
+pub(super) fn all_received() -> StreamResult {
+    StreamResult { messages: MESSAGES, latency: vec![(1_000_000, MESSAGES)], ..StreamResult::default() }
 }
 
 /// A consumer with these results.
-pub(super) fn consumer(streams: &[Received]) -> String {
+pub(super) fn consumer(streams: &[StreamResult]) -> String {
     consumer_with_clock(streams, 1_000)
 }
 
 /// The same, whose clock had this bound at the end.
-pub(super) fn consumer_with_clock(streams: &[Received], bound_ns: u64) -> String {
+pub(super) fn consumer_with_clock(streams: &[StreamResult], bound_ns: u64) -> String {
     let usage = Usage { user_ns: 1, system_ns: 1, elapsed_ns: 100, ready_ns: None };
     [&begun(), HEAR, &say(&NodeReport::Received { streams: streams.to_vec(), usage, bound_ns: Some(bound_ns) }), HEAR]
         .concat()
@@ -115,7 +115,7 @@ pub(super) fn options() -> RunOptions {
         rate: 1,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(100),
-        time: Time::Page { path: None },
+        time: NodeClock::Page { path: None },
         watch: Duration::ZERO,
         first_port: 47_000,
         timeouts: HASTY,

@@ -1,12 +1,12 @@
 //! The lab on one machine: a consumer and producers, each a host (network namespace), on a switch
 //! with rate-limited ports.
 
-use super::Error;
+use super::TestbedError;
 use super::host::{Hosts, NodeHost, Way};
 use anyhow::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use tickwire_lab::{CableOptions, Confined, Host, Lab, Process, Processors, Service, ServiceOptions, Switch};
+use tickwire_lab::{CableOptions, Confined, LabHost, Lab, Process, Processors, Service, ServiceOptions, Switch};
 
 /// The interface of every host.
 const INTERFACE: &str = "eth0";
@@ -48,12 +48,12 @@ impl Topology {
     /// Builds the lab.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there are too many producers; otherwise not root, or a part cannot be
-    /// created.
-    pub(super) fn new(options: &TopologyOptions) -> Result<Self, Error> {
+    /// [`TestbedError::Refused`] if there are too many producers; otherwise not root, or a part
+    /// cannot be created.
+    pub(super) fn new(options: &TopologyOptions) -> Result<Self, TestbedError> {
         if options.producers.len() > MOST_PRODUCERS {
             let many = options.producers.len();
-            return Err(Error::Refused(format!(
+            return Err(TestbedError::Refused(format!(
                 "{many} producers: a lab has room for {MOST_PRODUCERS} (use several machines: --nodes)"
             )));
         }
@@ -132,7 +132,7 @@ impl Topology {
 }
 
 /// Drops in the queues of a host's devices.
-fn dropped(host: &Host) -> Result<Vec<(String, u64)>> {
+fn dropped(host: &LabHost) -> Result<Vec<(String, u64)>> {
     #[derive(serde::Deserialize)]
     struct Queue {
         kind: String,

@@ -2,7 +2,7 @@
 //! does not have. A node that reports such figures counts as failed. (A plausible lie cannot be
 //! detected here.) After this check no sum of figures overflows.
 
-use crate::node::protocol::{MOST_MESSAGES, NodeReport, Progress, Received, Sent};
+use crate::node::protocol::{MOST_MESSAGES, NodeReport, Progress, StreamResult, Sent};
 
 /// Duplicates and foreign datagrams can come from any sender in any number; the accepted count is
 /// bounded.
@@ -40,7 +40,7 @@ fn sent(stream: &Sent) -> Result<(), String> {
     within(total(&stream.release), stream.messages, "messages in the histogram")
 }
 
-fn received(stream: &Received) -> Result<(), String> {
+fn received(stream: &StreamResult) -> Result<(), String> {
     within(stream.messages, MOST_MESSAGES, "messages")?;
     within(stream.late, stream.messages, "late messages")?;
     within(stream.reordered, stream.messages, "messages out of order")?;
@@ -65,13 +65,13 @@ mod tests {
     use super::*;
     use crate::outcome::Usage;
 
-    fn of(received: Received) -> Result<(), String> {
+    fn of(received: StreamResult) -> Result<(), String> {
         validate(&NodeReport::Received { streams: vec![received], usage: Usage::default(), bound_ns: None }, 1)
     }
 
     #[test]
     fn what_can_be_is_believed() {
-        let good = Received {
+        let good = StreamResult {
             messages: 10,
             duplicates: 20,
             reordered: 3,
@@ -79,7 +79,7 @@ mod tests {
             late: 10,
             before_sent: 1,
             latency: vec![(1, 4), (5, 6)],
-            ..Received::default()
+            ..StreamResult::default()
         };
         assert_eq!(of(good), Ok(()));
         let progress = Progress { messages: 5, worst_ns: u64::MAX, late: 5 };
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_told() {
-        let ten = Received { messages: 10, ..Received::default() };
-        type Change = fn(&mut Received);
+        let ten = StreamResult { messages: 10, ..StreamResult::default() };
+        type Change = fn(&mut StreamResult);
         let changes: [(Change, &str); 8] = [
             (|r| r.messages = u64::MAX, "18446744073709551615 messages, where 4294967296"),
             (|r| r.late = 11, "11 late messages, where 10 are possible"),

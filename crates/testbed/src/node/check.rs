@@ -2,7 +2,7 @@
 //! memory.
 
 use super::error::NodeError;
-use super::protocol::{Channel, MOST_MESSAGES, Prepare, Role, Start};
+use super::protocol::{StreamDestination, MOST_MESSAGES, Prepare, NodeRole, Start};
 use crate::pattern::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Transport};
 use std::collections::HashSet;
 
@@ -28,13 +28,13 @@ pub(super) fn prepare(order: &Prepare) -> Result<(), NodeError> {
         return impossible(format!("stream {}: port {port} is another stream's, too", again.stream.id));
     }
     let bytes: u64 = order.streams.iter().map(|channel| u64::from(channel.stream.size)).sum();
-    if order.role == Role::Producer && bytes > GREATEST_BUFFERS {
+    if order.role == NodeRole::Producer && bytes > GREATEST_BUFFERS {
         return impossible(format!("one message of each stream is {bytes} bytes: {GREATEST_BUFFERS} are possible"));
     }
     Ok(())
 }
 
-fn wrong(channel: &Channel, order: &Prepare) -> Option<String> {
+fn wrong(channel: &StreamDestination, order: &Prepare) -> Option<String> {
     let stream = &channel.stream;
     let greatest = if stream.transport.is_tcp() { GREATEST_SIZE } else { GREATEST_DATAGRAM };
     if !(LEAST_SIZE..=greatest).contains(&stream.size) {
@@ -55,7 +55,7 @@ fn wrong(channel: &Channel, order: &Prepare) -> Option<String> {
 }
 
 /// Checks the start and the length of a run. `now_ns` is by the shared clock.
-pub(super) fn start(order: &Start, streams: &[Channel], now_ns: i64) -> Result<(), NodeError> {
+pub(super) fn start(order: &Start, streams: &[StreamDestination], now_ns: i64) -> Result<(), NodeError> {
     let ahead = order.at_ns.saturating_sub(now_ns);
     if ahead < 0 {
         return impossible(format!("the start was {} ms ago when the order came", ahead.unsigned_abs() / 1_000_000));
@@ -82,13 +82,13 @@ fn impossible(why: String) -> Result<(), NodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::time::Time;
+    use crate::node::time::NodeClock;
     use crate::pattern::Stream;
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn channel() -> Channel {
+    fn channel() -> StreamDestination {
         let stream = Stream {
             id: 31,
             producer: 3,
@@ -98,15 +98,15 @@ mod tests {
             deadline: Duration::from_millis(1),
             phase: Some(Duration::ZERO),
         };
-        Channel { stream, to: "10.0.0.1:5000".parse().unwrap() }
+        StreamDestination { stream, to: "10.0.0.1:5000".parse().unwrap() }
     }
 
-    fn order(streams: Vec<Channel>) -> Prepare {
+    fn order(streams: Vec<StreamDestination>) -> Prepare {
         let address = "10.0.0.2".parse().unwrap();
-        Prepare { role: Role::Producer, address, streams, time: Time::Machine, watch_ns: 0 }
+        Prepare { role: NodeRole::Producer, address, streams, time: NodeClock::Machine, watch_ns: 0 }
     }
 
-    fn refused(change: impl FnOnce(&mut Channel)) -> String {
+    fn refused(change: impl FnOnce(&mut StreamDestination)) -> String {
         let mut channel = channel();
         change(&mut channel);
         prepare(&order(vec![channel])).map_or_else(|error| error.to_string(), |()| String::new())
@@ -123,7 +123,7 @@ mod tests {
         assert!(refused(|channel| channel.to.set_ip("fe80::1".parse().unwrap())).contains("10.0.0.2"));
         assert!(refused(|channel| channel.to.set_ip("239.1.1.1".parse().unwrap())).contains("239.1.1.1 is a group"));
         assert!(refused(|channel| channel.stream.transport = Transport::UdpMulticast).contains("is not a group"));
-        let large = |channel: &mut Channel| {
+        let large = |channel: &mut StreamDestination| {
             channel.stream.transport = Transport::Tcp;
             channel.stream.size = GREATEST_SIZE;
         };
@@ -132,7 +132,7 @@ mod tests {
         assert!(prepare(&order(Vec::new())).is_err());
         assert!(prepare(&order(vec![channel(); MOST_STREAMS + 1])).is_err());
         assert!(prepare(&order(vec![channel(), channel()])).unwrap_err().to_string().contains("port 5000"));
-        let many: Vec<Channel> = (0..65_u16)
+        let many: Vec<StreamDestination> = (0..65_u16)
             .map(|number| {
                 let mut channel = channel();
                 large(&mut channel);
@@ -141,7 +141,7 @@ mod tests {
             })
             .collect();
         assert!(prepare(&order(many.clone())).unwrap_err().to_string().contains("bytes"));
-        assert!(prepare(&Prepare { role: Role::Consumer, ..order(many) }).is_ok(), "a consumer has one buffer for all");
+        assert!(prepare(&Prepare { role: NodeRole::Consumer, ..order(many) }).is_ok(), "a consumer has one buffer for all");
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod usage;
 
 pub use error::NodeError;
 pub use serve::serve;
-pub use time::{Time, TimeError, Timepiece};
+pub use time::{NodeClock, TimeError, Timepiece};
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
 use super::message;
-use super::protocol::{Channel, NodeReport, Order, Prepare, Progress, Sent, Start};
+use super::protocol::{StreamDestination, NodeReport, Order, Prepare, Progress, Sent, Start};
 use super::sockets::{self, CONNECTING, Socket};
 use super::talk::{Heard, Talk, unexpected};
 use super::time::{TimeError, Timepiece};
@@ -153,7 +153,7 @@ const fn counts_from(due: i64, now: i64, returned: i64) -> i64 {
 
 /// One stream's sender.
 struct Line<'a> {
-    channel: &'a Channel,
+    channel: &'a StreamDestination,
     socket: Socket,
     time: &'a Timepiece,
     watch_ns: u64,

@@ -8,15 +8,15 @@
 //! | `Start` | | send, or receive, from this instant |
 //! | | `Progress` | twice a second |
 //! | | `Sent` | a producer has sent all |
-//! | `Finish` | `Received` | the consumer has waited for messages in flight |
-//! | `Stop` | `Sent`, `Received` | the same, earlier; after it the node ends |
+//! | `Finish` | `StreamResult` | the consumer has waited for messages in flight |
+//! | `Stop` | `Sent`, `StreamResult` | the same, earlier; after it the node ends |
 //! | `Stop` | | after that, or before `Start`: the node ends |
 //!
 //! A node with a fatal error sends `Failed` and ends. It also ends, without a message, at the end
 //! of its standard input. Both sides treat their input as hostile: lines have a greatest length
 //! ([`LONGEST_LINE`], [`LONGEST_ORDER`]), and numbers are checked.
 
-use super::time::Time;
+use super::time::NodeClock;
 use crate::outcome::Usage;
 use crate::pattern::Stream;
 use serde::{Deserialize, Serialize};
@@ -55,13 +55,13 @@ pub enum Order {
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
     /// Its role.
-    pub role: Role,
+    pub role: NodeRole,
     /// Its address on the data network: where the consumer listens, and where producers send from.
     pub address: IpAddr,
     /// The streams of this producer, or all streams for the consumer.
-    pub streams: Vec<Channel>,
+    pub streams: Vec<StreamDestination>,
     /// The clock that all nodes share.
-    pub time: Time,
+    pub time: NodeClock,
     /// A node that waits for an instant sleeps until this long before it, and then polls the clock.
     /// 0: it sleeps through.
     pub watch_ns: u64,
@@ -70,7 +70,7 @@ pub struct Prepare {
 /// A node's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum NodeRole {
     /// It sends.
     Producer,
     /// It receives.
@@ -80,7 +80,7 @@ pub enum Role {
 /// A stream and its destination.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Channel {
+pub struct StreamDestination {
     /// The stream; its phase is set.
     pub stream: Stream,
     /// Destination: the consumer's address or a group, and a port that no other stream of this
@@ -151,7 +151,7 @@ pub enum NodeReport {
     /// The consumer's final report.
     Received {
         /// Each stream, in the order of `Prepare`.
-        streams: Vec<Received>,
+        streams: Vec<StreamResult>,
         /// Its processor time from the end of the warm-up to the end of the run, when the last
         /// message is due.
         usage: Usage,
@@ -192,7 +192,7 @@ pub struct Sent {
 /// The consumer's result for a stream, without the warm-up's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Received {
+pub struct StreamResult {
     /// How many different messages.
     pub messages: u64,
     /// Duplicates.

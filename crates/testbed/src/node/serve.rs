@@ -4,7 +4,7 @@ use super::check;
 use super::consumer::Consumer;
 use super::error::NodeError;
 use super::producer::Producer;
-use super::protocol::{NodeReport, Order, Prepare, Role, Start, VERSION};
+use super::protocol::{NodeReport, Order, Prepare, NodeRole, Start, VERSION};
 use super::talk::{Talk, unexpected};
 use super::time::Timepiece;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -90,8 +90,8 @@ enum Node {
 impl Node {
     fn open(prepare: Prepare) -> Result<Self, NodeError> {
         Ok(match prepare.role {
-            Role::Producer => Self::Producer(Producer::open(prepare)?),
-            Role::Consumer => Self::Consumer(Consumer::open(prepare)?),
+            NodeRole::Producer => Self::Producer(Producer::open(prepare)?),
+            NodeRole::Consumer => Self::Consumer(Consumer::open(prepare)?),
         })
     }
 

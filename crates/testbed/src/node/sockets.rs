@@ -2,7 +2,7 @@
 //! them.
 
 use super::error::NodeError;
-use super::protocol::Channel;
+use super::protocol::StreamDestination;
 use crate::pattern::Transport;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
@@ -32,7 +32,7 @@ pub(super) enum Socket {
 
 /// The consumer's end, non-blocking. `address` is the consumer's, and selects the interface that
 /// joins groups.
-pub(super) fn receiving(channel: &Channel, address: IpAddr) -> Result<Socket, NodeError> {
+pub(super) fn receiving(channel: &StreamDestination, address: IpAddr) -> Result<Socket, NodeError> {
     let open = || match channel.stream.transport {
         Transport::Tcp | Transport::LowLatencyTcp => {
             let listener = TcpListener::bind(channel.to)?;
@@ -79,7 +79,7 @@ fn join(group: SocketAddr, address: IpAddr) -> io::Result<Socket> {
 
 /// A producer's end, blocking, bound to its own address. Connections must be established before
 /// `until`.
-pub(super) fn sending(channel: &Channel, address: IpAddr, until: Instant) -> Result<Socket, NodeError> {
+pub(super) fn sending(channel: &StreamDestination, address: IpAddr, until: Instant) -> Result<Socket, NodeError> {
     let transport = channel.stream.transport;
     if transport.is_tcp() {
         let stream = connected(channel.to, address, until).map_err(|source| failed(channel, "connect to", source))?;
@@ -154,6 +154,6 @@ fn writable(stream: &TcpStream, until: Instant) -> io::Result<()> {
     }
 }
 
-fn failed(channel: &Channel, what: &'static str, source: io::Error) -> NodeError {
+fn failed(channel: &StreamDestination, what: &'static str, source: io::Error) -> NodeError {
     NodeError::Socket { stream: channel.stream.id, what, to: channel.to, source }
 }

@@ -2,7 +2,7 @@
 
 use super::error::NodeError;
 use super::message::{self, Follower, Header};
-use super::protocol::Channel;
+use super::protocol::StreamDestination;
 use super::sockets::{self, Socket};
 use super::tally::Tally;
 use super::time::{TimeError, Timepiece};
@@ -107,7 +107,7 @@ fn enter(tally: &mut Tally, header: Option<Header>, taken: &Taken) -> bool {
 
 impl StreamReceiver {
     /// Opens a stream's socket and adds it to epoll with `token`. `address` is the consumer's.
-    pub(super) fn open(channel: &Channel, address: IpAddr, epoll: &Epoll, token: u64) -> Result<Self, NodeError> {
+    pub(super) fn open(channel: &StreamDestination, address: IpAddr, epoll: &Epoll, token: u64) -> Result<Self, NodeError> {
         let (state, watched) = match sockets::receiving(channel, address)? {
             Socket::Datagrams(socket) => {
                 let watched = watch(epoll, &socket, token);

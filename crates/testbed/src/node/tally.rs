@@ -1,6 +1,6 @@
 //! Counts of a stream's messages: received, lost, late. No I/O and no clock.
 
-use super::protocol::{Progress, Received};
+use super::protocol::{Progress, StreamResult};
 use crate::outcome::Times;
 
 /// One stream's messages.
@@ -20,7 +20,7 @@ pub(super) struct Tally {
     /// The greatest latency that counts, in ns.
     slowest_ns: u64,
     /// The results, without the warm-up.
-    counted: Received,
+    counted: StreamResult,
     /// Progress, including the warm-up; its worst latency is since the last report.
     progress: Progress,
 }
@@ -37,7 +37,7 @@ impl Tally {
             latency: Times::default(),
             waited: Times::default(),
             slowest_ns: 0,
-            counted: Received::default(),
+            counted: StreamResult::default(),
             progress: Progress::default(),
         }
     }
@@ -115,8 +115,8 @@ impl Tally {
     }
 
     /// The results.
-    pub(super) fn received(&self) -> Received {
-        Received { latency: self.latency.pairs(), waited: self.waited.pairs(), ..self.counted.clone() }
+    pub(super) fn received(&self) -> StreamResult {
+        StreamResult { latency: self.latency.pairs(), waited: self.waited.pairs(), ..self.counted.clone() }
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn after(tally: &mut Tally, messages: &[u64]) -> Received {
+    fn after(tally: &mut Tally, messages: &[u64]) -> StreamResult {
         for &sequence in messages {
             tally.message(sequence, Some(10), None);
         }
@@ -175,7 +175,7 @@ mod tests {
         for last in [0, 1, 64, 65] {
             let mut tally = Tally::new(0, last, 1);
             assert!(!tally.message(last, Some(0), None) && !tally.message(u64::MAX, None, None));
-            assert_eq!(tally.received(), Received { corrupt: 2, ..Received::default() });
+            assert_eq!(tally.received(), StreamResult { corrupt: 2, ..StreamResult::default() });
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
             let mut tally = Tally::new(first, last, 1_000_000);
             let received = after(&mut tally, &messages);
 
-            let mut expected = Received::default();
+            let mut expected = StreamResult::default();
             let mut seen = HashSet::new();
             for &sequence in &messages {
                 if sequence >= last {

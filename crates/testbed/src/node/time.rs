@@ -15,7 +15,7 @@ const NAP: Duration = Duration::from_millis(100);
 /// The choice of clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Time {
+pub enum NodeClock {
     /// The machine's own counter in nanoseconds (`CLOCK_MONOTONIC_RAW`), for nodes on one machine.
     Machine,
     /// The Tickwire clock of each node's machine.
@@ -55,7 +55,7 @@ fn because(status: Status) -> &'static str {
     }
 }
 
-impl Time {
+impl NodeClock {
     /// Opens the clock for reading.
     ///
     /// # Errors
@@ -218,13 +218,13 @@ mod tests {
 
     #[test]
     fn a_page_that_does_not_exist_is_named() {
-        let missing = Time::Page { path: Some("/nowhere/clock".into()) };
+        let missing = NodeClock::Page { path: Some("/nowhere/clock".into()) };
         assert!(missing.open().unwrap_err().to_string().contains("/nowhere/clock"));
     }
 
     #[test]
     fn waiting_ends_not_before_the_instant() {
-        let clock = Time::Machine.open().unwrap();
+        let clock = NodeClock::Machine.open().unwrap();
         let go_on = AtomicBool::new(false);
         let now = clock.now_ns().unwrap();
         for watch_ns in [0, 100_000, u64::MAX] {

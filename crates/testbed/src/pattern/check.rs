@@ -45,51 +45,51 @@ impl Field {
 
 /// A fault of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct StreamFault {
     /// The faulty value.
     pub field: Field,
     /// What was found, and what was expected.
     pub message: String,
 }
 
-impl Fault {
+impl StreamFault {
     pub(super) fn new(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Self {
         Self { field, message: format!("{found}; expected {expected}") }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for StreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field.key(), self.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for StreamFault {}
 
 impl Stream {
     /// Validates the stream.
     ///
     /// # Errors
     /// One of its values is out of its range.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), StreamFault> {
         let size_limit = if self.transport.is_tcp() { GREATEST_SIZE } else { GREATEST_DATAGRAM };
         let long = |time: Duration| format!("{} ms", millis(time));
         if self.producer == 0 {
-            return Err(Fault::new(Field::Producer, 0, "1 to 65535"));
+            return Err(StreamFault::new(Field::Producer, 0, "1 to 65535"));
         }
         if !(LEAST_SIZE..=size_limit).contains(&self.size) {
             let expected = format!("{LEAST_SIZE} to {size_limit} bytes for {}", self.transport);
-            return Err(Fault::new(Field::Size, format!("{} bytes", self.size), expected));
+            return Err(StreamFault::new(Field::Size, format!("{} bytes", self.size), expected));
         }
         if !(LEAST_PERIOD..=GREATEST_TIME).contains(&self.period) {
-            return Err(Fault::new(Field::Period, long(self.period), times(Field::Period)));
+            return Err(StreamFault::new(Field::Period, long(self.period), times(Field::Period)));
         }
         if self.deadline.is_zero() || self.deadline > GREATEST_TIME {
-            return Err(Fault::new(Field::Deadline, long(self.deadline), times(Field::Deadline)));
+            return Err(StreamFault::new(Field::Deadline, long(self.deadline), times(Field::Deadline)));
         }
         match self.phase {
             Some(phase) if phase >= self.period => {
-                Err(Fault::new(Field::Phase, long(phase), format!("less than the period of {}", long(self.period))))
+                Err(StreamFault::new(Field::Phase, long(phase), format!("less than the period of {}", long(self.period))))
             }
             _ => Ok(()),
         }
@@ -100,16 +100,16 @@ impl Stream {
 ///
 /// # Errors
 /// The index of the first invalid stream, and its fault; no index if there are no streams.
-pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, Fault)> {
+pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, StreamFault)> {
     if streams.is_empty() {
-        return Err((None, Fault::new(Field::Id, "there are no streams", "at least one")));
+        return Err((None, StreamFault::new(Field::Id, "there are no streams", "at least one")));
     }
     let mut ids = HashSet::new();
     for (number, stream) in streams.iter().enumerate() {
         let fault = if number == MOST_STREAMS {
-            Err(Fault::new(Field::Id, "one stream too many", format!("at most {MOST_STREAMS}")))
+            Err(StreamFault::new(Field::Id, "one stream too many", format!("at most {MOST_STREAMS}")))
         } else if !ids.insert(stream.id) {
-            Err(Fault::new(Field::Id, format!("a second stream {}", stream.id), "each number once"))
+            Err(StreamFault::new(Field::Id, format!("a second stream {}", stream.id), "each number once"))
         } else {
             stream.check()
         };
@@ -120,14 +120,14 @@ pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, Fault)> {
 
 /// Converts a time of a file. Rejects negative values, NaN and values beyond all limits; the rest
 /// is checked by [`Stream::check`].
-pub(super) fn time(field: Field, ms: f64) -> Result<Duration, Fault> {
+pub(super) fn time(field: Field, ms: f64) -> Result<Duration, StreamFault> {
     // A thousand hours: below this, nanoseconds are exact in both f64 and u64.
     if (0.0..=3.6e9).contains(&ms) {
         return Ok(Duration::from_nanos((ms * 1e6).round() as u64));
     }
     let common = (1e-6..1e12).contains(&ms.abs());
     let found = if common { format!("{ms} ms") } else { format!("{ms:e} ms") };
-    Err(Fault::new(field, found, times(field)))
+    Err(StreamFault::new(field, found, times(field)))
 }
 
 /// The valid range of a time.

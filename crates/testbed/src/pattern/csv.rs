@@ -1,6 +1,6 @@
 //! The table of 2015: a row for each producer, with up to four streams, each a group of columns.
 
-use super::check::{self, Fault, Field};
+use super::check::{self, StreamFault, Field};
 use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::path::Path;
@@ -120,12 +120,12 @@ impl Table {
 }
 
 /// A stream from its cells, at least one of which is filled.
-fn stream(producer: u16, group: usize, cells: [&str; 4]) -> Result<Stream, Fault> {
+fn stream(producer: u16, group: usize, cells: [&str; 4]) -> Result<Stream, StreamFault> {
     let number = |value: usize| {
         let (_, field) = VALUES[value];
         match (cells[value], cells[value].parse::<f64>()) {
-            ("", _) => Err(Fault::new(field, "nothing", "a number, or no number in the whole group")),
-            (text, Err(_)) => Err(Fault::new(field, shown(text), "a number")),
+            ("", _) => Err(StreamFault::new(field, "nothing", "a number, or no number in the whole group")),
+            (text, Err(_)) => Err(StreamFault::new(field, shown(text), "a number")),
             (_, Ok(number)) => Ok(number),
         }
     };
@@ -142,21 +142,21 @@ fn stream(producer: u16, group: usize, cells: [&str; 4]) -> Result<Stream, Fault
 }
 
 /// Converts `kb` thousand bytes to bytes. 0.01, the least of 2015, is 10.
-fn bytes(kb: f64, text: &str) -> Result<u32, Fault> {
+fn bytes(kb: f64, text: &str) -> Result<u32, StreamFault> {
     let bytes = kb * 1000.0;
     if !(0.0..=f64::from(u32::MAX)).contains(&bytes) {
         let [least, greatest] = [LEAST_SIZE, GREATEST_SIZE].map(|bytes| f64::from(bytes) / 1000.0);
-        return Err(Fault::new(Field::Size, format!("{} KB", shown(text)), format!("{least} to {greatest}")));
+        return Err(StreamFault::new(Field::Size, format!("{} KB", shown(text)), format!("{least} to {greatest}")));
     }
     // The rounding error of a decimal fraction as f64 is far less than a thousandth of a byte.
     if (bytes - bytes.round()).abs() > 1e-3 {
-        return Err(Fault::new(Field::Size, format!("{} KB", shown(text)), "whole bytes: at most three decimals"));
+        return Err(StreamFault::new(Field::Size, format!("{} KB", shown(text)), "whole bytes: at most three decimals"));
     }
     Ok(bytes.round() as u32)
 }
 
 /// A fault with the name of the column.
-fn of_column(group: usize, fault: &Fault) -> String {
+fn of_column(group: usize, fault: &StreamFault) -> String {
     let name = GROUPS[group].0;
     match VALUES.iter().find(|(_, field)| *field == fault.field) {
         Some((value, _)) => format!("{name}_{value}: {}", fault.message),

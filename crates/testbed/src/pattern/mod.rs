@@ -10,7 +10,7 @@ mod check;
 mod csv;
 mod toml;
 
-pub use check::{Fault, Field, GREATEST_TIME, LEAST_PERIOD};
+pub use check::{StreamFault, Field, GREATEST_TIME, LEAST_PERIOD};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -114,7 +114,7 @@ pub enum PatternError {
     },
     /// The same for TOML, with column; or the file cannot be read.
     #[error(transparent)]
-    Settings(#[from] tickwire_settings::Error),
+    Settings(#[from] tickwire_settings::SettingsError),
 }
 
 impl Pattern {

@@ -10,7 +10,7 @@
 //! | `streams` | for each stream of the pattern, also if nothing was measured: its description, whether it was `met`, its figures in the run that determines the verdict; `kernel` and `tickwire`: the same of each stack, or null |
 //! | `runs` | each stack's run as a whole: processor time, sockets on the lane, packets diverted or dropped, faults |
 //! | `timings` | the same of each timing, with its `queueing` delay and how many times that is `below_synchronised` at the 99th percentile |
-//! | `sweep` | [`super::Step`] |
+//! | `sweep` | [`super::SweepStep`] |
 //! | `time` | accuracy of the clock ([`crate::time::TimeFigures`]); null if not measured |
 
 use super::comparison::{compare, of};

@@ -26,6 +26,6 @@ pub use comparison::{Comparison, compare};
 pub use html::html;
 pub use json::{VERSION, json};
 pub use queueing::{Queueing, queueing};
-pub use sweep::{Step, steps};
+pub use sweep::{SweepStep, steps};
 pub use table::table;
-pub use verdict::{Verdict, verdict};
+pub use verdict::{ExperimentVerdict, verdict};

@@ -3,7 +3,7 @@
 use super::words::{counted, drops, ms, percent, share, total};
 use crate::outcome::{Experiment, Run, StreamFigures};
 use crate::pattern::{Pattern, Stream};
-use crate::schedule::{Link, wire_bytes};
+use crate::schedule::{CableLink, wire_bytes};
 use crate::units::nanos;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ const FULL_PROCESSOR: f64 = 0.95;
 
 /// One step of the sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct SweepStep {
     /// Multiple of the pattern's rate.
     pub rate: u32,
     /// The messages' bits per second, without headers.
@@ -42,20 +42,20 @@ pub struct Step {
 
 /// The sweep, in the order in which it was measured.
 #[must_use]
-pub fn steps(experiment: &Experiment) -> Vec<Step> {
+pub fn steps(experiment: &Experiment) -> Vec<SweepStep> {
     experiment.sweep.iter().map(|run| step(experiment, run)).collect()
 }
 
-fn step(experiment: &Experiment, run: &Run) -> Step {
+fn step(experiment: &Experiment, run: &Run) -> SweepStep {
     let offered = bps(&experiment.pattern, |stream| u64::from(stream.size)) * f64::from(run.rate);
     let link_share = experiment.link_bps.map(|rate_bps| {
-        let link = Link { rate_bps, ..Link::GIGABIT };
+        let link = CableLink { rate_bps, ..CableLink::GIGABIT };
         let wire = bps(&experiment.pattern, |stream| wire_bytes(stream.transport, stream.size, &link, false));
         wire * f64::from(run.rate) / rate_bps as f64
     });
     let met = run.is_met() && run.streams.len() == experiment.pattern.streams.len();
     let consumer_cpu_share = share(&run.consumer);
-    Step {
+    SweepStep {
         rate: run.rate,
         offered_bps: offered.round() as u64,
         link_share,

@@ -10,7 +10,7 @@ const MOST_NAMED: usize = 5;
 /// The overall result: that of the run of [`Experiment::judged`], and of the clock if it was also
 /// measured. Runs for comparison do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct ExperimentVerdict {
     /// Whether every message of every stream arrived once, whole, in order and in time, no node
     /// failed, and the clock stayed within its own bound.
     pub met: bool,
@@ -27,11 +27,11 @@ pub struct Verdict {
 
 /// The verdict of an experiment.
 #[must_use]
-pub fn verdict(experiment: &Experiment) -> Verdict {
+pub fn verdict(experiment: &Experiment) -> ExperimentVerdict {
     let streams = experiment.pattern.streams.len();
     let messages = match experiment.judged() {
         None => {
-            Verdict { met: false, streams_met: 0, streams, clock: None, sentence: "Nothing was measured.".to_owned() }
+            ExperimentVerdict { met: false, streams_met: 0, streams, clock: None, sentence: "Nothing was measured.".to_owned() }
         }
         Some(run) => of_messages(experiment, run),
     };
@@ -44,10 +44,10 @@ pub fn verdict(experiment: &Experiment) -> Verdict {
     let clock_first = messages.met && !right;
     let (first, second) = if clock_first { (&said, &messages.sentence) } else { (&messages.sentence, &said) };
     let sentence = format!("{first} {second}");
-    Verdict { met: messages.met && right, clock: Some(right), sentence, ..messages }
+    ExperimentVerdict { met: messages.met && right, clock: Some(right), sentence, ..messages }
 }
 
-fn of_messages(experiment: &Experiment, run: &Run) -> Verdict {
+fn of_messages(experiment: &Experiment, run: &Run) -> ExperimentVerdict {
     let streams = experiment.pattern.streams.len();
     let unmet: Vec<String> = experiment
         .pattern
@@ -60,7 +60,7 @@ fn of_messages(experiment: &Experiment, run: &Run) -> Verdict {
         .collect();
     let streams_met = streams - unmet.len();
     let met = streams > 0 && unmet.is_empty() && run.faults.is_empty();
-    Verdict { met, streams_met, streams, clock: None, sentence: sentence(run, streams, &unmet) }
+    ExperimentVerdict { met, streams_met, streams, clock: None, sentence: sentence(run, streams, &unmet) }
 }
 
 fn sentence(run: &Run, streams: usize, unmet: &[String]) -> String {

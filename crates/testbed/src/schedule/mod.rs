@@ -13,6 +13,6 @@ mod plan;
 mod slots;
 mod wire;
 
-pub use plan::{CannotFit, Why, plan, plan_widest};
-pub use slots::{Overlap, Schedule, Slot};
-pub use wire::{Link, wire_bytes};
+pub use plan::{CannotFit, UnschedulableReason, plan, plan_widest};
+pub use slots::{Overlap, Schedule, ScheduleSlot};
+pub use wire::{CableLink, wire_bytes};

@@ -15,7 +15,7 @@
 
 use super::circle::{ahead, gcd};
 use super::slots::Schedule;
-use super::wire::{Link, wire_bytes};
+use super::wire::{CableLink, wire_bytes};
 use crate::pattern::Pattern;
 use crate::units::{millis, nanos};
 use std::cmp::Reverse;
@@ -39,7 +39,7 @@ const STEP_NS: u64 = 1000;
 )]
 pub struct CannotFit {
     /// Why not.
-    pub why: Box<Why>,
+    pub why: Box<UnschedulableReason>,
     /// Share of the consumer's link that messages take.
     pub load: f64,
     /// Share of the time that slots take.
@@ -52,7 +52,7 @@ pub struct CannotFit {
 
 /// The reason. Streams are identified by number; slots include their guard.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Why {
+pub enum UnschedulableReason {
     /// The slot of one stream exceeds its period.
     #[error("a slot of stream {stream} takes {} ms, and its period is {} ms", millis(*.slot), millis(*.period))]
     Slot {
@@ -95,9 +95,9 @@ impl CannotFit {
     /// Advice to the user.
     fn remedy(&self) -> String {
         let other = match *self.why {
-            Why::Slot { .. } | Why::Overload => "a faster link, smaller messages, or longer periods",
-            Why::Pair { .. } => "a faster link, or periods of which one is a multiple of the other",
-            Why::Full { .. } => "a faster link, fewer streams, or periods that are multiples of each other",
+            UnschedulableReason::Slot { .. } | UnschedulableReason::Overload => "a faster link, smaller messages, or longer periods",
+            UnschedulableReason::Pair { .. } => "a faster link, or periods of which one is a multiple of the other",
+            UnschedulableReason::Full { .. } => "a faster link, fewer streams, or periods that are multiples of each other",
         };
         match self.fits {
             Some(guard) => format!("a guard of at most {} ms, {other}", millis(guard)),
@@ -116,7 +116,7 @@ fn percent(part: f64) -> String {
 ///
 /// # Errors
 /// There is no schedule, or none was found.
-pub fn plan(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Schedule, CannotFit> {
+pub fn plan(pattern: &Pattern, link: &CableLink, guard: Duration) -> Result<Schedule, CannotFit> {
     let streams = Streams::of(pattern, link);
     let found = streams
         .possible(pattern, guard)
@@ -137,7 +137,7 @@ pub fn plan(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Schedule,
 ///
 /// # Errors
 /// There is no schedule with any guard, or none was found.
-pub fn plan_widest(pattern: &Pattern, link: &Link) -> Result<Schedule, CannotFit> {
+pub fn plan_widest(pattern: &Pattern, link: &CableLink) -> Result<Schedule, CannotFit> {
     match Streams::of(pattern, link).widest() {
         Some((guard, phases)) => Ok(proved(pattern, link, &phases, guard)),
         None => plan(pattern, link, Duration::ZERO),
@@ -145,7 +145,7 @@ pub fn plan_widest(pattern: &Pattern, link: &Link) -> Result<Schedule, CannotFit
 }
 
 /// The schedule of these phases.
-fn proved(pattern: &Pattern, link: &Link, phases: &[u64], guard: Duration) -> Schedule {
+fn proved(pattern: &Pattern, link: &CableLink, phases: &[u64], guard: Duration) -> Schedule {
     let mut planned = pattern.clone();
     for (stream, &phase) in planned.streams.iter_mut().zip(phases) {
         stream.phase = Some(Duration::from_nanos(phase));
@@ -174,8 +174,8 @@ struct Failed {
 }
 
 impl Failed {
-    fn told(self, pattern: &Pattern) -> Why {
-        Why::Full { stream: pattern.streams[self.stream].id, placed: self.placed }
+    fn told(self, pattern: &Pattern) -> UnschedulableReason {
+        UnschedulableReason::Full { stream: pattern.streams[self.stream].id, placed: self.placed }
     }
 }
 
@@ -192,7 +192,7 @@ impl Work {
 }
 
 impl Streams {
-    fn of(pattern: &Pattern, link: &Link) -> Self {
+    fn of(pattern: &Pattern, link: &CableLink) -> Self {
         let streams = pattern.streams.iter();
         let periods: Vec<u64> = streams.clone().map(|stream| nanos(stream.period).max(1)).collect();
         let occupied = streams.clone().map(|stream| nanos(link.occupied(stream.transport, stream.size))).collect();
@@ -228,22 +228,22 @@ impl Streams {
     }
 
     /// Rejects patterns that need no search.
-    fn possible(&self, pattern: &Pattern, guard: Duration) -> Result<(), Why> {
+    fn possible(&self, pattern: &Pattern, guard: Duration) -> Result<(), UnschedulableReason> {
         let length = |i: usize| self.occupied[i].saturating_add(nanos(guard));
         let id = |i: usize| pattern.streams[i].id;
         let time = Duration::from_nanos;
         let all = 0..self.periods.len();
         if let Some(i) = all.clone().find(|&i| length(i) > self.periods[i]) {
-            return Err(Why::Slot { stream: id(i), slot: time(length(i)), period: time(self.periods[i]) });
+            return Err(UnschedulableReason::Slot { stream: id(i), slot: time(length(i)), period: time(self.periods[i]) });
         }
         // The rounding error of the sum is below this, and the search hardly ever finds slots that
         // fill the time so completely.
         if self.slots(nanos(guard)) > 1.0 + 1e-9 {
-            return Err(Why::Overload);
+            return Err(UnschedulableReason::Overload);
         }
         let mut pairs = all.flat_map(|i| (0..i).map(move |j| (j, i)));
         match pairs.find(|&(j, i)| length(j).saturating_add(length(i)) > self.circle(j, i)) {
-            Some((j, i)) => Err(Why::Pair {
+            Some((j, i)) => Err(UnschedulableReason::Pair {
                 streams: (id(j), id(i)),
                 slots: (time(length(j)), time(length(i))),
                 periods: (time(self.periods[j]), time(self.periods[i])),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     /// Whether slots of a schedule overlap, by brute force. Also checks their lengths.
-    fn overlaps(schedule: &Schedule, pattern: &Pattern, link: &Link) -> bool {
+    fn overlaps(schedule: &Schedule, pattern: &Pattern, link: &CableLink) -> bool {
         let slots: Vec<_> = pattern
             .streams
             .iter()
@@ -441,23 +441,23 @@ mod tests {
     #[test]
     fn the_pattern_of_2015_fits_a_gigabit() {
         let pattern = Pattern::of_2015();
-        let schedule = plan(&pattern, &Link::GIGABIT, Duration::from_micros(100)).unwrap();
+        let schedule = plan(&pattern, &CableLink::GIGABIT, Duration::from_micros(100)).unwrap();
         assert_eq!(schedule.cycle(), Duration::from_secs(2));
-        assert!(!overlaps(&schedule, &pattern, &Link::GIGABIT));
-        let widest = plan_widest(&pattern, &Link::GIGABIT).unwrap();
-        assert!(!overlaps(&widest, &pattern, &Link::GIGABIT));
+        assert!(!overlaps(&schedule, &pattern, &CableLink::GIGABIT));
+        let widest = plan_widest(&pattern, &CableLink::GIGABIT).unwrap();
+        assert!(!overlaps(&widest, &pattern, &CableLink::GIGABIT));
         // A better search may find more, but not 1.49 ms: the slots of 640 KB, of a stream of 10 ms
         // and of one of 250 ms share a circle of 10 ms.
         assert_eq!(widest.guard(), Duration::from_micros(1115));
         let mut applied = pattern.clone();
         widest.apply(&mut applied);
-        assert_eq!(Schedule::of(&applied, &Link::GIGABIT, widest.guard()), Ok(widest));
+        assert_eq!(Schedule::of(&applied, &CableLink::GIGABIT, widest.guard()), Ok(widest));
     }
 
     #[test]
     fn what_cannot_fit_is_told_with_what_to_change() {
         let us = Duration::from_micros;
-        let said = |pattern: &Pattern, guard| plan(pattern, &Link::GIGABIT, us(guard)).unwrap_err().to_string();
+        let said = |pattern: &Pattern, guard| plan(pattern, &CableLink::GIGABIT, us(guard)).unwrap_err().to_string();
         for (streams, guard, expected) in [
             (
                 vec![(100_000, 10_000), (2_000_000, 10_000)],
@@ -495,9 +495,9 @@ mod tests {
         let began = std::time::Instant::now();
         // The last stream fits nowhere, but no pair shows that.
         let full = pattern((0..800).map(|_| (1000, 20_000)).chain([(500_000, 30_000)]));
-        let error = plan(&full, &Link::GIGABIT, Duration::from_nanos(1)).unwrap_err();
-        assert!(matches!(*error.why, Why::Full { .. }), "{error}");
-        assert!(plan_widest(&pattern((0..1000).map(|_| (1000, 20_000))), &Link::GIGABIT).is_ok());
+        let error = plan(&full, &CableLink::GIGABIT, Duration::from_nanos(1)).unwrap_err();
+        assert!(matches!(*error.why, UnschedulableReason::Full { .. }), "{error}");
+        assert!(plan_widest(&pattern((0..1000).map(|_| (1000, 20_000))), &CableLink::GIGABIT).is_ok());
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
@@ -508,7 +508,7 @@ mod tests {
             guard in 0u64..300, rate in prop::sample::select(vec![100_000_000u64, 1_000_000_000, 10_000_000_000]),
         ) {
             let pattern = pattern(streams);
-            let link = Link { rate_bps: rate, mtu: 1500 };
+            let link = CableLink { rate_bps: rate, mtu: 1500 };
             let guard = Duration::from_micros(guard);
             match plan(&pattern, &link, guard) {
                 Ok(schedule) => {
@@ -528,12 +528,12 @@ mod tests {
             // The same streams, at periods that overload the link.
             let load: f64 = streams.iter().map(|&(size, part)| 8.0 * f64::from(size) / 1e3 / part as f64).sum();
             let streams = streams.iter().map(|&(size, part)| (size, ((part as f64 * load / much) as u64).max(1)));
-            prop_assert!(plan(&pattern(streams), &Link::GIGABIT, Duration::ZERO).is_err());
+            prop_assert!(plan(&pattern(streams), &CableLink::GIGABIT, Duration::ZERO).is_err());
         }
 
         #[test]
         fn no_pattern_is_too_strange(streams in prop::collection::vec((any::<u32>(), any::<u64>()), 0..6), rate_bps: u64, mtu: u32, guard: u64) {
-            let link = Link { rate_bps, mtu };
+            let link = CableLink { rate_bps, mtu };
             let _ = plan(&pattern(streams), &link, Duration::from_nanos(guard));
         }
     }

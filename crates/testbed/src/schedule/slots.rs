@@ -1,7 +1,7 @@
 //! A verified schedule, whose messages never collide, and its slots one by one.
 
 use super::circle::{Repeated, gcd, overlap};
-use super::wire::Link;
+use super::wire::CableLink;
 use crate::pattern::Pattern;
 use crate::units::{millis, nanos};
 use std::cmp::Reverse;
@@ -34,7 +34,7 @@ pub struct Overlap {
 
 /// One slot of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct ScheduleSlot {
     /// The stream's index in the pattern.
     pub stream: usize,
     /// Its start, relative to the cycle.
@@ -50,7 +50,7 @@ impl Schedule {
     ///
     /// # Errors
     /// Two slots overlap.
-    pub fn of(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Self, Overlap> {
+    pub fn of(pattern: &Pattern, link: &CableLink, guard: Duration) -> Result<Self, Overlap> {
         let slots: Vec<Repeated> = pattern
             .streams
             .iter()
@@ -111,7 +111,7 @@ impl Schedule {
 
     /// The slots of a cycle, in order: the first `most` of them.
     #[must_use]
-    pub fn slots(&self, most: usize) -> Vec<Slot> {
+    pub fn slots(&self, most: usize) -> Vec<ScheduleSlot> {
         let mut due: BinaryHeap<_> = self.slots.iter().enumerate().map(|(n, slot)| Reverse((slot.phase, n))).collect();
         let mut slots = Vec::new();
         while slots.len() < most
@@ -119,7 +119,7 @@ impl Schedule {
         {
             let Repeated { period, length, .. } = self.slots[stream];
             let end = Duration::from_nanos(start) + Duration::from_nanos(length);
-            slots.push(Slot {
+            slots.push(ScheduleSlot {
                 stream,
                 start: Duration::from_nanos(start),
                 message_end: end.saturating_sub(self.guard),
@@ -159,20 +159,20 @@ mod tests {
         // 120 bytes twice are 1.92 us.
         let two = |phase_us| pattern(vec![stream(7, 10, 4, 0), stream(8, 10, 6, phase_us)]);
         let us = Duration::from_micros;
-        assert!(Schedule::of(&two(102), &Link::GIGABIT, us(100)).is_ok());
-        let error = Schedule::of(&two(101), &Link::GIGABIT, us(100)).unwrap_err();
+        assert!(Schedule::of(&two(102), &CableLink::GIGABIT, us(100)).is_ok());
+        let error = Schedule::of(&two(101), &CableLink::GIGABIT, us(100)).unwrap_err();
         assert_eq!((error.streams, error.by), ((7, 8), Duration::from_nanos(920)));
         let said = "the slots of streams 7 and 8 overlap by 0.00092 ms; expected phases that keep them apart";
         assert_eq!(error.to_string(), said);
-        let error = Schedule::of(&two(500), &Link::GIGABIT, us(4000)).unwrap_err();
+        let error = Schedule::of(&two(500), &CableLink::GIGABIT, us(4000)).unwrap_err();
         assert_eq!((error.streams, error.by), ((7, 7), Duration::from_nanos(1920)));
-        assert!(Schedule::of(&two(500), &Link::GIGABIT, Duration::MAX).is_err());
-        assert!(Schedule::of(&two(500), &Link { rate_bps: 0, mtu: 0 }, us(0)).is_err());
+        assert!(Schedule::of(&two(500), &CableLink::GIGABIT, Duration::MAX).is_err());
+        assert!(Schedule::of(&two(500), &CableLink { rate_bps: 0, mtu: 0 }, us(0)).is_err());
     }
 
     #[test]
     fn synchronised_sending_is_no_schedule() {
-        let error = Schedule::of(&Pattern::of_2015(), &Link::GIGABIT, Duration::ZERO).unwrap_err();
+        let error = Schedule::of(&Pattern::of_2015(), &CableLink::GIGABIT, Duration::ZERO).unwrap_err();
         assert_eq!(error.streams, (10, 11));
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn slots_of_a_cycle_are_listed_in_order_and_not_endlessly() {
         let schedule = Schedule::of(
             &pattern(vec![stream(1, 10, 2, 500), stream(2, 10, 3, 0)]),
-            &Link::GIGABIT,
+            &CableLink::GIGABIT,
             Duration::from_micros(100),
         )
         .unwrap();
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(listed, [(us(0), 1), (us(500), 0), (us(2500), 0), (us(3000), 1), (us(4500), 0)]);
         let first = schedule.slots(1);
         let message_end = Duration::from_nanos(1920);
-        assert_eq!(first, [Slot { stream: 1, start: us(0), message_end, end: message_end + us(100) }]);
+        assert_eq!(first, [ScheduleSlot { stream: 1, start: us(0), message_end, end: message_end + us(100) }]);
         assert!(schedule.slots(0).is_empty());
     }
 
@@ -206,9 +206,9 @@ mod tests {
             let slots: Vec<_> = pattern.streams.iter().map(|stream| Repeated {
                 phase: nanos(stream.phase.unwrap()),
                 period: nanos(stream.period),
-                length: nanos(Link::GIGABIT.occupied(stream.transport, stream.size) + guard),
+                length: nanos(CableLink::GIGABIT.occupied(stream.transport, stream.size) + guard),
             }).collect();
-            let schedule = Schedule::of(&pattern, &Link::GIGABIT, guard);
+            let schedule = Schedule::of(&pattern, &CableLink::GIGABIT, guard);
             prop_assert_eq!(schedule.is_err(), any_overlap(&slots));
             if let Ok(schedule) = schedule {
                 let listed: Vec<_> = schedule.slots(1000).iter().map(|slot| (nanos(slot.start), slot.stream)).collect();

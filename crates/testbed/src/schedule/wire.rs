@@ -18,14 +18,14 @@ const UDP_HEADER: u64 = 8;
 
 /// A cable of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct CableLink {
     /// Bits per second, on the wire.
     pub rate_bps: u64,
     /// The longest IP packet, in bytes.
     pub mtu: u32,
 }
 
-impl Link {
+impl CableLink {
     /// Gigabit Ethernet.
     pub const GIGABIT: Self = Self { rate_bps: 1_000_000_000, mtu: 1500 };
 
@@ -52,7 +52,7 @@ impl Link {
 /// Bytes that a message of `size` occupies on a link: all its frames with preambles, gaps, padding
 /// and headers; no acknowledgements (they use the other direction), and no retransmissions.
 #[must_use]
-pub fn wire_bytes(transport: Transport, size: u32, link: &Link, v6: bool) -> u64 {
+pub fn wire_bytes(transport: Transport, size: u32, link: &CableLink, v6: bool) -> u64 {
     Frames::of(transport, size, link, v6).all()
 }
 
@@ -65,7 +65,7 @@ struct Frames {
 }
 
 impl Frames {
-    fn of(transport: Transport, size: u32, link: &Link, v6: bool) -> Self {
+    fn of(transport: Transport, size: u32, link: &CableLink, v6: bool) -> Self {
         // RFC 791 §3.1 and RFC 8200 §3; and the least MTU that each needs: RFC 791 §3.2, RFC 8200
         // §5.
         let (header, least) = if v6 { (40, 1280) } else { (20, 68) };
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn frames_are_counted_to_the_byte() {
-        let bytes = |transport, size, v6| wire_bytes(transport, size, &Link::GIGABIT, v6);
+        let bytes = |transport, size, v6| wire_bytes(transport, size, &CableLink::GIGABIT, v6);
         for (transport, size, v6, expected) in [
             // One segment: 38 + 20 + 32 + 10, and 38 + 40 + 32 + 10.
             (Transport::Tcp, 10, false, 100),
@@ -142,12 +142,12 @@ mod tests {
         ] {
             assert_eq!(bytes(transport, size, v6), expected, "{transport} {size} {v6}");
         }
-        assert_eq!(Link::GIGABIT.time(1538), Duration::from_nanos(12_304));
-        assert_eq!(Link { rate_bps: 3, mtu: 1500 }.time(1), Duration::from_nanos(2_666_666_667));
+        assert_eq!(CableLink::GIGABIT.time(1538), Duration::from_nanos(12_304));
+        assert_eq!(CableLink { rate_bps: 3, mtu: 1500 }.time(1), Duration::from_nanos(2_666_666_667));
         // Two frames: the first counts twice. A single frame counts twice. IPv6 takes longer in
         // both.
-        assert_eq!(Link::GIGABIT.occupied(Transport::UdpMulticast, 1472), Link::GIGABIT.time(2 * 1534 + 38 + 48 + 32));
-        assert_eq!(Link::GIGABIT.occupied(Transport::Tcp, 10), Link::GIGABIT.time(2 * 120));
+        assert_eq!(CableLink::GIGABIT.occupied(Transport::UdpMulticast, 1472), CableLink::GIGABIT.time(2 * 1534 + 38 + 48 + 32));
+        assert_eq!(CableLink::GIGABIT.occupied(Transport::Tcp, 10), CableLink::GIGABIT.time(2 * 120));
     }
 
     proptest! {
@@ -155,7 +155,7 @@ mod tests {
         fn all_bytes_are_in_frames_and_frames_within_the_mtu(size in 1..GREATEST_SIZE, mtu in 0u32..70_000, v6: bool, tcp: bool, rate_bps: u64) {
             let transport = if tcp { Transport::Tcp } else { Transport::UdpMulticast };
             let size = if tcp { size } else { size.min(GREATEST_DATAGRAM) };
-            let link = Link { rate_bps, mtu };
+            let link = CableLink { rate_bps, mtu };
             let frames = Frames::of(transport, size, &link, v6);
             let mtu = u64::from(mtu).max(if v6 { 1280 } else { 68 });
             prop_assert!(frames.length <= mtu && frames.last <= mtu);

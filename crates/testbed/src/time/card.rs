@@ -2,7 +2,7 @@
 //! which is usually by ptp4l on the card's own network.
 
 use super::reference::{Pair, Reference, known};
-use crate::error::Error;
+use crate::error::TestbedError;
 use tickclock::{Clock, Reading, Status};
 use tickwire_stamping::card::Card as Interface;
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
@@ -32,9 +32,9 @@ pub(super) struct CardClock {
 /// Opens the clock of an interface, or `/dev/ptpN`; also returns its device's name.
 ///
 /// # Errors
-/// [`Error::Refused`]: there is no clock, or it may not be read.
-pub(super) fn open(name: &str) -> Result<(Phc, String), Error> {
-    let refused = |why: &dyn std::fmt::Display| Error::Refused(format!("{name}: {why}"));
+/// [`TestbedError::Refused`]: there is no clock, or it may not be read.
+pub(super) fn open(name: &str) -> Result<(Phc, String), TestbedError> {
+    let refused = |why: &dyn std::fmt::Display| TestbedError::Refused(format!("{name}: {why}"));
     let number = match name.strip_prefix("/dev/ptp") {
         Some(number) => {
             number.parse().map_err(|_| refused(&"not a PTP hardware clock's name: these are /dev/ptp0 and so on"))?
@@ -61,9 +61,9 @@ impl CardClock {
     /// This clock, for comparison with the Tickwire clock, which must know the time by now.
     ///
     /// # Errors
-    /// [`Error::Refused`]: one of the two clocks does not provide the time.
-    pub(super) fn new(phc: Phc, device: &str, clock: &Clock) -> Result<Self, Error> {
-        let refused = |why: String| Err(Error::Refused(why));
+    /// [`TestbedError::Refused`]: one of the two clocks does not provide the time.
+    pub(super) fn new(phc: Phc, device: &str, clock: &Clock) -> Result<Self, TestbedError> {
+        let refused = |why: String| Err(TestbedError::Refused(why));
         let reading = clock.now();
         if known(&reading).is_none() {
             return refused(
@@ -154,7 +154,7 @@ mod tests {
             ("no-such-dev0", "no such interface"),
             ("lo", "has no PTP hardware clock"),
         ] {
-            let Err(Error::Refused(said)) = open(name) else { panic!("{name} is there") };
+            let Err(TestbedError::Refused(said)) = open(name) else { panic!("{name} is there") };
             assert!(said.starts_with(&format!("{name}: ")) && said.contains(why), "{said}");
         }
     }

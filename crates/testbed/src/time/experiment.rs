@@ -1,18 +1,18 @@
 //! The rows of the table, and how each is measured.
 
 use super::card::{self, CardClock};
-use super::figures::{Origin, Row, Tally, TimeFigures};
+use super::figures::{Origin, ClockRow, Tally, TimeFigures};
 use super::topology::{Topology, sleep_until};
 use super::{reader, simulated};
-use crate::error::Error;
+use crate::error::TestbedError;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use tickclock::Clock;
 use tickwire_clock_reference::Truth;
-use tickwire_clock_reference::function::{Recipe, Wander};
-use tickwire_clock_reference::path::{Outage, Path};
+use tickwire_clock_reference::function::{Recipe, SineWander};
+use tickwire_clock_reference::path::{Outage, PathModel};
 
 /// The least number of intervals for a row to be meaningful.
 const FEWEST: f64 = 2.0;
@@ -32,7 +32,7 @@ const LAB: &str = "Rows of a real clock: its daemon on one host of a lab, and th
 
 /// The planned rows.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ClockPlan {
     /// Rows of a real clock, if any.
     pub real: Option<Real>,
     /// Seconds between requests in rows of virtual time; empty: none.
@@ -47,28 +47,28 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub enum Real {
     /// A clock in a lab, compared with the exact reference time.
-    Lab(Lab),
+    Lab(LabComparison),
     /// This machine's clock, compared with a network card's.
-    Card(Card),
+    Card(CardComparison),
 }
 
 /// How the lab's rows are measured.
 #[derive(Clone, Debug)]
-pub struct Lab {
+pub struct LabComparison {
     /// The program `tickwire`.
     pub tickwire: PathBuf,
     /// Poll intervals in seconds: a row each, and one more with the first of them in which the
     /// server falls silent.
     pub intervals: Vec<f64>,
     /// Duration and number of comparisons of each row.
-    pub span: Span,
+    pub span: ComparisonSpan,
     /// Processors kept busy by other programs during the measurement.
     pub busy: usize,
 }
 
 /// How a comparison with a card is made.
 #[derive(Clone, Debug)]
-pub struct Card {
+pub struct CardComparison {
     /// The card: an interface, or `/dev/ptpN`.
     pub name: String,
     /// The clock's page.
@@ -76,12 +76,12 @@ pub struct Card {
     /// Poll interval of the server that the clock follows, in seconds, if its daemon reports it.
     pub interval_s: Option<f64>,
     /// Duration and number of comparisons.
-    pub span: Span,
+    pub span: ComparisonSpan,
 }
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct ComparisonSpan {
     /// The duration.
     pub duration: Duration,
     /// Approximate number of comparisons in that time.
@@ -122,7 +122,7 @@ impl Live<'_> {
     }
 }
 
-impl Plan {
+impl ClockPlan {
     /// The number of rows of a real clock, and their total duration.
     #[must_use]
     pub fn length(&self) -> (usize, Duration) {
@@ -139,9 +139,9 @@ impl Plan {
     /// Measures all rows.
     ///
     /// # Errors
-    /// [`Error::Refused`] if an input is invalid or a prerequisite is missing, before anything is
-    /// measured; otherwise a measurement failed.
-    pub fn conduct(&self, tell: &mut dyn FnMut(&Moment)) -> Result<TimeFigures, Error> {
+    /// [`TestbedError::Refused`] if an input is invalid or a prerequisite is missing, before
+    /// anything is measured; otherwise a measurement failed.
+    pub fn conduct(&self, tell: &mut dyn FnMut(&Moment)) -> Result<TimeFigures, TestbedError> {
         self.check()?;
         let simulated = if self.simulated.is_empty() { 0 } else { self.simulated.len() + 1 };
         let rows = self.length().0 + simulated;
@@ -172,10 +172,10 @@ impl Plan {
     }
 
     /// Checks the plan.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), TestbedError> {
         let Some(Real::Lab(lab)) = &self.real else { return Ok(()) };
         match lab.too_long() {
-            Some(interval) => Err(Error::Refused(format!(
+            Some(interval) => Err(TestbedError::Refused(format!(
                 "a row of {} s says nothing of an interval of {interval} s: measure it for {} s at least (--seconds), or in virtual time (--virtual)",
                 lab.span.duration.as_secs_f64(),
                 FEWEST * interval
@@ -195,22 +195,22 @@ struct Wanted {
     silent_after_s: Option<f64>,
 }
 
-impl Lab {
-    /// The least time for [`Lab::within`]: two rows of an interval of 1 s.
+impl LabComparison {
+    /// The least time for [`LabComparison::within`]: two rows of an interval of 1 s.
     pub const LEAST: Duration = Duration::from_secs(14);
 
     /// A lab whose rows take `whole` together, including the clocks' settling: more time gives more
-    /// and longer intervals. None in less than [`Lab::LEAST`].
+    /// and longer intervals. None in less than [`LabComparison::LEAST`].
     #[must_use]
     pub fn within(whole: Duration, tickwire: PathBuf, busy: usize) -> Option<Self> {
         let all = |intervals: &&[f64]| {
-            let span = Span { duration: Duration::ZERO, reads: 0 };
+            let span = ComparisonSpan { duration: Duration::ZERO, reads: 0 };
             let mut lab = Self { tickwire: tickwire.clone(), intervals: intervals.to_vec(), span, busy };
             let rows = lab.rows();
             let settling: Duration = rows.iter().map(|row| Duration::from_secs_f64(row.begin_s)).sum();
             // Whole seconds, for readability.
             let seconds = whole.checked_sub(settling)?.as_secs() / rows.len() as u64;
-            lab.span = Span { duration: Duration::from_secs(seconds), reads: seconds * READS_PER_S };
+            lab.span = ComparisonSpan { duration: Duration::from_secs(seconds), reads: seconds * READS_PER_S };
             lab.too_long().is_none().then_some(lab)
         };
         CHOICES.iter().find_map(all)
@@ -240,12 +240,12 @@ impl Lab {
         }
     }
 
-    fn measure(&self, live: &mut Live<'_>) -> Result<Vec<Row>> {
+    fn measure(&self, live: &mut Live<'_>) -> Result<Vec<ClockRow>> {
         let mut bed = Topology::new(&self.tickwire, self.busy)?;
         self.rows().iter().map(|wanted| self.row(&mut bed, wanted, live)).collect()
     }
 
-    fn row(&self, bed: &mut Topology, wanted: &Wanted, live: &mut Live<'_>) -> Result<Row> {
+    fn row(&self, bed: &mut Topology, wanted: &Wanted, live: &mut Live<'_>) -> Result<ClockRow> {
         let &Wanted { interval, begin_s, silent_after_s } = wanted;
         let measured_s = self.span.duration.as_secs_f64();
         let name = match silent_after_s {
@@ -261,7 +261,7 @@ impl Lab {
         followed.check()?;
         let differences = tally.finish();
         let differences = differences.with_context(|| format!("the clock never knew the time: {}", followed.said()))?;
-        Ok(Row {
+        Ok(ClockRow {
             origin: Origin::Lab,
             interval_s: Some(interval),
             silent_after_s,
@@ -279,22 +279,22 @@ fn recipe(begin_s: f64, silent_after_s: Option<f64>) -> Recipe {
     Recipe {
         ahead_us: 1000.0,
         rate_ppm: 10.0,
-        wander: Some(Wander { ppm: 0.05, period_s: 600.0 }),
-        path: Path { outages, ..Path::default() },
+        wander: Some(SineWander { ppm: 0.05, period_s: 600.0 }),
+        path: PathModel { outages, ..PathModel::default() },
         ..Recipe::default()
     }
 }
 
-impl Card {
-    fn measure(&self, live: &mut Live<'_>) -> Result<(Row, String), Error> {
+impl CardComparison {
+    fn measure(&self, live: &mut Live<'_>) -> Result<(ClockRow, String), TestbedError> {
         let (phc, device) = card::open(&self.name)?;
-        let clock = Clock::open(&self.page).map_err(|error| Error::Refused(error.to_string()))?;
+        let clock = Clock::open(&self.page).map_err(|error| TestbedError::Refused(error.to_string()))?;
         let mut reference = CardClock::new(phc, &device, &clock)?;
         let measured_s = self.span.duration.as_secs_f64();
         live.begin(format!("beside {device}"), measured_s);
         let tally: Tally = reader::read(&mut reference, &clock, self.span, |passed| live.passed(passed));
         let differences = tally.finish().with_context(|| format!("the clock could never be read beside {device}"))?;
-        let row = Row {
+        let row = ClockRow {
             origin: Origin::Card,
             interval_s: self.interval_s,
             silent_after_s: None,
@@ -310,10 +310,10 @@ impl Card {
 mod tests {
     use super::*;
 
-    fn plan(intervals: &[f64], seconds: f64) -> Plan {
-        let span = Span { duration: Duration::from_secs_f64(seconds), reads: 10 };
-        let lab = Lab { tickwire: "tickwire".into(), intervals: intervals.to_vec(), span, busy: 0 };
-        Plan { real: Some(Real::Lab(lab)), simulated: Vec::new(), simulated_reads: 0, command: Vec::new() }
+    fn plan(intervals: &[f64], seconds: f64) -> ClockPlan {
+        let span = ComparisonSpan { duration: Duration::from_secs_f64(seconds), reads: 10 };
+        let lab = LabComparison { tickwire: "tickwire".into(), intervals: intervals.to_vec(), span, busy: 0 };
+        ClockPlan { real: Some(Real::Lab(lab)), simulated: Vec::new(), simulated_reads: 0, command: Vec::new() }
     }
 
     #[test]
@@ -330,16 +330,16 @@ mod tests {
 
     #[test]
     fn an_interval_that_hardly_fits_is_refused_before_anything_is_started() {
-        let Err(Error::Refused(why)) = plan(&[1.0, 60.0], 119.0).conduct(&mut |_| ()) else { panic!("it was begun") };
+        let Err(TestbedError::Refused(why)) = plan(&[1.0, 60.0], 119.0).conduct(&mut |_| ()) else { panic!("it was begun") };
         assert!(why.contains("an interval of 60 s: measure it for 120 s at least"), "{why}");
     }
 
     #[test]
     fn a_lab_takes_no_longer_than_it_may_and_has_as_many_intervals_as_fit() {
         let within = |seconds: u64| {
-            let lab = Lab::within(Duration::from_secs(seconds), "tickwire".into(), 1)?;
+            let lab = LabComparison::within(Duration::from_secs(seconds), "tickwire".into(), 1)?;
             let (intervals, span, busy) = (lab.intervals.clone(), lab.span, lab.busy);
-            let plan = Plan { real: Some(Real::Lab(lab)), ..plan(&[], 1.0) };
+            let plan = ClockPlan { real: Some(Real::Lab(lab)), ..plan(&[], 1.0) };
             plan.check().unwrap();
             assert!(plan.length().1 <= Duration::from_secs(seconds) && busy == 1);
             Some((intervals, span.duration.as_secs(), span.reads))
@@ -347,14 +347,14 @@ mod tests {
         assert_eq!(within(30), Some((vec![1.0], 10, 20_000)));
         assert_eq!(within(60), Some((vec![1.0, 4.0], 14, 28_000)));
         assert_eq!(within(600).map(|(intervals, ..)| intervals), Some(vec![1.0, 8.0, 30.0]));
-        assert_eq!(within(Lab::LEAST.as_secs()), Some((vec![1.0], 2, 4_000)));
-        assert_eq!(within(Lab::LEAST.as_secs() - 1), None);
+        assert_eq!(within(LabComparison::LEAST.as_secs()), Some((vec![1.0], 2, 4_000)));
+        assert_eq!(within(LabComparison::LEAST.as_secs() - 1), None);
         assert_eq!(within(0), None);
     }
 
     #[test]
     fn virtual_rows_alone_need_no_lab() {
-        let plan = Plan { real: None, simulated: vec![480.0], simulated_reads: 5_000, ..plan(&[], 1.0) };
+        let plan = ClockPlan { real: None, simulated: vec![480.0], simulated_reads: 5_000, ..plan(&[], 1.0) };
         let mut told = Vec::new();
         let found = plan.conduct(&mut |moment| told.push((moment.row, moment.rows, moment.name.clone()))).unwrap();
         assert_eq!(told, [(1, 2, "480 s, virtual".to_owned()), (2, 2, "no sync, virtual".to_owned())]);

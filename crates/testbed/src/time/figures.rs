@@ -17,7 +17,7 @@ pub struct TimeFigures {
     /// The references, in words; a sentence for each kind of row.
     pub references: Vec<String>,
     /// The table; figure 5 is of the first one.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ClockRow>,
 }
 
 impl TimeFigures {
@@ -72,7 +72,7 @@ pub enum Origin {
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ClockRow {
     /// Its origin.
     pub origin: Origin,
     /// Poll interval in seconds; none: the daemon of the machine's clock does not report it.
@@ -87,7 +87,7 @@ pub struct Row {
     pub differences: Differences,
 }
 
-impl Row {
+impl ClockRow {
     /// The text of its first cell.
     #[must_use]
     pub fn name(&self) -> String {
@@ -178,7 +178,7 @@ impl Tally {
     }
 
     /// The comparisons of a simulation.
-    pub(super) fn simulated(figures: &tickwire_sim::Figures) -> Self {
+    pub(super) fn simulated(figures: &tickwire_sim::ClockErrors) -> Self {
         Self {
             // Its errors have the opposite sign: clock - truth.
             differences: figures.errors().iter().map(|&error| error.saturating_neg()).collect(),
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn rows_are_named_by_what_they_show() {
         let differences = tally([0]).finish().unwrap();
-        let row = Row {
+        let row = ClockRow {
             origin: Origin::Lab,
             interval_s: Some(30.0),
             silent_after_s: None,
@@ -284,9 +284,9 @@ mod tests {
             differences,
         };
         assert_eq!(row.name(), "30 s");
-        let silent = Row { silent_after_s: Some(15.0), ..row.clone() };
+        let silent = ClockRow { silent_after_s: Some(15.0), ..row.clone() };
         assert_eq!(silent.name(), "no sync after 15 s");
-        assert_eq!(Row { origin: Origin::Virtual, interval_s: Some(0.5), ..row.clone() }.name(), "0.5 s, virtual");
-        assert_eq!(Row { origin: Origin::Card, interval_s: None, ..row }.name(), "not known");
+        assert_eq!(ClockRow { origin: Origin::Virtual, interval_s: Some(0.5), ..row.clone() }.name(), "0.5 s, virtual");
+        assert_eq!(ClockRow { origin: Origin::Card, interval_s: None, ..row }.name(), "not known");
     }
 }

@@ -24,7 +24,7 @@ mod show;
 mod simulated;
 mod topology;
 
-pub use experiment::{Card, Lab, Moment, Plan, Real, Span};
-pub use figures::{Differences, Histogram, Origin, Row, TimeFigures};
+pub use experiment::{CardComparison, LabComparison, Moment, ClockPlan, Real, ComparisonSpan};
+pub use figures::{Differences, Histogram, Origin, ClockRow, TimeFigures};
 pub(crate) use show::cells;
 pub use show::{html, section, table};

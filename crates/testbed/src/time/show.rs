@@ -1,8 +1,8 @@
 //! Table 2 and figure 5, for a terminal and as a section of a page.
 
-use super::figures::{self, Differences, Histogram, Row, TimeFigures};
+use super::figures::{self, Differences, Histogram, ClockRow, TimeFigures};
 use comfy_table::{CellAlignment, Table, presets};
-use tickwire_report::{Axis, Bar, Bars, Page, Size, Tone};
+use tickwire_report::{Axis, Bar, Bars, ReportPage, Size, Tone};
 
 /// The heading of the section.
 const HEADING: &str = "How far the clock was off";
@@ -45,7 +45,7 @@ pub fn table(figures: &TimeFigures) -> String {
 /// A complete page.
 #[must_use]
 pub fn html(figures: &TimeFigures) -> String {
-    let mut page = Page::new("How good the clock is");
+    let mut page = ReportPage::new("How good the clock is");
     let tone = if figures.is_inside() { Tone::Good } else { Tone::Bad };
     page.verdict(tone, &figures.sentence());
     section(figures, &mut page);
@@ -58,7 +58,7 @@ pub fn html(figures: &TimeFigures) -> String {
 }
 
 /// Table 2 and figure 5, as a section of a page; nothing if nothing was measured.
-pub fn section(figures: &TimeFigures, page: &mut Page) {
+pub fn section(figures: &TimeFigures, page: &mut ReportPage) {
     let Some((first, others)) = figures.rows.split_first() else { return };
     page.section(HEADING);
     page.table(&HEAD, figures.rows.iter().map(toned));
@@ -73,7 +73,7 @@ pub fn section(figures: &TimeFigures, page: &mut Page) {
     page.list(figures.references.iter().chain(&remarks(figures)));
 }
 
-fn caption(row: &Row) -> String {
+fn caption(row: &ClockRow) -> String {
     let Differences { iterations, min_ns, max_ns, .. } = row.differences;
     format!("{}: {iterations} comparisons, {} to {} us", row.name(), us(min_ns), us(max_ns))
 }
@@ -103,7 +103,7 @@ fn remarks(figures: &TimeFigures) -> Vec<String> {
 }
 
 /// A row as the table shows it, in the order of [`HEAD`].
-pub(crate) fn cells(row: &Row) -> [String; HEAD.len()] {
+pub(crate) fn cells(row: &ClockRow) -> [String; HEAD.len()] {
     let found = &row.differences;
     let within = match found.outside {
         0 => "always".to_owned(),
@@ -122,7 +122,7 @@ pub(crate) fn cells(row: &Row) -> [String; HEAD.len()] {
     ]
 }
 
-fn toned(row: &Row) -> Vec<(String, Tone)> {
+fn toned(row: &ClockRow) -> Vec<(String, Tone)> {
     let mut cells: Vec<_> = cells(row).into_iter().map(|cell| (cell, Tone::Plain)).collect();
     if let Some((_, tone)) = cells.last_mut() {
         *tone = if row.differences.outside == 0 { Tone::Good } else { Tone::Bad };
@@ -164,7 +164,7 @@ mod tests {
             outside,
             histogram: Histogram { from_ns: -5_230, width_ns: 4_516, counts: vec![7_000_000, 1_000_000] },
         };
-        let row = Row {
+        let row = ClockRow {
             origin: Origin::Lab,
             interval_s: Some(30.0),
             silent_after_s: None,
@@ -172,7 +172,7 @@ mod tests {
             exchanges: Some(4),
             differences,
         };
-        let simulated = Row { origin: Origin::Virtual, interval_s: Some(960.0), exchanges: None, ..row.clone() };
+        let simulated = ClockRow { origin: Origin::Virtual, interval_s: Some(960.0), exchanges: None, ..row.clone() };
         TimeFigures {
             machine: "a machine".into(),
             command: vec!["tickwire".into(), "testbed".into(), "time".into()],
@@ -223,7 +223,7 @@ mod tests {
         let verdict = shown.find("class=\"verdict good\"").unwrap();
         assert!(verdict < shown.find("<h2>").unwrap() && verdict < shown.find("a machine").unwrap(), "{shown}");
         assert!(html(&figures(2)).contains("outside the clock&#39;s own bound at 4 of 16000000"));
-        let mut page = Page::new("empty");
+        let mut page = ReportPage::new("empty");
         section(&TimeFigures { rows: Vec::new(), ..figures(0) }, &mut page);
         assert!(!page.finish().contains("<h2>"));
     }

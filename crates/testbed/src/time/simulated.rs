@@ -1,10 +1,10 @@
 //! Rows in virtual time: a day with the real clock algorithm, a simulated oscillator and a
 //! simulated server, in seconds.
 
-use super::figures::{Origin, Row, Tally};
+use super::figures::{Origin, ClockRow, Tally};
 use anyhow::{Context, Result};
 use tickwire_sim::scenario::{Change, Promise};
-use tickwire_sim::{Delay, Scenario, Wander};
+use tickwire_sim::{Delay, Scenario, OscillatorWander};
 
 const DAY: f64 = 86_400.0;
 /// As in 2015: this many seconds with a server, and then four hours without.
@@ -20,12 +20,12 @@ pub(super) const WORDS: &str = "Rows marked virtual: the clock's algorithm in a 
      0.015 ppm in a day) and a switch between it and its server. Half a day of lock, then a day of comparisons; for no sync, as in 2015, five minutes with a server and four hours without.";
 
 /// A day with this poll interval in seconds.
-pub(super) fn synchronised(interval: f64, reads: u32) -> Result<Row> {
+pub(super) fn synchronised(interval: f64, reads: u32) -> Result<ClockRow> {
     row(&Scenario { measured: (DAY / 2.0, DAY * 1.5), ..scenario(interval, reads) }, None)
 }
 
 /// A server that falls silent after five minutes.
-pub(super) fn silenced(interval: f64, reads: u32) -> Result<Row> {
+pub(super) fn silenced(interval: f64, reads: u32) -> Result<ClockRow> {
     const SILENCE: &[(f64, Change)] = &[(SERVED, Change::Silent(true))];
     let measured = (SETTLED, SERVED + UNSERVED);
     row(&Scenario { measured, changes: SILENCE, ..scenario(interval, reads) }, Some(SERVED - SETTLED))
@@ -34,7 +34,7 @@ pub(super) fn silenced(interval: f64, reads: u32) -> Result<Row> {
 const fn scenario(interval: f64, reads: u32) -> Scenario {
     Scenario {
         name: "",
-        wander: Wander::SERVER_ROOM,
+        wander: OscillatorWander::SERVER_ROOM,
         path: Delay::LAN,
         poll: interval,
         measured: (0.0, 0.0),
@@ -45,11 +45,11 @@ const fn scenario(interval: f64, reads: u32) -> Scenario {
     }
 }
 
-fn row(scenario: &Scenario, silent_after_s: Option<f64>) -> Result<Row> {
+fn row(scenario: &Scenario, silent_after_s: Option<f64>) -> Result<ClockRow> {
     let differences =
         Tally::simulated(&scenario.figures(SEED)).finish().context("the simulated clock never knew the time")?;
     let (begin, end) = scenario.measured;
-    Ok(Row {
+    Ok(ClockRow {
         origin: Origin::Virtual,
         interval_s: Some(scenario.poll),
         silent_after_s,

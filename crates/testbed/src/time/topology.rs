@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickclock::{Clock, counter};
 use tickwire_clock_reference::Truth;
-use tickwire_clock_reference::server::{Leaving, Server};
+use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
 use tickwire_clock_reference::stamp;
-use tickwire_lab::{CableOptions, Host, Lab, Process};
+use tickwire_lab::{CableOptions, LabHost, Lab, Process};
 
 const CLIENT: &str = "10.79.0.1";
 const SERVER: &str = "10.79.0.2";
@@ -30,8 +30,8 @@ const MOMENT: f64 = 0.25;
 /// The lab, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Topology {
-    client: Host,
-    server: Host,
+    client: LabHost,
+    server: LabHost,
     tickwire: PathBuf,
     directory: PathBuf,
     /// How many clocks have been started in it.
@@ -143,9 +143,9 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(host: &Host, truth: Truth) -> Result<Self> {
+    fn start(host: &LabHost, truth: Truth) -> Result<Self> {
         let address: SocketAddr = format!("{SERVER}:{NTP}").parse()?;
-        let mut server = host.within(|| Server::bind(truth, address, Leaving::Completed))??;
+        let mut server = host.within(|| ReferenceServer::bind(truth, address, TransmitStamping::Completed))??;
         let answers = server.answers();
         // Close-on-exec: the daemon, which is started next, would keep the pipe open.
         let (stopped, stop) = nix::unistd::pipe2(OFlag::O_CLOEXEC).context("cannot make a pipe")?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tickwire_testbed::outcome::{Carrier, Experiment, Run, StreamFigures, Times, Timing, Usage};
 use tickwire_testbed::pattern::{Pattern, Stream};
-use tickwire_testbed::time::{Differences, Histogram, Origin, Row, TimeFigures};
+use tickwire_testbed::time::{Differences, Histogram, Origin, ClockRow, TimeFigures};
 
 const SECONDS: u64 = 60;
 const LINK_BPS: u64 = 1_000_000_000;
@@ -61,7 +61,7 @@ fn clock() -> TimeFigures {
         command: Vec::new(),
         references: vec!["A real daemon on one host of a lab and its server on another.".to_owned()],
         rows: rows
-            .map(|(interval_s, silent_after_s, spread_ns)| Row {
+            .map(|(interval_s, silent_after_s, spread_ns)| ClockRow {
                 origin: Origin::Lab,
                 interval_s: Some(interval_s),
                 silent_after_s,

@@ -3,11 +3,11 @@
 use super::reading::Costs;
 use super::report::{HEAD, Outcome, cells};
 use tickwire_bench::error::ClockError;
-use tickwire_report::{Axis, Page, Plot, Series, Tone};
+use tickwire_report::{Axis, ReportPage, Plot, Series, Tone};
 
 /// All that was measured, as one HTML file.
 pub(super) fn page(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>) -> String {
-    let mut page = Page::new("How wrong clocks are");
+    let mut page = ReportPage::new("How wrong clocks are");
     page.paragraph(machine);
     let (tone, verdict) = verdict(outcomes);
     page.verdict(tone, &verdict);

@@ -5,7 +5,7 @@ use crate::deps::{CHRONY, NTPSEC};
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use tickwire_lab::{Host, Process};
+use tickwire_lab::{LabHost, Process};
 
 /// A clock daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// Starts it on a host, so that it follows `server`.
-    pub(super) fn start(self, host: &Host, directory: &Path, server: &str, poll: u32) -> Result<Process> {
+    pub(super) fn start(self, host: &LabHost, directory: &Path, server: &str, poll: u32) -> Result<Process> {
         let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
         let log2 = poll.ilog2();
         let configured = |name: &str, text: &str| -> Result<String> {

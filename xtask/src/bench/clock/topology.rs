@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tickwire_bench::error::ClockError;
-use tickwire_lab::{CableOptions, Host, Lab, Process, tools};
+use tickwire_lab::{CableOptions, LabHost, Lab, Process, tools};
 
 const CLIENT: &str = "10.78.0.1";
 const SERVER: &str = "10.78.0.2";
@@ -22,8 +22,8 @@ const TBF: &str = "root tbf rate 100mbit burst 5kb latency 10ms";
 
 pub(super) struct Topology {
     _lab: Lab,
-    pub(super) client: Host,
-    server: Host,
+    pub(super) client: LabHost,
+    server: LabHost,
     directory: PathBuf,
 }
 
@@ -105,7 +105,7 @@ impl Topology {
     }
 
     /// A TCP stream from one host to the other for `seconds`.
-    fn stream(&self, from: &Host, to: &Host, address: &str, port: u16, seconds: u32) -> Result<[Process; 2]> {
+    fn stream(&self, from: &LabHost, to: &LabHost, address: &str, port: u16, seconds: u32) -> Result<[Process; 2]> {
         let program = program("pingpong")?;
         let address = format!("{address}:{port}");
         let mut sink = to.spawn(&[&program, "sink", &address])?;

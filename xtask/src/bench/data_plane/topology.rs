@@ -10,8 +10,8 @@ use std::cell::{Cell, OnceCell};
 use std::process::Command;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
-use tickwire_bench::rate::Rate;
-use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
+use tickwire_bench::rate::RateFigures;
+use tickwire_lab::{CableOptions, LabHost, LabPair, Process, Service, ServiceOptions, tools};
 
 /// How the services beside ordinary programs attach divert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,11 @@ impl Wait {
 pub(crate) struct Topology {
     // Fields drop in order: the services end before their hosts.
     services: [Service; 2],
-    with: Pair,
+    with: LabPair,
     /// Has a service on host a only.
-    one_end: (Service, Pair),
-    without: Pair,
-    wire: Pair,
+    one_end: (Service, LabPair),
+    without: LabPair,
+    wire: LabPair,
     beside: [OnceCell<Beside>; 3],
     lane_bytes: Cell<u64>,
     pub(crate) trips: u32,
@@ -89,21 +89,21 @@ pub(crate) struct Topology {
 /// Hosts with all offloads, the best case for the kernel, and an idle service on each.
 struct Beside {
     _services: [Service; 2],
-    pair: Pair,
+    pair: LabPair,
 }
 
 impl Beside {
     fn new(attach: &str) -> Result<Self> {
-        let pair = Pair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
+        let pair = LabPair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
         Ok(Self { _services: services(&pair, attach)?, pair })
     }
 }
 
-fn services(pair: &Pair, attach: &str) -> Result<[Service; 2]> {
+fn services(pair: &LabPair, attach: &str) -> Result<[Service; 2]> {
     Ok([service(&pair.a, attach)?, service(&pair.b, attach)?])
 }
 
-fn service(host: &Host, attach: &str) -> Result<Service> {
+fn service(host: &LabHost, attach: &str) -> Result<Service> {
     // Only the programs of [`Wait::RealTime`] use the grant.
     let config = "[groups.root]\nrealtime = 50\n".into();
     let arguments = vec!["--attach".into(), attach.into()];
@@ -119,11 +119,11 @@ const BUSY: &str = "while :; do :; done";
 
 impl Topology {
     pub(crate) fn new(trips: u32, seconds: u32, attach: &str) -> Result<Self> {
-        let with = Pair::new()?;
-        let without = Pair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
-        let wire = Pair::new()?;
+        let with = LabPair::new()?;
+        let without = LabPair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
+        let wire = LabPair::new()?;
         let services = services(&with, attach)?;
-        let pair = Pair::new()?;
+        let pair = LabPair::new()?;
         let one_end = (service(&pair.a, attach)?, pair);
         let (beside, lane_bytes) = Default::default();
         Ok(Self { services, with, one_end, without, wire, beside, lane_bytes, trips, seconds })
@@ -203,7 +203,7 @@ impl Topology {
             sink.success(TIMEOUT)
         });
         sink.kill();
-        let rate: Rate = serde_json::from_str(printed?.trim()).context("figures of the sink")?;
+        let rate: RateFigures = serde_json::from_str(printed?.trim()).context("figures of the sink")?;
         Ok(Measured::Rate(rate.bits_per_second / 1e9))
     }
 
@@ -251,7 +251,7 @@ impl Topology {
         }
     }
 
-    fn pair(&self, ends: Ends, wait: Wait) -> Result<&Pair> {
+    fn pair(&self, ends: Ends, wait: Wait) -> Result<&LabPair> {
         Ok(match ends {
             Ends::Kernel if wait == Wait::Spin => &self.wire,
             Ends::Kernel => &self.without,
@@ -262,7 +262,7 @@ impl Topology {
     }
 
     /// Made when the first row needs it.
-    fn beside(&self, attach: Attach) -> Result<&Pair> {
+    fn beside(&self, attach: Attach) -> Result<&LabPair> {
         let (place, name) = match attach {
             Attach::Default => (&self.beside[0], "auto"),
             Attach::Native => (&self.beside[1], "native"),
@@ -275,7 +275,7 @@ impl Topology {
         Ok(&place.get().context("hosts that were just made")?.pair)
     }
 
-    fn start(&self, (host, cpu, accelerated): (&Host, &str, bool), wait: Wait, command: &[&str]) -> Result<Process> {
+    fn start(&self, (host, cpu, accelerated): (&LabHost, &str, bool), wait: Wait, command: &[&str]) -> Result<Process> {
         Process::spawn(traffic::command(host, cpu, accelerated.then_some(wait.options()), command)?)
     }
 

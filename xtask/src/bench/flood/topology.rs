@@ -8,14 +8,14 @@ use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
-use tickwire_lab::{Pair, Process, Service, ServiceOptions};
+use tickwire_lab::{LabPair, Process, Service, ServiceOptions};
 
 /// The hosts.
 pub(super) struct Topology {
     // Fields drop in order: the services end before their hosts.
     services: [Service; 2],
-    with: Pair,
-    without: Pair,
+    with: LabPair,
+    without: LabPair,
     trips: u32,
     rate: u32,
     measured: u16,
@@ -32,7 +32,7 @@ const PORTS: [u16; 2] = [5_300, 40_000];
 impl Topology {
     pub(super) fn new(attach: &str, trips: u32, rate: u32) -> Result<Self> {
         let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
-        let (with, without) = (Pair::new()?, Pair::new()?);
+        let (with, without) = (LabPair::new()?, LabPair::new()?);
         let services = [Service::start_with(&with.a, &options)?, Service::start_with(&with.b, &options)?];
         for pair in [&with, &without] {
             // Answers to the forged addresses go back to the client's host, which drops them.
@@ -78,7 +78,7 @@ impl Topology {
         Ok(latency)
     }
 
-    fn flood(&self, pair: &Pair, flood: Flood, victim: &str, client_port: u16) -> Result<Process> {
+    fn flood(&self, pair: &LabPair, flood: Flood, victim: &str, client_port: u16) -> Result<Process> {
         let mac = match flood {
             Flood::AbsentHost => ABSENT.to_owned(),
             _ => pair.b.run(&["cat", "/sys/class/net/eth0/address"])?,

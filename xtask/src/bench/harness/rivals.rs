@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
+use tickwire_lab::{CableOptions, LabHost, LabPair, Process, Service, ServiceOptions, tools};
 
 pub(crate) const PORT: u16 = 5201;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -54,15 +54,15 @@ impl fmt::Display for Ends {
 pub(crate) struct Rivals {
     // Fields drop in order: the services end before their hosts.
     pub(crate) services: [Service; 2],
-    with: Pair,
-    without: Pair,
+    with: LabPair,
+    without: LabPair,
 }
 
 impl Rivals {
     /// Makes the hosts, on cables with `queues` queues; the services have this configuration.
     pub(crate) fn new(queues: u32, attach: &str, config: &str) -> Result<Self> {
         let cable = CableOptions { queues, ..CableOptions::default() };
-        let (with, without) = (Pair::with(&cable)?, Pair::with(&cable)?);
+        let (with, without) = (LabPair::with(&cable)?, LabPair::with(&cable)?);
         let options = ServiceOptions {
             config: config.into(),
             arguments: vec!["--attach".into(), attach.into()],
@@ -72,7 +72,7 @@ impl Rivals {
         Ok(Self { services, with, without })
     }
 
-    pub(crate) fn pair(&self, ends: Ends) -> &Pair {
+    pub(crate) fn pair(&self, ends: Ends) -> &LabPair {
         if ends == Ends::Kernel { &self.without } else { &self.with }
     }
 
@@ -122,22 +122,22 @@ impl Rivals {
     }
 }
 
-pub(crate) fn at(pair: &Pair, port: u16) -> String {
+pub(crate) fn at(pair: &LabPair, port: u16) -> String {
     format!("{}:{port}", pair.b_v4())
 }
 
-pub(crate) fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
+pub(crate) fn start_server(pair: &LabPair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
     let mut server = start(&pair.b, SERVER_CPU, ends.ours()[1], command)?;
     tickwire_lab::wait_until_listening(&pair.b, "tcp", port, &mut server)?;
     Ok(server)
 }
 
-pub(crate) fn start_client(pair: &Pair, ends: Ends, command: &[&str]) -> Result<Process> {
+pub(crate) fn start_client(pair: &LabPair, ends: Ends, command: &[&str]) -> Result<Process> {
     start(&pair.a, CLIENT_CPU, ends.ours()[0], command)
 }
 
 /// Starts a program on one processor of a host.
-pub(crate) fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
+pub(crate) fn start(host: &LabHost, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
     let options: &[&str] = &[];
     Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
 }

@@ -93,7 +93,7 @@ pub(super) mod tests {
     use super::*;
     use std::time::Duration;
     use tickwire_bench::latency::Latency;
-    use tickwire_bench::rate::Rate;
+    use tickwire_bench::rate::RateFigures;
     use tickwire_bench::transfer::Transfer;
 
     const LATENCY: Latency = Latency {
@@ -123,7 +123,7 @@ pub(super) mod tests {
     pub(in super::super) fn outcome(row: &str, size: u32, ends: Ends, ns: u64) -> Outcome<Cell, Measured> {
         let row = ROWS.iter().find(|one| one.name == row).unwrap();
         let completion = Latency { p50_ns: ns, p99_ns: ns, max_ns: ns, ..LATENCY };
-        let transfer = Transfer { completion, goodput: Rate::new(1_000_000, Duration::from_secs(1)) };
+        let transfer = Transfer { completion, goodput: RateFigures::new(1_000_000, Duration::from_secs(1)) };
         let passed = Passed { forth: WAY, back: WAY, late_mean_ns: 1, late_max_ns: 2, processor_us: 3 };
         Outcome { rounds: vec![Measured { transfer, passed }], ..Outcome::new(Cell { row, size, ends }) }
     }

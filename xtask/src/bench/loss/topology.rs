@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
 use tickwire_bench::transfer::Transfer;
-use tickwire_lab::{Pair, Passed, Relay, Relayed, Service, ServiceOptions};
+use tickwire_lab::{LabPair, Passed, Relay, Relayed, Service, ServiceOptions};
 
 /// The end whose processor the cable shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -170,10 +170,10 @@ pub(super) fn added(hosts: &[Topology]) -> Result<Added> {
     let relay = kernels.start(&[])?;
     let through = ping_pong(&kernels.relayed.pair)?;
     relay.finish()?;
-    Ok(Added { relay: through, cable: ping_pong(&Pair::new()?)? })
+    Ok(Added { relay: through, cable: ping_pong(&LabPair::new()?)? })
 }
 
-fn ping_pong(pair: &Pair) -> Result<Latency> {
+fn ping_pong(pair: &LabPair) -> Result<Latency> {
     let (program, address) = (program("pingpong")?, format!("{}:{PORT}", pair.b_v4()));
     let mut server = start(&pair.b, RECEIVER_CPU, false, &[&program, "server", "tcp", &address])?;
     tickwire_lab::wait_until_listening(&pair.b, "tcp", PORT, &mut server)?;

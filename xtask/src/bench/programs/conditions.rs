@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
-use tickwire_lab::{Pair, Process};
+use tickwire_lab::{LabPair, Process};
 
 /// Samples taken while the programs were measured.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Watch {
     }
 
     /// Measures the cost of a wakeup: a blocking round trip against a spinning one.
-    pub(super) fn wake_ups(&mut self, pair: &Pair) -> Result<()> {
+    pub(super) fn wake_ups(&mut self, pair: &LabPair) -> Result<()> {
         self.blocking_us.push(round_trip_us(pair, "block")?);
         self.spinning_us.push(round_trip_us(pair, "spin")?);
         Ok(())
@@ -76,7 +76,7 @@ impl Watch {
     }
 }
 
-fn round_trip_us(pair: &Pair, wait: &str) -> Result<f64> {
+fn round_trip_us(pair: &LabPair, wait: &str) -> Result<f64> {
     let (program, address) = (program("pingpong")?, format!("{}:{PORT}", pair.b_v4()));
     let mut server = pair.b.spawn(&["taskset", "-c", "0", &program, "server", "udp", &address, "--wait", wait])?;
     tickwire_lab::wait_until_listening(&pair.b, "udp", PORT, &mut server)?;

@@ -2,7 +2,7 @@
 
 use super::ways::End;
 use std::path::{Path, PathBuf};
-use tickwire_lab::Host;
+use tickwire_lab::LabHost;
 
 /// How to detect that a server accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Launch {
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     /// The host that the program is started on.
-    pub(super) host: Host,
+    pub(super) host: LabHost,
     /// The server's address.
     pub(super) address: String,
     /// How long the client measures.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tickwire_lab::stat::Stat;
-use tickwire_lab::{Host, Process, tools};
+use tickwire_lab::{LabHost, Process, tools};
 
 /// A measurement with fewer packets than this is invalid.
 const FEWEST: u64 = 100;
@@ -30,7 +30,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Before the programs start.
-    pub(super) fn begin(host: &Host) -> Result<Self> {
+    pub(super) fn begin(host: &LabHost) -> Result<Self> {
         let stat = read(host)?;
         let old = stat.all_lanes().iter().filter_map(|lane| lane["lane"].as_u64()).collect();
         Ok(Self { old, before: stat.diverted(), ..Self::default() })
@@ -67,7 +67,7 @@ impl Seen {
 }
 
 /// One reading, bounded in time.
-pub(super) fn read(host: &Host) -> Result<Stat> {
+pub(super) fn read(host: &LabHost) -> Result<Stat> {
     let mut command = host.command(&tools::tickwire()?.to_string_lossy());
     command.args(["stat", "--json"]);
     let text = Process::spawn(command)?.success(TIMEOUT)?;

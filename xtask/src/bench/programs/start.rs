@@ -4,7 +4,7 @@ use super::launch::{Launch, Site};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{Host, Process, tools};
+use tickwire_lab::{LabHost, Process, tools};
 
 /// How a program is started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct How {
 }
 
 /// The command that starts a program inside the host.
-pub(super) fn command(host: &Host, launch: &Launch, how: &How) -> Result<Command> {
+pub(super) fn command(host: &LabHost, launch: &Launch, how: &How) -> Result<Command> {
     let tickwire = tools::tickwire()?.to_string_lossy().into_owned();
     let words = words(launch, how, &tickwire);
     let (first, rest) = words.split_first().context("an empty command")?;

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tickwire_lab::{CableOptions, Host, Pair, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, LabHost, LabPair, Service, ServiceOptions};
 
 /// The hosts of one way.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Hosts {
     pub(super) way: Way,
     // Fields drop in order: the services end before their hosts.
     services: Vec<(End, Service, u32)>,
-    pair: Pair,
+    pair: LabPair,
 }
 
 /// All hosts.
@@ -39,7 +39,7 @@ impl Topology {
     }
 
     /// The hosts on which both ends are the kernel's.
-    pub(super) fn kernel(&self) -> &Pair {
+    pub(super) fn kernel(&self) -> &LabPair {
         &self.hosts[Way::Kernel.index()].pair
     }
 
@@ -58,7 +58,7 @@ impl Topology {
 impl Hosts {
     fn new(way: Way, attach: &str) -> Result<Self> {
         // The kernel has its offloads where it is alone.
-        let pair = Pair::with(&CableOptions { offload: way == Way::Kernel, ..CableOptions::default() })?;
+        let pair = LabPair::with(&CableOptions { offload: way == Way::Kernel, ..CableOptions::default() })?;
         let options = ServiceOptions {
             config: CONFIG.into(),
             arguments: vec!["--attach".into(), attach.into()],
@@ -77,7 +77,7 @@ impl Hosts {
         Ok(Self { way, services, pair })
     }
 
-    pub(super) fn host(&self, end: End) -> &Host {
+    pub(super) fn host(&self, end: End) -> &LabHost {
         match end {
             End::Client => &self.pair.a,
             End::Server => &self.pair.b,

@@ -7,9 +7,9 @@ use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::cell::Cell;
 use tickwire_bench::latency::Latency;
-use tickwire_bench::many::{Exchange, Opened};
-use tickwire_bench::rate::Rate;
-use tickwire_lab::{Host, Process, Service};
+use tickwire_bench::many::{ExchangeFigures, Opened};
+use tickwire_bench::rate::RateFigures;
+use tickwire_lab::{LabHost, Process, Service};
 
 /// The cable between the hosts of a row.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ impl Topology {
         self.note_lanes(rivals)?;
         server.kill();
         client.kill();
-        let exchange: Exchange = serde_json::from_str(client.stdout().trim()).context("figures of the client")?;
+        let exchange: ExchangeFigures = serde_json::from_str(client.stdout().trim()).context("figures of the client")?;
         // A connection opens with three packets (RFC 9293 §3.5), and none has ended yet.
         let of_messages = after.saturating_sub(before).saturating_sub(3 * u64::from(load.connections));
         Ok(Measured {
@@ -157,7 +157,7 @@ impl Topology {
         })?;
         let rates = printed
             .iter()
-            .map(|line| Ok(serde_json::from_str::<Rate>(line.trim()).context("figures of a sink")?.bits_per_second));
+            .map(|line| Ok(serde_json::from_str::<RateFigures>(line.trim()).context("figures of a sink")?.bits_per_second));
         let mut rates: Vec<f64> = rates.collect::<Result<_>>()?;
         rates.sort_by(f64::total_cmp);
         let (slowest, fastest) = rates.first().zip(rates.last()).context("no stream")?;
@@ -207,7 +207,7 @@ impl Topology {
     pub(super) fn threads(&self, ends: Ends) -> Result<Measured> {
         let count = self.messages.to_string();
         let options = ["--threads", THREADS, "--count", &count];
-        let exchange: Exchange =
+        let exchange: ExchangeFigures =
             self.one_queue.figures(ends, "threads", ["serve", "exchange"], &options, self.messages.into())?;
         Ok(Measured { rate: exchange.per_second, share: None, latency: Some(exchange.latency), packets: None })
     }
@@ -233,7 +233,7 @@ fn lane_packets(service: &Service, process: u32) -> Result<u64> {
 
 /// IPv4 packets that a host's kernel has received and sent, from `/proc/net/snmp`, which has a line
 /// of names before a line of numbers.
-fn kernel_packets(host: &Host) -> Result<u64> {
+fn kernel_packets(host: &LabHost) -> Result<u64> {
     let text = host.run(&["cat", "/proc/net/snmp"])?;
     let mut lines = text.lines().filter(|line| line.starts_with("Ip: "));
     let (names, numbers) = lines.next().zip(lines.next()).context("no line of IP in /proc/net/snmp")?;

@@ -5,7 +5,7 @@ use crate::bench::harness::{Figures, median};
 use crate::traffic;
 use anyhow::{Context, Result};
 use tickwire_bench::latency::Latency;
-use tickwire_bench::many::Exchange;
+use tickwire_bench::many::ExchangeFigures;
 
 /// The result of one measurement.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Topology {
         let count = self.trips.to_string();
         let options = [&["--count", &count], options].concat();
         let roles = ["serve", "exchange"];
-        let exchange: Exchange =
+        let exchange: ExchangeFigures =
             self.rivals.figures_of(ends, starter, "threads", roles, &options, self.trips.into())?;
         Ok(Measured { rate: Some(exchange.per_second), latency: exchange.latency })
     }

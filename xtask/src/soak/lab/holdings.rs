@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
-use tickwire_lab::{Host, tools};
+use tickwire_lab::{LabHost, tools};
 
 /// A snapshot of these resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) struct Held {
 
 /// Runs `holds`, which audits the lanes and reads the BPF maps of a host's service. `process` is
 /// the service's.
-pub(super) fn held(host: &Host, process: u32) -> Result<Held> {
+pub(super) fn held(host: &LabHost, process: u32) -> Result<Held> {
     let program = tools::built("examples/holds")?;
     let mut command: Command = host.command(&program.to_string_lossy());
     let done = command.arg(host.socket()).arg(process.to_string()).output().context("cannot run `holds`")?;
@@ -58,7 +58,7 @@ fn without_number(device: String) -> String {
 
 impl Holdings {
     /// Takes a snapshot of a host and its service. `process` is the service's.
-    pub(super) fn look(host: &Host, process: u32) -> Result<Self> {
+    pub(super) fn look(host: &LabHost, process: u32) -> Result<Self> {
         let mut descriptors = BTreeMap::new();
         for file in fs::read_dir(format!("/proc/{process}/fd")).context("the service is gone")? {
             // The descriptor may have been closed since.

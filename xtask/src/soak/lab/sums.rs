@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tickwire_lab::Host;
+use tickwire_lab::LabHost;
 use tickwire_lab::stat::Stat;
 
 /// The most attempts to read the counters without a packet in between.
@@ -21,7 +21,7 @@ pub(super) struct Arrived {
 impl Arrived {
     /// Reads both counters without a packet in between. The programs are idle, but a few last
     /// packets may still arrive.
-    pub(super) fn read(host: &Host) -> Result<Self> {
+    pub(super) fn read(host: &LabHost) -> Result<Self> {
         let card = || -> Result<u64> {
             let file = "/sys/class/net/eth0/statistics/rx_packets";
             host.run(&["cat", file])?.trim().parse().context("rx_packets")
@@ -46,7 +46,7 @@ impl Arrived {
 
 /// The defects in the counters of a host's lanes while its programs are idle. `unaddressed`: the
 /// host lacked an address for a time, and programs may have sent from it.
-pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
+pub(super) fn of_lanes(host: &LabHost, unaddressed: bool) -> Result<Vec<String>> {
     let stat = Stat::read(host)?;
     let lanes = stat.all_lanes();
     let mut defects = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
 }
 
 /// Outgoing packets that a device of a lane has dropped. A lane may have no device for trains.
-fn dropped_by(host: &Host, device: &str) -> Result<u64> {
+fn dropped_by(host: &LabHost, device: &str) -> Result<u64> {
     let file = format!("/sys/class/net/{device}/statistics/rx_dropped");
     let read = host.run(&["sh", "-c", &format!("test ! -e {file} || cat {file}")])?;
     if read.trim().is_empty() { Ok(0) } else { read.trim().parse().context("rx_dropped") }

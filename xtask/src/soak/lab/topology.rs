@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
-use tickwire_lab::{Host, Pair, Process, Service, tools};
+use tickwire_lab::{LabHost, LabPair, Process, Service, tools};
 
 const PEER: &str = include_str!("peer.py");
 const PYTHON: &str = "/usr/bin/python3";
@@ -45,14 +45,14 @@ fn family(v6: bool) -> Family {
 
 /// The hosts with their services.
 pub(super) struct Topology {
-    pair: Pair,
+    pair: LabPair,
     services: [Option<Service>; 2],
 }
 
 impl Topology {
     /// Makes hosts and services.
     pub(super) fn new() -> Result<Self> {
-        let pair = Pair::new()?;
+        let pair = LabPair::new()?;
         let mut bed = Self { pair, services: [None, None] };
         for side in Side::BOTH {
             // Without GRO aggregation, so that each frame is counted as it arrives.
@@ -71,7 +71,7 @@ impl Topology {
         Ok(bed)
     }
 
-    pub(super) fn host(&self, side: Side) -> &Host {
+    pub(super) fn host(&self, side: Side) -> &LabHost {
         match side {
             Side::A => &self.pair.a,
             Side::B => &self.pair.b,

@@ -4,7 +4,7 @@ use super::super::snapshot::{Snapshot, Watched};
 use crate::stat::{Host, Interface, Lane, Reading, Socket, Tcp};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tickwire_testbed::controller::{Live, LiveStream, Step};
+use tickwire_testbed::controller::{Live, LiveStream, RunProgress};
 use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
 use tickwire_testbed::pattern::Transport;
@@ -88,7 +88,7 @@ pub(crate) fn watched() -> Watched {
         service: None,
         streams: streams.iter().map(live).collect(),
     };
-    let step = Some(Step { number: 2, of: 3 });
+    let step = Some(RunProgress { number: 2, of: 3 });
     let shown = Shown { pid: 77, since_s: 1, pattern: "2015".into(), streams, step, live: Some(live), clock: None };
     Watched { shown, age: Duration::ZERO, others: 0 }
 }

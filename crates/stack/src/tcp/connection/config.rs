@@ -1,6 +1,6 @@
 //! Defaults of all connections, and the state that all connections share.
 
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::congestion::ecn::Ecn;
 use crate::tcp::receive::ack::Batch;
@@ -15,7 +15,7 @@ const LONGEST_ACK_DELAY: Span = Span::from_millis(500);
 /// Defaults of TCP. The values fit a LAN; the caller can change all times when it starts the stack.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
-pub struct Config {
+pub struct TcpConfig {
     /// Retransmission timeout before the first round-trip sample.
     pub initial_rto: Span,
     /// Smallest allowance for delay in a retransmission timeout, on top of the smoothed round trip.
@@ -72,7 +72,7 @@ pub struct Config {
     pub hold_acks: bool,
 }
 
-impl Default for Config {
+impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             initial_rto: Span::from_secs(1),
@@ -103,7 +103,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl TcpConfig {
     /// The bounds of the retransmission timeout on a route, which may set its own minimum.
     pub(in crate::tcp) const fn bounds(&self, rto_min_ms: u16) -> Bounds {
         let min = match rto_min_ms {
@@ -123,10 +123,10 @@ impl Config {
 #[derive(FromZeros)]
 #[repr(C)]
 pub(crate) struct Shared {
-    pub(in crate::tcp) config: Config,
+    pub(in crate::tcp) config: TcpConfig,
     /// Connections in TIME-WAIT, the oldest first: it is evicted when a slot is needed.
-    pub(in crate::tcp) time_wait_head: Link,
-    pub(in crate::tcp) time_wait_tail: Link,
+    pub(in crate::tcp) time_wait_head: PoolLink,
+    pub(in crate::tcp) time_wait_tail: PoolLink,
     /// When to look again for connections whose frames make no progress.
     pub(in crate::tcp) relieve_at: Instant,
     /// When to look again for a connection that holds much data behind a gap.
@@ -141,7 +141,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Takes the configuration.
-    pub(crate) fn init(&mut self, config: &Config, _now: Instant) {
+    pub(crate) fn init(&mut self, config: &TcpConfig, _now: Instant) {
         self.config = *config;
         self.config.window_shift = config.window_shift.min(MAX_WINDOW_SHIFT);
     }

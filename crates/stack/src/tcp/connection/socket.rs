@@ -1,9 +1,9 @@
 //! The state of a connection (the transmission control block of RFC 9293 §3.3.1).
 
 use crate::addr::{Endpoint, Family};
-use crate::error::Error;
+use crate::error::StackError;
 use crate::path::Metrics;
-use crate::pool::{Link, Slot};
+use crate::pool::{PoolLink, PoolSlot};
 use crate::queue::Class;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::congestion::ecn::Marks;
@@ -33,7 +33,7 @@ use zerocopy::FromZeros;
 /// The state of a connection (RFC 9293 §3.3.2), numbered as Linux does in `TCP_INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]
-pub enum State {
+pub enum TcpState {
     /// The slot is free.
     #[default]
     Free = 0,
@@ -59,7 +59,7 @@ pub enum State {
     Closing = 11,
 }
 
-impl State {
+impl TcpState {
     /// Whether both SYNs have been exchanged and acknowledged, and the connection is not closed.
     #[must_use]
     pub const fn is_synchronized(self) -> bool {
@@ -99,29 +99,29 @@ pub(in crate::tcp) enum Pending {
 }
 
 impl Pending {
-    pub(in crate::tcp) const fn error(self) -> Option<Error> {
+    pub(in crate::tcp) const fn error(self) -> Option<StackError> {
         Some(match self {
             Self::None => return None,
-            Self::Refused => Error::Refused,
-            Self::Reset => Error::Reset,
-            Self::TimedOut => Error::TimedOut,
-            Self::HostUnreachable => Error::HostUnreachable,
-            Self::NetworkUnreachable => Error::NetworkUnreachable,
-            Self::ProtocolUnreachable => Error::ProtocolUnreachable,
-            Self::HostDown => Error::HostDown,
-            Self::Isolated => Error::Isolated,
-            Self::SourceRoute => Error::SourceRoute,
-            Self::Malformed => Error::Malformed,
-            Self::Prohibited => Error::Prohibited,
-            Self::Pipe => Error::Pipe,
-            Self::Aborted => Error::Aborted,
+            Self::Refused => StackError::Refused,
+            Self::Reset => StackError::Reset,
+            Self::TimedOut => StackError::TimedOut,
+            Self::HostUnreachable => StackError::HostUnreachable,
+            Self::NetworkUnreachable => StackError::NetworkUnreachable,
+            Self::ProtocolUnreachable => StackError::ProtocolUnreachable,
+            Self::HostDown => StackError::HostDown,
+            Self::Isolated => StackError::Isolated,
+            Self::SourceRoute => StackError::SourceRoute,
+            Self::Malformed => StackError::Malformed,
+            Self::Prohibited => StackError::Prohibited,
+            Self::Pipe => StackError::Pipe,
+            Self::Aborted => StackError::Aborted,
         })
     }
 }
 
 impl Pending {
     /// The reverse of [`Pending::error`].
-    pub(in crate::tcp) fn of(error: Error) -> Self {
+    pub(in crate::tcp) fn of(error: StackError) -> Self {
         const ALL: [Pending; 13] = [
             Pending::Refused,
             Pending::Reset,
@@ -212,14 +212,14 @@ pub(in crate::tcp) struct Room {
 #[repr(C)]
 pub struct Socket {
     /// Free list, accept queue, or TIME-WAIT list.
-    pub(in crate::tcp) link: Link,
+    pub(in crate::tcp) link: PoolLink,
     /// The previous entry of the TIME-WAIT list.
-    pub(in crate::tcp) back: Link,
+    pub(in crate::tcp) back: PoolLink,
     /// Its listener, until it is accepted.
-    pub(in crate::tcp) listener: Link,
+    pub(in crate::tcp) listener: PoolLink,
     pub(in crate::tcp) local: Endpoint,
     pub(in crate::tcp) remote: Endpoint,
-    pub(in crate::tcp) state: State,
+    pub(in crate::tcp) state: TcpState,
     pub(in crate::tcp) error: Pending,
     /// An ICMP error that is reported only if the connection times out (RFC 9293 §3.9.2.2).
     pub(in crate::tcp) soft_error: Pending,
@@ -277,8 +277,8 @@ pub struct Socket {
     pub(in crate::tcp) answer_limit: AnswerLimit,
 }
 
-impl Slot for Socket {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Socket {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ids::{ListenerId, SocketKind, TcpId};
 use crate::path::Query;
 use crate::tcp::congestion::Algorithm;
-use crate::tcp::connection::socket::{Socket, State};
+use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::time::{Instant, Span};
 
@@ -15,7 +15,7 @@ use crate::time::{Instant, Span};
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
     /// The state.
-    pub state: State,
+    pub state: TcpState,
     /// Linux's congestion state: 0 open, 2 CWR (explicit congestion notification), 3 recovery, 4
     /// loss.
     pub congestion_state: u8,
@@ -117,7 +117,7 @@ pub struct TcpInfo {
 impl Socket {
     /// Sequence numbers in flight that are no payload: our SYN, or our FIN.
     fn control_under_way(&self) -> u32 {
-        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let opening = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         u32::from(self.send.outstanding() > 0 && (opening || self.closing.fin_queued && self.send.unsent() == 0))
     }
 }
@@ -126,7 +126,7 @@ impl Stack<'_> {
     /// The statistics of a connection.
     ///
     /// # Errors
-    /// [`crate::Error::Stale`].
+    /// [`crate::StackError::Stale`].
     pub fn tcp_info(&self, id: TcpId, now: Instant) -> Result<TcpInfo> {
         let index = self.check(id.into())?;
         let config = &self.mem.core.tcp.config;
@@ -135,7 +135,7 @@ impl Stack<'_> {
         let outstanding = s.send.outstanding().saturating_sub(s.control_under_way());
         let acked = row.tx_bytes.get().saturating_sub(s.stats.bytes_resent).saturating_sub(outstanding.into());
         // A closed connection is not busy any more.
-        let until = if s.state == State::Closed { s.progress.sent.max(s.progress.heard) } else { now };
+        let until = if s.state == TcpState::Closed { s.progress.sent.max(s.progress.heard) } else { now };
         Ok(TcpInfo {
             state: s.state,
             congestion_state: match s.recovery.phase {
@@ -196,7 +196,7 @@ impl Stack<'_> {
     /// The key of a connection's path.
     ///
     /// # Errors
-    /// [`crate::Error::Stale`].
+    /// [`crate::StackError::Stale`].
     pub fn tcp_query(&self, id: TcpId) -> Result<Query> {
         let index = self.check(id.into())?;
         Ok(self.mem.tcp[index].query())
@@ -205,7 +205,7 @@ impl Stack<'_> {
     /// Both endpoints of a connection: ours, then the peer's.
     ///
     /// # Errors
-    /// [`crate::Error::Stale`].
+    /// [`crate::StackError::Stale`].
     pub fn tcp_endpoints(&self, id: TcpId) -> Result<(Endpoint, Endpoint)> {
         let index = self.check(id.into())?;
         let s = &self.mem.tcp[index];
@@ -216,7 +216,7 @@ impl Stack<'_> {
     /// is set if the program has bound it, or for a link-local peer.
     ///
     /// # Errors
-    /// [`crate::Error::Stale`].
+    /// [`crate::StackError::Stale`].
     pub fn tcp_interface(&self, id: TcpId) -> Result<u32> {
         Ok(self.mem.tcp[self.check(id.into())?].settings.interface)
     }
@@ -224,7 +224,7 @@ impl Stack<'_> {
     /// The endpoint of a listener.
     ///
     /// # Errors
-    /// [`crate::Error::Stale`].
+    /// [`crate::StackError::Stale`].
     pub fn tcp_listener_endpoint(&self, id: ListenerId) -> Result<Endpoint> {
         let index = self.check(id.into())?;
         Ok(self.mem.listeners[index].local)
@@ -233,7 +233,7 @@ impl Stack<'_> {
     /// Writes the public information about a connection into its row.
     pub(in crate::tcp) fn update_row(&mut self, index: usize) {
         let s = &self.mem.tcp[index];
-        if s.state == State::Free {
+        if s.state == TcpState::Free {
             return;
         }
         let bounds = self.mem.core.tcp.config.bounds(s.path.rto_min_ms);

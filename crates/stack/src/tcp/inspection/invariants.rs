@@ -8,9 +8,9 @@ use crate::demux::invariants::{Found, Way};
 use crate::ids::SocketKind;
 use crate::invariants::Holders;
 use crate::path::Query;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::pool::invariants::walk;
-use crate::tcp::connection::socket::{Socket, State};
+use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::recovery::Phase;
 
 impl Socket {
@@ -18,15 +18,15 @@ impl Socket {
     fn waits(&self) -> bool {
         match self.state {
             _ if self.suspended => false,
-            State::SynSent | State::SynReceived => true,
-            State::Free | State::Closed | State::TimeWait => false,
+            TcpState::SynSent | TcpState::SynReceived => true,
+            TcpState::Free | TcpState::Closed | TcpState::TimeWait => false,
             _ => self.send.queued() > 0 || self.closing.write_shut && !self.closing.fin_queued,
         }
     }
 
     fn way(&self) -> Way {
         match self.state {
-            State::Free | State::Closed => Way::None,
+            TcpState::Free | TcpState::Closed => Way::None,
             _ => Way::Connected(self.local, self.remote),
         }
     }
@@ -36,8 +36,8 @@ impl Socket {
     fn will_end(&self) -> bool {
         let timed = !self.at.retransmit.is_never() || !self.at.keep.is_never();
         match self.state {
-            State::SynReceived if self.passive => timed && !self.listener.is_none(),
-            _ => !self.orphan || timed && self.state != State::Closed,
+            TcpState::SynReceived if self.passive => timed && !self.listener.is_none(),
+            _ => !self.orphan || timed && self.state != TcpState::Closed,
         }
     }
 
@@ -71,8 +71,8 @@ impl Stack<'_> {
         let (mut established, mut queued) = (0, 0);
         for (index, s) in self.mem.tcp.iter().enumerate() {
             let due = self.check_timer(index as u32);
-            assert_eq!(taken.has(index as u32), s.state != State::Free, "handle of {index}, {:?}", s.state);
-            if s.state == State::Free {
+            assert_eq!(taken.has(index as u32), s.state != TcpState::Free, "handle of {index}, {:?}", s.state);
+            if s.state == TcpState::Free {
                 assert!(due.is_never(), "timer of {index}, which is free");
                 continue;
             }
@@ -84,12 +84,12 @@ impl Stack<'_> {
             let armed = earliest.is_none_or(|at| due <= at && !due.is_never());
             assert!(armed, "{index}: the timer is set to {due:?}, the earliest deadline is {earliest:?}");
             assert!(!s.waits() || !s.at.retransmit.is_never(), "{index}: nothing will ever happen in {:?}", s.state);
-            let ends = s.state != State::TimeWait || !s.at.keep.is_never();
+            let ends = s.state != TcpState::TimeWait || !s.at.keep.is_never();
             assert!(ends, "{index}: TIME-WAIT without end");
             assert!(s.will_end(), "{index}: its slot is never freed, in {:?}", s.state);
             self.check_way(SocketKind::Tcp, index as u32, s.way(), found);
             queued += usize::from(s.queued);
-            established += u64::from(matches!(s.state, State::Established | State::CloseWait));
+            established += u64::from(matches!(s.state, TcpState::Established | TcpState::CloseWait));
         }
         assert_eq!(self.mem.counters.tcp_curr_estab.get(), established, "TcpCurrEstab");
         self.check_heap();
@@ -99,20 +99,20 @@ impl Stack<'_> {
 
     /// How many half-open connections use the path that answers `query`.
     pub(crate) fn half_open_by(&self, query: &Query) -> usize {
-        self.mem.tcp.iter().filter(|s| s.state == State::SynReceived && s.query() == *query).count()
+        self.mem.tcp.iter().filter(|s| s.state == TcpState::SynReceived && s.query() == *query).count()
     }
 
     fn check_time_wait(&self) -> usize {
         let shared = &self.mem.core.tcp;
-        let mut before = Link::NONE;
+        let mut before = PoolLink::NONE;
         let listed = walk(shared.time_wait_head, self.mem.tcp.len(), |index| {
             let s = &self.mem.tcp[index as usize];
-            assert!(s.state == State::TimeWait && s.queued && s.back == before, "{index} on the list of TIME-WAIT");
-            before = Link::to(index);
+            assert!(s.state == TcpState::TimeWait && s.queued && s.back == before, "{index} on the list of TIME-WAIT");
+            before = PoolLink::to(index);
             s.link
         });
         assert_eq!(before, shared.time_wait_tail, "the end of the list of TIME-WAIT");
-        let orphans = self.mem.tcp.iter().filter(|s| s.state == State::TimeWait && s.orphan).count();
+        let orphans = self.mem.tcp.iter().filter(|s| s.state == TcpState::TimeWait && s.orphan).count();
         assert_eq!(listed, orphans, "connections in TIME-WAIT without a handle are on its list");
         listed
     }
@@ -121,20 +121,20 @@ impl Stack<'_> {
     fn check_listeners(&self, found: &mut Found) -> usize {
         let taken = self.mem.core.free_listeners.taken("listeners", self.mem.listeners, |listener| listener.link);
         self.check_handles(SocketKind::Listener, self.mem.listeners.len(), &taken);
-        for s in self.mem.tcp.iter().filter(|s| s.state != State::Free) {
+        for s in self.mem.tcp.iter().filter(|s| s.state != TcpState::Free) {
             assert!(s.listener.get().is_none_or(|at| taken.has(at)), "the listener of {:?} is closed", s.remote);
         }
         let mut to_accept = 0;
         for at in taken.all() {
             let listener = &self.mem.listeners[at as usize];
-            let mine = |s: &Socket| s.listener == Link::to(at);
-            let half_open = self.mem.tcp.iter().filter(|s| s.state == State::SynReceived && mine(s)).count();
+            let mine = |s: &Socket| s.listener == PoolLink::to(at);
+            let half_open = self.mem.tcp.iter().filter(|s| s.state == TcpState::SynReceived && mine(s)).count();
             assert_eq!(half_open, listener.half_open as usize, "half-open connections of listener {at}");
-            let mut before = Link::NONE;
+            let mut before = PoolLink::NONE;
             let queued = walk(listener.accept_head, self.mem.tcp.len(), |index| {
                 let s = &self.mem.tcp[index as usize];
-                assert!(s.state != State::Free && s.queued && mine(s), "{index} in the queue of listener {at}");
-                before = Link::to(index);
+                assert!(s.state != TcpState::Free && s.queued && mine(s), "{index} in the queue of listener {at}");
+                before = PoolLink::to(index);
                 s.link
             });
             assert_eq!(queued, listener.accept_len as usize, "the queue of listener {at}");

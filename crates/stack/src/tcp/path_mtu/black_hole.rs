@@ -13,7 +13,7 @@
 use crate::Stack;
 use crate::addr::Family;
 use crate::frame::{FrameId, Frames, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
@@ -53,7 +53,7 @@ pub(in crate::tcp) struct BlackHole {
     /// Sequence range of the segment that probes a size, and its first frame, if that is decisive.
     from: Seq,
     end: Seq,
-    frame: Link,
+    frame: PoolLink,
     /// No larger packet is probed before this.
     next: Instant,
     /// The largest packet that is sent, in bytes; 0: the path's MTU.
@@ -140,7 +140,7 @@ impl Socket {
             && let Some(mtu) = self.larger(now)
         {
             let missing = u32::from(self.fitting_mss(mtu)).saturating_sub(run.total);
-            let (size, frame) = (mtu.saturating_sub(missing).min(0xffff) as u16, Link::to(run.first));
+            let (size, frame) = (mtu.saturating_sub(missing).min(0xffff) as u16, PoolLink::to(run.first));
             self.path.black_hole =
                 BlackHole { trying: Trying::Large, size, from: seq, end, frame, ..self.path.black_hole };
         }

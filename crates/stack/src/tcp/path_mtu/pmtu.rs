@@ -8,7 +8,7 @@ use crate::ids::SocketKind;
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{Metrics, Path, PathState};
 use crate::path_cache::RESOLVE_TIME;
-use crate::tcp::connection::socket::{Pending, Socket, State};
+use crate::tcp::connection::socket::{Pending, Socket, TcpState};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
@@ -67,7 +67,7 @@ impl Stack<'_> {
         let (kind, index) = self.find_connected(TCP, error.local, error.remote)?;
         let s = &self.mem.tcp[index as usize];
         let seq = Seq(error.seq);
-        let live = kind == SocketKind::Tcp && !matches!(s.state, State::Free | State::Closed | State::TimeWait);
+        let live = kind == SocketKind::Tcp && !matches!(s.state, TcpState::Free | TcpState::Closed | TcpState::TimeWait);
         (live && seq.ge(s.send.una) && seq.lt(s.send.nxt)).then_some(index as usize)
     }
 
@@ -75,7 +75,7 @@ impl Stack<'_> {
     pub(crate) fn tcp_icmp(&mut self, now: Instant, error: &IcmpError) {
         let Some(index) = self.find_quoted(error) else { return self.mem.counters.icmp_in_unmatched.inc() };
         let s = &mut self.mem.tcp[index];
-        let opening = matches!(s.state, State::SynSent) || s.state == State::SynReceived && !s.passive;
+        let opening = matches!(s.state, TcpState::SynSent) || s.state == TcpState::SynReceived && !s.passive;
         let why = match error.kind {
             IcmpKind::TooBig(mtu) => {
                 if self.learn_pmtu(now, error.remote.address, mtu, true) {
@@ -188,8 +188,8 @@ impl Stack<'_> {
                 continue;
             }
             match s.state {
-                State::Free | State::Closed => {}
-                State::SynSent => {
+                TcpState::Free | TcpState::Closed => {}
+                TcpState::SynSent => {
                     self.mem.counters.tcp_attempt_fails.inc();
                     self.fail(index, now, Pending::HostUnreachable);
                 }

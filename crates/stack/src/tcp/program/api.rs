@@ -1,12 +1,12 @@
-//! The calls of a program: open, write, read. None of them blocks; [`Error::WouldBlock`] is
+//! The calls of a program: open, write, read. None of them blocks; [`StackError::WouldBlock`] is
 //! returned where a blocking call would wait.
 
 use super::settings::TcpOptions;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::error::{Error, Result};
-use crate::ids::{Ready, Sink, SocketKind, Source, TcpId};
-use crate::tcp::connection::socket::{Pending, State};
+use crate::error::{StackError, Result};
+use crate::ids::{Ready, Sink, SocketKind, SendSource, TcpId};
+use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::send::multi_frame_segment;
 use crate::tcp::send::output::Hold;
 use crate::tcp::teardown::closing::over;
@@ -35,9 +35,10 @@ impl Stack<'_> {
     /// `remote`. It becomes writable when it is open, and reports an error when it fails.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path must be requested from the host first; [`Error::NoPath`];
-    /// [`Error::AddressInUse`] if there is such a connection; [`Error::NoBuffers`];
-    /// [`Error::Invalid`] for endpoints that no connection can have.
+    /// [`StackError::NeedPath`] if the path must be requested from the host first;
+    /// [`StackError::NoPath`]; [`StackError::AddressInUse`] if there is such a connection;
+    /// [`StackError::NoBuffers`]; [`StackError::Invalid`] for endpoints that no connection can
+    /// have.
     pub fn tcp_connect(
         &mut self,
         options: &TcpOptions,
@@ -47,12 +48,12 @@ impl Stack<'_> {
     ) -> Result<TcpId> {
         let good = |e: &Endpoint| e.port != 0 && !e.address.is_unspecified() && !e.address.is_multicast();
         if !good(&local) || !good(&remote) || local.address.family() != remote.address.family() {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let query = options.query(local, remote);
         let path = self.path_lookup(&query, now)?;
         let index = self.new_connection(now, local, remote, path, options)?;
-        self.mem.tcp[index].state = State::SynSent;
+        self.mem.tcp[index].state = TcpState::SynSent;
         self.mem.counters.tcp_active_opens.inc();
         self.send_syn(index, now);
         TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
@@ -63,10 +64,11 @@ impl Stack<'_> {
     /// least one.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not
-    /// open yet; [`Error::Pipe`] if the sending side is shut; the error that ended the connection;
-    /// [`Error::Fault`] if the first byte of `source` could not be read; [`Error::Stale`].
-    pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl Source) -> Result<usize> {
+    /// [`StackError::WouldBlock`] if the send buffer is full, no frame is free, or the connection
+    /// is not open yet; [`StackError::Pipe`] if the sending side is shut; the error that ended the
+    /// connection; [`StackError::Fault`] if the first byte of `source` could not be read;
+    /// [`StackError::Stale`].
+    pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl SendSource) -> Result<usize> {
         let index = self.check(id.into())?;
         let mut taken = 0;
         loop {
@@ -92,7 +94,7 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// As [`Stack::tcp_send`].
-    pub fn tcp_send_urgent(&mut self, id: TcpId, now: Instant, source: &mut impl Source) -> Result<usize> {
+    pub fn tcp_send_urgent(&mut self, id: TcpId, now: Instant, source: &mut impl SendSource) -> Result<usize> {
         let index = self.check(id.into())?;
         let taken = self.queue(index, now, source)?;
         if source.remaining() == 0 {
@@ -103,16 +105,16 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    fn queue(&mut self, index: usize, now: Instant, source: &mut impl Source) -> Result<usize> {
+    fn queue(&mut self, index: usize, now: Instant, source: &mut impl SendSource) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
         if let Some(error) = core::mem::take(&mut s.error).error() {
             return Err(error);
         }
         match s.state {
-            State::SynSent | State::SynReceived => return Err(Error::WouldBlock),
-            _ if s.suspended => return Err(Error::WouldBlock),
-            State::Established | State::CloseWait if !s.closing.write_shut => {}
-            _ => return Err(Error::Pipe),
+            TcpState::SynSent | TcpState::SynReceived => return Err(StackError::WouldBlock),
+            _ if s.suspended => return Err(StackError::WouldBlock),
+            TcpState::Established | TcpState::CloseWait if !s.closing.write_shut => {}
+            _ => return Err(StackError::Pipe),
         }
         if source.remaining() == 0 {
             return Ok(0);
@@ -140,7 +142,7 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         if taken == 0 {
             if source.failed() {
-                return Err(Error::Fault);
+                return Err(StackError::Fault);
             }
             if space > 0 {
                 // No frame is free: not writable until an acknowledgement frees some, or a timer if
@@ -149,7 +151,7 @@ impl Stack<'_> {
                 self.mem.counters.frames_exhausted.inc();
                 self.schedule(index, now, false);
             }
-            return Err(Error::WouldBlock);
+            return Err(StackError::WouldBlock);
         }
         s.send.push_tail(&mut self.mem.frames);
         Ok(taken)
@@ -158,9 +160,9 @@ impl Stack<'_> {
     /// Reads in-order data. `Ok(0)` is the end of the stream (or a sink without room).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if no data is there; the error that ended the connection, once;
-    /// [`Error::NotConnected`]; [`Error::Fault`] if the first byte could not be written to `sink`
-    /// (the data stays queued); [`Error::Stale`].
+    /// [`StackError::WouldBlock`] if no data is there; the error that ended the connection, once;
+    /// [`StackError::NotConnected`]; [`StackError::Fault`] if the first byte could not be written
+    /// to `sink` (the data stays queued); [`StackError::Stale`].
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
         let index = self.check(id.into())?;
         // The receive buffer must not grow beyond what the receive reserve holds at its largest.
@@ -170,7 +172,7 @@ impl Stack<'_> {
             return Ok(0);
         }
         if s.suspended {
-            return Err(Error::WouldBlock);
+            return Err(StackError::WouldBlock);
         }
         let frames = &mut self.mem.frames;
         let limit = s.limit_to_mark(frames, flags.peek).min(sink.room());
@@ -183,7 +185,7 @@ impl Stack<'_> {
         });
         let taken = read.saturating_sub(over);
         if taken == 0 && sink.failed() {
-            return Err(Error::Fault);
+            return Err(StackError::Fault);
         }
         if taken == 0 {
             return self.nothing_to_read(index);
@@ -223,17 +225,17 @@ impl Stack<'_> {
             return Ok(0);
         }
         match s.state {
-            State::Closed if s.abandoned => Err(Error::NotConnected),
-            State::Closed => Ok(0),
-            _ => Err(Error::WouldBlock),
+            TcpState::Closed if s.abandoned => Err(StackError::NotConnected),
+            TcpState::Closed => Ok(0),
+            _ => Err(StackError::WouldBlock),
         }
     }
 
     /// Takes the pending error (`SO_ERROR`).
     ///
     /// # Errors
-    /// [`Error::Stale`].
-    pub fn tcp_take_error(&mut self, id: TcpId) -> Result<Option<Error>> {
+    /// [`StackError::Stale`].
+    pub fn tcp_take_error(&mut self, id: TcpId) -> Result<Option<StackError>> {
         let index = self.check(id.into())?;
         Ok(core::mem::take(&mut self.mem.tcp[index].error).error())
     }
@@ -242,8 +244,8 @@ impl Stack<'_> {
     /// connection can have pending is dropped.
     ///
     /// # Errors
-    /// [`Error::Stale`].
-    pub fn tcp_keep_error(&mut self, id: TcpId, error: Error) -> Result<()> {
+    /// [`StackError::Stale`].
+    pub fn tcp_keep_error(&mut self, id: TcpId, error: StackError) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if s.error == Pending::None {
@@ -258,8 +260,8 @@ impl Stack<'_> {
     /// The state of a connection.
     ///
     /// # Errors
-    /// [`Error::Stale`].
-    pub fn tcp_state(&self, id: TcpId) -> Result<State> {
+    /// [`StackError::Stale`].
+    pub fn tcp_state(&self, id: TcpId) -> Result<TcpState> {
         let index = self.check(id.into())?;
         Ok(self.mem.tcp[index].state)
     }

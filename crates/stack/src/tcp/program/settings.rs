@@ -2,12 +2,12 @@
 
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::{ListenerId, TcpId};
 use crate::path::Query;
 use crate::tcp::congestion::{Algorithm, ecn};
-use crate::tcp::connection::config::Config;
-use crate::tcp::connection::socket::State;
+use crate::tcp::connection::config::TcpConfig;
+use crate::tcp::connection::socket::TcpState;
 use crate::tcp::receive::ack::QUICK;
 use crate::tcp::send::output::Hold;
 use crate::time::{Instant, Span};
@@ -91,7 +91,7 @@ pub struct TcpOptions {
     /// How long `close` lingers.
     pub linger_time: Span,
     /// How long a closed connection waits in FIN-WAIT-2 (`TCP_LINGER2`); zero:
-    /// [`Config::fin_timeout`].
+    /// [`TcpConfig::fin_timeout`].
     pub fin_wait: Span,
 }
 
@@ -99,7 +99,7 @@ pub(in crate::tcp) type Settings = TcpOptions;
 
 /// A change of one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum TcpSetting {
     /// [`TcpOptions::nodelay`].
     NoDelay(bool),
     /// [`TcpOptions::cork`].
@@ -152,7 +152,7 @@ impl TcpOptions {
 
     /// The settings of a socket on which nothing has been set.
     #[must_use]
-    pub const fn new(config: &Config) -> Self {
+    pub const fn new(config: &TcpConfig) -> Self {
         Self {
             nodelay: false,
             cork: false,
@@ -193,63 +193,63 @@ impl TcpOptions {
     /// Changes one setting.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the value is out of its range; then nothing is changed.
-    pub fn set(&mut self, setting: Setting) -> Result<()> {
-        let check = |good: bool| if good { Ok(()) } else { Err(Error::Invalid) };
+    /// [`StackError::Invalid`] if the value is out of its range; then nothing is changed.
+    pub fn set(&mut self, setting: TcpSetting) -> Result<()> {
+        let check = |good: bool| if good { Ok(()) } else { Err(StackError::Invalid) };
         let shortest = Span::from_millis(1);
         match setting {
-            Setting::NoDelay(on) => self.nodelay = on,
-            Setting::Cork(on) => self.cork = on,
-            Setting::QuickAck(on) => self.quickack = on,
-            Setting::KeepAlive(on) => self.keepalive = on,
-            Setting::KeepIdle(time) => {
+            TcpSetting::NoDelay(on) => self.nodelay = on,
+            TcpSetting::Cork(on) => self.cork = on,
+            TcpSetting::QuickAck(on) => self.quickack = on,
+            TcpSetting::KeepAlive(on) => self.keepalive = on,
+            TcpSetting::KeepIdle(time) => {
                 check(time >= shortest)?;
                 self.keep_idle = time;
             }
-            Setting::KeepInterval(time) => {
+            TcpSetting::KeepInterval(time) => {
                 check(time >= shortest)?;
                 self.keep_interval = time;
             }
-            Setting::KeepCount(count) => {
+            TcpSetting::KeepCount(count) => {
                 check((1..=127).contains(&count))?;
                 self.keep_count = count;
             }
-            Setting::UserTimeout(time) => self.user_timeout = time,
-            Setting::Linger(time) => {
+            TcpSetting::UserTimeout(time) => self.user_timeout = time,
+            TcpSetting::Linger(time) => {
                 self.linger = time.is_some();
                 self.linger_time = time.unwrap_or_default();
             }
-            Setting::FinWait(time) => {
+            TcpSetting::FinWait(time) => {
                 self.no_fin_wait = time.is_none();
                 self.fin_wait = time.unwrap_or_default().min(LONGEST_FIN_WAIT);
             }
-            Setting::SendBuffer(bytes) => {
+            TcpSetting::SendBuffer(bytes) => {
                 self.send_buffer = bytes.clamp(MIN_SEND_BUFFER, MAX_BUFFER);
                 self.send_fixed = true;
             }
-            Setting::ReceiveBuffer(bytes) => {
+            TcpSetting::ReceiveBuffer(bytes) => {
                 self.receive_buffer = bytes.clamp(MIN_RECEIVE_BUFFER, MAX_BUFFER);
                 self.receive_fixed = true;
             }
-            Setting::NotSentLowat(bytes) => self.notsent_lowat = bytes,
-            Setting::MaxSegment(bytes) => {
+            TcpSetting::NotSentLowat(bytes) => self.notsent_lowat = bytes,
+            TcpSetting::MaxSegment(bytes) => {
                 check(bytes == 0 || (MIN_MSS..=32_767).contains(&bytes))?;
                 self.max_segment = bytes;
             }
             // As on Linux: the ECN field of RFC 3168 does not belong to the program (§5).
-            Setting::Tos(tos) => self.tos = tos & !ecn::FIELD,
-            Setting::Ttl(ttl) => {
+            TcpSetting::Tos(tos) => self.tos = tos & !ecn::FIELD,
+            TcpSetting::Ttl(ttl) => {
                 check(ttl > 0)?;
                 (self.ttl, self.own_ttl) = (ttl, true);
             }
-            Setting::DefaultTtl(ttl) => {
+            TcpSetting::DefaultTtl(ttl) => {
                 check(ttl > 0)?;
                 (self.ttl, self.own_ttl) = (ttl, false);
             }
-            Setting::DontFragment(on) => self.dont_fragment = on,
-            Setting::OobInline(on) => self.oob_inline = on,
-            Setting::V6Only(on) => self.v6only = on,
-            Setting::Algorithm(algorithm) => self.algorithm = algorithm,
+            TcpSetting::DontFragment(on) => self.dont_fragment = on,
+            TcpSetting::OobInline(on) => self.oob_inline = on,
+            TcpSetting::V6Only(on) => self.v6only = on,
+            TcpSetting::Algorithm(algorithm) => self.algorithm = algorithm,
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Stack<'_> {
     /// The settings of a connection.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_options(&self, id: TcpId) -> Result<TcpOptions> {
         let index = self.check(id.into())?;
         Ok(self.mem.tcp[index].settings)
@@ -274,35 +274,35 @@ impl Stack<'_> {
     /// Changes a setting of a connection. Data that it held back (Nagle, cork) is sent at once.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if the value is out of its range.
-    pub fn tcp_set(&mut self, id: TcpId, now: Instant, setting: Setting) -> Result<()> {
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if the value is out of its range.
+    pub fn tcp_set(&mut self, id: TcpId, now: Instant, setting: TcpSetting) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         s.settings.set(setting)?;
         match setting {
             // As on Linux, once, whatever a cork or `MSG_MORE` requests.
-            Setting::NoDelay(true) if s.state.is_synchronized() => {
+            TcpSetting::NoDelay(true) if s.state.is_synchronized() => {
                 self.tcp_output(index, now, Hold::Flush);
             }
-            Setting::Cork(false) if s.state.is_synchronized() => {
+            TcpSetting::Cork(false) if s.state.is_synchronized() => {
                 self.tcp_output(index, now, Hold::AsSet);
             }
-            Setting::QuickAck(on) => {
+            TcpSetting::QuickAck(on) => {
                 s.ack.quick = if on { QUICK } else { 0 };
                 if on && !s.at.ack.is_never() {
                     self.send_ack(index, now);
                 }
             }
             // In TIME-WAIT the same deadline ends the state.
-            Setting::KeepAlive(_) | Setting::KeepIdle(_)
-                if s.state.is_synchronized() && s.state != State::TimeWait && !s.orphan =>
+            TcpSetting::KeepAlive(_) | TcpSetting::KeepIdle(_)
+                if s.state.is_synchronized() && s.state != TcpState::TimeWait && !s.orphan =>
             {
                 s.at.keep = if s.settings.keepalive { s.progress.heard + s.settings.keep_idle } else { Instant::NEVER };
                 self.set_timer(index);
             }
-            Setting::Algorithm(algorithm) => s.cc.algorithm = algorithm,
-            Setting::NotSentLowat(_) => self.tell_of_room(index),
-            Setting::MaxSegment(_) if s.state.is_synchronized() => {
+            TcpSetting::Algorithm(algorithm) => s.cc.algorithm = algorithm,
+            TcpSetting::NotSentLowat(_) => self.tell_of_room(index),
+            TcpSetting::MaxSegment(_) if s.state.is_synchronized() => {
                 self.refresh_mss(index, now);
                 self.tcp_output(index, now, Hold::AsSet);
             }
@@ -314,7 +314,7 @@ impl Stack<'_> {
     /// The settings of a listener.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_listener_options(&self, id: ListenerId) -> Result<TcpOptions> {
         let index = self.check(id.into())?;
         Ok(self.mem.listeners[index].settings)
@@ -323,8 +323,8 @@ impl Stack<'_> {
     /// Changes a setting of a listener, for future connections.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if the value is out of its range.
-    pub fn tcp_listener_set(&mut self, id: ListenerId, setting: Setting) -> Result<()> {
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if the value is out of its range.
+    pub fn tcp_listener_set(&mut self, id: ListenerId, setting: TcpSetting) -> Result<()> {
         let index = self.check(id.into())?;
         self.mem.listeners[index].settings.set(setting)
     }

@@ -9,13 +9,13 @@
 //! that polls while packets arrive one by one answers them one by one.
 //!
 //! An acknowledgement of a whole small message waits a moment longer, if the caller requests it
-//! ([`Config::hold_acks`]): until the program has the message and waits for the next one. Sending
-//! takes several microseconds, which would delay the message; and an answer may carry the
+//! ([`TcpConfig::hold_acks`]): until the program has the message and waits for the next one.
+//! Sending takes several microseconds, which would delay the message; and an answer may carry the
 //! acknowledgement.
 
 use super::ack_thinning::AckThinning;
 use crate::Stack;
-use crate::tcp::connection::config::Config;
+use crate::tcp::connection::config::TcpConfig;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::options::Options;
 use crate::tcp::wire::seq::Seq;
@@ -78,7 +78,7 @@ impl Socket {
     /// `merged_of`: the size of the segments it was merged from, or 0. `pushed`: it has PSH.
     pub(in crate::tcp) fn data_arrived(
         &mut self,
-        config: &Config,
+        config: &TcpConfig,
         now: Instant,
         (len, merged_of): (u32, u32),
         pushed: bool,
@@ -139,7 +139,7 @@ impl Socket {
         data: bool,
         left_out: u16,
         options: &Options,
-        config: &Config,
+        config: &TcpConfig,
     ) {
         // An answer soon after a request: the exchange is interactive, and later answers can carry
         // the acknowledgement.
@@ -179,7 +179,7 @@ impl Stack<'_> {
     }
 
     /// The program waits, or has sent what it wanted to: sends the acknowledgements held back for
-    /// that ([`Config::hold_acks`]).
+    /// that ([`TcpConfig::hold_acks`]).
     pub fn acknowledge_held(&mut self, now: Instant) {
         self.acknowledge_waiting(now, false);
     }

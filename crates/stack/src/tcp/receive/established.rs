@@ -6,8 +6,8 @@ use super::queue::Placed;
 use crate::Stack;
 use crate::frame::flag;
 use crate::ids::SocketKind;
-use crate::pool::Link;
-use crate::tcp::connection::socket::{Pending, Socket, State, Waiting};
+use crate::pool::PoolLink;
+use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::SackBlock;
 use crate::time::Instant;
@@ -71,7 +71,7 @@ impl Stack<'_> {
         }
         s.marks_input(self.mem.counters, segment);
         self.acknowledgement(index, now, segment);
-        if self.mem.tcp[index].state == State::Free {
+        if self.mem.tcp[index].state == TcpState::Free {
             return;
         }
         self.urgent_input(index, segment);
@@ -122,7 +122,7 @@ impl Stack<'_> {
             }
         }
         let s = &mut self.mem.tcp[index];
-        if segment.has(bit::SYN) && s.state != State::SynReceived {
+        if segment.has(bit::SYN) && s.state != TcpState::SynReceived {
             self.challenge(index, now);
         } else if segment.length() > 0 || s.answer_limit.may_answer_outside(now) {
             // Neither data nor FIN is an answer, so there is no loop, and a peer that repeats them
@@ -141,8 +141,8 @@ impl Stack<'_> {
             return;
         }
         self.mem.counters.tcp_in_rsts.inc();
-        let why = if s.state == State::CloseWait { Pending::Pipe } else { Pending::Reset };
-        if matches!(s.state, State::Established | State::CloseWait) {
+        let why = if s.state == TcpState::CloseWait { Pending::Pipe } else { Pending::Reset };
+        if matches!(s.state, TcpState::Established | TcpState::CloseWait) {
             self.mem.counters.tcp_estab_resets.inc();
         }
         self.fail(index, now, why);
@@ -259,7 +259,7 @@ impl Stack<'_> {
         if !s.state.may_receive() {
             return;
         }
-        let is_shut = s.closing.read_shut && matches!(s.state, State::FinWait1 | State::FinWait2);
+        let is_shut = s.closing.read_shut && matches!(s.state, TcpState::FinWait1 | TcpState::FinWait2);
         if s.orphan || is_shut {
             // It will never be read: the peer must learn of that (RFC 2525 §2.17). Data that was
             // read before may be retransmitted together with the FIN, which is no data.
@@ -281,7 +281,7 @@ impl Stack<'_> {
             let frames = &mut self.mem.frames;
             let s = &mut self.mem.tcp[index];
             let meta = &mut frames.meta[id as usize];
-            at = if meta.flags & flag::MORE != 0 { meta.next } else { Link::NONE };
+            at = if meta.flags & flag::MORE != 0 { meta.next } else { PoolLink::NONE };
             let start = seq;
             (meta.flags, meta.seq) = (0, start.0);
             // Data beyond the window is not taken.

@@ -7,10 +7,10 @@ use crate::frame::{FrameId, flag};
 use crate::ids::SocketKind;
 use crate::ip::Packet;
 use crate::path::Query;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::queue::Class;
 use crate::tcp::congestion::ecn;
-use crate::tcp::connection::socket::State;
+use crate::tcp::connection::socket::TcpState;
 use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
@@ -20,7 +20,7 @@ use crate::time::Instant;
 /// The payload of a segment: a chain of frames whose notes delimit it. Its holder frees it.
 #[derive(Debug)]
 pub(in crate::tcp) struct Payload {
-    pub(in crate::tcp) first: Link,
+    pub(in crate::tcp) first: PoolLink,
 }
 
 /// A segment that belongs to no connection, and its addresses.
@@ -54,7 +54,7 @@ impl Stack<'_> {
         let meta = &mut frames.meta[packet.frame as usize];
         meta.offset = packet.offset + header_len as u16;
         meta.len = packet.len - header_len as u16;
-        let mut payload = Payload { first: Link::to(packet.frame) };
+        let mut payload = Payload { first: PoolLink::to(packet.frame) };
         self.route(now, packet, &segment, &mut payload);
         if let Some(first) = payload.first.get() {
             self.free_chain(first);
@@ -109,10 +109,10 @@ impl Stack<'_> {
             return None;
         }
         match s.state {
-            State::Free | State::Closed => return None,
-            State::SynSent => self.syn_sent_input(index, now, segment, payload),
-            State::SynReceived => self.syn_received_input(index, now, segment, payload),
-            State::TimeWait => ended = self.time_wait_input(index, now, segment),
+            TcpState::Free | TcpState::Closed => return None,
+            TcpState::SynSent => self.syn_sent_input(index, now, segment, payload),
+            TcpState::SynReceived => self.syn_received_input(index, now, segment, payload),
+            TcpState::TimeWait => ended = self.time_wait_input(index, now, segment),
             _ => self.established_input(index, now, segment, payload),
         }
         if self.mem.tcp[index].state.is_synchronized() && ended.is_none() {
@@ -169,10 +169,10 @@ impl Stack<'_> {
     /// Frees a frame and those that continue its packet.
     pub(in crate::tcp) fn free_chain(&mut self, first: FrameId) {
         let frames = &mut self.mem.frames;
-        let mut at = Link::to(first);
+        let mut at = PoolLink::to(first);
         while let Some(id) = at.get() {
             let meta = &frames.meta[id as usize];
-            at = if meta.flags & flag::MORE != 0 { meta.next } else { Link::NONE };
+            at = if meta.flags & flag::MORE != 0 { meta.next } else { PoolLink::NONE };
             frames.give(id);
         }
     }

@@ -14,7 +14,7 @@ mod read;
 mod tests;
 
 use crate::frame::{FRAME_SIZE, FrameId, Frames};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::wire::options::SackBlock;
 use crate::tcp::wire::seq::Seq;
 use zerocopy::FromZeros;
@@ -46,10 +46,10 @@ pub(in crate::tcp) enum Placed {
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct ReceiveQueue {
-    head: Link,
-    tail: Link,
+    head: PoolLink,
+    tail: PoolLink,
     /// The last frame of the range with the lowest sequence numbers.
-    ranges: Link,
+    ranges: PoolLink,
     /// RCV.NXT.
     pub(in crate::tcp) next: Seq,
     /// Bytes in order that the program has not read.
@@ -133,12 +133,12 @@ impl ReceiveQueue {
         if usize::from(len) <= COMPACT_BELOW && self.compact(frames, id) {
             return;
         }
-        frames.meta[id as usize].next = Link::NONE;
+        frames.meta[id as usize].next = PoolLink::NONE;
         match self.tail.get() {
-            Some(tail) => frames.meta[tail as usize].next = Link::to(id),
-            None => self.head = Link::to(id),
+            Some(tail) => frames.meta[tail as usize].next = PoolLink::to(id),
+            None => self.head = PoolLink::to(id),
         }
-        self.tail = Link::to(id);
+        self.tail = PoolLink::to(id);
         self.frames += 1;
     }
 
@@ -169,7 +169,7 @@ impl ReceiveQueue {
             self.head = frames.meta[id as usize].next;
             frames.give(id);
         }
-        (self.tail, self.bytes, self.frames) = (Link::NONE, 0, 0);
+        (self.tail, self.bytes, self.frames) = (PoolLink::NONE, 0, 0);
     }
 }
 

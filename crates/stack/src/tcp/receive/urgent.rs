@@ -3,7 +3,7 @@
 //! reading stops at its position.
 
 use crate::Stack;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::tcp::connection::socket::Socket;
@@ -165,13 +165,13 @@ impl Stack<'_> {
     /// Takes the urgent byte (`MSG_OOB`).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if it is announced but has not arrived; [`Error::Invalid`] if there is
-    /// none, it was taken already, or it stays inline; [`Error::Stale`].
+    /// [`StackError::WouldBlock`] if it is announced but has not arrived; [`StackError::Invalid`]
+    /// if there is none, it was taken already, or it stays inline; [`StackError::Stale`].
     pub fn tcp_recv_urgent(&mut self, id: TcpId, peek: bool) -> Result<u8> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if s.settings.oob_inline {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         match s.urgent.mark {
             Mark::Valid => {
@@ -180,15 +180,15 @@ impl Stack<'_> {
                 }
                 Ok(s.urgent.byte)
             }
-            Mark::Announced => Err(Error::WouldBlock),
-            Mark::None | Mark::Taken => Err(Error::Invalid),
+            Mark::Announced => Err(StackError::WouldBlock),
+            Mark::None | Mark::Taken => Err(StackError::Invalid),
         }
     }
 
     /// Whether the program has read up to the urgent byte (`SIOCATMARK`).
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_at_mark(&self, id: TcpId) -> Result<bool> {
         let index = self.check(id.into())?;
         let s = &self.mem.tcp[index];

@@ -11,9 +11,9 @@ use crate::ids::SocketKind;
 use crate::ip::IpSend;
 use crate::ip::output::Message;
 use crate::path::Query;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::queue::Class;
-use crate::tcp::connection::socket::{Socket, State};
+use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::frto::Frto;
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::wire::header::{HEADER_LEN, Segment, bit};
@@ -88,7 +88,7 @@ impl Socket {
     pub(in crate::tcp) fn ip_send(&self) -> IpSend {
         IpSend {
             path: self.path.index,
-            on_guess: self.state == State::SynReceived,
+            on_guess: self.state == TcpState::SynReceived,
             query: self.query(),
             source: self.local.address,
             protocol: TCP,
@@ -295,7 +295,7 @@ impl Stack<'_> {
         s.add_blocks(frames, &mut header.options, spare);
         s.note_size(now, header.seq, run, !is_new);
         let was_small = run.total < u32::from(s.mss);
-        let mut at = Link::to(run.first);
+        let mut at = PoolLink::to(run.first);
         for piece in 0..=run.rest {
             if let Some(id) = at.get() {
                 at = frames.meta[id as usize].next;
@@ -372,7 +372,7 @@ impl Stack<'_> {
     /// Sends RST for this connection (RFC 9293 §3.5.2).
     pub(in crate::tcp) fn send_reset(&mut self, index: usize, now: Instant) {
         self.mem.counters.tcp_out_rsts.inc();
-        let synchronized = self.mem.tcp[index].state != State::SynSent;
+        let synchronized = self.mem.tcp[index].state != TcpState::SynSent;
         self.send_bare(index, now, |header| {
             header.bits = if synchronized { bit::RST | bit::ACK } else { bit::RST };
         });

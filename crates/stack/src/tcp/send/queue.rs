@@ -19,7 +19,7 @@ pub(in crate::tcp) use in_transmission::is_leaving;
 
 use super::scoreboard::Scoreboard;
 use crate::frame::{FrameMeta, Frames, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
 use zerocopy::FromZeros;
@@ -68,18 +68,18 @@ impl Delivered {
 #[repr(C)]
 pub struct SendQueue {
     /// The oldest segment.
-    pub(in crate::tcp) head: Link,
+    pub(in crate::tcp) head: PoolLink,
     /// The newest segment.
-    pub(in crate::tcp) tail: Link,
+    pub(in crate::tcp) tail: PoolLink,
     /// The first segment that was never sent.
-    pub(in crate::tcp) next: Link,
+    pub(in crate::tcp) next: PoolLink,
     /// The first frame without a frame to skip to yet, and how many frames follow it.
-    trail: Link,
+    trail: PoolLink,
     behind: u32,
     /// The segment in flight that was sent first.
-    pub(in crate::tcp) oldest: Link,
+    pub(in crate::tcp) oldest: PoolLink,
     /// The segment in flight that was sent last.
-    pub(in crate::tcp) newest: Link,
+    pub(in crate::tcp) newest: PoolLink,
     /// SND.UNA: the oldest unacknowledged sequence number.
     pub(in crate::tcp) una: Seq,
     /// SND.NXT: the number after the last that was ever sent.

@@ -7,7 +7,7 @@
 
 use super::queue::{Delivered, SendQueue, end, length};
 use crate::frame::{FrameId, FrameMeta, Frames, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::wire::options::{MAX_SACK_BLOCKS, SackBlock};
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
@@ -21,7 +21,7 @@ const MOST_STEPS: u32 = 256;
 #[repr(C)]
 struct Known {
     run: SackBlock,
-    last: Link,
+    last: PoolLink,
 }
 
 /// Which segments the peer has received, and which are deemed lost.
@@ -38,7 +38,7 @@ pub struct Scoreboard {
     /// that were only late.
     pub(in crate::tcp) again: u32,
     /// No lost segment precedes this one; none = search from the front.
-    lost_hint: Link,
+    lost_hint: PoolLink,
     /// The runs of the last acknowledgement.
     known: [Known; MAX_SACK_BLOCKS],
     /// Segments visited in vain since the last acknowledgement with blocks began.
@@ -47,8 +47,8 @@ pub struct Scoreboard {
 
 impl Scoreboard {
     /// A segment leaves the queue; `next` follows it.
-    pub(in crate::tcp) fn forget(&mut self, id: FrameId, next: Link) {
-        if self.lost_hint == Link::to(id) {
+    pub(in crate::tcp) fn forget(&mut self, id: FrameId, next: PoolLink) {
+        if self.lost_hint == PoolLink::to(id) {
             self.lost_hint = next;
         }
     }
@@ -117,7 +117,7 @@ impl SendQueue {
 
     /// The segment that contains `seq`, which was sent, or an earlier one; the search starts at
     /// `from`, which precedes it.
-    fn seek(&mut self, frames: &Frames<'_>, from: Link, seq: Seq) -> Link {
+    fn seek(&mut self, frames: &Frames<'_>, from: PoolLink, seq: Seq) -> PoolLink {
         let mut at = from;
         while let Some(id) = at.get() {
             self.board.steps += 1;
@@ -126,7 +126,7 @@ impl SendQueue {
             if ahead.is_none() && end(meta).gt(seq) {
                 break;
             }
-            at = ahead.map_or(meta.next, Link::to);
+            at = ahead.map_or(meta.next, PoolLink::to);
         }
         at
     }
@@ -136,13 +136,13 @@ impl SendQueue {
     fn mark_run(
         &mut self,
         frames: &mut Frames<'_>,
-        from: Link,
+        from: PoolLink,
         block: SackBlock,
         known: &[Known],
         left: &mut u32,
         visit: &mut impl FnMut(Delivered),
-    ) -> Link {
-        let (mut at, mut last) = (from, Link::NONE);
+    ) -> PoolLink {
+        let (mut at, mut last) = (from, PoolLink::NONE);
         let mut before = 0;
         while let Some(id) = at.get() {
             if at == self.next || *left == 0 {
@@ -193,7 +193,7 @@ impl SendQueue {
         self.board.lost += length(meta);
         let hint = self.board.lost_hint.get();
         if first || hint.is_some_and(|hint| seq.lt(Seq(frames.meta[hint as usize].seq))) {
-            self.board.lost_hint = Link::to(id);
+            self.board.lost_hint = PoolLink::to(id);
         }
     }
 
@@ -213,7 +213,7 @@ impl SendQueue {
     /// order of transmission is nearly always that of the sequence numbers, so one walk over both
     /// lists restores their positions.
     pub(in crate::tcp) fn unmark_lost(&mut self, frames: &mut Frames<'_>) {
-        let (mut at, mut before) = (self.head, Link::NONE);
+        let (mut at, mut before) = (self.head, PoolLink::NONE);
         while let Some(id) = at.get() {
             if at == self.next {
                 break;
@@ -235,7 +235,7 @@ impl SendQueue {
             }
             let sent = meta.at;
             if before.get().is_some_and(|other| frames.meta[other as usize].at > sent) {
-                before = Link::NONE;
+                before = PoolLink::NONE;
             }
             let mut after = before.get().map_or(self.oldest, |other| frames.meta[other as usize].newer);
             while let Some(other) = after.get().filter(|&other| frames.meta[other as usize].at <= sent) {
@@ -253,13 +253,13 @@ impl SendQueue {
             (frames.meta[id as usize].older, frames.meta[id as usize].newer) = (before, after);
             before = this;
         }
-        self.board.lost_hint = Link::NONE;
+        self.board.lost_hint = PoolLink::NONE;
     }
 
     /// The lost segment with the lowest sequence number.
     pub(in crate::tcp) fn first_lost(&mut self, frames: &Frames<'_>) -> Option<FrameId> {
         if self.board.lost == 0 {
-            self.board.lost_hint = Link::NONE;
+            self.board.lost_hint = PoolLink::NONE;
             return None;
         }
         let mut at = if self.board.lost_hint.is_none() { self.head } else { self.board.lost_hint };
@@ -275,7 +275,7 @@ impl SendQueue {
             }
             at = meta.next;
         }
-        self.board.lost_hint = Link::NONE;
+        self.board.lost_hint = PoolLink::NONE;
         None
     }
 
@@ -300,7 +300,7 @@ impl SendQueue {
                 self.board.lost += length(meta);
             }
         }
-        self.board.lost_hint = Link::NONE;
+        self.board.lost_hint = PoolLink::NONE;
         self.board.known = Default::default();
     }
 }

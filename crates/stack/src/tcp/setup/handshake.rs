@@ -4,13 +4,13 @@
 use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::{Ready, SocketKind};
 use crate::path::{Metrics, PathState};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::congestion::Congestion;
-use crate::tcp::connection::config::Config;
-use crate::tcp::connection::socket::{Pending, Socket, State, Waiting};
+use crate::tcp::connection::config::TcpConfig;
+use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::loss_recovery::rack::Rack;
 use crate::tcp::path_mtu::pmtu::LEAST_MTU;
 use crate::tcp::program::settings::{MIN_MSS, Settings};
@@ -27,7 +27,7 @@ use zerocopy::FromZeros;
 
 impl Socket {
     /// Takes the peer's SYN.
-    fn take_syn(&mut self, now: Instant, config: &Config, segment: &Segment, route: &Metrics) {
+    fn take_syn(&mut self, now: Instant, config: &TcpConfig, segment: &Segment, route: &Metrics) {
         let (family, ecn) = (self.remote.address.family(), self.marks.is_agreed(config.ecn, segment, self.passive));
         self.negotiated = Negotiated::with(&segment.options, family, config.window_shift, ecn);
         if let Some(times) = segment.options.timestamps {
@@ -70,7 +70,7 @@ impl Stack<'_> {
         settings: &Settings,
     ) -> Result<usize> {
         let id = match self.open(SocketKind::Tcp) {
-            Err(Error::NoBuffers) if self.evict_time_wait() => self.open(SocketKind::Tcp)?,
+            Err(StackError::NoBuffers) if self.evict_time_wait() => self.open(SocketKind::Tcp)?,
             other => other?,
         };
         let index = id.index as usize;
@@ -95,9 +95,9 @@ impl Stack<'_> {
         // these values never meet a zero.
         s.mss = MIN_MSS;
         s.cc = Congestion::new(settings.algorithm, u32::from(MIN_MSS));
-        s.state = State::Closed;
+        s.state = TcpState::Closed;
         if let Err(error) = self.demux_connect(SocketKind::Tcp, id.index, local, remote) {
-            self.mem.tcp[index].state = State::Free;
+            self.mem.tcp[index].state = TcpState::Free;
             self.release(SocketKind::Tcp, id.index);
             return Err(error);
         }
@@ -143,7 +143,7 @@ impl Stack<'_> {
     fn write_syn(&mut self, index: usize, now: Instant) {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
-        let answers = s.state == State::SynReceived;
+        let answers = s.state == TcpState::SynReceived;
         let timestamps = Timestamps { value: s.timestamp(now), echo: if answers { s.timestamps.recent } else { 0 } };
         let config = &self.mem.core.tcp.config;
         let negotiated = if answers { s.negotiated } else { Negotiated::offer(config.window_shift) };
@@ -232,7 +232,7 @@ impl Stack<'_> {
             self.fin_input(index, now, &rest);
         } else {
             // Simultaneous open (RFC 9293 §3.5, figure 7).
-            s.state = State::SynReceived;
+            s.state = TcpState::SynReceived;
             s.rtt.recovered();
             self.send_syn(index, now);
         }
@@ -356,7 +356,7 @@ impl Stack<'_> {
         (s.progress.attempts, s.progress.stuck_since) = (0, Instant::NEVER);
         s.at = Default::default();
         s.ack.quick = QUICK;
-        s.state = State::Established;
+        s.state = TcpState::Established;
         if s.settings.keepalive && !s.orphan {
             s.at.keep = now + s.settings.keep_idle;
         }
@@ -376,8 +376,8 @@ impl Stack<'_> {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         s.passive = true;
-        s.listener = Link::to(listener as u32);
-        s.state = State::SynReceived;
+        s.listener = PoolLink::to(listener as u32);
+        s.state = TcpState::SynReceived;
         s.take_syn(now, &self.mem.core.tcp.config, segment, &route);
         self.send_syn(index, now);
     }

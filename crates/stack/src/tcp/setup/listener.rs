@@ -6,11 +6,11 @@ use super::handshake::asked_segment;
 use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
 use crate::path::Metrics;
-use crate::pool::{Link, Slot};
-use crate::tcp::connection::socket::State;
+use crate::pool::{PoolLink, PoolSlot};
+use crate::tcp::connection::socket::TcpState;
 use crate::tcp::program::settings::{Settings, TcpOptions};
 use crate::tcp::receive::input::{Payload, Stray};
 use crate::tcp::receive::queue::ReceiveQueue;
@@ -27,12 +27,12 @@ const COOKIE_LIFE: Span = Span::from_secs(128);
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 pub struct Listener {
-    pub(in crate::tcp) link: Link,
+    pub(in crate::tcp) link: PoolLink,
     pub(in crate::tcp) local: Endpoint,
     pub(in crate::tcp) settings: Settings,
     /// Accepted connections that the program has not taken, the oldest first.
-    pub(in crate::tcp) accept_head: Link,
-    pub(in crate::tcp) accept_tail: Link,
+    pub(in crate::tcp) accept_head: PoolLink,
+    pub(in crate::tcp) accept_tail: PoolLink,
     pub(in crate::tcp) accept_len: u32,
     /// Most connections that may wait to be accepted.
     backlog: u32,
@@ -52,8 +52,8 @@ const SETTLING: u32 = 1;
 /// Another stack of the host is about to listen instead: nothing is answered.
 const LEAVING: u32 = 2;
 
-impl Slot for Listener {
-    fn link(&mut self) -> &mut Link {
+impl PoolSlot for Listener {
+    fn link(&mut self) -> &mut PoolLink {
         &mut self.link
     }
 }
@@ -78,11 +78,11 @@ impl Stack<'_> {
     /// Listens on `local`, whose address may be any address of its family, or `::` for both.
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] if the lane has as many listeners as it can hold; [`Error::Invalid`]
-    /// without a port.
+    /// [`StackError::NoBuffers`] if the lane has as many listeners as it can hold;
+    /// [`StackError::Invalid`] without a port.
     pub fn tcp_listen(&mut self, options: &TcpOptions, local: Endpoint, backlog: u32) -> Result<ListenerId> {
         if local.port == 0 {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let id = self.open(SocketKind::Listener)?;
         let listener = &mut self.mem.listeners[id.index as usize];
@@ -104,7 +104,7 @@ impl Stack<'_> {
     /// are not answered.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_settle_listener(&mut self, id: ListenerId, settles: Instant) -> Result<()> {
         let index = self.check(id.into())?;
         let listener = &mut self.mem.listeners[index];
@@ -117,7 +117,7 @@ impl Stack<'_> {
     /// Changes how many connections may wait to be accepted (a second `listen` call).
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<()> {
         let index = self.check(id.into())?;
         self.mem.listeners[index].backlog = backlog;
@@ -128,17 +128,17 @@ impl Stack<'_> {
     /// it reports that.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if none waits; [`Error::Stale`].
+    /// [`StackError::WouldBlock`] if none waits; [`StackError::Stale`].
     pub fn tcp_accept(&mut self, id: ListenerId) -> Result<TcpId> {
         let at = self.check(id.into())?;
-        let index = self.dequeue_accepted(at).ok_or(Error::WouldBlock)?;
+        let index = self.dequeue_accepted(at).ok_or(StackError::WouldBlock)?;
         TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
     }
 
     /// Stops listening. Connections that were not accepted are reset.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_close_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
         let at = self.check(id.into())?;
         self.drop_unaccepted(at, now);
@@ -151,7 +151,7 @@ impl Stack<'_> {
     /// Connections that were not accepted are reset.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_leave_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
         let at = self.check(id.into())?;
         self.drop_unaccepted(at, now);
@@ -169,7 +169,7 @@ impl Stack<'_> {
         if self.mem.listeners[at].half_open > 0 {
             for index in 0..self.mem.tcp.len() {
                 let s = &self.mem.tcp[index];
-                if s.state == State::SynReceived && s.listener == Link::to(at as u32) {
+                if s.state == TcpState::SynReceived && s.listener == PoolLink::to(at as u32) {
                     self.drop_connection(index, now);
                 }
             }
@@ -182,11 +182,11 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         listener.accept_head = core::mem::take(&mut s.link);
         if listener.accept_head.is_none() {
-            listener.accept_tail = Link::NONE;
+            listener.accept_tail = PoolLink::NONE;
         }
         listener.accept_len -= 1;
         s.queued = false;
-        s.listener = Link::NONE;
+        s.listener = PoolLink::NONE;
         let len = listener.accept_len;
         self.row(SocketKind::Listener, at as u32).rx_queue.set(len);
         Some(index)
@@ -222,7 +222,7 @@ impl Stack<'_> {
         self.leave_half_open(index);
         let Some(at) = self.mem.tcp[index].listener.get() else { return };
         let listener = &mut self.mem.listeners[at as usize];
-        let this = Link::to(index as u32);
+        let this = PoolLink::to(index as u32);
         match core::mem::replace(&mut listener.accept_tail, this).get() {
             Some(last) => self.mem.tcp[last as usize].link = this,
             None => listener.accept_head = this,
@@ -230,7 +230,7 @@ impl Stack<'_> {
         listener.accept_len += 1;
         let len = listener.accept_len;
         let s = &mut self.mem.tcp[index];
-        (s.queued, s.link) = (true, Link::NONE);
+        (s.queued, s.link) = (true, PoolLink::NONE);
         self.row(SocketKind::Listener, at).rx_queue.set(len);
         let id = self.id_of(SocketKind::Listener, at);
         self.notify(id, Ready::IN);
@@ -264,7 +264,7 @@ impl Stack<'_> {
             self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
         let query = settings.query(local, remote);
         let path = if self.mem.listeners[at].half_open >= most || scarce {
-            Err(Error::NoBuffers)
+            Err(StackError::NoBuffers)
         } else {
             self.path_infer(packet, &query, now)
         };
@@ -276,7 +276,7 @@ impl Stack<'_> {
                 }
                 made
             }
-            Err(Error::NoBuffers) => None,
+            Err(StackError::NoBuffers) => None,
             // The host reports that the sender is not reachable by the lane.
             Err(_) => {
                 self.mem.counters.tcp_listen_drops.inc();
@@ -365,8 +365,8 @@ impl Stack<'_> {
         };
         let s = &mut self.mem.tcp[index];
         s.passive = true;
-        s.listener = Link::to(at as u32);
-        s.state = State::SynReceived;
+        s.listener = PoolLink::to(at as u32);
+        s.state = TcpState::SynReceived;
         s.iss = cookie;
         s.irs = irs;
         s.negotiated = negotiated;

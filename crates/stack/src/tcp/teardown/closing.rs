@@ -4,10 +4,10 @@
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::ids::{Ready, SocketKind, TcpId};
-use crate::pool::Link;
-use crate::tcp::connection::socket::{Pending, State};
+use crate::pool::PoolLink;
+use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::program::api::Shutdown;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
@@ -35,14 +35,14 @@ pub(in crate::tcp) struct Closing {
 
 impl Stack<'_> {
     /// Changes the state of a connection and maintains the count of established ones.
-    pub(in crate::tcp) fn set_state(&mut self, index: usize, state: State) {
-        let counts = |state: State| matches!(state, State::Established | State::CloseWait);
+    pub(in crate::tcp) fn set_state(&mut self, index: usize, state: TcpState) {
+        let counts = |state: TcpState| matches!(state, TcpState::Established | TcpState::CloseWait);
         let old = core::mem::replace(&mut self.mem.tcp[index].state, state);
         if counts(old) && !counts(state) {
             let current = &self.mem.counters.tcp_curr_estab;
             current.set(current.get().saturating_sub(1));
         }
-        if old == State::SynReceived && state != State::Established {
+        if old == TcpState::SynReceived && state != TcpState::Established {
             self.leave_half_open(index);
         }
     }
@@ -69,9 +69,9 @@ impl Stack<'_> {
         s.ack.now = true;
         s.recv.prune(&mut self.mem.frames);
         match s.state {
-            State::Established => self.set_state(index, State::CloseWait),
-            State::FinWait1 => self.set_state(index, State::Closing),
-            State::FinWait2 => self.enter_time_wait(index, now),
+            TcpState::Established => self.set_state(index, TcpState::CloseWait),
+            TcpState::FinWait1 => self.set_state(index, TcpState::Closing),
+            TcpState::FinWait2 => self.enter_time_wait(index, now),
             _ => {}
         }
         let id = self.id_of(SocketKind::Tcp, index as u32);
@@ -81,14 +81,14 @@ impl Stack<'_> {
     /// The peer has acknowledged our FIN.
     pub(in crate::tcp) fn fin_acknowledged(&mut self, index: usize, now: Instant) {
         match self.mem.tcp[index].state {
-            State::FinWait1 => {
-                self.set_state(index, State::FinWait2);
+            TcpState::FinWait1 => {
+                self.set_state(index, TcpState::FinWait2);
                 if self.mem.tcp[index].orphan {
                     self.wait_for_fin(index, now);
                 }
             }
-            State::Closing => self.enter_time_wait(index, now),
-            State::LastAck => self.finish(index),
+            TcpState::Closing => self.enter_time_wait(index, now),
+            TcpState::LastAck => self.finish(index),
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ impl Stack<'_> {
     }
 
     fn enter_time_wait(&mut self, index: usize, now: Instant) {
-        self.set_state(index, State::TimeWait);
+        self.set_state(index, TcpState::TimeWait);
         self.mem.counters.tcp_time_wait.inc();
         let s = &mut self.mem.tcp[index];
         s.stats.ends(now);
@@ -134,14 +134,14 @@ impl Stack<'_> {
 
     fn list_time_wait(&mut self, index: usize) {
         let shared = &mut self.mem.core.tcp;
-        let this = Link::to(index as u32);
+        let this = PoolLink::to(index as u32);
         let last = core::mem::replace(&mut shared.time_wait_tail, this);
         match last.get() {
             Some(last) => self.mem.tcp[last as usize].link = this,
             None => shared.time_wait_head = this,
         }
         let s = &mut self.mem.tcp[index];
-        (s.link, s.back, s.queued) = (Link::NONE, last, true);
+        (s.link, s.back, s.queued) = (PoolLink::NONE, last, true);
     }
 
     fn unlist_time_wait(&mut self, index: usize) {
@@ -215,16 +215,16 @@ impl Stack<'_> {
 
     /// Ends a connection and notifies only the program. Unread data stays readable.
     pub(in crate::tcp) fn finish(&mut self, index: usize) {
-        if self.mem.tcp[index].state == State::TimeWait && self.mem.tcp[index].orphan {
+        if self.mem.tcp[index].state == TcpState::TimeWait && self.mem.tcp[index].orphan {
             self.unlist_time_wait(index);
         }
         let (nobody, awaited) = {
             let s = &self.mem.tcp[index];
             // In SYN-RECEIVED a passive connection has no handle yet.
-            let nobody = s.orphan || s.state == State::SynReceived && s.passive;
-            (nobody, !s.passive && matches!(s.state, State::SynSent | State::SynReceived))
+            let nobody = s.orphan || s.state == TcpState::SynReceived && s.passive;
+            (nobody, !s.passive && matches!(s.state, TcpState::SynSent | TcpState::SynReceived))
         };
-        self.set_state(index, State::Closed);
+        self.set_state(index, TcpState::Closed);
         self.demux_remove(SocketKind::Tcp, index as u32);
         self.disarm(index as u32);
         let s = &mut self.mem.tcp[index];
@@ -257,18 +257,18 @@ impl Stack<'_> {
     fn recycle(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
         s.recv.clear(&mut self.mem.frames);
-        s.state = State::Free;
+        s.state = TcpState::Free;
         self.release(SocketKind::Tcp, index as u32);
     }
 
     /// Resets a connection whose handle is gone, or that never had one.
     pub(in crate::tcp) fn drop_connection(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
-        s.orphan = s.state != State::TimeWait;
-        if !matches!(s.state, State::Closed | State::TimeWait | State::SynSent) {
+        s.orphan = s.state != TcpState::TimeWait;
+        if !matches!(s.state, TcpState::Closed | TcpState::TimeWait | TcpState::SynSent) {
             self.send_reset(index, now);
         }
-        if self.mem.tcp[index].state == State::TimeWait {
+        if self.mem.tcp[index].state == TcpState::TimeWait {
             self.mem.tcp[index].orphan = true;
             self.list_time_wait(index);
         } else {
@@ -280,12 +280,12 @@ impl Stack<'_> {
     /// SYN-RECEIVED the FIN waits until the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, when a Linux socket is no
-    /// longer attached to the connection.
+    /// [`StackError::Stale`]; [`StackError::NotConnected`], also in TIME-WAIT, when a Linux socket
+    /// is no longer attached to the connection.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
-        use State::{Closed, Free, SynSent, TimeWait};
+        use TcpState::{Closed, Free, SynSent, TimeWait};
         if matches!(s.state, Closed | TimeWait | SynSent | Free) {
             if s.abandoned {
                 // As on Linux the directions of an unconnected socket are shut all the same, for
@@ -294,7 +294,7 @@ impl Stack<'_> {
                 s.closing.write_shut |= how != Shutdown::Read;
                 self.notify(id.into(), self.tcp_readiness(index as u32));
             }
-            return Err(Error::NotConnected);
+            return Err(StackError::NotConnected);
         }
         if how != Shutdown::Write {
             s.closing.read_shut = true;
@@ -312,12 +312,12 @@ impl Stack<'_> {
     pub(in crate::tcp) fn shut_sending(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let next = match s.state {
-            State::SynReceived => {
+            TcpState::SynReceived => {
                 s.closing.write_shut = true;
                 return;
             }
-            State::Established => State::FinWait1,
-            State::CloseWait => State::LastAck,
+            TcpState::Established => TcpState::FinWait1,
+            TcpState::CloseWait => TcpState::LastAck,
             _ => return,
         };
         self.set_state(index, next);
@@ -330,7 +330,7 @@ impl Stack<'_> {
     /// the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_close(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
@@ -338,12 +338,12 @@ impl Stack<'_> {
         let unread = s.recv.bytes > 0;
         let reset = s.settings.linger && s.settings.linger_time.is_zero();
         match s.state {
-            State::Closed | State::SynSent | State::Free => {
+            TcpState::Closed | TcpState::SynSent | TcpState::Free => {
                 self.mem.tcp[index].orphan = true;
                 self.finish(index);
                 return Ok(());
             }
-            State::TimeWait => {
+            TcpState::TimeWait => {
                 let s = &mut self.mem.tcp[index];
                 s.recv.clear(&mut self.mem.frames);
                 s.orphan = true;
@@ -364,9 +364,9 @@ impl Stack<'_> {
         self.orphan(SocketKind::Tcp, index as u32);
         self.shut_sending(index, now);
         match self.mem.tcp[index].state {
-            State::FinWait2 => self.wait_for_fin(index, now),
+            TcpState::FinWait2 => self.wait_for_fin(index, now),
             // Another thread may sleep until the connection is open; it will find its handle stale.
-            State::SynReceived => self.notify(self.id_of(SocketKind::Tcp, index as u32), Ready::HUP),
+            TcpState::SynReceived => self.notify(self.id_of(SocketKind::Tcp, index as u32), Ready::HUP),
             _ => {}
         }
         self.set_timer(index);
@@ -377,7 +377,7 @@ impl Stack<'_> {
     /// Resets the connection and closes the program's handle.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_abort(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
         self.orphan(SocketKind::Tcp, index as u32);
@@ -386,18 +386,18 @@ impl Stack<'_> {
     }
 
     /// Resets the connection for an external reason (its address was removed). The program keeps
-    /// its handle, which reports an error and a hang-up. Its next call returns [`Error::Aborted`],
-    /// as on Linux after `SOCK_DESTROY`.
+    /// its handle, which reports an error and a hang-up. Its next call returns
+    /// [`StackError::Aborted`], as on Linux after `SOCK_DESTROY`.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`StackError::Stale`].
     pub fn tcp_sever(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
         let state = self.mem.tcp[index].state;
-        if state == State::Closed {
+        if state == TcpState::Closed {
             return Ok(());
         }
-        if state.is_synchronized() && state != State::TimeWait {
+        if state.is_synchronized() && state != TcpState::TimeWait {
             self.send_reset(index, now);
         }
         self.fail(index, now, Pending::Aborted);
@@ -406,14 +406,14 @@ impl Stack<'_> {
 
     /// Aborts a connection attempt for the program, which keeps its handle. The socket is then
     /// neither connected nor shut, as on Linux after `shutdown` in SYN-SENT (`tcp_disconnect`). The
-    /// next call returns [`Error::Reset`].
+    /// next call returns [`StackError::Reset`].
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] in another state.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] in another state.
     pub fn tcp_abandon(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
-        if self.mem.tcp[index].state != State::SynSent {
-            return Err(Error::Invalid);
+        if self.mem.tcp[index].state != TcpState::SynSent {
+            return Err(StackError::Invalid);
         }
         self.mem.tcp[index].abandoned = true;
         self.fail(index, now, Pending::Reset);
@@ -435,7 +435,7 @@ impl Stack<'_> {
     pub(crate) fn tcp_readiness(&self, index: u32) -> Ready {
         let s = &self.mem.tcp[index as usize];
         let mut ready = Ready::NONE;
-        if matches!(s.state, State::SynSent | State::SynReceived) {
+        if matches!(s.state, TcpState::SynSent | TcpState::SynReceived) {
             if s.closing.read_shut {
                 ready |= Ready::IN | Ready::RDHUP;
             }
@@ -444,7 +444,7 @@ impl Stack<'_> {
             }
             return ready;
         }
-        let over = s.state == State::Closed;
+        let over = s.state == TcpState::Closed;
         let (no_more_in, no_more_out) =
             (s.closing.fin_received || s.closing.read_shut || over && !s.abandoned, s.closing.write_shut || over);
         if no_more_in && no_more_out || over {
@@ -491,6 +491,6 @@ impl Stack<'_> {
 }
 
 /// The error that a call on a closed connection reports.
-pub(in crate::tcp) fn over(error: Pending) -> Error {
-    error.error().unwrap_or(Error::NotConnected)
+pub(in crate::tcp) fn over(error: Pending) -> StackError {
+    error.error().unwrap_or(StackError::NotConnected)
 }

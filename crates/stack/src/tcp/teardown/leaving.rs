@@ -9,10 +9,10 @@
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
-use crate::error::{Error, Result};
+use crate::error::{StackError, Result};
 use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
-use crate::tcp::connection::socket::{Pending, Socket, State};
+use crate::tcp::connection::socket::{Pending, Socket, TcpState};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
@@ -76,7 +76,7 @@ impl Socket {
 
     /// Whether another stack can take the connection: it is open, or has been closed in order.
     fn may_leave(&self) -> bool {
-        let ended = self.state == State::Closed && self.closing.fin_received && self.fin_acknowledged();
+        let ended = self.state == TcpState::Closed && self.closing.fin_received && self.fin_acknowledged();
         let passable = self.state.is_synchronized() || ended;
         passable && !self.suspended && self.error == Pending::None && !self.urgent.is_known(self.send.una)
     }
@@ -135,13 +135,13 @@ impl Stack<'_> {
     /// closed. Calls that read and write would block meanwhile.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, was reset, is suspended already, or
-    /// has urgent data or a pending error, which cannot be handed over.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not open, was reset, is suspended
+    /// already, or has urgent data or a pending error, which cannot be handed over.
     pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if !s.may_leave() {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         s.suspended = true;
         self.disarm(index as u32);
@@ -152,12 +152,12 @@ impl Stack<'_> {
     /// Out-of-order data is not among them: it was never acknowledged.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not suspended.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not suspended.
     pub fn tcp_leaving_bytes(&mut self, id: TcpId, mut take: impl FnMut(&[u8])) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if !s.suspended {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let frames = &mut self.mem.frames;
         s.recv.read(frames, usize::MAX, true, |bytes| {
@@ -171,12 +171,12 @@ impl Stack<'_> {
     /// Resumes a suspended connection: segments dropped meanwhile count as lost.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not suspended.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not suspended.
     pub fn tcp_resume(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if !core::mem::take(&mut s.suspended) {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         // Informs the peer of RCV.NXT, whatever was dropped.
         s.ack.now = s.state.is_synchronized();
@@ -190,12 +190,12 @@ impl Stack<'_> {
     /// handle is stale. Returns which sides the program has shut by now: reading, writing.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not suspended.
+    /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not suspended.
     pub fn tcp_leave(&mut self, id: TcpId) -> Result<(bool, bool)> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
         if !s.suspended {
-            return Err(Error::Invalid);
+            return Err(StackError::Invalid);
         }
         let shut = (s.closing.read_shut, s.closing.write_shut);
         s.orphan = true;

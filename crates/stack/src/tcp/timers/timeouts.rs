@@ -6,7 +6,7 @@
 
 use super::rtt::Bounds;
 use crate::Stack;
-use crate::tcp::connection::socket::{Pending, Socket, State, Waiting};
+use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::loss_recovery::spurious::Undo;
 use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
@@ -103,7 +103,7 @@ impl Stack<'_> {
         let config = &self.mem.core.tcp.config;
         let bounds = config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
-        if s.state.is_synchronized() && s.state != State::TimeWait {
+        if s.state.is_synchronized() && s.state != TcpState::TimeWait {
             if s.send.outstanding() > 0 {
                 if s.at.timeout_from.is_never() {
                     s.at.timeout_from = now;
@@ -160,7 +160,7 @@ impl Stack<'_> {
     pub(crate) fn tcp_timer(&mut self, now: Instant, index: u32) {
         let index = index as usize;
         let Some(s) = self.mem.tcp.get_mut(index) else { return };
-        if s.state == State::Free {
+        if s.state == TcpState::Free {
             return;
         }
         let bounds = self.mem.core.tcp.config.bounds(s.path.rto_min_ms);
@@ -179,7 +179,7 @@ impl Stack<'_> {
             s.at.retransmit = Instant::NEVER;
             let waiting = core::mem::take(&mut s.at.waiting);
             match (s.state, waiting) {
-                (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
+                (TcpState::SynSent | TcpState::SynReceived, _) => self.handshake_timeout(index, now),
                 (_, Waiting::Timeout | Waiting::Probe) if late && !s.progress.excused => {
                     // This program was not scheduled in time; the answer may be in its receive
                     // ring. That does not indicate loss, so there is more time, once.
@@ -196,7 +196,7 @@ impl Stack<'_> {
         if keep && !self.mem.tcp[index].at.keep.is_never() {
             self.keep_timeout(index, now);
         }
-        if self.mem.tcp[index].state != State::Free {
+        if self.mem.tcp[index].state != TcpState::Free {
             if self.mem.tcp[index].state.is_synchronized() {
                 self.tcp_output(index, now, Hold::AsSet);
             } else {
@@ -370,9 +370,9 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.at.keep = Instant::NEVER;
         match s.state {
-            State::TimeWait => return self.finish(index),
-            State::FinWait2 if s.orphan => return self.finish(index),
-            State::SynSent | State::SynReceived | State::Closed | State::Free => return,
+            TcpState::TimeWait => return self.finish(index),
+            TcpState::FinWait2 if s.orphan => return self.finish(index),
+            TcpState::SynSent | TcpState::SynReceived | TcpState::Closed | TcpState::Free => return,
             _ => {}
         }
         if !s.settings.keepalive {

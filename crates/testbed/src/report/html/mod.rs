@@ -14,7 +14,7 @@ use super::verdict::verdict;
 use super::words::{counted, ms, seconds, timing};
 use crate::outcome::{Carrier, Experiment};
 use crate::time;
-use tickwire_report::{Page, Tone};
+use tickwire_report::{ReportPage, Tone};
 
 /// Explanations of the page's terms and figures.
 const READING: [&str; 5] = [
@@ -30,7 +30,7 @@ const READING: [&str; 5] = [
 /// The experiment as one self-contained HTML file.
 #[must_use]
 pub fn html(experiment: &Experiment) -> String {
-    let mut page = Page::new(&format!("Testbed report: pattern {}", experiment.pattern.name));
+    let mut page = ReportPage::new(&format!("Testbed report: pattern {}", experiment.pattern.name));
     let verdict = verdict(experiment);
     page.verdict(if verdict.met { Tone::Good } else { Tone::Bad }, &verdict.sentence);
     if let Some(comparison) = compare(experiment) {

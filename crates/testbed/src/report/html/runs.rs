@@ -4,13 +4,13 @@ use crate::outcome::{Experiment, Run, Timing};
 use crate::report::queueing::queueing;
 use crate::report::sweep::steps;
 use crate::report::words::{carrier, drops, megabits, ms, on, percent, seconds, share, timing, total};
-use tickwire_report::{Axis, Figure, Page, Plot, Series, Size, Tone, profile};
+use tickwire_report::{Axis, Figure, ReportPage, Plot, Series, Size, Tone, profile};
 
 type Cell = (String, Tone);
 
 /// The compared stacks, with the consumer's processor time and the proof of the path that the
 /// messages took.
-pub(super) fn stacks(page: &mut Page, experiment: &Experiment) {
+pub(super) fn stacks(page: &mut ReportPage, experiment: &Experiment) {
     if experiment.runs.is_empty() {
         return;
     }
@@ -57,7 +57,7 @@ pub(super) fn stacks(page: &mut Page, experiment: &Experiment) {
 }
 
 /// Unscheduled, synchronised and scheduled sending.
-pub(super) fn timings(page: &mut Page, experiment: &Experiment) {
+pub(super) fn timings(page: &mut ReportPage, experiment: &Experiment) {
     if experiment.timings.is_empty() {
         return;
     }
@@ -118,7 +118,7 @@ fn from(least: f64, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// Increasing multiples of the pattern's rate.
-pub(super) fn sweep(page: &mut Page, experiment: &Experiment) {
+pub(super) fn sweep(page: &mut ReportPage, experiment: &Experiment) {
     let steps = steps(experiment);
     if steps.is_empty() {
         return;

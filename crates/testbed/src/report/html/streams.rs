@@ -6,7 +6,7 @@ use crate::pattern::{Stream, Transport};
 use crate::report::comparison::{CARRIERS, of};
 use crate::report::words::{carrier, ms, plain_ms};
 use crate::units::nanos;
-use tickwire_report::{Axis, Dot, DotLine, Dots, Page, Plot, Series, Sign, Size, Tone, profile};
+use tickwire_report::{Axis, Dot, DotLine, Dots, ReportPage, Plot, Series, Sign, Size, Tone, profile};
 
 /// The most streams that are drawn: those nearest to their deadlines.
 const MOST_DRAWN: usize = 96;
@@ -21,7 +21,7 @@ const MS: f64 = 1e6;
 type Placed<'a> = (usize, &'a Stream);
 
 /// Figure 4.
-pub(super) fn against_deadlines(page: &mut Page, experiment: &Experiment) {
+pub(super) fn against_deadlines(page: &mut ReportPage, experiment: &Experiment) {
     page.section("Worst latency of each stream against its deadline");
     let mut legend: Vec<(Sign, &str)> =
         measured(experiment).map(|(place, run)| (SIGNS[place], carrier(run.carrier))).collect();
@@ -67,7 +67,7 @@ fn line(experiment: &Experiment, (index, stream): Placed) -> DotLine {
 }
 
 /// The table of all streams.
-pub(super) fn percentiles(page: &mut Page, experiment: &Experiment) {
+pub(super) fn percentiles(page: &mut ReportPage, experiment: &Experiment) {
     page.section("All streams");
     let mut head = vec!["stream".to_owned(), "bytes".to_owned(), "period ms".to_owned(), "deadline ms".to_owned()];
     for (_, run) in measured(experiment) {
@@ -116,7 +116,7 @@ fn row(stream: &Stream, figures: &[Option<Option<&StreamFigures>>]) -> Vec<(Stri
 }
 
 /// Counts of each stream: last and collapsed, because they take pages on paper.
-pub(super) fn counts(page: &mut Page, experiment: &Experiment) {
+pub(super) fn counts(page: &mut ReportPage, experiment: &Experiment) {
     if measured(experiment).next().is_none() {
         return;
     }
@@ -124,7 +124,7 @@ pub(super) fn counts(page: &mut Page, experiment: &Experiment) {
     page.details("What was counted of each stream", |page| count_table(page, experiment));
 }
 
-fn count_table(page: &mut Page, experiment: &Experiment) {
+fn count_table(page: &mut ReportPage, experiment: &Experiment) {
     let head = [
         "stream",
         "carried by",
@@ -168,7 +168,7 @@ fn count_table(page: &mut Page, experiment: &Experiment) {
 }
 
 /// Profiles of all streams of a transport, and, collapsed, of each stream.
-pub(super) fn profiles(page: &mut Page, experiment: &Experiment) {
+pub(super) fn profiles(page: &mut ReportPage, experiment: &Experiment) {
     let drawn = drawn(experiment);
     if measured(experiment).next().is_none() {
         return;

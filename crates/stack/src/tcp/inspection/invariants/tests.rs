@@ -3,14 +3,14 @@
 use crate::Stack;
 use crate::ids::SocketKind;
 use crate::invariants::tests::tells;
-use crate::pool::Link;
-use crate::tcp::State;
+use crate::pool::PoolLink;
+use crate::tcp::TcpState;
 use crate::time::{Instant, Span};
 
 /// Connection 0 is closed, and its slot is not freed.
 fn end(s: &mut Stack<'_>) {
     s.finish(0);
-    assert_eq!(s.mem.tcp[0].state, State::Closed);
+    assert_eq!(s.mem.tcp[0].state, TcpState::Closed);
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_connection_that_is_over_and_without_a_handle_is_found() {
 #[test]
 fn a_connection_that_is_over_and_found_by_packets_yet_is_found() {
     tells("places of connected", |s| {
-        s.mem.tcp[0].state = State::Closed;
+        s.mem.tcp[0].state = TcpState::Closed;
         s.mem.tcp[0].at = Default::default();
     });
 }
@@ -33,7 +33,7 @@ fn a_connection_that_is_over_and_found_by_packets_yet_is_found() {
 fn a_connection_without_a_handle_and_without_a_timer_is_found() {
     tells("0: its slot is never freed, in FinWait2", |s| {
         let tcp = &mut s.mem.tcp[0];
-        (tcp.state, tcp.orphan, tcp.mss) = (State::FinWait2, true, 536);
+        (tcp.state, tcp.orphan, tcp.mss) = (TcpState::FinWait2, true, 536);
         tcp.send.una = tcp.send.nxt;
         tcp.at = Default::default();
     });
@@ -42,14 +42,14 @@ fn a_connection_without_a_handle_and_without_a_timer_is_found() {
 #[test]
 fn a_half_open_connection_without_a_listener_is_found() {
     tells("0: its slot is never freed, in SynReceived", |s| {
-        (s.mem.tcp[0].state, s.mem.tcp[0].passive) = (State::SynReceived, true);
+        (s.mem.tcp[0].state, s.mem.tcp[0].passive) = (TcpState::SynReceived, true);
     });
 }
 
 #[test]
 fn a_connection_that_waits_on_no_list_is_found() {
     tells("to be accepted", |s| s.mem.tcp[0].queued = true);
-    tells("is closed", |s| s.mem.tcp[0].listener = Link::to(1));
+    tells("is closed", |s| s.mem.tcp[0].listener = PoolLink::to(1));
 }
 
 #[test]

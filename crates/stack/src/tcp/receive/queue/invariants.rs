@@ -2,19 +2,19 @@
 
 use super::{MAX_RANGES, ReceiveQueue};
 use crate::frame::{FrameId, Frames};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::pool::invariants::walk;
 use crate::tcp::wire::seq::Seq;
 
 impl ReceiveQueue {
     /// Checks that the queue's lists and counters agree; passes each frame to `visit`.
     pub(in crate::tcp) fn check_invariants(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
-        let (mut bytes, mut last) = (0, Link::NONE);
+        let (mut bytes, mut last) = (0, PoolLink::NONE);
         let count = walk(self.head, self.frames as usize, |id| {
             let meta = &frames.meta[id as usize];
             visit(id);
             bytes += u32::from(meta.len);
-            last = Link::to(id);
+            last = PoolLink::to(id);
             meta.next
         });
         assert_eq!((count, bytes), (self.frames as usize, self.bytes), "frames and bytes in order");

@@ -2,7 +2,7 @@
 
 use super::{MAX_RANGES, Placed, ReceiveQueue, trim_front};
 use crate::frame::{FrameId, Frames};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::wire::options::SackBlock;
 use crate::tcp::wire::seq::Seq;
 
@@ -27,7 +27,7 @@ impl ReceiveQueue {
         }
         while let Some(id) = at.get() {
             let meta = &frames.meta[id as usize];
-            at = if id == last { Link::NONE } else { meta.next };
+            at = if id == last { PoolLink::NONE } else { meta.next };
             self.waiting_frames -= 1;
             self.waiting_bytes -= u32::from(meta.len);
             let stop = Seq(meta.seq) + u32::from(meta.len);
@@ -44,8 +44,8 @@ impl ReceiveQueue {
     pub(super) fn insert_waiting(&mut self, frames: &mut Frames<'_>, id: FrameId) -> Placed {
         // The last range that starts at or before this segment, and the next one.
         let start = Seq(frames.meta[id as usize].seq);
-        let (mut before, mut after) = (Link::NONE, self.ranges);
-        let mut before_that = Link::NONE;
+        let (mut before, mut after) = (PoolLink::NONE, self.ranges);
+        let mut before_that = PoolLink::NONE;
         while let Some(range) = after.get() {
             if Seq(frames.meta[range as usize].total).gt(start) {
                 break;
@@ -89,22 +89,22 @@ impl ReceiveQueue {
             // The frame becomes the range's new last one.
             let meta = &frames.meta[range as usize];
             let (first, range_start) = (meta.next, meta.total);
-            frames.meta[range as usize].next = Link::to(id);
+            frames.meta[range as usize].next = PoolLink::to(id);
             let meta = &mut frames.meta[id as usize];
             (meta.next, meta.total) = (first, range_start);
             parent = before_that;
         } else {
             let meta = &mut frames.meta[id as usize];
-            (meta.next, meta.total) = (Link::to(id), meta.seq);
+            (meta.next, meta.total) = (PoolLink::to(id), meta.seq);
             self.range_count += 1;
         }
-        self.link_range(frames, parent, Link::to(id));
+        self.link_range(frames, parent, PoolLink::to(id));
         frames.meta[id as usize].prev = after;
         self.join_next(frames, parent, id);
         Placed::OutOfOrder
     }
 
-    fn link_range(&mut self, frames: &mut Frames<'_>, parent: Link, range: Link) {
+    fn link_range(&mut self, frames: &mut Frames<'_>, parent: PoolLink, range: PoolLink) {
         match parent.get() {
             Some(parent) => frames.meta[parent as usize].prev = range,
             None => self.ranges = range,
@@ -113,7 +113,7 @@ impl ReceiveQueue {
 
     /// Drops the ranges from `after` on that the new segment covers, and cuts the segment where the
     /// next one begins. Returns the first remaining range.
-    fn make_room(&mut self, frames: &mut Frames<'_>, id: FrameId, mut after: Link) -> Link {
+    fn make_room(&mut self, frames: &mut Frames<'_>, id: FrameId, mut after: PoolLink) -> PoolLink {
         while let Some(range) = after.get() {
             let meta = &frames.meta[id as usize];
             let (start, end) = (Seq(meta.seq), Seq(meta.seq) + u32::from(meta.len));
@@ -135,7 +135,7 @@ impl ReceiveQueue {
     }
 
     /// Joins the range that ends with `id` and the next one, if they adjoin.
-    fn join_next(&mut self, frames: &mut Frames<'_>, parent: Link, id: FrameId) {
+    fn join_next(&mut self, frames: &mut Frames<'_>, parent: PoolLink, id: FrameId) {
         let meta = &frames.meta[id as usize];
         let (first, start, end) = (meta.next, meta.total, Seq(meta.seq) + u32::from(meta.len));
         let Some(range) = meta.prev.get() else { return };
@@ -147,7 +147,7 @@ impl ReceiveQueue {
         let last = &mut frames.meta[range as usize];
         (last.next, last.total) = (first, start);
         self.range_count -= 1;
-        self.link_range(frames, parent, Link::to(range));
+        self.link_range(frames, parent, PoolLink::to(range));
     }
 
     /// Frees the frames of a range that is no longer on the list.
@@ -155,7 +155,7 @@ impl ReceiveQueue {
         let mut at = frames.meta[last as usize].next;
         while let Some(id) = at.get() {
             let meta = &frames.meta[id as usize];
-            at = if id == last { Link::NONE } else { meta.next };
+            at = if id == last { PoolLink::NONE } else { meta.next };
             self.waiting_frames -= 1;
             self.waiting_bytes -= u32::from(meta.len);
             frames.give(id);

@@ -2,7 +2,7 @@
 
 use super::ReceiveQueue;
 use crate::frame::Frames;
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::Instant;
 
 impl ReceiveQueue {
@@ -49,7 +49,7 @@ impl ReceiveQueue {
         if meta.len == 0 {
             self.head = meta.next;
             if self.head.is_none() {
-                self.tail = Link::NONE;
+                self.tail = PoolLink::NONE;
             }
             self.frames -= 1;
             frames.give(id);

@@ -2,7 +2,7 @@
 
 use super::{IN_FLIGHT, STRIDE, SendQueue};
 use crate::frame::{FRAME_SIZE, FrameId, Frames, HEADROOM, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 
 impl SendQueue {
     /// The unsent tail and the bytes it can still take, up to a length of `part`.
@@ -26,13 +26,13 @@ impl SendQueue {
         meta.offset = HEADROOM as u16;
         meta.seq = self.end.0;
         match self.tail.get() {
-            Some(tail) => frames.meta[tail as usize].next = Link::to(id),
-            None => self.head = Link::to(id),
+            Some(tail) => frames.meta[tail as usize].next = PoolLink::to(id),
+            None => self.head = PoolLink::to(id),
         }
         self.extend_trail(frames, id);
-        self.tail = Link::to(id);
+        self.tail = PoolLink::to(id);
         if self.next.is_none() {
-            self.next = Link::to(id);
+            self.next = PoolLink::to(id);
         }
         self.frames += 1;
         Some(id)
@@ -42,7 +42,7 @@ impl SendQueue {
     /// earlier frame.
     fn extend_trail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         let Some(trail) = self.trail.get() else {
-            (self.trail, self.behind) = (Link::to(id), 0);
+            (self.trail, self.behind) = (PoolLink::to(id), 0);
             return;
         };
         self.behind += 1;
@@ -96,24 +96,24 @@ impl SendQueue {
 
     /// Frees a frame that was just appended and got no byte.
     fn drop_empty_tail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
-        if self.head == Link::to(id) {
-            (self.head, self.tail) = (Link::NONE, Link::NONE);
+        if self.head == PoolLink::to(id) {
+            (self.head, self.tail) = (PoolLink::NONE, PoolLink::NONE);
         } else {
             let mut at = self.head;
             while let Some(before) = at.get() {
                 at = frames.meta[before as usize].next;
-                if at == Link::to(id) {
-                    frames.meta[before as usize].next = Link::NONE;
-                    self.tail = Link::to(before);
+                if at == PoolLink::to(id) {
+                    frames.meta[before as usize].next = PoolLink::NONE;
+                    self.tail = PoolLink::to(before);
                     break;
                 }
             }
         }
-        if self.next == Link::to(id) {
-            self.next = Link::NONE;
+        if self.next == PoolLink::to(id) {
+            self.next = PoolLink::NONE;
         }
-        if self.trail == Link::to(id) {
-            self.trail = Link::NONE;
+        if self.trail == PoolLink::to(id) {
+            self.trail = PoolLink::NONE;
         }
         self.behind = self.behind.saturating_sub(1);
         self.frames -= 1;

@@ -3,7 +3,7 @@
 
 use super::{IN_FLIGHT, SendQueue};
 use crate::frame::{FRAME_SIZE, FrameId, FrameMeta, Frames, HEADROOM, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::time::{Instant, Span};
 
 /// A frame that is not completed after this long never will be. No transmit queue takes as long, so
@@ -26,7 +26,7 @@ impl SendQueue {
             return Some(id);
         }
         // A frame in our own queue would only wait again.
-        if is_leaving(meta, now) || meta.flags & flag::QUEUED != 0 || self.head != Link::to(id) {
+        if is_leaving(meta, now) || meta.flags & flag::QUEUED != 0 || self.head != PoolLink::to(id) {
             return None;
         }
         self.copy_head(frames, id)
@@ -40,13 +40,13 @@ impl SendQueue {
         let (len, flags) = (usize::from(meta.len), meta.flags & !(IN_FLIGHT | flag::FREE_ON_COMPLETE));
         frames.meta[copy as usize] = FrameMeta { offset: HEADROOM as u16, flags, ..*meta };
         frames.bytes.copy_within(from..from + len, copy as usize * FRAME_SIZE + HEADROOM);
-        self.head = Link::to(copy);
+        self.head = PoolLink::to(copy);
         for link in [&mut self.tail, &mut self.trail] {
-            if *link == Link::to(id) {
-                *link = Link::to(copy);
+            if *link == PoolLink::to(id) {
+                *link = PoolLink::to(copy);
             }
         }
-        self.board.forget(id, Link::to(copy));
+        self.board.forget(id, PoolLink::to(copy));
         frames.give(id);
         Some(copy)
     }

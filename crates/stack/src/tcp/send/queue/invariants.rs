@@ -2,7 +2,7 @@
 
 use super::{SendQueue, end, length};
 use crate::frame::{FrameId, Frames, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::pool::invariants::walk;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
@@ -12,14 +12,14 @@ impl SendQueue {
     /// Checks that the queue's two orders, its counters and its frames agree; passes each frame to
     /// `visit`.
     pub(in crate::tcp) fn check_invariants(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
-        let (mut seq, mut last, mut unsent) = (self.una, Link::NONE, false);
+        let (mut seq, mut last, mut unsent) = (self.una, PoolLink::NONE, false);
         let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);
         let (mut resent, mut again) = (0, 0);
         let mut skips = BTreeSet::new();
         let count = walk(self.head, self.frames as usize, |id| {
             let meta = &frames.meta[id as usize];
             visit(id);
-            unsent |= Link::to(id) == self.next;
+            unsent |= PoolLink::to(id) == self.next;
             assert_eq!(Seq(meta.seq), seq, "segments adjoin");
             assert!(length(meta) > 0, "a frame without a number");
             let marks = meta.flags & (flag::SACKED | flag::LOST);
@@ -41,7 +41,7 @@ impl SendQueue {
                 assert!(far && skips.insert(ahead), "skips go ahead");
             }
             skips.remove(&id);
-            (seq, last) = (end(meta), Link::to(id));
+            (seq, last) = (end(meta), PoolLink::to(id));
             meta.next
         });
         assert!(skips.is_empty(), "skips end in the queue");
@@ -58,12 +58,12 @@ impl SendQueue {
     }
 
     fn check_times(&self, frames: &Frames<'_>, under_way: usize) {
-        let (mut before, mut time) = (Link::NONE, Instant::NEVER);
+        let (mut before, mut time) = (PoolLink::NONE, Instant::NEVER);
         let count = walk(self.oldest, under_way, |id| {
             let meta = &frames.meta[id as usize];
             assert_eq!(meta.older, before, "the order of sending, backwards");
             assert!(meta.at >= time, "the order of sending");
-            (time, before) = (meta.at, Link::to(id));
+            (time, before) = (meta.at, PoolLink::to(id));
             meta.newer
         });
         assert_eq!((before, count), (self.newest, under_way), "what is under way");

@@ -2,7 +2,7 @@
 
 use super::{IN_FLIGHT, SendQueue};
 use crate::frame::{FRAME_SIZE, FrameId, Frames, HEADROOM, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 
 impl SendQueue {
     /// Splits a segment that is not in flight (unsent or lost) after `at` bytes; the rest moves to
@@ -25,9 +25,9 @@ impl SendQueue {
         let meta = &mut frames.meta[id as usize];
         meta.len = at as u16;
         meta.flags &= !(flag::FIN | flag::PUSH);
-        meta.next = Link::to(new);
-        if self.tail == Link::to(id) {
-            self.tail = Link::to(new);
+        meta.next = PoolLink::to(new);
+        if self.tail == PoolLink::to(id) {
+            self.tail = PoolLink::to(new);
         }
         self.frames += 1;
         true

@@ -159,7 +159,7 @@ proptest! {
                 Step::Keep => {
                     // The kernel keeps the first frame, and returns it after a copy has replaced
                     // it.
-                    if let Some(id) = queue.first_lost(frames).filter(|&id| queue.head == Link::to(id)) {
+                    if let Some(id) = queue.first_lost(frames).filter(|&id| queue.head == PoolLink::to(id)) {
                         frames.meta[id as usize].flags |= flag::IN_KERNEL;
                         prop_assert_eq!(queue.released(frames, id, now), None);
                         let copied = queue.released(frames, id, now + crate::time::Span::from_secs(1));

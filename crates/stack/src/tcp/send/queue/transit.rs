@@ -2,7 +2,7 @@
 
 use super::{Delivered, SendQueue, end, length};
 use crate::frame::{FrameId, Frames, flag};
-use crate::pool::Link;
+use crate::pool::PoolLink;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
 
@@ -10,7 +10,7 @@ impl SendQueue {
     /// A segment is being sent: the first unsent one, a lost one, or (a probe) one in flight.
     pub(in crate::tcp) fn sent(&mut self, frames: &mut Frames<'_>, id: FrameId, now: Instant) {
         let meta = &mut frames.meta[id as usize];
-        if self.next == Link::to(id) {
+        if self.next == PoolLink::to(id) {
             self.nxt = end(meta);
             self.next = meta.next;
         } else {
@@ -34,13 +34,13 @@ impl SendQueue {
         meta.at = now;
         meta.transmits = meta.transmits.saturating_add(1);
         meta.older = newest;
-        meta.newer = Link::NONE;
+        meta.newer = PoolLink::NONE;
         self.pipe += length(meta);
         match newest.get() {
-            Some(last) => frames.meta[last as usize].newer = Link::to(id),
-            None => self.oldest = Link::to(id),
+            Some(last) => frames.meta[last as usize].newer = PoolLink::to(id),
+            None => self.oldest = PoolLink::to(id),
         }
-        self.newest = Link::to(id);
+        self.newest = PoolLink::to(id);
     }
 
     /// Removes a segment in flight from the list by time, and its bytes from the pipe.
@@ -83,7 +83,7 @@ impl SendQueue {
                 if meta.flags & flag::LOST != 0 { self.board.lost -= bytes } else { self.unlink(frames, id) }
             }
             self.board.forget(id, next);
-            if self.trail == Link::to(id) {
+            if self.trail == PoolLink::to(id) {
                 (self.trail, self.behind) = (next, self.behind.saturating_sub(1));
             }
             self.head = next;
@@ -91,7 +91,7 @@ impl SendQueue {
             frames.give(id);
         }
         if self.head.is_none() {
-            self.tail = Link::NONE;
+            self.tail = PoolLink::NONE;
         }
         self.una = ack;
     }
