@@ -19,9 +19,12 @@ mod prepare;
 mod progress;
 mod soak;
 mod sockperf;
+mod sources;
 mod suites;
 mod test;
 mod traffic;
+#[expect(dead_code, reason = "`check` runs it once every name is unique")]
+mod type_names;
 mod unpacked;
 mod wheel;
 mod words;
