@@ -4,6 +4,17 @@
 //! It does not depend on crates that need installed tools (clang, for one): it must build before
 //! these are installed, because it installs them. It builds the other crates with cargo and runs
 //! their programs.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `demo`, `bench`, `test`, `lab`, `check`, ... | the tasks, each in a module of its name |
+//! | `modules`, `words`, `type_names` | what `check` looks at beside the crates' dependencies |
+//! | `sources` | the sources of the project, for these |
+//! | `workspace` | building the workspace, becoming root |
+//! | `prepare` | what every task does first that runs a release build in the lab |
+//! | `progress` | progress of a long measurement, on standard error |
+//! | `traffic`, `sockperf` | programs on processors of their own; the output of sockperf |
+//! | `unpacked` | Debian packages that are unpacked instead of installed |
 #![forbid(unsafe_code)]
 
 mod bench;
