@@ -25,7 +25,7 @@
 
 pub mod address;
 mod connections;
-pub mod device;
+mod device;
 mod error;
 mod ethtool;
 mod event;
