@@ -1,5 +1,5 @@
 //! Development tasks: `cargo xtask demo`, `bench`, `test`, `lab`, `check`, `conformance`, `suites`,
-//! `fuzz`, `soak`, `man`, `wheel`, `deps`.
+//! `fuzz`, `soak`, `miscompiled`, `man`, `wheel`, `deps`.
 //!
 //! It does not depend on crates that need installed tools (clang, for one): it must build before
 //! these are installed, because it installs them. It builds the other crates with cargo and runs
@@ -25,6 +25,7 @@ mod deps;
 mod fuzz;
 mod lab;
 mod man;
+mod miscompiled;
 mod modules;
 mod prepare;
 mod progress;
@@ -64,6 +65,8 @@ enum Task {
     Lab(lab::Options),
     /// Check what crates and modules may use, and the rules for words in comments and documentation
     Check(check::Options),
+    /// Look for code of the data path that the compiler has broken
+    Miscompiled,
     /// Run packetdrill's scripts on the stack, and write the table of what they show
     Conformance(conformance::Options),
     /// Run socket tests of others on the kernel and on Tickwire, and compare each case
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Task::Check(options) => check::run(&options),
+        Task::Miscompiled => miscompiled::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::Suites(options) => suites::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
