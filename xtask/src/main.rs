@@ -1,9 +1,20 @@
 //! Development tasks: `cargo xtask demo`, `bench`, `test`, `lab`, `check`, `conformance`, `suites`,
-//! `fuzz`, `soak`, `man`, `wheel`, `deps`.
+//! `fuzz`, `soak`, `miscompiled`, `man`, `wheel`, `deps`.
 //!
 //! It does not depend on crates that need installed tools (clang, for one): it must build before
 //! these are installed, because it installs them. It builds the other crates with cargo and runs
 //! their programs.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `demo`, `bench`, `test`, `lab`, `check`, ... | the tasks, each in a module of its name |
+//! | `modules`, `words`, `type_names` | what `check` looks at beside the crates' dependencies |
+//! | `sources` | the sources of the project, for these |
+//! | `workspace` | building the workspace, becoming root |
+//! | `prepare` | what every task does first that runs a release build in the lab |
+//! | `progress` | progress of a long measurement, on standard error |
+//! | `traffic`, `sockperf` | programs on processors of their own; the output of sockperf |
+//! | `unpacked` | Debian packages that are unpacked instead of installed |
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -14,14 +25,18 @@ mod deps;
 mod fuzz;
 mod lab;
 mod man;
+mod miscompiled;
 mod modules;
 mod prepare;
 mod progress;
 mod soak;
 mod sockperf;
+mod sources;
 mod suites;
 mod test;
 mod traffic;
+#[expect(dead_code, reason = "`check` runs it once every name is unique")]
+mod type_names;
 mod unpacked;
 mod wheel;
 mod words;
@@ -50,6 +65,8 @@ enum Task {
     Lab(lab::Options),
     /// Check what crates and modules may use, and the rules for words in comments and documentation
     Check(check::Options),
+    /// Look for code of the data path that the compiler has broken
+    Miscompiled,
     /// Run packetdrill's scripts on the stack, and write the table of what they show
     Conformance(conformance::Options),
     /// Run socket tests of others on the kernel and on Tickwire, and compare each case
@@ -76,6 +93,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Task::Check(options) => check::run(&options),
+        Task::Miscompiled => miscompiled::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::Suites(options) => suites::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

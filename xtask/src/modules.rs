@@ -4,7 +4,7 @@
 //! Imports are read from the sources: `crate::module` anywhere in a file, and `super::module` in a
 //! file beside `lib.rs`. Tests are left out.
 
-use crate::workspace;
+use crate::{sources, workspace};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -64,12 +64,12 @@ fn dependencies(manifest: &Path) -> Result<Vec<String>> {
 /// Which of a crate's top-level modules uses which others.
 fn modules(source: &Path) -> Result<Graph> {
     let mut names = BTreeSet::new();
-    for file in sources(source)? {
+    for file in files(source)? {
         let module = module_of(&file);
         names.insert(module);
     }
     let mut graph = Graph::new();
-    for file in sources(source)? {
+    for file in files(source)? {
         let module = module_of(&file);
         let path = source.join(&file);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -81,7 +81,7 @@ fn modules(source: &Path) -> Result<Graph> {
 }
 
 /// The files of modules below a folder, relative to it: neither roots, programs nor tests.
-fn sources(source: &Path) -> Result<Vec<PathBuf>> {
+fn files(source: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -91,7 +91,7 @@ fn sources(source: &Path) -> Result<Vec<PathBuf>> {
             let relative = folder.join(entry.file_name());
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_root = folder.as_os_str().is_empty() && ["lib.rs", "main.rs", "bin"].contains(&name.as_str());
-            if is_root || ["tests.rs", "testing.rs", "tests", "testing"].contains(&name.as_str()) {
+            if is_root || sources::is_of_tests(&name) {
                 continue;
             }
             if entry.file_type()?.is_dir() {
@@ -115,12 +115,7 @@ fn module_of(file: &Path) -> String {
 /// file's tests begin.
 fn imports(text: &str, is_beside_root: bool) -> BTreeSet<String> {
     let mut code = String::new();
-    let mut tests_next = false;
-    for line in text.lines() {
-        if tests_next && line.starts_with("mod ") && line.ends_with('{') {
-            break;
-        }
-        tests_next = line.starts_with("#[cfg(test)]") || tests_next && line.starts_with("#[");
+    for line in sources::before_tests(text) {
         code.push_str(line.split("//").next().unwrap_or_default());
         code.push('\n');
     }

@@ -5,11 +5,10 @@
 //! most 40 words, a table cell of the README at most 200 characters, and the files that a page
 //! names exist.
 
-use crate::workspace;
-use anyhow::{Context, Result, bail};
+use crate::{sources, workspace};
+use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 /// Columns of a comment line, tabs counted as eight.
 const COLUMNS: usize = 100;
@@ -37,19 +36,9 @@ struct Count {
 /// # Errors
 /// If a rule is broken, with each place; if git cannot be asked.
 pub(crate) fn check() -> Result<()> {
-    let listed = Command::new("git")
-        .current_dir(workspace::root())
-        .args(["ls-files", "-z", "--", "*.rs", "*.c", "*.h", "*.py", "*.sh", "*.md"])
-        .output()
-        .context("cannot run git ls-files")?;
-    if !listed.status.success() {
-        bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr).trim());
-    }
     let mut count = Count::default();
-    for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|name| !name.is_empty()) {
-        // It may be deleted and not committed yet.
-        let Ok(text) = std::fs::read_to_string(workspace::root().join(name)) else { continue };
-        count.file(name, &text);
+    for (name, text) in sources::known_to_git(&["*.rs", "*.c", "*.h", "*.py", "*.sh", "*.md"])? {
+        count.file(&name, &text);
     }
     if count.comments == 0 || count.sentences == 0 {
         bail!("git lists no sources");

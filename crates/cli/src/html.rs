@@ -12,37 +12,39 @@ use std::path::{Path, PathBuf};
 /// left.
 pub(crate) struct Html {
     path: PathBuf,
-    place: Place,
+    destination: Destination,
 }
 
 /// Where the report goes.
-enum Place {
+enum Destination {
     /// The same file as standard output: the report is written to it before the printed text.
-    Output,
+    Stdout,
     /// It exists: a file, a pipe, a device.
-    There(File),
+    Existing(File),
     /// It does not exist yet, and can be created.
     New,
 }
 
 impl Html {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let place = match OpenOptions::new().write(true).open(path) {
-            _ if is_output(path) => Ok(Place::Output),
-            Ok(file) => Ok(Place::There(file)),
-            Err(error) if error.kind() == ErrorKind::NotFound => made_and_removed(path).map(|()| Place::New),
+        let destination = match OpenOptions::new().write(true).open(path) {
+            _ if is_output(path) => Ok(Destination::Stdout),
+            Ok(file) => Ok(Destination::Existing(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => made_and_removed(path).map(|()| Destination::New),
             Err(error) => Err(error),
         };
-        let place = place.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.into(), place })
+        let destination = destination.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.into(), destination })
     }
 
     pub(crate) fn write(self, text: &str) -> Result<()> {
-        let written = match self.place {
-            Place::Output => return output::print(text).map(|_| ()),
+        let written = match self.destination {
+            Destination::Stdout => return output::print(text).map(|_| ()),
             // A pipe or a terminal cannot be truncated.
-            Place::There(mut file) => file.set_len(0).or(Ok(())).and_then(|()| file.write_all(text.as_bytes())),
-            Place::New => File::create(&self.path).and_then(|mut file| file.write_all(text.as_bytes())),
+            Destination::Existing(mut file) => {
+                file.set_len(0).or(Ok(())).and_then(|()| file.write_all(text.as_bytes()))
+            }
+            Destination::New => File::create(&self.path).and_then(|mut file| file.write_all(text.as_bytes())),
         };
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }

@@ -1,7 +1,18 @@
 //! The `tickwire` program.
 //!
-//! Each subcommand has a module; `args` defines the command line. It may use all other crates, and
-//! leaves decisions to them where it can. No unsafe code.
+//! It may use all other crates, and leaves decisions to them where it can. No unsafe code.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `run`, `stat`, `watch`, `doctor`, `capture` | the subcommands of the data plane |
+//! | `service`, `clock` | the subcommands of the two daemons |
+//! | `testbed`, `jitter`, `counters` | the subcommands that measure |
+//! | `args`, `manual` | the definition of the command line; the long parts of the man pages |
+//! | `client` | asks the service |
+//! | `study`, `html` | progress and result of a study; a report's file |
+//! | `output`, `layout` | standard output; text cut to a terminal's width |
+//! | `log` | the service's log on standard error |
+//! | `usage` | errors of the command line that the parser cannot find |
 #![forbid(unsafe_code)]
 
 mod args;

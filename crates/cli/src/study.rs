@@ -24,10 +24,10 @@ impl Study {
     }
 
     /// Writes the report, and prints what was found.
-    pub(crate) fn end<Found: Serialize>(
+    pub(crate) fn end<Results: Serialize>(
         self,
         html: impl FnOnce() -> String,
-        json: impl FnOnce() -> Found,
+        json: impl FnOnce() -> Results,
         table: impl FnOnce() -> String,
     ) -> Result<()> {
         // Standard output gets the result even if the report cannot be written (a full disk).

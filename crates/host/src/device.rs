@@ -1,64 +1,12 @@
-//! Creating and removing the devices of lanes: veth pairs that carry no address and send nothing by
-//! themselves.
+//! The devices of lanes: brings them up so that they send nothing by themselves, and removes them.
+//! They are TAP devices; `tickwire-link` makes them.
 
 use crate::RouteNetlink;
 use crate::error::Result;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage,
-};
-use std::os::fd::{AsRawFd, BorrowedFd};
-
-/// A veth pair to create.
-#[derive(Clone, Copy, Debug)]
-pub struct VethPair<'a> {
-    /// Name of the end that stays in this namespace.
-    pub here: &'a str,
-    /// Name of the other end.
-    pub there: &'a str,
-    /// The namespace in which the other end is created.
-    pub namespace: BorrowedFd<'a>,
-    /// Interface index of both ends, each in its namespace; 0: the kernel chooses.
-    pub index: u32,
-    /// MTU of both ends, in bytes.
-    pub mtu: u32,
-}
-
-/// One end: no ARP, one queue each way, not up yet.
-fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.header.flags = LinkFlags::Noarp;
-    message.header.change_mask = LinkFlags::Noarp;
-    message.attributes = vec![
-        LinkAttribute::IfName(name.to_owned()),
-        LinkAttribute::Mtu(mtu),
-        LinkAttribute::NumTxQueues(1),
-        LinkAttribute::NumRxQueues(1),
-    ];
-    message
-}
+use netlink_packet_route::link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage};
 
 impl RouteNetlink {
-    /// Creates a veth pair, both ends down. `IFF_NOARP` and [`RouteNetlink::raise_quietly`] keep
-    /// both ends silent.
-    ///
-    /// # Errors
-    /// If the kernel refuses: a name or index is taken ([`crate::HostError::is_taken`]), the
-    /// namespace is gone, or there is no privilege.
-    pub fn create_veth(&mut self, pair: &VethPair<'_>) -> Result<()> {
-        let mut there = end(pair.there, pair.index, pair.mtu);
-        there.attributes.push(LinkAttribute::NetNsFd(pair.namespace.as_raw_fd()));
-        let mut here = end(pair.here, pair.index, pair.mtu);
-        here.attributes.push(LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(there))),
-        ]));
-        self.netlink.order("make a veth pair", RouteNetlinkMessage::NewLink(here), NLM_F_CREATE | NLM_F_EXCL)
-    }
-
     /// Brings a link up, without IPv6 and without ARP.
     ///
     /// # Errors
@@ -78,33 +26,14 @@ impl RouteNetlink {
         )])]));
         // A kernel without IPv6 refuses the attribute; then there is nothing to silence.
         let _ = self.netlink.order("quieten a link", RouteNetlinkMessage::SetLink(quiet), 0);
-        self.set_up(index, true)
-    }
-
-    /// Brings a link up or down.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn set_up(&mut self, index: u32, up: bool) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        message.header.flags = if up { LinkFlags::Up | LinkFlags::Noarp } else { LinkFlags::Noarp };
-        message.header.change_mask = LinkFlags::Up | LinkFlags::Noarp;
-        self.netlink.order("bring a link up or down", RouteNetlinkMessage::SetLink(message), 0)
+        message.header.flags = LinkFlags::Up | LinkFlags::Noarp;
+        message.header.change_mask = message.header.flags;
+        self.netlink.order("bring a link up", RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Sets a link's MTU, in bytes.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<()> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        message.attributes.push(LinkAttribute::Mtu(mtu));
-        self.netlink.order("set a link's MTU", RouteNetlinkMessage::SetLink(message), 0)
-    }
-
-    /// Removes a link and with it its peer; one that is gone already is no error.
+    /// Removes a link; one that is gone already is no error.
     ///
     /// # Errors
     /// If the kernel refuses.

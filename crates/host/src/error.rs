@@ -48,13 +48,6 @@ impl HostError {
         let errno = Errno::from_raw(self.errno());
         matches!(errno, Errno::ENODEV | Errno::ENOENT | Errno::ENXIO | Errno::EADDRNOTAVAIL)
     }
-
-    /// Whether the kernel reported that the requested object is already in use.
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
-        use nix::errno::Errno;
-        matches!(Errno::from_raw(self.errno()), Errno::EEXIST | Errno::EBUSY)
-    }
 }
 
 /// The result of a query or command to the kernel.

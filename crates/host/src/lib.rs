@@ -2,8 +2,22 @@
 //!
 //! The kernel remains the authority (rule 1 of the design): nothing here copies one of its tables.
 //! A route is requested for one destination at a time, the kernel resolves neighbours, and changes
-//! arrive as [`NetworkEvent`]s. In addition, [`device`] sets the devices of lanes up, keeps them
-//! quiet, and removes them.
+//! arrive as [`NetworkEvent`]s. In addition, it brings up the devices of lanes, keeps them quiet, and
+//! removes them.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`link`] | the network interfaces: their names, addresses, MTUs and states |
+//! | [`address`] | the addresses of the interfaces |
+//! | [`route`] | the route to one destination |
+//! | [`neighbour`] | the link-layer address behind an address on a link |
+//! | [`resolve`] | route and neighbour together, and why a lane cannot use a path |
+//! | `event` | the kernel's announcements of changes |
+//! | `connections` | TCP connections of the kernel's own stack (`sock_diag`) |
+//! | `device` | brings up and removes the devices of lanes |
+//! | `netlink`, `generic` | one request and its answer, over routing and over generic netlink |
+//! | `ethtool`, `xdp` | a device's settings and its XDP features, by generic netlink |
+//! | `error` | why a request failed |
 //!
 //! It may depend on the operating system, and on the address and path types of `tickwire-stack`.
 //! No unsafe code.
@@ -11,7 +25,7 @@
 
 pub mod address;
 mod connections;
-pub mod device;
+mod device;
 mod error;
 mod ethtool;
 mod event;

@@ -4,10 +4,9 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tickwire_host::device::VethPair;
 use tickwire_host::{Ethtool, NetworkEvent, RouteNetlink, Monitor, Nic, Query, TagStripping, PathRefusal};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::PathState;
@@ -37,6 +36,12 @@ fn ip(arguments: &str) {
     assert!(done.success(), "ip {arguments}");
 }
 
+/// Makes a veth pair: one end here, the other in a second namespace.
+fn make_veth(here: &str, there: &str, namespace: &File) {
+    let path = format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
+    ip(&format!("link add {here} type veth peer name {there} netns {path}"));
+}
+
 fn in_namespace<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> T {
     let enter = || {
         setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
@@ -61,16 +66,14 @@ fn wait_for(monitor: &mut Monitor, mut wanted: impl FnMut(&NetworkEvent) -> bool
 }
 
 #[test]
-fn a_veth_pair_is_made_quiet_found_and_removed() {
+fn a_device_is_found_brought_up_quietly_and_removed() {
     in_namespaces(|other| {
         let mut host = RouteNetlink::open().unwrap();
         let mut monitor = Monitor::open().unwrap();
-        let pair = VethPair { here: "tw3h", there: "tw3p", namespace: other.as_fd(), index: 77, mtu: 3000 };
-        host.create_veth(&pair).unwrap();
-        assert_eq!(host.create_veth(&pair).unwrap_err().errno(), libc_eexist());
+        make_veth("tw3h", "tw3p", other);
         let here = host.link_by_name("tw3h").unwrap().unwrap();
-        assert_eq!((here.mtu, here.kind.as_str(), here.up), (3000, "veth", false));
-        assert!(here.mac.is_some() && !here.looks_physical(), "a lane is not a NIC");
+        assert_eq!((here.mtu, here.kind.as_str(), here.up), (1500, "veth", false));
+        assert!(here.mac.is_some() && !here.looks_physical(), "it is not a NIC");
         host.raise_quietly(here.index).unwrap();
         in_namespace(other, || {
             let mut host = RouteNetlink::open().unwrap();
@@ -81,8 +84,8 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
         assert!(host.addresses().unwrap().iter().all(|a| a.interface != here.index), "no address of its own");
         let routes = Command::new("ip").args(["-6", "route", "show", "table", "all", "dev", "tw3h"]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&routes.stdout), "", "groups are not looked for by a lane");
-        host.set_mtu(here.index, 1500).unwrap();
-        assert_eq!(host.link_by_index(here.index).unwrap().unwrap().mtu, 1500);
+        ip("link set tw3h mtu 3000");
+        assert_eq!(host.link_by_index(here.index).unwrap().unwrap().mtu, 3000);
         host.delete_link(here.index).unwrap();
         host.delete_link(here.index).unwrap();
         wait_for(&mut monitor, |e| matches!(e, NetworkEvent::LinkGone(l) if l.name == "tw3h"));
@@ -90,22 +93,16 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
     });
 }
 
-fn libc_eexist() -> i32 {
-    nix::errno::Errno::EEXIST as i32
-}
-
 #[test]
 fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
     in_namespaces(|other| {
         let mut host = RouteNetlink::open().unwrap();
         let mut monitor = Monitor::open().unwrap();
-        host.create_veth(&VethPair { here: "a0", there: "b0", namespace: other.as_fd(), index: 0, mtu: 1500 }).unwrap();
-        ip("link set a0 arp on");
+        make_veth("a0", "b0", other);
         ip("addr add 10.9.0.1/24 dev a0");
         ip("addr add fd09::1/64 dev a0 nodad");
         ip("link set a0 up");
         let their_mac = in_namespace(other, || {
-            ip("link set b0 arp on");
             ip("addr add 10.9.0.2/24 dev b0");
             ip("addr add fd09::2/64 dev b0 nodad");
             ip("link set b0 up");

@@ -14,6 +14,18 @@
 //! println!("{answer}");
 //! # Ok(()) }
 //! ```
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `lab`, `pair` | a lab as a value; the lab of most tests: two hosts and one cable |
+//! | `host` | a computer: a network namespace |
+//! | `cable`, `relay` | cables and switches; a cable with faults |
+//! | `process`, `processors` | programs, and the processors that they are confined to |
+//! | `service` | a Tickwire service on a host |
+//! | [`stat`] | the output of `tickwire stat --json` |
+//! | [`tools`], `shell` | where programs are; running a tool to its end |
+//! | `wait_until_listening` | waits until a server is listening |
+//! | `registry`, `guardian` | what must be removed; the process that does so after `kill -9` |
 #![forbid(unsafe_code)]
 
 mod cable;

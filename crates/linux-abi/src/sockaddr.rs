@@ -15,6 +15,14 @@ const V4_LEN: usize = 16;
 /// What the kernel requires of an IPv6 address (`SIN6_LEN_RFC2133`): without a scope.
 const V6_LEAST: usize = 24;
 
+/// The least length of an address that a socket of IPv4 or IPv6 takes. `bind` and `connect` compare
+/// it before the family: a shorter address of any family is `EINVAL`. An exception is `AF_UNSPEC` in
+/// `connect`.
+#[must_use]
+pub const fn least_len(v6: bool) -> usize {
+    if v6 { V6_LEAST } else { V4_LEN }
+}
+
 /// A socket address that a program, or the kernel, gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketName {
@@ -139,6 +147,7 @@ mod tests {
     #[test]
     fn what_is_too_short_or_of_another_family_is_no_address() {
         for (name, v6, least) in [(V4, false, 16), (LINK_LOCAL, true, 24)] {
+            assert_eq!(least_len(v6), least);
             let (bytes, _) = emit(name, v6, 0);
             for len in 0..least {
                 assert_eq!(SocketName::parse(&bytes[..len]), SocketName::Short, "{len}");

@@ -6,7 +6,7 @@
 //! | `stamp` | NTP's time formats and eras |
 //! | `packet` | the 48-byte header of every message; the parser accepts or rejects any input |
 //! | `extension` | the extension fields after the header (RFC 7822) |
-//! | `nts` | keys, cookies and authenticators (RFC 8915), so that no host on the path can forge a reply; no I/O |
+//! | `nts` | keys, cookies and authenticators (RFC 8915) against forged replies; no I/O |
 //! | `client` | when to send a request, its contents, and which replies to accept; no I/O |
 //! | `server` | what to reply, to which clients, and how often; no I/O |
 //! | `socket` | a client's socket, with the timestamps of kernel and network card |

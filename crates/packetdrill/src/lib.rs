@@ -8,7 +8,7 @@
 //! | file | what it is about |
 //! |---|---|
 //! | `c` | the exported function, the table, the program's memory |
-//! | `machine` | the host under test, shared by several threads: which may advance time, which wait |
+//! | `machine` | the host under test, shared by threads: which may advance time, which wait |
 //! | `wire` | the stack with its rings, and the clock |
 //! | `push` | removal of PSH, for scripts that should not check it |
 //! | `setup` | the stack's configuration, from the flags and the host's network settings |

@@ -2,16 +2,40 @@
 
 use crate::errno::{Errno, Result};
 use tickwire_linux_abi::sockaddr::{self, SocketName};
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Address, Endpoint};
 
-/// Reads an address; `None` for `AF_UNSPEC`. `v6`: of an IPv6 socket.
-pub(crate) fn parse(bytes: &[u8], v6: bool) -> Result<Option<Endpoint>> {
+/// Reads the address of `connect`; `None` for `AF_UNSPEC`, of which two bytes suffice. `v6`: of an
+/// IPv6 socket.
+pub(crate) fn remote(bytes: &[u8], v6: bool) -> Result<Option<Endpoint>> {
     match SocketName::parse(bytes) {
         SocketName::Unspecified => Ok(None),
-        SocketName::Inet { endpoint, v6: is_v6, .. } if is_v6 == v6 => Ok(Some(endpoint)),
-        SocketName::Short => Err(Errno(libc::EINVAL)),
-        SocketName::Inet { .. } | SocketName::Other => Err(Errno(libc::EAFNOSUPPORT)),
+        _ => of_family(bytes, v6).map(Some),
     }
+}
+
+/// Reads the address of `bind`. An IPv4 socket also takes an `AF_UNSPEC` of no address, as Linux
+/// does.
+pub(crate) fn local(bytes: &[u8], v6: bool) -> Result<Endpoint> {
+    match bytes {
+        [f0, f1, p0, p1, 0, 0, 0, 0, ..] if !v6 && u16::from_ne_bytes([*f0, *f1]) == libc::AF_UNSPEC as u16 => {
+            long_enough(bytes, v6)?;
+            Ok(Endpoint::new(Address::ANY_V4, u16::from_be_bytes([*p0, *p1])))
+        }
+        _ => of_family(bytes, v6),
+    }
+}
+
+fn of_family(bytes: &[u8], v6: bool) -> Result<Endpoint> {
+    long_enough(bytes, v6)?;
+    match SocketName::parse(bytes) {
+        SocketName::Inet { endpoint, v6: is_v6, .. } if is_v6 == v6 => Ok(endpoint),
+        _ => Err(Errno(libc::EAFNOSUPPORT)),
+    }
+}
+
+/// Linux compares the length with that of the socket's own family, and only then the family.
+fn long_enough(bytes: &[u8], v6: bool) -> Result<()> {
+    if bytes.len() < sockaddr::least_len(v6) { Err(Errno(libc::EINVAL)) } else { Ok(()) }
 }
 
 /// Writes an address as a socket of that family reports it.
@@ -23,24 +47,46 @@ pub(crate) fn emit(endpoint: Endpoint, v6: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_stack::addr::Address;
 
     #[test]
     fn addresses_of_both_families_come_back_as_they_went_in() {
         let v4 = Endpoint::new(Address::v4([192, 0, 2, 1]), 8080);
         let v6 = Endpoint::new(Address([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), 443);
         for (endpoint, of_v6) in [(v4, false), (v4, true), (v6, true)] {
-            assert_eq!(parse(&emit(endpoint, of_v6), of_v6), Ok(Some(endpoint)));
+            let bytes = emit(endpoint, of_v6);
+            assert_eq!((remote(&bytes, of_v6), local(&bytes, of_v6)), (Ok(Some(endpoint)), Ok(endpoint)));
+        }
+    }
+
+    /// What `bind` and `connect` answer to an address of this family and length.
+    fn answers(family: i32, len: usize, v6: bool) -> [i32; 2] {
+        let mut bytes = [0; 28];
+        bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+        let number = |error: Errno| error.0;
+        [local(&bytes[..len], v6).map_or_else(number, |_| 0), remote(&bytes[..len], v6).map_or_else(number, |_| 0)]
+    }
+
+    #[test]
+    fn the_length_is_compared_before_the_family() {
+        for (v6, own, other, least) in
+            [(false, libc::AF_INET, libc::AF_INET6, 16), (true, libc::AF_INET6, libc::AF_INET, 24)]
+        {
+            for len in 0..=28 {
+                let refused = if len < least { libc::EINVAL } else { libc::EAFNOSUPPORT };
+                assert_eq!(answers(other, len, v6), [refused; 2], "other family, {len}");
+                assert_eq!(answers(libc::AF_UNIX, len, v6), [refused; 2], "AF_UNIX, {len}");
+                assert_eq!(answers(own, len, v6), [if len < least { libc::EINVAL } else { 0 }; 2], "own family, {len}");
+            }
         }
     }
 
     #[test]
-    fn what_is_too_short_or_of_another_family_is_refused() {
-        let v4 = emit(Endpoint::new(Address::v4([192, 0, 2, 1]), 8080), false);
-        for len in 0..16 {
-            assert_eq!(parse(&v4[..len], false), Err(Errno(libc::EINVAL)), "{len}");
-        }
-        assert_eq!(parse(&v4, true), Err(Errno(libc::EAFNOSUPPORT)));
-        assert_eq!(parse(&[0; 16], false), Ok(None));
+    fn an_unspecified_family_dissolves_and_binds_to_any_address_of_ipv4() {
+        assert_eq!([1, 2, 15].map(|len| answers(libc::AF_UNSPEC, len, false)[1]), [libc::EINVAL, 0, 0]);
+        assert_eq!([15, 16].map(|len| answers(libc::AF_UNSPEC, len, false)[0]), [libc::EINVAL, 0]);
+        assert_eq!([23, 24].map(|len| answers(libc::AF_UNSPEC, len, true)[0]), [libc::EINVAL, libc::EAFNOSUPPORT]);
+        let addressed = [0, 0, 0, 80, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(local(&addressed, false), Err(Errno(libc::EAFNOSUPPORT)));
+        assert_eq!(remote(&addressed, false), Ok(None));
     }
 }

@@ -112,7 +112,7 @@ impl Machine {
     pub(crate) fn bind(&self, fd: i32, address: &[u8]) -> Result<()> {
         self.call(|state| {
             let d = state.table.get(fd)?;
-            let local = name::parse(address, d.v6)?.ok_or(Errno(libc::EAFNOSUPPORT))?;
+            let local = name::local(address, d.v6)?;
             if d.kind != Kind::Fresh || d.bound.port != 0 {
                 return Err(Errno(libc::EINVAL));
             }
@@ -165,7 +165,7 @@ impl Machine {
     /// `connect`.
     pub(crate) fn connect(&self, fd: i32, address: &[u8]) -> Result<()> {
         let d = self.call(|state| state.table.get(fd).cloned())?;
-        let remote = name::parse(address, d.v6)?;
+        let remote = name::remote(address, d.v6)?;
         match (d.kind, remote) {
             (Kind::Connection(id), None) => return self.call(|state| state.dissolve(fd, id)),
             (Kind::Fresh, None) => return Ok(()),

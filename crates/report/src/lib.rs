@@ -3,7 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `page` | the file: headings, verdict, paragraphs, tables, lists, parts that are opened on demand |
+//! | `page` | the file: headings, verdict, paragraphs, tables, lists, parts opened on demand |
 //! | `gallery` | figures on the page, alone or side by side, with their legends |
 //! | `figure` | what all figures have in common: sizes, signs |
 //! | `canvas` | the canvas of figures: the page's colours, axes and mesh |

@@ -5,7 +5,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `socket_stamps` | enables and reads the timestamps of a socket's packets (`SO_TIMESTAMPING`) |
-//! | `cross_timestamp` | reads counter and kernel clock together, and converts the kernel's timestamps to counts |
+//! | `cross_timestamp` | reads counter and kernel clock together, converts kernel timestamps |
 //! | `card` | reads and sets which packets a network card timestamps |
 //! | `phc` | reads a network card's clock together with the kernel's |
 //! | `hardware` | the conversion of a card's timestamps to counts: arithmetic only |

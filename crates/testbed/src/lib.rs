@@ -5,11 +5,11 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `pattern` | the traffic: streams with transport, size, period, deadline and phase; from CSV, TOML, or built in |
-//! | `schedule` | transmission slots such that no two messages meet in the switch (no I/O, no clock) |
+//! | `pattern` | the traffic: streams with size, period, deadline, ...; from a file, or built in |
+//! | `schedule` | transmission slots: no two messages meet in the switch (no I/O, no clock) |
 //! | `outcome` | results: figures of streams and runs, as in JSON |
 //! | `report` | presentation of results: JSON, a terminal table, one page of HTML |
-//! | `node` | the programs that send and receive, over plain sockets, and their protocol with the controller |
+//! | `node` | the programs that send and receive, and their protocol with the controller |
 //! | `controller` | starts a node on each host, and collects the results |
 //! | `time` | accuracy of the clock, against a reference |
 //! | `live` | the progress of a run, published for `tickwire watch` |

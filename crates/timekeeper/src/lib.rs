@@ -4,20 +4,20 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `config`, `server_config` | the `[clock]` table of the configuration; the entry of one server in it |
+//! | `config`, `server_config` | the configuration's table `[clock]`; a server's entry in it |
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | the counter's period, kept across restarts |
 //! | `source` | what the event loop needs of a source of time |
-//! | `ntp_source` | one NTP server and its association: sends requests when due, processes the replies |
+//! | `ntp_source` | one NTP server: sends requests when due, processes the replies |
 //! | `resolver` | where a server is: when to look it up, and which of its addresses to poll |
 //! | `lookup` | name resolution, and why a lookup fails |
 //! | `tally` | statistics of the exchanges with a server, for reports |
-//! | `cards`, `stamp_choice` | network cards that timestamp packets; whether the card's or the kernel's timestamps are used |
+//! | `cards`, `stamp_choice` | cards that timestamp packets; whose timestamps are used |
 //! | `nts` | NTS (RFC 8915): key establishment, and authentication of replies |
 //! | `system` | steers the system clock, feeds NTP's shared memory |
 //! | `report`, `status_endpoints` | the status report, and the sockets that serve it |
-//! | `event_log`, `log_rate_limit` | the event log: each change once, with a rate limit on lines that a peer can trigger |
+//! | `event_log`, `log_rate_limit` | each change once; a rate limit on lines that a peer triggers |
 //! | `leap_table` | the host's table of leap seconds |
 //! | `random` | unpredictable random numbers |
 //! | `record` | a file with all inputs of the clock, and its replay |

@@ -31,7 +31,7 @@ const NET: &str = "gtests/net";
 const PROGRAM: &str = "packetdrill/packetdrill";
 /// Scripts that are not run: the security protocol PSP needs a network card with PSP support.
 /// docs/conformance.md says so.
-const LEFT_OUT: &str = "psp/";
+const EXCLUDED: &str = "psp/";
 const TABLE: [&str; 2] = ["<!-- table: begin -->\n", "<!-- table: end -->\n"];
 
 /// Makes the interface that the scripts' commands expect, in a namespace that ends with the script.
@@ -88,15 +88,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     workspace::run(workspace::cargo().args(["build", "--package", "tickwire-packetdrill"]))?;
     let library = workspace::target()?.join("debug/libtickwire_packetdrill.so");
     let copies = workspace::target()?.join("tmp/conformance");
-    let place = Place { net: net.clone(), program, library, copies };
+    let runner = Runner { net: net.clone(), program, library, copies };
     let mut scripts = Vec::new();
     find(&net, &net, &mut scripts)?;
-    scripts.retain(|s| !s.starts_with(LEFT_OUT) && options.only.as_ref().is_none_or(|only| s.contains(only)));
+    scripts.retain(|s| !s.starts_with(EXCLUDED) && options.only.as_ref().is_none_or(|only| s.contains(only)));
     scripts.sort();
     let mut results = BTreeMap::new();
     for script in &scripts {
         for variant in VARIANTS.iter().filter(|v| !script.ends_with(v.not_for)) {
-            let outcome = place.run(script, variant)?;
+            let outcome = runner.run(script, variant)?;
             println!("{:<17} {script}: {outcome}", variant.name);
             results.entry(script.as_str()).or_insert_with(Vec::new).push((variant.name, outcome));
         }
@@ -146,8 +146,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The paths of program, scripts and copies.
-struct Place {
+/// Runs scripts: the paths of scripts, program, library and copies.
+struct Runner {
     net: PathBuf,
     program: PathBuf,
     library: PathBuf,
@@ -155,7 +155,7 @@ struct Place {
     copies: PathBuf,
 }
 
-impl Place {
+impl Runner {
     /// Runs one script unchanged and, if it fails, again without PSH.
     fn run(&self, script: &str, variant: &Variant) -> Result<Outcome> {
         let Some(_) = self.once(&self.net.join(script), script, variant, variant.flags.into())? else {

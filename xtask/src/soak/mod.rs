@@ -6,19 +6,19 @@ mod simulation;
 use anyhow::Result;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where.
+/// Where, and for how long.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    place: Option<Place>,
+    command: Option<SoakCommand>,
 
     #[command(flatten)]
     simulation: simulation::Lives,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Place {
+enum SoakCommand {
     /// Let real programs talk in the lab while things happen to their hosts, and look for anything
     /// that breaks or stays
     Lab(lab::Options),
@@ -26,9 +26,9 @@ enum Place {
 
 /// Runs the requested test.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    match &options.place {
+    match &options.command {
         None => simulation::run(&options.simulation),
-        Some(Place::Lab(options)) => lab::run(options),
+        Some(SoakCommand::Lab(options)) => lab::run(options),
     }
 }
 

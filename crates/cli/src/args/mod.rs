@@ -3,8 +3,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `service`, `run`, `stat` ... | the options of the command of that name, and of those below it |
-//! | `shared` | options of several commands: the paths of the service, the clock and the configuration |
+//! | `service`, `run`, `stat` ... | the options of the command of that name, and below it |
+//! | `shared` | options of several commands: paths of service, clock and configuration |
 //! | `values` | parsers for the values of options of several commands, with their errors |
 //!
 //! It does not depend on the program around it, because `xtask` builds it alone.

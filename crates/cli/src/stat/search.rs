@@ -33,7 +33,7 @@ impl Deadline {
 
 /// What a search found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub(super) programs: Vec<Lane>,
     /// All processes were checked before the deadline.
     pub(super) complete: bool,
@@ -42,7 +42,7 @@ pub(super) struct Found {
 /// The searches of one `stat` or `watch`, over all of its readings.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    last: Option<(Instant, Found)>,
+    last: Option<(Instant, SearchResult)>,
     rest: Duration,
 }
 
@@ -53,14 +53,14 @@ impl Search {
     }
 
     /// Stores the result of a search, and how long it took.
-    pub(super) fn keep(&mut self, found: Found, took: Duration) {
+    pub(super) fn keep(&mut self, found: SearchResult, took: Duration) {
         self.rest = took * PART;
         self.last = Some((Instant::now(), found));
     }
 
     /// The latest result, without the programs that the service lists by now.
-    pub(super) fn latest(&self, listed: &[Lane]) -> Found {
-        let Some((_, found)) = &self.last else { return Found::default() };
+    pub(super) fn latest(&self, listed: &[Lane]) -> SearchResult {
+        let Some((_, found)) = &self.last else { return SearchResult::default() };
         let mut found = found.clone();
         found.programs.retain(|program| listed.iter().all(|lane| lane.pid != program.pid));
         found
@@ -79,9 +79,9 @@ mod tests {
     fn searching_takes_a_small_part_of_the_time() {
         let mut search = Search::default();
         assert!(search.is_due(), "nothing is known");
-        search.keep(Found::default(), Duration::ZERO);
+        search.keep(SearchResult::default(), Duration::ZERO);
         assert!(search.is_due(), "it costs nothing");
-        search.keep(Found::default(), Duration::from_secs(60));
+        search.keep(SearchResult::default(), Duration::from_secs(60));
         assert!(!search.is_due());
     }
 
@@ -89,7 +89,7 @@ mod tests {
     fn what_was_found_stays_until_the_service_lists_it() {
         let mut search = Search::default();
         assert!(!search.latest(&[]).complete, "nothing was looked at");
-        search.keep(Found { programs: vec![program(5), program(7)], complete: true }, Duration::ZERO);
+        search.keep(SearchResult { programs: vec![program(5), program(7)], complete: true }, Duration::ZERO);
         let latest = search.latest(&[program(7), program(9)]);
         assert_eq!(latest.programs.iter().map(|program| program.pid).collect::<Vec<_>>(), [5]);
         assert!(latest.complete);

@@ -9,7 +9,7 @@ use super::gather::state_name;
 use super::kernels::{self, KernelSocket};
 use super::processes::{FileId, Process};
 use super::reading::{Lane, Socket};
-use super::search::{Deadline, Found};
+use super::search::{Deadline, SearchResult};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -31,9 +31,9 @@ pub(super) fn programs(
     listed: &[Lane],
     regions: &BTreeSet<FileId>,
     deadline: Deadline,
-) -> Found {
+) -> SearchResult {
     let programs = found(proc, candidates, listed, regions, deadline);
-    Found { programs, complete: !deadline.has_passed() }
+    SearchResult { programs, complete: !deadline.has_passed() }
 }
 
 fn found(

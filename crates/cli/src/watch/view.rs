@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The panels that scroll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Panel {
+pub(super) enum PanelId {
     #[default]
     Streams,
     Lanes,
@@ -43,7 +43,7 @@ pub(super) struct Extent {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
     /// The panel that the arrow keys scroll.
-    pub(super) focus: Panel,
+    pub(super) focus: PanelId,
     pub(super) order: Order,
     pub(super) help: bool,
     /// The first visible line of the streams and of the lanes.
@@ -62,14 +62,14 @@ pub(super) enum Meaning {
 
 impl View {
     /// The first visible line of a panel of this extent.
-    pub(super) fn first(&self, panel: Panel, extent: Extent) -> usize {
+    pub(super) fn first(&self, panel: PanelId, extent: Extent) -> usize {
         self.scroll[panel as usize].min(extent.lines.saturating_sub(extent.seen))
     }
 
     /// Stores the extents that were drawn.
     pub(super) fn settle(&mut self, extents: [Extent; 2]) {
         self.extents = extents;
-        for panel in [Panel::Streams, Panel::Lanes] {
+        for panel in [PanelId::Streams, PanelId::Lanes] {
             self.scroll[panel as usize] = self.first(panel, extents[panel as usize]);
         }
     }
@@ -97,10 +97,10 @@ impl View {
                     Order::Margin => Order::Late,
                     Order::Late => Order::Pattern,
                 };
-                self.scroll[Panel::Streams as usize] = 0;
+                self.scroll[PanelId::Streams as usize] = 0;
             }
             KeyCode::Tab | KeyCode::BackTab => {
-                self.focus = if self.focus == Panel::Streams { Panel::Lanes } else { Panel::Streams };
+                self.focus = if self.focus == PanelId::Streams { PanelId::Lanes } else { PanelId::Streams };
             }
             KeyCode::Up | KeyCode::Char('k') => *at = at.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => *at = at.saturating_add(1),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn first(view: &View) -> usize {
-        view.first(Panel::Streams, view.extents[0])
+        view.first(PanelId::Streams, view.extents[0])
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(press(&mut view, codes), Meaning::Changed);
             assert_eq!(first(&view), at, "{codes:?}");
         }
-        assert_eq!(view.first(Panel::Lanes, view.extents[1]), 0, "all of it is seen");
+        assert_eq!(view.first(PanelId::Lanes, view.extents[1]), 0, "all of it is seen");
     }
 
     #[test]

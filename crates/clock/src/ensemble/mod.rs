@@ -6,7 +6,7 @@
 //! | `selection` | selection: which servers agree, and which of them is followed |
 //! | `slew` | slew instead of a step when another server is followed |
 //! | `difference` | the long-term period, for differences of time |
-//! | `leap`, `table` | leap seconds: announced or in a table, applied, and removed from server timestamps |
+//! | `leap`, `table` | leap seconds: announced, in a table, applied, out of server timestamps |
 //! | `calendar` | days and dates, for both of these |
 //! | `fault_detection` | detects servers that smear leap seconds, and a broken counter |
 

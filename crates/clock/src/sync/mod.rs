@@ -7,8 +7,9 @@
 //! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and path changes |
 //! | `one_way` | the offset from a round trip that was delayed in one direction only |
 //! | `asymmetry` | the delay asymmetry of each path that was seen |
-//! | `error_interval` | the interval of the true offset, independent of the models, and the error of the exchanges behind the estimate |
-//! | `model_mixture`, `model`, `random_walk`, `periodic` | offset and local period: models of the oscillator, weighted by their likelihood |
+//! | `error_interval` | the interval of the true offset, without the models; the exchanges' error |
+//! | `model`, `random_walk`, `periodic` | models of the oscillator: offset and local period |
+//! | `model_mixture` | the models, weighted by their likelihood |
 //!
 //! Each stage uses only the stages before it, so a failure cannot spread upstream: this makes
 //! feed-forward clocks robust (Ridoux and Veitch 2012). All estimates are relative to a nominal

@@ -4,7 +4,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `records` | the messages within TLS that establish keys (NTS-KE, §4) |
-//! | `association` | the resulting keys and cookies, and the extension fields of each exchange (§5) |
+//! | `association` | the resulting keys and cookies, extension fields of each exchange (§5) |
 //! | `seal` | AEAD_AES_SIV_CMAC_256, the mandatory cipher (§5.1) |
 //! | `retry` | backoff of key establishment (§4.2) |
 //!

@@ -3,11 +3,13 @@
 //! | bytes | meaning |
 //! |---|---|
 //! | 0 to 3 | its number within the stream, from 0; most significant byte first |
-//! | 4 to 9 | send time: nanoseconds since [`Start::at_ns`](super::protocol::Start), modulo 2^48 (78 hours) |
+//! | 4 to 9 | send time: nanoseconds since [`Start::at_ns`], modulo 2^48 (78 hours) |
 //! | 10 to its end | a repeated fixed table, whose start offset depends on stream and number |
 //!
 //! Messages of a stream have one size, so over TCP they follow each other without delimiters. A
 //! lost piece of a stream shows at once: the content after it is of another offset.
+//!
+//! [`Start::at_ns`]: super::protocol::Start
 
 use crate::pattern::LEAST_SIZE;
 

@@ -4,14 +4,23 @@
 //! | field | meaning |
 //! |---|---|
 //! | `version` | [`VERSION`] |
-//! | `verdict` | `met`, `streams_met` of `streams`, whether the `clock` stayed within its own bound (null: not requested), and the same as a `sentence` |
-//! | `pattern`, `command`, `machines`, `clock`, `link_bps` | the traffic, the command that repeats it, where and with what it was measured |
+//! | `verdict` | `met`, `streams_met` of `streams`, `clock`, and all that as a `sentence` |
+//! | `pattern`, `command` | the traffic, and the command that repeats it |
+//! | `machines`, `clock`, `link_bps` | where and with what it was measured |
 //! | `comparison` | Tickwire and the kernel ([`super::Comparison`]); null without both |
-//! | `streams` | for each stream of the pattern, also if nothing was measured: its description, whether it was `met`, its figures in the run that determines the verdict; `kernel` and `tickwire`: the same of each stack, or null |
-//! | `runs` | each stack's run as a whole: processor time, sockets on the lane, packets diverted or dropped, faults |
-//! | `timings` | the same of each timing, with its `queueing` delay and how many times that is `below_synchronised` at the 99th percentile |
+//! | `streams` | each stream of the pattern: whether it was `met`, and its figures |
+//! | `runs` | each stack's run: processor time, sockets on the lane, packets lost, faults |
+//! | `timings` | the same of each timing, with its `queueing` delay |
 //! | `sweep` | [`super::SweepStep`] |
 //! | `time` | accuracy of the clock ([`crate::time::TimeFigures`]); null if not measured |
+//!
+//! * `clock` in the verdict: whether the clock stayed within its own bound, or null if that was not
+//!   requested.
+//! * A stream has its description, also if nothing was measured. Its figures are those of the run
+//!   that determines the verdict; `kernel` and `tickwire` are the same of each stack, or null.
+//! * A timing's queueing delay says how many times it is `below_synchronised` at the 99th
+//!   percentile.
+//! * A run counts packets that were diverted and those that were dropped.
 
 use super::comparison::{compare, of};
 use super::queueing::queueing;

@@ -4,7 +4,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `experiment` | the rows of the table, and how each is measured |
-//! | `topology` | two hosts of a lab: the reference server on one, a clock that follows it on the other |
+//! | `topology` | two hosts of a lab: the reference server, and a clock that follows it |
 //! | `reference` | a reference clock, and one comparison with it |
 //! | `card` | a network card's clock (PTP) as reference |
 //! | `reader` | repeated comparisons, with random pauses |

@@ -68,15 +68,9 @@ fn measure(options: &Options, rows: Vec<&'static Row>) -> Result<()> {
     let before = Before::now();
     let all_rounds = Rounds { progress: &mut Progress::new(), number: rounds, what: format!("{} rows", rows.len()) };
     let outcomes = all_rounds.measure(rows, |row, _| (row.measure)(&topology));
-    let conditions = Conditions {
-        state: Some(before.until_now(judge::wakeup_us(&outcomes))),
-        machine: tickwire_report::machine(),
-        attach,
-        set: Vec::new(),
-        rounds,
-        round: format!("{trips} round trips and {seconds} s of stream"),
-        took: start.elapsed(),
-    };
+    let round = format!("{trips} round trips and {seconds} s of stream");
+    let conditions =
+        Conditions::new(&attach, rounds, round, start.elapsed()).watched(before.until_now(judge::wakeup_us(&outcomes)));
     let verdicts = judge::check(&outcomes, topology.lane_bytes());
     drop(topology);
     let own = json!({ "trips": trips, "stream_seconds": seconds, "rows": report::json(&outcomes) });

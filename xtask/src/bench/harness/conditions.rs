@@ -24,6 +24,18 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
+    /// Those of a run on this machine, which took so long; it was not watched, and nothing else was
+    /// set.
+    pub(crate) fn new(attach: &str, rounds: u32, round: String, took: Duration) -> Self {
+        let machine = tickwire_report::machine();
+        Self { state: None, machine, attach: attach.to_owned(), set: Vec::new(), rounds, round, took }
+    }
+
+    /// The same, with the state of the machine meanwhile.
+    pub(crate) fn watched(self, state: HostState) -> Self {
+        Self { state: Some(state), ..self }
+    }
+
     /// For the JSON file, beside the fields of the measurement itself.
     pub(crate) fn json(&self, own: Value) -> Value {
         let Self { state, machine, attach, rounds, took, .. } = self;
@@ -53,14 +65,11 @@ mod tests {
     #[test]
     fn the_figures_come_with_the_conditions_they_were_taken_under() {
         let mut conditions = Conditions {
-            state: Some(HostState { wakeup_us: Some(5.0), load_before: None, stolen_percent: None }),
             machine: "a machine".into(),
-            attach: "native".into(),
             set: vec!["the kernels use cubic".into()],
-            rounds: 5,
-            round: "2 s".into(),
-            took: Duration::from_millis(61_500),
-        };
+            ..Conditions::new("native", 5, "2 s".into(), Duration::from_millis(61_500))
+        }
+        .watched(HostState { wakeup_us: Some(5.0), load_before: None, stolen_percent: None });
         let last = "a machine\ndivert attached: native; the kernels use cubic; 5 rounds of 2 s; took 61 s";
         let shown = conditions.to_string();
         assert!(shown.starts_with("a wakeup costs 5.0 us here") && shown.ends_with(&format!("\n{last}")), "{shown}");

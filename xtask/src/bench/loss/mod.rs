@@ -90,14 +90,10 @@ fn measure(options: &Options, rows: &[&'static Row]) -> Result<()> {
 
 fn summary(options: &Options, added: &Added, outcomes: &[Outcome<Cell, Measured>], took: Duration) -> Report {
     let Options { rounds, seconds, messages, seed, congestion, cable_beside, .. } = options;
+    let round = format!("{seconds} s or {messages} messages a cell, seeds from {seed}");
     let conditions = Conditions {
-        state: None,
-        machine: tickwire_report::machine(),
-        attach: options.attach.clone(),
         set: vec![format!("the kernels use {congestion}"), format!("the cable beside the {cable_beside}")],
-        rounds: *rounds,
-        round: format!("{seconds} s or {messages} messages a cell, seeds from {seed}"),
-        took,
+        ..Conditions::new(&options.attach, *rounds, round, took)
     };
     let json = conditions.json(json!({
         "congestion": congestion,

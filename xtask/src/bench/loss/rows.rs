@@ -34,58 +34,58 @@ pub(super) struct Row {
     /// Its name; `--only` looks for a part of it.
     pub(super) name: &'static str,
     /// The arguments of the relay.
-    told: Told,
+    impairment: Impairment,
     /// The time that a measurement takes in addition to its seconds: programs start and end, and
     /// the last message may take long.
     pub(super) around_s: f64,
 }
 
 #[derive(Debug)]
-enum Told {
+enum Impairment {
     /// Random, and the same for all packets of both directions.
-    Chance(&'static [&'static str]),
+    PerPacket(&'static [&'static str]),
     /// By message: the relay also needs the bytes of a message as the last argument.
-    Messages(&'static [&'static str]),
+    PerMessage(&'static [&'static str]),
 }
 
-const fn chance(name: &'static str, arguments: &'static [&'static str]) -> Row {
-    Row { name, told: Told::Chance(arguments), around_s: 0.6 }
+const fn per_packet(name: &'static str, arguments: &'static [&'static str]) -> Row {
+    Row { name, impairment: Impairment::PerPacket(arguments), around_s: 0.6 }
 }
 
-const fn messages(name: &'static str, around_s: f64, arguments: &'static [&'static str]) -> Row {
-    Row { name, told: Told::Messages(arguments), around_s }
+const fn per_message(name: &'static str, around_s: f64, arguments: &'static [&'static str]) -> Row {
+    Row { name, impairment: Impairment::PerMessage(arguments), around_s }
 }
 
 /// All rows.
 pub(super) static ROWS: [Row; 12] = [
-    chance("none", &[]),
-    chance("random 0.1 %", &["--loss", "1000"]),
-    chance("random 0.5 %", &["--loss", "5000"]),
-    chance("random 1 %", &["--loss", "10000"]),
-    chance("random 2 %", &["--loss", "20000"]),
-    chance("random 5 %", &["--loss", "50000"]),
+    per_packet("none", &[]),
+    per_packet("random 0.1 %", &["--loss", "1000"]),
+    per_packet("random 0.5 %", &["--loss", "5000"]),
+    per_packet("random 1 %", &["--loss", "10000"]),
+    per_packet("random 2 %", &["--loss", "20000"]),
+    per_packet("random 5 %", &["--loss", "50000"]),
     // Bursts of four packets on average, 0.8 % of all packets.
-    chance("burst", &["--burst", "2000", "--burst-end", "250000"]),
+    per_packet("burst", &["--burst", "2000", "--burst-end", "250000"]),
     // By two round trips at most.
-    chance("reorder", &["--reorder", "20000", "--reorder-by", "200"]),
-    chance("duplicate", &["--duplicate", "20000"]),
-    messages("tail", 1.0, &["--tail"]),
-    messages("blackout forth", 3.0, &["--dark", "forth", "--blackout"]),
-    messages("blackout back", 3.0, &["--dark", "back", "--blackout"]),
+    per_packet("reorder", &["--reorder", "20000", "--reorder-by", "200"]),
+    per_packet("duplicate", &["--duplicate", "20000"]),
+    per_message("tail", 1.0, &["--tail"]),
+    per_message("blackout forth", 3.0, &["--dark", "forth", "--blackout"]),
+    per_message("blackout back", 3.0, &["--dark", "back", "--blackout"]),
 ];
 
 impl Row {
     /// The relay's arguments for messages of so many bytes.
     pub(super) fn arguments(&self, size: u32) -> Vec<String> {
-        let (Told::Chance(arguments) | Told::Messages(arguments)) = self.told;
-        let size = matches!(self.told, Told::Messages(_)).then(|| size.to_string());
+        let (Impairment::PerPacket(arguments) | Impairment::PerMessage(arguments)) = self.impairment;
+        let size = matches!(self.impairment, Impairment::PerMessage(_)).then(|| size.to_string());
         arguments.iter().map(|&argument| argument.to_owned()).chain(size).collect()
     }
 
     /// The number of messages before the measured ones, to open the windows; fewer where each
     /// message takes long.
     pub(super) fn warm_up(&self) -> u32 {
-        if matches!(self.told, Told::Messages(_)) { 1 } else { 5 }
+        if matches!(self.impairment, Impairment::PerMessage(_)) { 1 } else { 5 }
     }
 }
 

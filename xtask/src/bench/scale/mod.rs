@@ -82,15 +82,7 @@ fn summary(
     took: Duration,
 ) -> Report {
     let Options { rounds, messages, seconds, .. } = *options;
-    let conditions = Conditions {
-        state: None,
-        machine: tickwire_report::machine(),
-        attach: options.attach.clone(),
-        set: Vec::new(),
-        rounds,
-        round: format!("{messages} messages or {seconds} s"),
-        took,
-    };
+    let conditions = Conditions::new(&options.attach, rounds, format!("{messages} messages or {seconds} s"), took);
     let json = conditions.json(json!({
         "messages": messages,
         "seconds": seconds,

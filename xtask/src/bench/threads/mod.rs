@@ -60,16 +60,9 @@ fn measure(options: &Options, rows: Vec<&'static Row>) -> Result<()> {
     let all_rounds = Rounds { progress: &mut Progress::new(), number: rounds, what: format!("{} rows", rows.len()) };
     let outcomes = all_rounds.measure(rows, |row, _| (row.measure)(&topology, row.ends));
     drop(topology);
-    let conditions = Conditions {
-        // The rows that show the cost of a wakeup are not among these.
-        state: Some(before.until_now(None)),
-        machine: tickwire_report::machine(),
-        attach: options.attach.clone(),
-        set: Vec::new(),
-        rounds,
-        round: format!("{trips} round trips or {sends} calls"),
-        took: start.elapsed(),
-    };
+    let round = format!("{trips} round trips or {sends} calls");
+    // The rows that show the cost of a wakeup are not among these.
+    let conditions = Conditions::new(&options.attach, rounds, round, start.elapsed()).watched(before.until_now(None));
     let own = json!({ "trips": trips, "sends": sends, "rows": report::json(&outcomes) });
     let verdicts = verdict::table(&judge::check(&outcomes));
     let parts = vec![conditions.to_string(), report::table(&outcomes).to_string(), verdicts.to_string()];

@@ -13,7 +13,7 @@ pub(super) mod testing;
 pub(super) use lanes::longest_round_trip_us;
 
 use super::snapshot::Snapshot;
-use super::view::{Extent, Panel as Place, View};
+use super::view::{Extent, PanelId, View};
 use panel::{FAINT, Panel, fit};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -80,10 +80,10 @@ impl Panels {
 }
 
 fn panels(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot, view: &View) -> [Extent; 2] {
-    let mut draw = |panel: &Panel, area: Rect, place: Option<Place>| {
+    let mut draw = |panel: &Panel, area: Rect, id: Option<PanelId>| {
         let extent = panel.extent(area.height);
-        let first = place.map_or(0, |place| view.first(place, extent));
-        panel.draw(buffer, area, first, place == Some(view.focus));
+        let first = id.map_or(0, |id| view.first(id, extent));
+        panel.draw(buffer, area, first, id == Some(view.focus));
         extent
     };
     if area.width >= WIDE && area.height >= 20 {
@@ -95,19 +95,19 @@ fn panels(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot, view: &View) -> 
         let [clock, lanes, drops] = stacked(right, wanted);
         draw(&all.clock, clock, None);
         draw(&all.drops, drops, None);
-        return [draw(&all.streams, left, Some(Place::Streams)), draw(&all.lanes, lanes, Some(Place::Lanes))];
+        return [draw(&all.streams, left, Some(PanelId::Streams)), draw(&all.lanes, lanes, Some(PanelId::Lanes))];
     }
     let all = Panels::new(snapshot, view, area.width, area.width);
     // On a low page only the first line of the clock is guaranteed: it says the most.
     let clock = if area.height < 16 { 2 } else { 4 };
     let wanted = match view.focus {
-        Place::Streams => [(&all.clock, clock), (&all.streams, 6), (&all.lanes, 5), (&all.drops, 2)],
-        Place::Lanes => [(&all.clock, clock), (&all.streams, 4), (&all.lanes, 7), (&all.drops, 2)],
+        PanelId::Streams => [(&all.clock, clock), (&all.streams, 6), (&all.lanes, 5), (&all.drops, 2)],
+        PanelId::Lanes => [(&all.clock, clock), (&all.streams, 4), (&all.lanes, 7), (&all.drops, 2)],
     };
     let [clock, streams, lanes, drops] = stacked(area, wanted);
     draw(&all.clock, clock, None);
     draw(&all.drops, drops, None);
-    [draw(&all.streams, streams, Some(Place::Streams)), draw(&all.lanes, lanes, Some(Place::Lanes))]
+    [draw(&all.streams, streams, Some(PanelId::Streams)), draw(&all.lanes, lanes, Some(PanelId::Lanes))]
 }
 
 /// Stacks panels: each first gets its given number of lines, or fewer if it has fewer. Then the

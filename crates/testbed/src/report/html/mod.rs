@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `streams` | each stream: its worst latency against its deadline, its percentiles, its profile |
+//! | `streams` | each stream: worst latency against its deadline, percentiles, profile |
 //! | `runs` | whole runs: stacks, timings, the sweep |
 
 mod runs;

@@ -1,0 +1,92 @@
+//! `cargo xtask miscompiled`: looks for code of the data path that the compiler has broken.
+//!
+//! An optimisation of rustc 1.95 can remove the assignment of a comparison's result that is used
+//! twice (rust-lang/rust#158206). What remains is a read of a local that nothing has assigned. No
+//! lint and no test of another profile shows that, but the compiler's MIR does.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `mir` | reads the compiler's MIR, as text |
+//! | `unassigned` | the locals that a function may read before anything has assigned them |
+
+mod mir;
+mod unassigned;
+
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// The crates that are looked at.
+const CRATES: [&str; 4] = ["tickwire-stack", "tickwire-lane", "tickwire-link", "tickwire-preload"];
+
+/// Faults shown of a function.
+const SHOWN: usize = 3;
+
+/// Looks at the MIR of a release build; fails if something was miscompiled.
+pub(crate) fn run() -> Result<()> {
+    let target = workspace::target()?.join("mir");
+    // What an earlier run left would be read again.
+    match fs::remove_dir_all(&target) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", target.display()));
+        }
+        _ => {}
+    }
+    let mut cargo = workspace::cargo();
+    // A build and not a check: a check does not inline functions of one crate in another.
+    cargo.args(["build", "--release", "--locked", "--target-dir"]).arg(&target).env("RUSTFLAGS", "--emit=mir");
+    workspace::run(cargo.args(CRATES.iter().flat_map(|name| ["--package", name])))?;
+    let mut number = 0;
+    let mut faults = Vec::new();
+    for name in CRATES {
+        for file in files(&target.join("release/deps"), name)? {
+            let text = code(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let functions = mir::functions(&text);
+            number += functions.len();
+            faults.extend(functions.iter().flat_map(|function| faults_of(name, function)));
+        }
+    }
+    fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
+    if !faults.is_empty() {
+        bail!("the compiler has broken this code (xtask/src/miscompiled/mod.rs says how):\n  {}", faults.join("\n  "));
+    }
+    println!("{number} functions of {} read only what they have assigned", CRATES.join(", "));
+    Ok(())
+}
+
+/// The files with the MIR of a crate.
+fn files(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    let begin = format!("{}-", name.replace('-', "_"));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if file.starts_with(&begin) && file.ends_with(".mir") {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        bail!("cargo wrote no MIR of {name} to {}", folder.display());
+    }
+    Ok(found)
+}
+
+/// The text of a file without the contents of constants, which may be hundreds of megabytes.
+fn code(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    for line in BufReader::new(File::open(file)?).lines() {
+        let line = line?;
+        if !line.contains('│') {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+fn faults_of(name: &str, function: &mir::Function<'_>) -> Vec<String> {
+    let found = unassigned::unassigned(function).into_iter().take(SHOWN);
+    found.map(|fault| format!("{name}: {} {fault}", function.signature)).collect()
+}

@@ -1,0 +1,56 @@
+//! The sources of the project, for the checks that read them.
+
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::process::Command;
+
+/// Files and folders of modules that only tests use.
+const OF_TESTS: [&str; 4] = ["tests.rs", "testing.rs", "tests", "testing"];
+
+/// The files that git knows by these patterns: name, relative to the root, and text.
+///
+/// # Errors
+/// If git cannot be asked.
+pub(crate) fn known_to_git(patterns: &[&str]) -> Result<Vec<(String, String)>> {
+    let listed = Command::new("git")
+        .current_dir(workspace::root())
+        .args(["ls-files", "-z", "--"])
+        .args(patterns)
+        .output()
+        .context("cannot run git ls-files")?;
+    if !listed.status.success() {
+        bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr).trim());
+    }
+    let names = String::from_utf8_lossy(&listed.stdout);
+    let names = names.split('\0').filter(|name| !name.is_empty());
+    // It may be deleted and not committed yet.
+    let text = |name: &str| std::fs::read_to_string(workspace::root().join(name)).ok();
+    Ok(names.filter_map(|name| Some((name.to_owned(), text(name)?))).collect())
+}
+
+/// Whether only tests use the modules in a file or folder of this name.
+pub(crate) fn is_of_tests(name: &str) -> bool {
+    OF_TESTS.contains(&name)
+}
+
+/// The lines of a source before its tests begin.
+pub(crate) fn before_tests(text: &str) -> impl Iterator<Item = &str> {
+    let mut tests_next = false;
+    text.lines().take_while(move |line| {
+        let is_tests = tests_next && line.starts_with("mod ") && line.ends_with('{');
+        tests_next = line.starts_with("#[cfg(test)]") || tests_next && line.starts_with("#[");
+        !is_tests
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_ends_where_its_tests_begin() {
+        let text = "a\n#[cfg(test)]\nmod testing;\nb\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n    c\n}\n";
+        let read: Vec<_> = before_tests(text).collect();
+        assert_eq!(read, ["a", "#[cfg(test)]", "mod testing;", "b", "#[cfg(test)]", "#[rustfmt::skip]"]);
+    }
+}
