@@ -375,3 +375,72 @@ say(counts(datagrams()))
         3,
     );
 }
+
+#[test]
+fn exactly_the_events_that_were_asked_for_are_reported() {
+    same(
+        r#"
+ALL = (1, 2, 4, 0x40, 0x80, 0x100, 0x200, 0x400, 0x2000)
+def paused(s, mask):
+    entry = (ctypes.c_char * 8).from_buffer_copy(struct.pack('ihh', s.fileno(), mask, 0))
+    count = libc.ppoll(entry, ctypes.c_ulong(1), bytes(16), None)
+    return count and hex(struct.unpack('ihh', entry.raw)[2])
+def waited(s, mask):
+    with select.epoll() as ep:
+        ep.register(s, mask)
+        return [hex(event) for _, event in ep.poll(0)]
+def all_of(what, s):
+    say(what, events(s, 0x27c7), waited(s, 0x27c7), [len(part) for part in select.select([s], [s], [s], 0)])
+    for mask in ALL:
+        for way in (events, paused, waited): say(hex(mask), way.__name__, way(s, mask))
+        say('edge', waited(s, mask | select.EPOLLET))
+def there(s, mask):
+    until(lambda: events(s, mask))
+u = datagrams()
+all_of('datagrams', u)
+u.send(b'x')
+there(u, 1)
+all_of('a datagram', u)
+u.shutdown(socket.SHUT_RD)
+all_of('shut', u)
+for exceptional in (0, 1):
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.setsockopt(socket.SOL_SOCKET, 45, exceptional)
+    u.connect((other, 9))
+    u.send(b'x')
+    there(u, 0)
+    all_of('refused %d' % exceptional, u)
+all_of('new', socket.socket())
+c = connection(b'nothing')
+all_of('connection', c)
+c.shutdown(socket.SHUT_WR)
+there(c, 0x2000)
+all_of('ended', c)
+c = connection(b'data')
+there(c, 1)
+all_of('data', c)
+c = connection(b'urgent')
+there(c, 2)
+until(lambda: unread(c) >= 3)
+all_of('urgent', c)
+l = socket.create_server((own, 7200))
+all_of('listener', l)
+c = connection(b'connect 7200')
+there(l, 1)
+all_of('pending', l)
+ep = select.epoll()
+ep.register(l, 0x40)
+all_of('instance', ep)
+# What comes while the call waits.
+u = datagrams()
+for mask in ALL:
+    for mode in (0, select.EPOLLET, select.EPOLLONESHOT):
+        ep = select.epoll()
+        ep.register(u, mask | mode)
+        before = ep.poll(0)
+        u.send(b'x')
+        say(hex(mask), mode, [event for _, event in before], [event for _, event in ep.poll(0.1)], u.recv(9))
+"#,
+        40,
+    );
+}

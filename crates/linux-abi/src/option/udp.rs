@@ -1,5 +1,6 @@
 //! The options that are settings of a UDP socket.
 
+use super::SO_SELECT_ERR_QUEUE;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET};
 use tickwire_stack::udp::{MtuDiscover, UdpOptions};
@@ -20,6 +21,7 @@ pub fn set(options: &mut UdpOptions, level: c_int, name: c_int, number: c_int) -
         (SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
             options.sndbuf = (number.max(LEAST_SEND) as u32).saturating_mul(2);
         }
+        (SOL_SOCKET, SO_SELECT_ERR_QUEUE) => options.exceptional_errors = number != 0,
         (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
             (options.ttl, options.own_ttl) = (byte(64), number >= 0);
         }
@@ -97,6 +99,11 @@ mod tests {
             assert_eq!(after(0, 10, number).mtu_discover, treatment, "IP_MTU_DISCOVER {number}");
             assert_eq!(after(41, 23, number).mtu_discover, treatment, "IPV6_MTU_DISCOVER {number}");
         }
+    }
+
+    #[test]
+    fn an_error_may_be_an_exceptional_event() {
+        assert_eq!([0, 1].map(|on| after(1, 45, on).exceptional_errors), [false, true], "SO_SELECT_ERR_QUEUE");
     }
 
     #[test]

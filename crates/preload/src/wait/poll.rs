@@ -10,8 +10,8 @@ use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use tickwire_linux_abi::poll::reported;
-use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::{Ready, SocketKind};
 
 /// Whether any of these descriptors concerns this library.
 pub(crate) fn concerns(fds: &[pollfd]) -> bool {
@@ -158,7 +158,8 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Re
         let entry = TABLE.get(fd.fd);
         let told = match entry {
             Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
-                reported(readiness::in_stack(access, index)?, long(fd.events))
+                let (kind, ready) = readiness::in_stack(access, index)?;
+                reported(kind, ready, long(fd.events))
             }
             Entry::Dead(error) => dead(error, long(fd.events)),
             Entry::Kernel(_) | Entry::Unlisted(_) => {
@@ -202,7 +203,7 @@ fn dead(error: u32, events: u32) -> u32 {
         return libc::POLLNVAL as u32;
     }
     let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
-    reported(if error == 0 { over } else { over | Ready::ERR }, events)
+    reported(SocketKind::Tcp, if error == 0 { over } else { over | Ready::ERR }, events)
 }
 
 /// The lane has ended during the call.

@@ -40,16 +40,17 @@ pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
 /// The bits that request readability; same numbers in poll and epoll.
 const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
 
-/// The stack's readiness of a descriptor of ours; none for a socket that it does not have yet.
-pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
+/// The kind of a descriptor of ours and its readiness in the stack; none for a socket that the stack
+/// does not have yet.
+pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<(SocketKind, Ready)> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
     if description.has(flag::KERNEL) {
         return Err(DEMOTED);
     }
     match description.socket() {
-        socket if socket.kind == SocketKind::None => Ok(Ready::NONE),
-        socket => Ok(access.stack.readiness(socket)?),
+        socket if socket.kind == SocketKind::None => Ok((socket.kind, Ready::NONE)),
+        socket => Ok((socket.kind, access.stack.readiness(socket)?)),
     }
 }
 
