@@ -11,7 +11,7 @@
 //! | `guarded` | copies from and to the program's memory, where a bad pointer is an error |
 //! | `iov`, `name` | lists of buffers and socket addresses in the program's memory |
 //! | `scheduling` | scheduling policies and sets of processors, as settings name them |
-//! | `shared_stack` | the stack in the mapped memory of a lane, and the lock that makes using it sound |
+//! | `shared_stack` | the stack in the mapped memory of a lane, and the lock around it |
 //! | `wire` | where the stack's packets come from and go to |
 //! | the others | system calls, one file for each kind; all are used through this module |
 
