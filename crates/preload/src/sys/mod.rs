@@ -44,7 +44,7 @@ pub(crate) use descriptor::{
     replace, set_nonblocking, status, too_many_descriptors,
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
-pub(crate) use message::{Control, Extras, receive, send};
+pub(crate) use message::{ControlBuffer, Extras, receive, send};
 pub(crate) use option::{
     congestion, detach_filter, linger, option, option_bytes, refused_by_kernel, set_option, set_option_bytes,
 };

@@ -9,7 +9,7 @@ use crate::sys;
 use crate::sys::cancellation;
 use crate::sys::errno::{AGAIN, Errno, Result};
 use crate::table::desc::{Description, flag};
-use crate::wait::plan::{Kernel, Plan, TIMED_OUT};
+use crate::wait::plan::{KernelHint, TIMED_OUT, WaitPlan};
 use crate::wait::sleep::{self, Slept, sleep};
 use crate::wait::spin::{self, spin};
 use crate::wait::{Same, budget};
@@ -24,8 +24,8 @@ use tickwire_stack::time::Span;
 /// The error of `attempt`; [`TIMED_OUT`]; `EINTR`.
 pub(crate) fn wait<T>(
     lane: &'static Lane,
-    plan: &mut Plan<'_>,
-    mut attempt: impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+    plan: &mut WaitPlan<'_>,
+    mut attempt: impl FnMut(&mut Access<'_>, KernelHint) -> Result<T>,
 ) -> Result<T> {
     if is_inside() || lane.gate().admits().is_err() {
         // A signal handler interrupted this very thread inside the lane, or at the program's end:
@@ -40,8 +40,8 @@ pub(crate) fn wait<T>(
 
 fn until_answered<T>(
     lane: &'static Lane,
-    plan: &mut Plan<'_>,
-    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+    plan: &mut WaitPlan<'_>,
+    attempt: &mut impl FnMut(&mut Access<'_>, KernelHint) -> Result<T>,
 ) -> Result<T> {
     let mut ran = deferred_signals::ran();
     let mut again = false;
@@ -82,7 +82,7 @@ fn until_answered<T>(
 }
 
 /// How a call that moves data waits: tries once, then, unless the call or the socket is
-/// non-blocking, for as long as the socket's own `timeout` allows. `fds` as in [`Plan`].
+/// non-blocking, for as long as the socket's own `timeout` allows. `fds` as in [`WaitPlan`].
 ///
 /// # Errors
 /// The error of `attempt`; [`AGAIN`] also when the time is over; `EINTR`; those of [`Same::check`].
@@ -92,7 +92,7 @@ pub(crate) fn transfer<T>(
     flags: c_int,
     timeout: fn(&Description<'_>) -> Option<Span>,
     fds: &mut [pollfd],
-    mut attempt: impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+    mut attempt: impl FnMut(&mut Access<'_>, KernelHint) -> Result<T>,
 ) -> Result<T> {
     let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
     let mut time = None;
@@ -103,7 +103,7 @@ pub(crate) fn transfer<T>(
         let description = descriptions.get(index);
         nonblocking |= description.has(flag::NONBLOCK);
         time = timeout(&description);
-        attempt(access, if nonblocking { Kernel::Unknown } else { Kernel::Silent })
+        attempt(access, if nonblocking { KernelHint::Unknown } else { KernelHint::Silent })
     });
     if nonblocking || !matches!(first, Err(AGAIN)) {
         return first;
@@ -118,7 +118,7 @@ pub(crate) fn transfer<T>(
     };
     let until = time.map(|t| sys::now() + t);
     let on = [index];
-    let mut plan = Plan::new(&on, fds, until);
+    let mut plan = WaitPlan::new(&on, fds, until);
     match wait(lane, &mut plan, attempt) {
         Err(TIMED_OUT) => Err(AGAIN),
         done => done,

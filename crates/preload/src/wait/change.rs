@@ -4,14 +4,14 @@ use crate::lane::{Access, Lane};
 
 /// Detects that something happened to the sockets of a polling thread, which another thread took
 /// in.
-pub(super) struct Change {
+pub(super) struct SocketChange {
     /// [`Lane::change`] at the thread's last check.
     seen: u32,
     /// The bits of its sockets, once it has checked them, and their number before.
     own: Option<(u64, u32)>,
 }
 
-impl Change {
+impl SocketChange {
     pub(super) fn new(lane: &Lane) -> Self {
         // The value at the thread's last check, before it began to poll.
         Self { seen: lane.change().1, own: None }
@@ -72,7 +72,7 @@ mod tests {
                 scope.spawn(work).join().unwrap();
             });
         };
-        let look = |change: &mut Change| {
+        let look = |change: &mut SocketChange| {
             let looked = lane.with(|access| {
                 change.about_to_look(lane, access, &[index]);
                 Ok(())
@@ -83,7 +83,7 @@ mod tests {
         // Since its first look, with which every call begins.
         lane.with(|_| Ok(())).unwrap();
         happens(own);
-        let mut change = Change::new(lane);
+        let mut change = SocketChange::new(lane);
         assert!(change.is_there(lane) && change.is_there(lane));
         look(&mut change);
         assert!(!change.is_there(lane));

@@ -31,5 +31,5 @@ mod watch;
 pub(crate) use crate::sys::errno::AGAIN;
 pub(crate) use crate::sys::{NO_FD, readable};
 pub(crate) use call::{disturb, transfer, wait};
-pub(crate) use plan::{Kernel, OWN, Plan, TIMED_OUT, and};
+pub(crate) use plan::{KernelHint, OWN, TIMED_OUT, WaitPlan, and};
 pub(crate) use same::Same;

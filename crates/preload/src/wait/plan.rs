@@ -13,7 +13,7 @@ pub(super) const LOOK: Span = Span::from_micros(50);
 pub(crate) const TIMED_OUT: Errno = Errno(-3);
 
 /// How a call wants to wait.
-pub(crate) struct Plan<'a> {
+pub(crate) struct WaitPlan<'a> {
     /// The descriptions of the sockets on which it waits; if empty, any event of the lane causes a
     /// new attempt.
     pub(crate) on: &'a [u32],
@@ -31,7 +31,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) restart: bool,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> WaitPlan<'a> {
     /// Waits on the sockets of these descriptions, and is restarted unless its time is limited, as
     /// Linux does with calls on one socket.
     pub(crate) fn new(on: &'a [u32], fds: &'a mut [pollfd], until: Option<Instant>) -> Self {
@@ -45,7 +45,7 @@ pub(crate) const OWN: usize = 3;
 
 /// What an attempt knows of the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kernel {
+pub(crate) enum KernelHint {
     /// Only what the attempt itself found at its last check.
     Unknown,
     /// One of them ended the sleep: check them.
@@ -61,7 +61,7 @@ pub(crate) fn and(other: pollfd) -> [pollfd; OWN + 1] {
     places
 }
 
-impl Kernel {
+impl KernelHint {
     /// Whether they are to be checked now, after the last check at `looked`.
     pub(crate) fn wants_look(self, now: Instant, looked: Instant) -> bool {
         match self {

@@ -6,7 +6,7 @@ use crate::sys;
 use crate::sys::errno::{DEMOTED, Result};
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, KernelHint, NO_FD, OWN, TIMED_OUT, WaitPlan};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use tickwire_linux_abi::poll::reported;
@@ -103,7 +103,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut looked = Instant::NEVER;
     // The wait borrows the kernel's list; attempts use a copy.
     let mut copy = lists.kernel.clone();
-    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
+    let mut attempt = |access: &mut Access<'_>, kernel: KernelHint| {
         let mut ready = stack_part(access, fds, kernels)?;
         if (ready == 0 || lists.foreign) && kernel.wants_look(access.now, looked) && copy.len() > OWN {
             looked = access.now;
@@ -111,12 +111,12 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         }
         if ready == 0 { Err(AGAIN) } else { Ok(ready) }
     };
-    let first = lane.with(|access| attempt(access, Kernel::Speaks));
+    let first = lane.with(|access| attempt(access, KernelHint::Speaks));
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
             let on: &[u32] = if lists.may_come { &[] } else { &lists.ours };
-            let mut plan = Plan { mask, restart: false, ..Plan::new(on, &mut lists.kernel, until) };
+            let mut plan = WaitPlan { mask, restart: false, ..WaitPlan::new(on, &mut lists.kernel, until) };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

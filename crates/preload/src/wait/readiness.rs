@@ -4,7 +4,7 @@ use crate::lane::Access;
 use crate::sys::errno::{DEMOTED, Result};
 use crate::table::desc::flag;
 use crate::table::fd::Entry;
-use crate::wait::Kernel;
+use crate::wait::KernelHint;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Ready, SocketKind};
@@ -74,11 +74,11 @@ pub(crate) fn kernel_spoke(now: Instant) {
 }
 
 /// Whether a kernel socket with flags `bits`, last checked at `checked`, is assumed to be empty.
-pub(crate) fn kernel_is_quiet(kernel: Kernel, bits: u64, checked: u64, now: Instant) -> bool {
+pub(crate) fn kernel_is_quiet(kernel: KernelHint, bits: u64, checked: u64, now: Instant) -> bool {
     let believed = match kernel {
-        Kernel::Speaks => false,
-        Kernel::Silent => true,
-        Kernel::Unknown => now.as_nanos() < checked + KERNEL_QUIET.as_nanos(),
+        KernelHint::Speaks => false,
+        KernelHint::Silent => true,
+        KernelHint::Unknown => now.as_nanos() < checked + KERNEL_QUIET.as_nanos(),
     };
     believed && bits & flag::KERNEL_QUIET != 0 && checked > KERNEL_SPOKE.load(Relaxed)
 }

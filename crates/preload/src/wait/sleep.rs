@@ -5,7 +5,7 @@ use crate::lane::{Access, Asleep, Lane};
 use crate::sys;
 use crate::sys::errno::{AGAIN, Errno, Result};
 use crate::sys::{NO_FD, readable};
-use crate::wait::plan::{Kernel, OWN, Plan, TIMED_OUT};
+use crate::wait::plan::{KernelHint, OWN, TIMED_OUT, WaitPlan};
 use crate::wait::{budget, spin, watch};
 use libc::pollfd;
 use std::cell::Cell;
@@ -36,13 +36,13 @@ pub(super) enum Slept<T> {
 #[inline(never)]
 pub(super) fn sleep<T>(
     lane: &'static Lane,
-    plan: &mut Plan<'_>,
+    plan: &mut WaitPlan<'_>,
     again: bool,
-    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+    attempt: &mut impl FnMut(&mut Access<'_>, KernelHint) -> Result<T>,
 ) -> Slept<T> {
     let watch = watch::own(lane);
     let mut expected = None;
-    let first = lane.with(|access| match attempt(access, Kernel::Silent) {
+    let first = lane.with(|access| match attempt(access, KernelHint::Silent) {
         Err(AGAIN) => {
             expected = budget::expected(lane, access, plan.on);
             if expected.is_some_and(|expected| budget::wake_up_at(expected) <= access.now) {
@@ -78,10 +78,10 @@ pub(super) fn sleep<T>(
 #[inline(never)]
 fn until_woken<T>(
     lane: &'static Lane,
-    plan: &mut Plan<'_>,
+    plan: &mut WaitPlan<'_>,
     (asleep, watch): (Asleep, Option<watch::Bell>),
     wake_up_at: Option<Instant>,
-    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+    attempt: &mut impl FnMut(&mut Access<'_>, KernelHint) -> Result<T>,
 ) -> Result<T> {
     // Either a thread that has just stopped polling sees this one, or this one sees that no thread
     // polls.
@@ -124,7 +124,7 @@ fn until_woken<T>(
         watch::hush(watch);
     }
     let spoke = plan.fds.iter().skip(OWN).any(showed);
-    let kernel = if spoke { Kernel::Speaks } else { Kernel::Silent };
+    let kernel = if spoke { KernelHint::Speaks } else { KernelHint::Silent };
     if spoke {
         spin::kernel_spoke(sys::now());
     }

@@ -6,8 +6,8 @@ use crate::lane::{self, Access, Lane, crowd};
 use crate::sys;
 use crate::sys::cancellation;
 use crate::sys::errno::{AGAIN, Errno, Result};
-use crate::wait::change::Change;
-use crate::wait::plan::{Kernel, LOOK, OWN, Plan, TIMED_OUT};
+use crate::wait::change::SocketChange;
+use crate::wait::plan::{KernelHint, LOOK, OWN, TIMED_OUT, WaitPlan};
 use crate::wait::{budget, preemption};
 use libc::sigset_t;
 use std::cell::Cell;
@@ -55,15 +55,15 @@ impl Drop for Held {
 #[inline(never)]
 pub(super) fn spin<T>(
     lane: &'static Lane,
-    plan: &mut Plan<'_>,
+    plan: &mut WaitPlan<'_>,
     (begin, budget): (Instant, Span),
-    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+    attempt: &mut impl FnMut(&mut Access<'_>, KernelHint) -> Result<T>,
 ) -> Result<T> {
     if budget.is_zero() {
         return Err(AGAIN);
     }
     let _polling = Polling::begins(lane, begin);
-    let mut change = Change::new(lane);
+    let mut change = SocketChange::new(lane);
     let mut spinning = Spinning::new(lane, plan, begin);
     spinning.yield_to_crowd()?;
     loop {
@@ -75,7 +75,7 @@ pub(super) fn spin<T>(
         spinning.notice_preemption(plan, now)?;
         let due = now.since(spinning.looked) >= LOOK;
         let kernel = spinning.peek(plan, now);
-        if !lane.quiet() || due || kernel == Kernel::Speaks || lane.due(now) || change.is_there(lane) {
+        if !lane.quiet() || due || kernel == KernelHint::Speaks || lane.due(now) || change.is_there(lane) {
             let answer = lane.with_at(now, |access| {
                 change.about_to_look(lane, access, plan.on);
                 attempt(access, kernel)
@@ -126,7 +126,7 @@ struct Spinning {
 }
 
 impl Spinning {
-    fn new(lane: &Lane, plan: &Plan<'_>, begin: Instant) -> Self {
+    fn new(lane: &Lane, plan: &WaitPlan<'_>, begin: Instant) -> Self {
         Self {
             offers: lane.settings().spin != Spin::Always,
             offered: begin,
@@ -154,7 +154,7 @@ impl Spinning {
 
     /// Notices that the thread was preempted: it did not yield. [`AGAIN`] if it is better to sleep.
     #[inline]
-    fn notice_preemption(&mut self, plan: &Plan<'_>, now: Instant) -> Result<()> {
+    fn notice_preemption(&mut self, plan: &WaitPlan<'_>, now: Instant) -> Result<()> {
         if let Some(before) = self.idle_since.replace(now)
             && self.offers
             && preemption::is_long(now.since(before))
@@ -171,23 +171,23 @@ impl Spinning {
 
     /// Checks the kernel's descriptors, if it is time to.
     #[inline]
-    fn peek(&mut self, plan: &mut Plan<'_>, now: Instant) -> Kernel {
+    fn peek(&mut self, plan: &mut WaitPlan<'_>, now: Instant) -> KernelHint {
         if now.since(self.peeked) < self.peeks_every {
-            return Kernel::Unknown;
+            return KernelHint::Unknown;
         }
         self.peeked = now;
         self.idle_since = None;
         let ready = sys::ppoll(plan.fds.get_mut(OWN..).unwrap_or_default(), Some(Span::ZERO), None);
         if !ready.is_ok_and(|ready| ready > 0) {
-            return Kernel::Unknown;
+            return KernelHint::Unknown;
         }
         KERNEL_SPOKE.set(now);
-        Kernel::Speaks
+        KernelHint::Speaks
     }
 
     /// Yields the processor, if it is time to. [`AGAIN`] if it is better to sleep.
     #[inline]
-    fn offer_processor(&mut self, plan: &Plan<'_>, now: Instant) -> Result<()> {
+    fn offer_processor(&mut self, plan: &WaitPlan<'_>, now: Instant) -> Result<()> {
         if !(self.offers && now.since(self.offered) >= OFFER) {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl Spinning {
 
     /// Ends the call if the thread has been cancelled, or if a handler has run that does not let it
     /// restart.
-    fn look_for_signals(&mut self, plan: &Plan<'_>, now: Instant) -> Result<()> {
+    fn look_for_signals(&mut self, plan: &WaitPlan<'_>, now: Instant) -> Result<()> {
         cancellation::check()?;
         self.looked = now;
         if plan.mask.is_some() {
@@ -219,7 +219,7 @@ impl Spinning {
 }
 
 /// How often a polling thread is to check the kernel's descriptors alone.
-fn peek(plan: &Plan<'_>, now: Instant) -> Span {
+fn peek(plan: &WaitPlan<'_>, now: Instant) -> Span {
     let descriptors = plan.fds.len().saturating_sub(OWN);
     let spoke = KERNEL_SPOKE.get();
     if descriptors == 0 || spoke.is_never() || now.since(spoke) >= SPOKE_LATELY {
@@ -230,7 +230,7 @@ fn peek(plan: &Plan<'_>, now: Instant) -> Span {
 
 /// Unblocks the signals that were blocked, if any are pending: the call ends with `EINTR` if a
 /// handler has run that does not let it restart.
-fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
+fn let_through(held: &mut Option<Held>, plan: &WaitPlan<'_>) -> Result<()> {
     let Some(signals) = held else { return Ok(()) };
     let waiting = sys::waiting_signals(&signals.0);
     if waiting != sys::Signals::None {
