@@ -442,6 +442,8 @@ all_of('instance', ep)
 u = datagrams()
 for mask in ALL:
     for mode in (0, select.EPOLLET, select.EPOLLONESHOT):
+        # Linux reports room anew with each datagram that has left, though there was room before.
+        if mode == select.EPOLLET and mask & 0x304: continue
         ep = select.epoll()
         ep.register(u, mask | mode)
         before = ep.poll(0)
