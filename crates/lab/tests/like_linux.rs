@@ -18,6 +18,8 @@ def serve(c):
     if how == b'urgent':
         c.sendall(b'abc'); c.send(b'd', socket.MSG_OOB); c.send(b'ef')
     if how == b'urgent alone': c.send(b'u', socket.MSG_OOB)
+    # The type of service of the packet that ended the handshake, as a control message.
+    if how == b'service': c.sendall(c.getsockopt(socket.IPPROTO_IP, 9, 64))
     if how == b'more':
         # Once the other end has shut down both directions: a moment after its FIN.
         c.recv(1)
@@ -34,17 +36,22 @@ def serve(c):
     except OSError:
         pass
     c.close()
-def datagrams():
-    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    u.bind((own, 9000))
+def datagrams(family, address):
+    u = socket.socket(family, socket.SOCK_DGRAM)
+    if family == socket.AF_INET6: u.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+    else: u.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    u.bind((address, 9000))
     while True:
-        d, a = u.recvfrom(100)
+        d, control, _, a = u.recvmsg(100, 100)
+        if d == b'service': d = control[0][2]
         for _ in range(8 if d == b'eight' else 1): u.sendto(d, a)
         if d == b'anew':
             for _ in range(8):
                 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as v: v.sendto(b'x', a)
-threading.Thread(target=datagrams, daemon=True).start()
+for where in ((socket.AF_INET, own), (socket.AF_INET6, 'fd77::1')):
+    threading.Thread(target=datagrams, args=where, daemon=True).start()
 listener = socket.create_server((own, 9000), backlog=64)
+listener.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
@@ -373,5 +380,101 @@ say(counts(new))
 say(counts(datagrams()))
 "#,
         3,
+    );
+}
+
+#[test]
+fn exactly_the_events_that_were_asked_for_are_reported() {
+    same(
+        r#"
+ALL = (1, 2, 4, 0x40, 0x80, 0x100, 0x200, 0x400, 0x2000)
+def paused(s, mask):
+    entry = (ctypes.c_char * 8).from_buffer_copy(struct.pack('ihh', s.fileno(), mask, 0))
+    count = libc.ppoll(entry, ctypes.c_ulong(1), bytes(16), None)
+    return count and hex(struct.unpack('ihh', entry.raw)[2])
+def waited(s, mask):
+    with select.epoll() as ep:
+        ep.register(s, mask)
+        return [hex(event) for _, event in ep.poll(0)]
+def all_of(what, s):
+    say(what, events(s, 0x27c7), waited(s, 0x27c7), [len(part) for part in select.select([s], [s], [s], 0)])
+    for mask in ALL:
+        for way in (events, paused, waited): say(hex(mask), way.__name__, way(s, mask))
+        say('edge', waited(s, mask | select.EPOLLET))
+def there(s, mask):
+    until(lambda: events(s, mask))
+u = datagrams()
+all_of('datagrams', u)
+u.send(b'x')
+there(u, 1)
+all_of('a datagram', u)
+u.shutdown(socket.SHUT_RD)
+all_of('shut', u)
+for exceptional in (0, 1):
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.setsockopt(socket.SOL_SOCKET, 45, exceptional)
+    u.connect((other, 9))
+    u.send(b'x')
+    there(u, 0)
+    all_of('refused %d' % exceptional, u)
+all_of('new', socket.socket())
+c = connection(b'nothing')
+all_of('connection', c)
+c.shutdown(socket.SHUT_WR)
+there(c, 0x2000)
+all_of('ended', c)
+c = connection(b'data')
+there(c, 1)
+all_of('data', c)
+c = connection(b'urgent')
+there(c, 2)
+until(lambda: unread(c) >= 3)
+all_of('urgent', c)
+l = socket.create_server((own, 7200))
+all_of('listener', l)
+c = connection(b'connect 7200')
+there(l, 1)
+all_of('pending', l)
+ep = select.epoll()
+ep.register(l, 0x40)
+all_of('instance', ep)
+# What comes while the call waits.
+u = datagrams()
+for mask in ALL:
+    for mode in (0, select.EPOLLET, select.EPOLLONESHOT):
+        # Linux reports room anew with each datagram that has left, though there was room before.
+        if mode == select.EPOLLET and mask & 0x304: continue
+        ep = select.epoll()
+        ep.register(u, mask | mode)
+        before = ep.poll(0)
+        u.send(b'x')
+        say(hex(mask), mode, [event for _, event in before], [event for _, event in ep.poll(0.1)], u.recv(9))
+"#,
+        40,
+    );
+}
+
+#[test]
+fn a_type_of_service_is_its_lowest_byte_and_minus_one_the_default_class() {
+    same(
+        r#"
+def told(s, level, option, value):
+    return e(s.setsockopt, level, option, value), s.getsockopt(level, option)
+u = datagrams()
+v6 = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+v6.connect(('fd77::1', 9000))
+v6.settimeout(5)
+for value in (0x10, -1, 0, 300, -200, 3, 0x2e << 2, b'\xff', b'\x10\0\0', -1):
+    say(value)
+    for s, level, option in ((u, socket.IPPROTO_IP, socket.IP_TOS), (v6, socket.IPPROTO_IPV6, socket.IPV6_TCLASS)):
+        say(told(s, level, option, value), s.send(b'service'), s.recv(100))
+    c = socket.socket()
+    say(told(c, socket.IPPROTO_IP, socket.IP_TOS, value))
+    c.connect((other, 9000))
+    c.sendall(b'service\n')
+    say(c.recv(100), c.getsockopt(socket.IPPROTO_IP, socket.IP_TOS))
+    for later in (-1, 1, 0x20): say(told(c, socket.IPPROTO_IP, socket.IP_TOS, later))
+"#,
+        40,
     );
 }

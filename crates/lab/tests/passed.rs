@@ -195,10 +195,12 @@ def peer(c):
     # A connection closed by both sides eventually has no peer any more.
     try: return 'its' if c.getpeername()[1] == 9000 else 'another'
     except OSError as error: return 'its' if error.errno == errno.ENOTCONN else error
+TCP_NOTSENT_LOWAT = 25
 def options(c):
     return [c.getsockopt(*o) for o in ((socket.IPPROTO_TCP, socket.TCP_NODELAY), (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT), (socket.SOL_SOCKET, socket.SO_REUSEADDR),
-        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT), (socket.SOL_SOCKET, socket.SO_ERROR))] + [os.get_blocking(c.fileno()), os.get_inheritable(c.fileno())]
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT), (socket.SOL_SOCKET, socket.SO_ERROR), (socket.SOL_SOCKET, socket.SO_OOBINLINE),
+        (socket.IPPROTO_TCP, socket.TCP_LINGER2), (socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT), (socket.SOL_SOCKET, socket.SO_LINGER, 8))] + [os.get_blocking(c.fileno()), os.get_inheritable(c.fileno())]
 if os.fork() == 0:
     to_child.close()
     signal.alarm(60)
@@ -257,6 +259,8 @@ def wants(s):
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)
 s = connection('echo', before=wants)
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5); s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12345)
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 9); s.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, 50000)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 7))
 s.setblocking(False); os.set_inheritable(s.fileno(), True)
 passed('with options', s, 'echo'); print(options(s)); s.close()
 # Descriptors in epoll instances, one level-triggered and one edge-triggered.

@@ -1,40 +1,33 @@
 //! The events of `poll` and `epoll` (`asm-generic/poll.h`, `linux/eventpoll.h`): both have the same
 //! numbers, and so does [`Ready`].
 
-use tickwire_stack::Ready;
 use tickwire_stack::epoll_sets::Interest;
+use tickwire_stack::{Ready, SocketKind};
 
-// Normal data is the only kind that IP sockets have: equivalent to `POLLIN` and `POLLOUT`.
-const RDNORM: u32 = libc::POLLRDNORM as u32;
-const WRNORM: u32 = libc::POLLWRNORM as u32;
+/// The bits that a socket or a set may report. It has no priority data to read (`POLLRDBAND`).
+const KNOWN: u32 = Ready::IN.0
+    | Ready::PRI.0
+    | Ready::OUT.0
+    | Ready::ERR.0
+    | Ready::HUP.0
+    | Ready::RDNORM.0
+    | Ready::WRNORM.0
+    | Ready::WRBAND.0
+    | Ready::RDHUP.0;
 
 /// The readiness that a program asks for by these events.
 #[must_use]
 #[inline]
-pub fn asked(events: u32) -> Ready {
-    let mut ready = events & (Ready::IN | Ready::PRI | Ready::OUT | Ready::ERR | Ready::HUP | Ready::RDHUP).0;
-    if events & RDNORM != 0 {
-        ready |= Ready::IN.0;
-    }
-    if events & WRNORM != 0 {
-        ready |= Ready::OUT.0;
-    }
-    Ready(ready)
+pub const fn asked(events: u32) -> Ready {
+    Ready(events & KNOWN)
 }
 
-/// The events that are reported if a socket is `ready` and the program asks for `events`: errors
-/// and hang-ups are always reported.
+/// The events that are reported if a socket of this kind is `ready` and the program asks for
+/// `events`: exactly those of them that hold, and errors and hang-ups in any case.
 #[must_use]
 #[inline]
-pub fn reported(ready: Ready, events: u32) -> u32 {
-    let mut reported = ready.0 & (events | (Ready::ERR | Ready::HUP).0);
-    if ready.contains(Ready::IN) {
-        reported |= events & RDNORM;
-    }
-    if ready.contains(Ready::OUT) {
-        reported |= events & WRNORM;
-    }
-    reported
+pub const fn reported(kind: SocketKind, ready: Ready, events: u32) -> u32 {
+    ready.with_classes(kind).0 & (events | Ready::ERR.0 | Ready::HUP.0)
 }
 
 /// What an item of an epoll instance waits for.
@@ -54,29 +47,43 @@ mod tests {
     #[test]
     fn events_have_the_numbers_of_linux() {
         for (ready, event) in [
-            (Ready::IN, 0x1),
-            (Ready::PRI, 0x2),
-            (Ready::OUT, 0x4),
-            (Ready::ERR, 0x8),
-            (Ready::HUP, 0x10),
-            (Ready::RDHUP, 0x2000),
+            (Ready::IN, libc::POLLIN),
+            (Ready::PRI, libc::POLLPRI),
+            (Ready::OUT, libc::POLLOUT),
+            (Ready::ERR, libc::POLLERR),
+            (Ready::HUP, libc::POLLHUP),
+            (Ready::RDNORM, libc::POLLRDNORM),
+            (Ready::WRNORM, libc::POLLWRNORM),
+            (Ready::WRBAND, libc::POLLWRBAND),
+            (Ready::RDHUP, libc::POLLRDHUP),
         ] {
-            assert_eq!((asked(event), reported(ready, event)), (ready, event), "{event:x}");
+            let event = event as u32;
+            assert_eq!((asked(event), reported(SocketKind::Tcp, ready, event)), (ready, event), "{event:x}");
         }
     }
 
     #[test]
-    fn normal_data_is_data() {
-        assert_eq!((asked(0x40), asked(0x100)), (Ready::IN, Ready::OUT), "POLLRDNORM, POLLWRNORM");
-        assert_eq!(reported(Ready::IN | Ready::OUT, 0x140), 0x140);
-        assert_eq!(reported(Ready::IN | Ready::OUT, 0x41), 0x41);
-        assert_eq!(reported(Ready::OUT, 0x41), 0);
+    fn a_class_of_data_is_reported_if_it_was_asked_for_and_the_socket_has_it() {
+        let all = Ready::IN | Ready::OUT;
+        for (kind, told) in [
+            (SocketKind::Tcp, 0x145),
+            (SocketKind::Listener, 0x145),
+            (SocketKind::Set, 0x145),
+            (SocketKind::Udp, 0x345),
+        ] {
+            assert_eq!(reported(kind, all, 0x3c7), told, "{kind:?}");
+            for bit in (0..16).map(|at| 1 << at) {
+                assert_eq!(reported(kind, all, bit), told & bit, "{kind:?} {bit:x}");
+            }
+            assert_eq!(reported(kind, Ready::OUT, 0x41), 0, "{kind:?}");
+        }
     }
 
     #[test]
     fn errors_and_hang_ups_are_reported_in_any_case() {
-        assert_eq!(reported(Ready::ERR | Ready::HUP | Ready::IN | Ready::RDHUP, 0), 0x18);
-        assert_eq!((asked(0), asked(0x6a0)), (Ready::NONE, Ready::NONE), "POLLNVAL, other kinds of data");
+        let ready = Ready::ERR | Ready::HUP | Ready::IN | Ready::RDHUP;
+        assert_eq!(reported(SocketKind::Tcp, ready, 0), 0x18);
+        assert_eq!((asked(0), asked(0x4a0)), (Ready::NONE, Ready::NONE), "POLLNVAL, POLLRDBAND, POLLMSG");
     }
 
     #[test]
@@ -84,6 +91,6 @@ mod tests {
         let (edge, once) = (1 << 31, 1 << 30);
         assert_eq!(interest(0x1), Interest::level(Ready::IN));
         assert_eq!(interest(0x5 | edge), Interest::edge(Ready::IN | Ready::OUT));
-        assert_eq!(interest(0x40 | once), Interest { ready: Ready::IN, edge: false, oneshot: true });
+        assert_eq!(interest(0x40 | once), Interest { ready: Ready::RDNORM, edge: false, oneshot: true });
     }
 }

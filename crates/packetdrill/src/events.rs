@@ -4,8 +4,8 @@ use crate::errno::{AGAIN, Errno, Result};
 use crate::machine::{Machine, State, TimeLimit};
 use crate::table::{Descriptor, Kind, Watched};
 use tickwire_linux_abi::poll;
-use tickwire_stack::Ready;
 use tickwire_stack::time::Span;
+use tickwire_stack::{Ready, SocketKind};
 
 /// Readiness of a socket that is neither connected nor listening, as on Linux.
 const FRESH: Ready = Ready(Ready::OUT.0 | Ready::HUP.0);
@@ -19,11 +19,13 @@ fn time_limit(timeout_ms: i32) -> TimeLimit {
 }
 
 impl State {
-    fn ready(&mut self, fd: i32) -> Result<Ready> {
-        match self.table.get(fd)?.kind.socket() {
-            Some(id) => Ok(self.wire.stack().readiness(id)?),
-            None => Ok(FRESH),
-        }
+    /// What is reported of `events`.
+    fn reported(&mut self, fd: i32, events: u32) -> Result<u32> {
+        let (kind, ready) = match self.table.get(fd)?.kind.socket() {
+            Some(id) => (id.kind, self.wire.stack().readiness(id)?),
+            None => (SocketKind::Tcp, FRESH),
+        };
+        Ok(poll::reported(kind, ready, events))
     }
 
     /// Turns a fresh socket into one of the stack's, and keeps it in its epoll instances.
@@ -62,7 +64,7 @@ impl Machine {
                 let asked = events as u16 as u32;
                 let ready = match fd {
                     ..0 => 0,
-                    _ => state.ready(fd).map_or(u32::from(libc::POLLNVAL as u16), |ready| poll::reported(ready, asked)),
+                    _ => state.reported(fd, asked).unwrap_or(u32::from(libc::POLLNVAL as u16)),
                 };
                 *into = ready as i16;
             }
@@ -129,7 +131,8 @@ impl Machine {
             let d = state.table.get(epoll)?;
             let Kind::Set(set) = d.kind else { return Err(Errno(libc::EINVAL)) };
             let fresh = d.watched.iter().map(|w| (w.interest.ready | Ready::HUP, w.data));
-            let mut events: Vec<_> = fresh.map(|(mask, data)| ((FRESH & mask).0, data)).take(most).collect();
+            let ready = FRESH.with_classes(SocketKind::Tcp);
+            let mut events: Vec<_> = fresh.map(|(mask, data)| ((ready & mask).0, data)).take(most).collect();
             let room = most - events.len();
             state.wire.stack().set_wait(set, room, |event| events.push((event.ready.0, event.data)))?;
             if events.is_empty() { Err(AGAIN) } else { Ok(events) }

@@ -24,7 +24,8 @@ const MOST_NESTED: u32 = 5;
 /// The events that an item waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// The bits of interest; errors and hang-ups are always of interest.
+    /// The bits of interest, as [`Ready::with_classes`] has them; errors and hang-ups are always of
+    /// interest.
     pub ready: Ready,
     /// Report changes only, not the state (`EPOLLET`).
     pub edge: bool,
@@ -271,7 +272,7 @@ impl Stack<'_> {
             let item = &self.mem.items[index as usize];
             let (kind, source) = self.socket_of_slot(item.slot as usize);
             let (mask, data) = (item.interest().mask(), item.data);
-            let ready = if item.disabled { Ready::NONE } else { self.ready_now(kind, source) & mask };
+            let ready = if item.disabled { Ready::NONE } else { self.classes_ready(kind, source, 0) & mask };
             if ready.is_empty() {
                 continue;
             }
@@ -302,7 +303,7 @@ impl Stack<'_> {
     ) -> Result<Option<Event>, WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
         let index = self.item_find(set, slot, key).ok_or(WatchError::Missing)?;
-        let inside = self.ready_now(source.kind, source.index);
+        let inside = self.classes_ready(source.kind, source.index, 0);
         let item = &mut self.mem.items[index as usize];
         if item.disabled {
             return Ok(None);
@@ -321,7 +322,7 @@ impl Stack<'_> {
     /// sleep on it.
     pub(crate) fn notify(&mut self, id: SocketId, what: Ready) {
         if let Some(slot) = self.slot(id.kind, id.index) {
-            self.notify_slot(slot, what, 0);
+            self.notify_slot(slot, what.with_classes(id.kind), 0);
         }
     }
 
@@ -340,6 +341,11 @@ impl Stack<'_> {
         }
     }
 
+    /// The readiness of a socket or set as items report it: with the classes of data.
+    fn classes_ready(&self, kind: SocketKind, index: u32, depth: u32) -> Ready {
+        self.ready_at_depth(kind, index, depth).with_classes(kind)
+    }
+
     /// A set is readable while a wait on it would report something.
     fn set_readiness(&self, set: u32, depth: u32) -> Ready {
         let mut at = self.mem.sets[set as usize].ready_head;
@@ -348,7 +354,7 @@ impl Stack<'_> {
         {
             let item = &self.mem.items[index as usize];
             let (kind, source) = self.socket_of_slot(item.slot as usize);
-            let ready = self.ready_at_depth(kind, source, depth + 1) & item.interest().mask();
+            let ready = self.classes_ready(kind, source, depth + 1) & item.interest().mask();
             if !item.disabled && !ready.is_empty() {
                 return Ready::IN;
             }
@@ -362,7 +368,7 @@ impl Stack<'_> {
         let item = &self.mem.items[index as usize];
         let (kind, source) = self.socket_of_slot(item.slot as usize);
         let mask = item.interest().mask();
-        if !(self.ready_now(kind, source) & mask).is_empty() {
+        if !(self.classes_ready(kind, source, 0) & mask).is_empty() {
             self.item_queue(index, 0);
         }
     }
@@ -411,7 +417,7 @@ impl Stack<'_> {
         if depth < MOST_NESTED
             && let Some(slot) = self.slot(SocketKind::Set, set)
         {
-            self.notify_slot(slot, Ready::IN, depth + 1);
+            self.notify_slot(slot, Ready::IN.with_classes(SocketKind::Set), depth + 1);
         }
     }
 

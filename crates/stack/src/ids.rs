@@ -112,8 +112,32 @@ impl Ready {
     pub const ERR: Self = Self(0x008);
     /// Both directions are shut.
     pub const HUP: Self = Self(0x010);
+    /// Normal data to read: the same as [`Ready::IN`] (see [`Ready::with_classes`]).
+    pub const RDNORM: Self = Self(0x040);
+    /// Room for normal data: the same as [`Ready::OUT`].
+    pub const WRNORM: Self = Self(0x100);
+    /// Room for priority data: of UDP, the same as [`Ready::OUT`].
+    pub const WRBAND: Self = Self(0x200);
     /// The peer will send no more.
     pub const RDHUP: Self = Self(0x2000);
+
+    /// The readiness of a socket of this kind with the bits for classes of data, as Linux reports
+    /// them: `datagram_poll` has priority data, too, `tcp_poll` has normal data only. None has
+    /// priority data to read (`POLLRDBAND`).
+    #[must_use]
+    pub const fn with_classes(self, kind: SocketKind) -> Self {
+        let mut bits = self.0;
+        if self.contains(Self::IN) {
+            bits |= Self::RDNORM.0;
+        }
+        if self.contains(Self::OUT) {
+            bits |= Self::WRNORM.0;
+            if matches!(kind, SocketKind::Udp) {
+                bits |= Self::WRBAND.0;
+            }
+        }
+        Self(bits)
+    }
 
     /// Whether no bit is set.
     #[must_use]

@@ -1,5 +1,6 @@
 //! The options that are settings of a UDP socket.
 
+use super::SO_SELECT_ERR_QUEUE;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET};
 use tickwire_stack::udp::{MtuDiscover, UdpOptions};
@@ -20,13 +21,16 @@ pub fn set(options: &mut UdpOptions, level: c_int, name: c_int, number: c_int) -
         (SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
             options.sndbuf = (number.max(LEAST_SEND) as u32).saturating_mul(2);
         }
+        (SOL_SOCKET, SO_SELECT_ERR_QUEUE) => options.exceptional_errors = number != 0,
         (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
             (options.ttl, options.own_ttl) = (byte(64), number >= 0);
         }
         (IPPROTO_IP, libc::IP_MULTICAST_TTL) | (IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS) => {
             options.multicast_ttl = byte(1);
         }
-        (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tos = byte(0),
+        // The lowest byte counts, also of -1; a traffic class of -1 is the default (RFC 3542 §6.5).
+        (IPPROTO_IP, libc::IP_TOS) => options.tos = number as u8,
+        (IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tos = byte(0),
         (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
             options.mtu_discover = mtu_discover(number);
         }
@@ -78,8 +82,13 @@ mod tests {
             let (set, reset) = (after(level, name, 3), after(level, name, -1));
             assert_eq!((set.multicast_ttl, reset.multicast_ttl), (3, 1));
         }
-        for (level, name) in [(0, 1), (41, 67)] {
-            assert_eq!((after(level, name, 0x10).tos, after(level, name, -1).tos), (0x10, 0));
+        assert_eq!((after(41, 67, 0x10).tos, after(41, 67, -1).tos), (0x10, 0), "IPV6_TCLASS");
+    }
+
+    #[test]
+    fn the_lowest_byte_of_a_type_of_service_counts() {
+        for (number, tos) in [(0x10, 0x10), (0, 0), (300, 44), (-1, 255), (-200, 56)] {
+            assert_eq!(after(0, 1, number).tos, tos, "IP_TOS {number}");
         }
     }
 
@@ -97,6 +106,11 @@ mod tests {
             assert_eq!(after(0, 10, number).mtu_discover, treatment, "IP_MTU_DISCOVER {number}");
             assert_eq!(after(41, 23, number).mtu_discover, treatment, "IPV6_MTU_DISCOVER {number}");
         }
+    }
+
+    #[test]
+    fn an_error_may_be_an_exceptional_event() {
+        assert_eq!([0, 1].map(|on| after(1, 45, on).exceptional_errors), [false, true], "SO_SELECT_ERR_QUEUE");
     }
 
     #[test]

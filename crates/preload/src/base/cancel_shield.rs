@@ -1,6 +1,6 @@
 //! Requests to the service are no cancellation points.
 
-use crate::base::locked::Holding;
+use crate::base::locked::SignalDeferral;
 use crate::sys::cancellation;
 use core::ffi::c_int;
 
@@ -10,13 +10,13 @@ use core::ffi::c_int;
 pub(crate) struct Shield {
     before: c_int,
     // Dropped after the state has been put back.
-    _holding: Holding,
+    _holding: SignalDeferral,
 }
 
 impl Shield {
     /// Disables cancellation.
     pub(crate) fn new() -> Self {
-        let holding = Holding::new();
+        let holding = SignalDeferral::new();
         Self { before: cancellation::disable(), _holding: holding }
     }
 }

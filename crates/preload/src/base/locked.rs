@@ -18,9 +18,9 @@ pub(crate) fn any() -> bool {
 }
 
 /// Defers signals for as long as it lives.
-pub(crate) struct Holding(());
+pub(crate) struct SignalDeferral(());
 
-impl Holding {
+impl SignalDeferral {
     /// From here on.
     pub(crate) fn new() -> Self {
         HELD.set(HELD.get() + 1);
@@ -28,7 +28,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for SignalDeferral {
     fn drop(&mut self) {
         HELD.set(HELD.get() - 1);
         deferred_signals::deliver_any();
@@ -42,7 +42,7 @@ pub(crate) struct Lock<T>(Mutex<T>);
 pub(crate) struct Locked<'l, T> {
     // Dropped in this order.
     value: MutexGuard<'l, T>,
-    _holding: Holding,
+    _holding: SignalDeferral,
 }
 
 impl<T> Lock<T> {
@@ -54,13 +54,13 @@ impl<T> Lock<T> {
     /// Takes the lock. A panic of a thread that held it does not prevent that: the data under our
     /// locks is consistent at any time.
     pub(crate) fn lock(&self) -> Locked<'_, T> {
-        let holding = Holding::new();
+        let holding = SignalDeferral::new();
         Locked { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _holding: holding }
     }
 
     /// Takes it if it is free.
     pub(crate) fn try_lock(&self) -> Option<Locked<'_, T>> {
-        let holding = Holding::new();
+        let holding = SignalDeferral::new();
         let value = match self.0.try_lock() {
             Ok(value) => value,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),

@@ -1,7 +1,7 @@
 //! Exports about descriptors: close, dup, fcntl, ioctl.
 
 use super::{answer, export};
-use crate::base::locked::Holding;
+use crate::base::locked::SignalDeferral;
 use crate::socket::close;
 use crate::socket::descriptor;
 use crate::socket::open;
@@ -25,7 +25,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
 fn let_go(fd: c_int) {
     if TABLE.get(fd) != Entry::Foreign {
         // As in `close_seen`.
-        let _holding = Holding::new();
+        let _holding = SignalDeferral::new();
         quietly(|| close::closing(fd));
         // If another thread is closing it, that thread leaves the number alone then: it may be
         // reused by the time that close is done.
@@ -89,7 +89,7 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
 fn close_seen(fd: c_int, seen: Entry) -> c_int {
     let theirs = || answer(|| Err(Errno(libc::EBADF)));
     // If a handler jumped away, the kernel's descriptor would stay open.
-    let _holding = (seen != Entry::Foreign).then(Holding::new);
+    let _holding = (seen != Entry::Foreign).then(SignalDeferral::new);
     // A descriptor that another thread is closing is not closed either: by the time that is done,
     // the number may be a third thread's.
     if matches!(seen, Entry::Lane | Entry::CLOSING) {

@@ -1,7 +1,7 @@
 //! Exports that replace the program: the exec family.
 
 use super::export;
-use super::variadic::{Arguments, variadic};
+use super::variadic::{VariadicArguments, variadic};
 use crate::process::exec;
 use crate::sys::real;
 use core::ffi::{CStr, c_char, c_int};
@@ -124,7 +124,7 @@ export! {
 ///
 /// # Safety
 /// The remaining arguments are strings, and a null ends them.
-unsafe fn listed(arguments: &mut Arguments) -> Vec<*const c_char> {
+unsafe fn listed(arguments: &mut VariadicArguments) -> Vec<*const c_char> {
     let mut list = Vec::new();
     loop {
         // SAFETY: by the caller's promise.
@@ -145,7 +145,7 @@ variadic! {
     fn execle => run_execle;
 }
 
-unsafe extern "C" fn run_execl(mut arguments: Arguments) -> c_int {
+unsafe extern "C" fn run_execl(mut arguments: VariadicArguments) -> c_int {
     // SAFETY: the program's arguments: a path, strings, null.
     unsafe {
         let path = arguments.next() as *const c_char;
@@ -153,7 +153,7 @@ unsafe extern "C" fn run_execl(mut arguments: Arguments) -> c_int {
     }
 }
 
-unsafe extern "C" fn run_execlp(mut arguments: Arguments) -> c_int {
+unsafe extern "C" fn run_execlp(mut arguments: VariadicArguments) -> c_int {
     // SAFETY: as above.
     unsafe {
         let file = arguments.next() as *const c_char;
@@ -161,7 +161,7 @@ unsafe extern "C" fn run_execlp(mut arguments: Arguments) -> c_int {
     }
 }
 
-unsafe extern "C" fn run_execle(mut arguments: Arguments) -> c_int {
+unsafe extern "C" fn run_execle(mut arguments: VariadicArguments) -> c_int {
     // SAFETY: as above, and the environment after the null.
     unsafe {
         let path = arguments.next() as *const c_char;

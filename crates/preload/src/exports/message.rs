@@ -7,7 +7,7 @@ use crate::sys::errno::{self, Errno, Result};
 use crate::sys::guarded;
 use crate::sys::iov::{Buffers, MAX_BUFFERS};
 use crate::sys::name;
-use crate::sys::{self, Control, Extras};
+use crate::sys::{self, ControlBuffer, Extras};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::{c_int, c_uint};
 use libc::{mmsghdr, msghdr, timespec};
@@ -44,9 +44,9 @@ impl<'a> Message<'a> {
         unsafe { Buffers::new(self.header.msg_iov, self.header.msg_iovlen) }
     }
 
-    fn control(&self) -> Control<'a> {
+    fn control(&self) -> ControlBuffer<'a> {
         // SAFETY: the program's control messages, or its buffer for them, by the promise of `at`.
-        unsafe { Control::new(self.header.msg_control, self.header.msg_controllen) }
+        unsafe { ControlBuffer::new(self.header.msg_control, self.header.msg_controllen) }
     }
 
     fn receive(&mut self, fd: c_int, flags: c_int) -> Result<usize> {

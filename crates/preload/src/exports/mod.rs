@@ -6,6 +6,23 @@
 //! Otherwise the C arguments become safe values, and the result becomes a return value and `errno`.
 //! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
 //! Only the unwinding of a cancelled thread may pass (see `cancel`).
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `socket` | creating, naming, connecting; options |
+//! | `data` | `read` and `write`, `send` and `recv`, in all their forms |
+//! | `message` | the program's messages (`msghdr`), and calls that move them |
+//! | `send_file`, `splice` | `sendfile`; `splice` between a pipe and a connection |
+//! | `waiting` | `poll`, `select`, `epoll` |
+//! | `descriptor` | `close`, `dup`, `fcntl`, `ioctl` |
+//! | `stdio` | C's streams over sockets of ours |
+//! | `process`, `exec`, `spawn` | start, fork and end of processes; programs that are started |
+//! | `signal` | handlers that interrupt a thread inside the lane |
+//! | `cancel` | `pthread_cancel` of a thread that is in a call of this library |
+//! | `variadic` | functions with a variable number of arguments |
+//! | `direct`, `handle` | `syscall`; functions that are looked up in the C library by a handle |
+//! | `observer` | what happens above when a claim or the lane is lost: `lane::Observer` |
+//! | `counting` | allocations of a thread, for tests |
 
 pub(crate) mod cancel;
 #[cfg(any(test, fuzzing))]

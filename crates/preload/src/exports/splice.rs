@@ -14,7 +14,7 @@ use crate::sys::iov::{Buffers, one};
 use crate::sys::real;
 use crate::sys::{self, Extras};
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, Plan};
+use crate::wait::{self, AGAIN, WaitPlan};
 use core::ffi::{c_int, c_uint};
 use libc::{pollfd, size_t, ssize_t};
 use tickwire_stack::time::Span;
@@ -70,7 +70,7 @@ fn until_ready(pipe: c_int, events: i16) -> Result<()> {
     let waited = match lane::current() {
         Some(lane) => {
             let mut fds = wait::and(wanted);
-            let mut plan = Plan::new(&[], &mut fds, None);
+            let mut plan = WaitPlan::new(&[], &mut fds, None);
             wait::wait(lane, &mut plan, |_: &mut Access<'_>, _| by_kernel(Some(Span::ZERO)))
         }
         None => by_kernel(None),

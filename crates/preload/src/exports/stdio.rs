@@ -4,7 +4,7 @@
 //! interposed. So a stream over a socket of ours is built on functions of ours (`fopencookie`).
 //! Where such a socket becomes descriptor 0, 1 or 2, such a stream replaces the one of that name.
 
-use super::variadic::{Arguments, variadic};
+use super::variadic::{VariadicArguments, variadic};
 use super::{answer, data, descriptor, export};
 use crate::sys;
 use crate::sys::errno::{Errno, Result};
@@ -265,7 +265,7 @@ variadic! {
     fn __dprintf_chk => run_dprintf_chk;
 }
 
-unsafe extern "C" fn run_dprintf(mut arguments: Arguments) -> c_int {
+unsafe extern "C" fn run_dprintf(mut arguments: VariadicArguments) -> c_int {
     // SAFETY: the program's arguments: a number, a format, and the format's arguments.
     unsafe {
         let (fd, format) = (arguments.next() as c_int, arguments.next() as *const c_char);
@@ -274,7 +274,7 @@ unsafe extern "C" fn run_dprintf(mut arguments: Arguments) -> c_int {
     }
 }
 
-unsafe extern "C" fn run_dprintf_chk(mut arguments: Arguments) -> c_int {
+unsafe extern "C" fn run_dprintf_chk(mut arguments: VariadicArguments) -> c_int {
     // SAFETY: as above, with a flag.
     unsafe {
         let (fd, flag) = (arguments.next() as c_int, arguments.next() as c_int);

@@ -7,7 +7,7 @@ compile_error!("c/variadic.rs needs an entry for the calling convention of this 
 
 /// Where the arguments of a variadic call are.
 #[repr(C)]
-pub(crate) struct Arguments {
+pub(crate) struct VariadicArguments {
     /// The general registers, then the floating-point registers.
     registers: *const u64,
     /// Arguments on the stack.
@@ -21,7 +21,7 @@ const REGISTERS: usize = 6;
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: usize = 8;
 
-impl Arguments {
+impl VariadicArguments {
     /// The next argument, which is a number or a pointer.
     ///
     /// # Safety
@@ -34,7 +34,7 @@ impl Arguments {
     }
 
     /// The rest as C's `va_list`.
-    pub(crate) fn rest(&self) -> List {
+    pub(crate) fn rest(&self) -> VaList {
         let behind = self.taken.saturating_sub(REGISTERS);
         let stack = self.stack.wrapping_add(behind);
         let taken = self.taken.min(REGISTERS);
@@ -42,14 +42,14 @@ impl Arguments {
         {
             // System V ABI for AMD64, 3.5.7.
             const FLOATS: u32 = 8 * REGISTERS as u32;
-            List { general: 8 * taken as u32, float: FLOATS, stack, registers: self.registers }
+            VaList { general: 8 * taken as u32, float: FLOATS, stack, registers: self.registers }
         }
         #[cfg(target_arch = "aarch64")]
         {
             // Procedure Call Standard for the Arm 64-bit Architecture, appendix B.
             let general_end = self.registers.wrapping_add(REGISTERS);
             let float_end = general_end.wrapping_add(16);
-            List { stack, general_end, float_end, general: -8 * (REGISTERS - taken) as i32, float: -128 }
+            VaList { stack, general_end, float_end, general: -8 * (REGISTERS - taken) as i32, float: -128 }
         }
     }
 }
@@ -57,7 +57,7 @@ impl Arguments {
 /// C's `va_list`.
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
-pub(crate) struct List {
+pub(crate) struct VaList {
     general: u32,
     float: u32,
     stack: *const u64,
@@ -67,7 +67,7 @@ pub(crate) struct List {
 /// C's `va_list`.
 #[cfg(target_arch = "aarch64")]
 #[repr(C)]
-pub(crate) struct List {
+pub(crate) struct VaList {
     stack: *const u64,
     general_end: *const u64,
     float_end: *const u64,
@@ -172,7 +172,7 @@ mod tests {
         fn print => run_print;
     }
 
-    unsafe extern "C" fn run_print(mut arguments: Arguments) -> c_int {
+    unsafe extern "C" fn run_print(mut arguments: VariadicArguments) -> c_int {
         // SAFETY: as called below.
         unsafe {
             let into = arguments.next() as *mut c_char;

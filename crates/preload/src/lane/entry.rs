@@ -13,7 +13,7 @@ use crate::lane::transmit::Transmission;
 use crate::lane::waiters::Waiters;
 use crate::sys;
 use crate::sys::errno::{AGAIN, Errno, Result};
-use crate::sys::shared_stack::{Core, Guard, Refused};
+use crate::sys::shared_stack::{CoreGuard, LaneCore, Refused};
 use crate::table::desc::Descriptions;
 use crate::table::ports::Ports;
 use core::sync::atomic::Ordering::Relaxed;
@@ -126,7 +126,7 @@ impl Lane {
 
     /// Marks this thread as inside and takes the lock, as soon as the gate is open.
     #[inline]
-    pub(super) fn lock_when_open(&self) -> core::result::Result<(Inside, Guard<'_>), Refused> {
+    pub(super) fn lock_when_open(&self) -> core::result::Result<(Inside, CoreGuard<'_>), Refused> {
         loop {
             let inside = reentrancy::enter().ok_or(Refused::Again)?;
             match self.lock() {
@@ -160,7 +160,7 @@ impl Lane {
 
     /// The lock, unless the lane is over; a lane that was lost ends here.
     #[inline]
-    fn come_in(&self) -> Result<(Inside, Guard<'_>)> {
+    fn come_in(&self) -> Result<(Inside, CoreGuard<'_>)> {
         if self.is_over() {
             return Err(Errno(libc::ENETDOWN));
         }
@@ -210,7 +210,7 @@ impl Lane {
     #[inline]
     fn pass<T>(
         &self,
-        mut guard: Guard<'_>,
+        mut guard: CoreGuard<'_>,
         now: Option<Instant>,
         before: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
@@ -224,7 +224,7 @@ impl Lane {
         before(&mut guard.stack);
         self.take_in(&mut guard, is_program, now);
         let answer = {
-            let Core { stack, .. } = &mut *guard;
+            let LaneCore { stack, .. } = &mut *guard;
             work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() })
         };
         let wakes_helper = self.pass_ends(guard, poison, is_program, answer.is_ok(), now, transmission);
@@ -233,8 +233,8 @@ impl Lane {
 
     /// Polls the rings and runs timers.
     #[inline(never)]
-    fn take_in(&self, guard: &mut Guard<'_>, is_program: bool, now: Instant) {
-        let Core { stack, wire } = &mut **guard;
+    fn take_in(&self, guard: &mut CoreGuard<'_>, is_program: bool, now: Instant) {
+        let LaneCore { stack, wire } = &mut **guard;
         if wire.poll(stack, now) > 0 {
             self.traffic.store(now.as_nanos(), Relaxed);
         }
@@ -251,7 +251,7 @@ impl Lane {
     #[inline(never)]
     fn pass_ends(
         &self,
-        mut guard: Guard<'_>,
+        mut guard: CoreGuard<'_>,
         // Dropped before the guard.
         poison: Poison<'_>,
         is_program: bool,
@@ -280,7 +280,7 @@ impl Lane {
     /// Takes the packets out of the stack that are sent when the lock has been released. `answers`:
     /// the call has a result for the program.
     #[inline]
-    fn take_out(&self, guard: &mut Guard<'_>, answers: bool, now: Instant, transmission: &mut Transmission) {
+    fn take_out(&self, guard: &mut CoreGuard<'_>, answers: bool, now: Instant, transmission: &mut Transmission) {
         held_acks::settle(&mut guard.stack, answers, now);
         transmission.take(&self.shared, guard);
         self.crowded.store(transmission.is_crowded(), Relaxed);

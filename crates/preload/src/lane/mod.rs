@@ -5,8 +5,8 @@
 //! | file | purpose |
 //! |---|---|
 //! | `start` | how a process gets its lane, and another one when the service is back |
-//! | `parts` | the lane as this process has it, and what it can be asked; reached as `lane::Lane` |
-//! | `entry` | entering it: what happens before and after the work on the stack; reached as `lane::Access` |
+//! | `parts` | the lane as this process has it, and what it can be asked: `lane::Lane` |
+//! | `entry` | entering it, before and after the work on the stack: `lane::Access` |
 //! | `sleep` | sleeping on it and polling it |
 //! | `process_state` | which lane is this process's, and other state of this process alone |
 //! | `transmit` | how one call sends the stack's packets, in several passes |
@@ -18,7 +18,7 @@
 //! | `session` | this process's control connection |
 //! | `service` | requests to the service, and its unsolicited messages |
 //! | `ports` | ports to connect from |
-//! | `waiters` | the threads that sleep on the lane: which of them polls for the others, and how each is woken |
+//! | `waiters` | threads that sleep on the lane: which one polls, and how each is woken |
 //! | `exit_gate` | which threads may enter the lane while the program ends |
 
 pub(crate) mod crowd;

@@ -9,12 +9,12 @@ use crate::lane::crowd;
 use crate::lane::exit_gate::ExitGate;
 use crate::lane::observer::observer;
 use crate::lane::process_state;
-use crate::lane::service::Talk;
+use crate::lane::service::ServiceChannel;
 use crate::lane::session::Session;
 use crate::lane::waiters::Waiters;
 use crate::sys;
 use crate::sys::errno::Errno;
-use crate::sys::shared_stack::{FinalState, Guard, Refused, SharedStack};
+use crate::sys::shared_stack::{CoreGuard, FinalState, Refused, SharedStack};
 use crate::table::desc::Descriptions;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,7 +36,7 @@ pub(crate) struct Lane {
     handover: Handover,
     settings: Settings,
     /// Pending requests to the service, and the connection for them.
-    pub(crate) talk: Talk,
+    pub(crate) talk: ServiceChannel,
     /// This process's slot among the lane's processes.
     pub(super) slot: AtomicUsize,
     /// Code of the reason for which the lane ended, 0 while it lives.
@@ -98,7 +98,7 @@ impl Lane {
             doorbell: parts.doorbell,
             handover: parts.handover,
             settings: parts.settings,
-            talk: Talk::new(parts.session),
+            talk: ServiceChannel::new(parts.session),
             slot: AtomicUsize::new(0),
             ended: AtomicU32::new(0),
             traffic: AtomicU64::new(0),
@@ -132,7 +132,7 @@ impl Lane {
     /// # Errors
     /// [`Refused`].
     #[inline]
-    pub(super) fn lock(&self) -> core::result::Result<Guard<'_>, Refused> {
+    pub(super) fn lock(&self) -> core::result::Result<CoreGuard<'_>, Refused> {
         self.shared.lock(|| self.gate.admits())
     }
 

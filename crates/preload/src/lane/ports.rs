@@ -50,7 +50,7 @@ impl Access<'_> {
 
 /// Ports that the service has bound.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
+pub(crate) struct PortBatch {
     pub(crate) namespace: u64,
     pub(crate) source: Address,
     pub(crate) ports: EphemeralPorts,
@@ -91,19 +91,19 @@ impl Lane {
             Err(ask) => ask?,
         };
         let answer = self.ask(&Request::Ports { source, count }, None, |reply| match *reply {
-            Reply::Ports { namespace, source, ports } => Ok(Given { namespace, source, ports }),
+            Reply::Ports { namespace, source, ports } => Ok(PortBatch { namespace, source, ports }),
             _ => Err(Reason::BadRequest),
         });
         if !only {
             self.are_answered();
         }
-        let Ok(Given { namespace, source, ports }) = answer else {
+        let Ok(PortBatch { namespace, source, ports }) = answer else {
             return self.with_quietly(|access| Ok(access.ports().take_early(source))).ok().flatten();
         };
         let (&first, others) = ports.as_slice().split_first()?;
         let other_namespace = namespace != here;
         let kept = if other_namespace { ports } else { EphemeralPorts::new(others) };
-        self.hold_ports(&Given { namespace, source, ports: kept });
+        self.hold_ports(&PortBatch { namespace, source, ports: kept });
         (!other_namespace).then_some(first)
     }
 
@@ -115,7 +115,7 @@ impl Lane {
     }
 
     /// Stores ports that were requested in advance.
-    pub(super) fn ports_have_come(&self, given: &Given) {
+    pub(super) fn ports_have_come(&self, given: &PortBatch) {
         self.are_answered();
         self.hold_ports(given);
     }
@@ -135,7 +135,7 @@ impl Lane {
     }
 
     /// Stores ports that the service has bound; returns those for which there is no room.
-    fn hold_ports(&self, given: &Given) {
+    fn hold_ports(&self, given: &PortBatch) {
         let ports = given.ports.as_slice();
         let put = self.with_quietly(|access| Ok(access.ports().put(given.namespace, given.source, ports)));
         self.give_back(ports[put.unwrap_or(0)..].iter().map(|port| port.claim));
@@ -232,7 +232,7 @@ mod tests {
         let (lane, service) = testing::another();
         let many = |claims| {
             let Reply::Ports { namespace, source, ports } = given(1, claims) else { unreachable!() };
-            Given { namespace, source, ports }
+            PortBatch { namespace, source, ports }
         };
         (0..104).for_each(|n| lane.hold_ports(&many(n * 16 + 1..n * 16 + 17)));
         lane.hold_ports(&many(2000..2003));

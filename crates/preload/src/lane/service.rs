@@ -23,7 +23,7 @@ use tickwire_stack::path::{PathInfo, PathState, Query};
 const MOST_REQUESTS: usize = 64;
 
 /// This process's side of the communication.
-pub(crate) struct Talk {
+pub(crate) struct ServiceChannel {
     session: Lock<Option<Session>>,
     /// Paths that the stack needs; the helper thread requests them.
     requests: Lock<Vec<Query>>,
@@ -34,12 +34,12 @@ pub(crate) struct Talk {
 }
 
 /// A lane's locks, held while the process forks.
-pub(crate) struct ForkLocks {
+pub(crate) struct LaneForkLocks {
     _session: Locked<'static, Option<Session>>,
     _requests: Locked<'static, Vec<Query>>,
 }
 
-impl Talk {
+impl ServiceChannel {
     /// Over a control connection.
     pub(crate) fn new(session: Option<Session>) -> Self {
         Self {
@@ -119,9 +119,9 @@ impl Lane {
     }
 
     /// Its locks, held (across fork).
-    pub(crate) fn fork_locks(&'static self) -> ForkLocks {
+    pub(crate) fn fork_locks(&'static self) -> LaneForkLocks {
         let session = self.talk.session();
-        ForkLocks { _session: session, _requests: self.talk.requests.lock() }
+        LaneForkLocks { _session: session, _requests: self.talk.requests.lock() }
     }
 
     /// The control connection's descriptor, -1 if there is none.

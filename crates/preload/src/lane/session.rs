@@ -1,6 +1,6 @@
 //! This process's control connection: requests to the service and its unsolicited messages.
 
-use crate::lane::ports::Given;
+use crate::lane::ports::PortBatch;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(crate) struct Session {
     /// The device for trains of segments, which was requested and has arrived.
     bulk: Option<OwnedFd>,
     /// Ports that were requested and have arrived.
-    ports: Vec<Given>,
+    ports: Vec<PortBatch>,
 }
 
 impl Received {
@@ -175,7 +175,7 @@ impl Session {
                 let parts = Parts::new(&[Part { claim, remote: Endpoint::default() }]);
                 return self.tell(&Request::Release { parts });
             }
-            Reply::Ports { namespace, source, ports } => self.ports.push(Given { namespace, source, ports }),
+            Reply::Ports { namespace, source, ports } => self.ports.push(PortBatch { namespace, source, ports }),
             Reply::Path { path, reason } => self.pushes.push(Push::PathChanged { path, reason }),
             Reply::Bulk => self.bulk = self.received.incoming.descriptors.take(0),
             _ => {}
@@ -191,7 +191,7 @@ impl Session {
     }
 
     /// The ports that the service has sent since they were requested.
-    pub(crate) fn take_ports(&mut self) -> Option<Given> {
+    pub(crate) fn take_ports(&mut self) -> Option<PortBatch> {
         self.ports.pop()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::base::cancel_shield::Shield;
 use crate::base::config::settings;
-use crate::base::locked::{Holding, Lock, Locked};
+use crate::base::locked::{Lock, Locked, SignalDeferral};
 use crate::base::own_stack;
 use crate::lane::observer::observer;
 use crate::lane::session::Session;
@@ -39,7 +39,7 @@ const DECLINED: Span = Span::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection that tells `tickwire stat` why this program has no lane.
-pub(crate) struct Listed {
+pub(crate) struct ListedProgram {
     session: Session,
     /// It was made for the sockets that are older than the service, and is of no use without them;
     /// else the service refused a lane.
@@ -56,7 +56,7 @@ static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 static CONFINED: AtomicBool = AtomicBool::new(false);
 /// One thread asks at a time; the others wait for its lane. While there is no lane: how the program
 /// is listed. The helper sleeps on that connection, and is woken when it is replaced.
-static STARTING: Lock<Option<Listed>> = Lock::new(None);
+static STARTING: Lock<Option<ListedProgram>> = Lock::new(None);
 
 thread_local! {
     /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait
@@ -81,7 +81,7 @@ impl Drop for Asking {
 
 /// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that
 /// interrupted the thread that asks.
-pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
+pub(crate) fn hold() -> Option<Locked<'static, Option<ListedProgram>>> {
     (!ASKING.with(Cell::get)).then(|| STARTING.lock())
 }
 /// The reason that was last logged to standard error.
@@ -101,7 +101,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if is_vain() {
         return None;
     }
-    let _holding = Holding::new();
+    let _holding = SignalDeferral::new();
     let _asking = Asking::begin()?;
     let _shield = Shield::new();
     // The lock may be held by a thread that a stray child does not have.
@@ -139,7 +139,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
 }
 
 /// A lane from the service, in use by this process from now on.
-fn begun(kept: &mut Option<Listed>) -> Result<&'static Lane, Reason> {
+fn begun(kept: &mut Option<ListedProgram>) -> Result<&'static Lane, Reason> {
     let lane = connect(kept)?;
     *TOLD.lock() = None;
     HAD_ONE.store(true, Relaxed);
@@ -184,7 +184,7 @@ fn list_confined(session: Option<Session>) {
     match list(&mut session, Reason::Confined) {
         Ok(()) => {
             if let Some(mut listed) = hold() {
-                *listed = Some(Listed { session, for_older: false });
+                *listed = Some(ListedProgram { session, for_older: false });
             }
         }
         // Children that confine themselves, too, must not wait for a service that hangs.
@@ -269,7 +269,7 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     list(&mut session, reason)?;
     let mut listed = STARTING.lock();
     if listed.is_none() && lane::current().is_none() {
-        *listed = Some(Listed { session, for_older: true });
+        *listed = Some(ListedProgram { session, for_older: true });
     }
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
 }
@@ -334,7 +334,7 @@ fn session() -> Result<Session, Reason> {
 }
 
 /// A lane from the service; if the service refuses, the connection is kept.
-fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
+fn connect(kept: &mut Option<ListedProgram>) -> Result<Lane, Reason> {
     let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
     match owned(session.call_within(FIRST_ANSWER, &hello, None)) {
@@ -344,7 +344,7 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
             Ok(lane)
         }
         Ok((Reply::Refused { reason, .. }, _)) => {
-            *kept = Some(Listed { session, for_older: false });
+            *kept = Some(ListedProgram { session, for_older: false });
             Err(reason)
         }
         Ok(_) => Err(Reason::Version),

@@ -1,7 +1,7 @@
 //! The end of a lane in this process. Until it is complete, the descriptor table refers to sockets
 //! of the ended lane; threads that need the table wait.
 
-use crate::base::locked::Holding;
+use crate::base::locked::SignalDeferral;
 use crate::lane::observer::observer;
 use crate::lane::{Lane, process_state};
 use crate::sys;
@@ -14,7 +14,7 @@ use tickwire_lane::control::Reason;
 /// Not one of `base::locked`: the kernel clears its word in a child whose creation the library did
 /// not see. Otherwise that child would wait for ever for a thread that it does not have.
 pub(crate) struct Teardown {
-    _holding: Holding,
+    _holding: SignalDeferral,
 }
 
 impl Drop for Teardown {
@@ -30,7 +30,7 @@ impl Drop for Teardown {
 /// Lock order: it may be taken while the registry of `epoll` is held, because a lane may be found
 /// lost there. The lane's own lock may be taken while this is held.
 pub(crate) fn hold() -> Option<Teardown> {
-    let holding = Holding::new();
+    let holding = SignalDeferral::new();
     let (word, this) = (process_state::ending(), sys::thread());
     loop {
         match word.compare_exchange(0, this, Acquire, Relaxed) {
@@ -80,7 +80,7 @@ impl Lane {
     /// Returns how many descriptors of connections the lane had; `None` if it was ended before.
     fn take_down(&self, reason: Reason) -> Option<usize> {
         // A handler that jumped away would leave the rest undone.
-        let _holding = Holding::new();
+        let _holding = SignalDeferral::new();
         let ending = hold()?;
         if !self.is_over_from_now(reason) {
             return None;

@@ -6,7 +6,7 @@
 //! The others leave theirs to it, and it looks for more until there are none, or until it has
 //! reached its limit of passes.
 
-use crate::sys::shared_stack::{Guard, SharedStack, Turn};
+use crate::sys::shared_stack::{CoreGuard, HeldStreamTurn, SharedStack};
 use tickwire_link::tx_batch::TxBatch;
 
 /// A call sends stream packets in at most this many passes. The helper sends the rest.
@@ -25,7 +25,7 @@ pub(super) struct Transmission {
     /// What is to be sent when the lock has been released.
     batch: Option<TxBatch<'static>>,
     /// The turn to send packets of streams. While it is held, some of those are in the batch.
-    turn: Option<Turn>,
+    turn: Option<HeldStreamTurn>,
     /// Whether a device for trains of segments was needed, and there is none.
     wants_bulk: bool,
     left: Left,
@@ -94,7 +94,7 @@ impl Transmission {
     /// A pass begins: the packets that the previous one has sent are marked as sent, and packets
     /// that a process was sending when it died are recovered.
     #[inline]
-    pub(super) fn settle(&mut self, shared: &SharedStack, guard: &mut Guard<'_>) {
+    pub(super) fn settle(&mut self, shared: &SharedStack, guard: &mut CoreGuard<'_>) {
         if self.turn.is_some() {
             if let (Some(batch), Some(port)) = (self.batch.take(), shared.port()) {
                 port.streams_gone(&mut guard.stack, &batch);
@@ -107,7 +107,7 @@ impl Transmission {
     /// Takes out of the stack what [`Transmission::send`] is to send when the lock has been
     /// released: first packets that do not belong to streams.
     #[inline]
-    pub(super) fn take(&mut self, shared: &SharedStack, guard: &mut Guard<'_>) {
+    pub(super) fn take(&mut self, shared: &SharedStack, guard: &mut CoreGuard<'_>) {
         self.batch = guard.take_prompt();
         if guard.stack.has_egress() {
             self.take_streams(shared, guard);
@@ -118,7 +118,7 @@ impl Transmission {
         }
     }
 
-    fn take_streams(&mut self, shared: &SharedStack, guard: &mut Guard<'_>) {
+    fn take_streams(&mut self, shared: &SharedStack, guard: &mut CoreGuard<'_>) {
         if self.passes >= PASSES {
             self.turn = None;
             self.left = Left::ForLater;

@@ -79,13 +79,13 @@ fn mark(birth: Birth, parent: u32, thread: u32) -> u64 {
 
 /// The share of a child that the calling thread is about to make.
 #[derive(Clone, Copy)]
-pub(crate) struct Share {
+pub(crate) struct ForkShare {
     lane: &'static Lane,
     slot: usize,
     mark: u64,
 }
 
-impl Share {
+impl ForkShare {
     /// Takes a slot; `give` sets its bit in everything that the child is to hold.
     ///
     /// # Errors
@@ -144,17 +144,17 @@ mod tests {
         let process = |slot| lane.with(|access| Ok(*access.descriptions().process(slot))).unwrap();
         let holders = || lane.with(|access| Ok(access.descriptions().get(index).holders().count_ones())).unwrap();
 
-        let failed = Share::take(lane, Birth::Fork, give).unwrap();
+        let failed = ForkShare::take(lane, Birth::Fork, give).unwrap();
         assert!(is_unborn(process(failed.slot)) && holders() == 2);
         failed.settle(None);
         assert_eq!((process(failed.slot), holders()), (0, 1));
 
         // Its child has started and ended before the parent learned its number, and another thread
         // makes one.
-        let late = Share::take(lane, Birth::Fork, give).unwrap();
+        let late = ForkShare::take(lane, Birth::Fork, give).unwrap();
         lane_processes::enter_number(lane, late.slot, 1, is_unborn);
         lane_processes::drop_process(lane, late.slot, 1);
-        let next = std::thread::spawn(move || Share::take(lane, Birth::Fork, give).unwrap()).join().unwrap();
+        let next = std::thread::spawn(move || ForkShare::take(lane, Birth::Fork, give).unwrap()).join().unwrap();
         assert_eq!(next.slot, late.slot);
         late.settle(Some(1));
         assert_eq!(process(next.slot), next.mark);
@@ -172,9 +172,9 @@ mod tests {
         let index = TABLE.get(fd).description().unwrap();
         let take = |birth| {
             let give = |access: &mut Access<'_>, holder| *access.descriptions().get(index).holders() |= holder;
-            Share::marked(lane, mark(birth, KILLED, 7), give).unwrap()
+            ForkShare::marked(lane, mark(birth, KILLED, 7), give).unwrap()
         };
-        let has = |share: Share| {
+        let has = |share: ForkShare| {
             let look = |access: &mut crate::lane::Access<'_>| {
                 let mut descriptions = access.descriptions();
                 let holds = *descriptions.get(index).holders() & 1 << share.slot != 0;

@@ -2,7 +2,7 @@
 
 use crate::base::locked::Locked;
 use crate::lane::{self, Lane};
-use crate::process::fork_inheritance::{Birth, ELSEWHERE, Share, is_forked_by, is_unborn, say_elsewhere};
+use crate::process::fork_inheritance::{Birth, ELSEWHERE, ForkShare, is_forked_by, is_unborn, say_elsewhere};
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::socket::leaving;
@@ -23,7 +23,7 @@ use tickwire_lane::control::Reason;
 thread_local! {
     /// The share of the child that this thread is about to fork. The child's only thread is the one
     /// that forked, and other threads of the parent may fork at the same time.
-    static CHILD: Cell<Option<Share>> = const { Cell::new(None) };
+    static CHILD: Cell<Option<ForkShare>> = const { Cell::new(None) };
 }
 
 /// Whether other processes use the lane.
@@ -38,7 +38,7 @@ fn before_fork(lane: &'static Lane) {
         return;
     }
     let own = 1 << lane.slot();
-    let taken = Share::take(lane, Birth::Fork, |access, child| {
+    let taken = ForkShare::take(lane, Birth::Fork, |access, child| {
         let mut descriptions = access.descriptions();
         for index in 0..descriptions.used() {
             let mut description = descriptions.get(index);
@@ -301,15 +301,15 @@ pub(crate) fn at_exit() {
 /// ever.
 pub(crate) struct ForkLocks {
     _helper: Locked<'static, ()>,
-    _starting: Option<Locked<'static, Option<crate::lane::start::Listed>>>,
+    _starting: Option<Locked<'static, Option<crate::lane::start::ListedProgram>>>,
     _moving: Locked<'static, ()>,
     _registry: epoll::Registry,
     _ending: Option<lane::teardown::Teardown>,
     _joined: Locked<'static, multicast::Joined>,
-    _pending: Locked<'static, Vec<pending::Kept>>,
+    _pending: Locked<'static, Vec<pending::UnreleasedClaim>>,
     _streams: Locked<'static, Vec<(usize, c_int)>>,
     _given: Locked<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
-    _lane: Option<lane::service::ForkLocks>,
+    _lane: Option<lane::service::LaneForkLocks>,
     _still: Option<protect::Still>,
 }
 

@@ -3,10 +3,10 @@
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `lane_processes` | several processes on one lane: fork, exit, and processes that die on their own |
+//! | `lane_processes` | several processes on one lane: fork, exit, death |
 //! | `fork_inheritance` | what a child is given before it is made |
 //! | `exec`, `spawn` | sockets that outlive exec; programs that the C library starts by itself |
-//! | `helper`, `control_poll` | the helper thread, and when it watches the connection to the service |
+//! | `helper`, `control_poll` | the helper thread, and when it watches the service's connection |
 //! | `leave` | leaving the lane because the service is about to end |
 
 mod control_poll;

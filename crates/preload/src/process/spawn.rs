@@ -5,7 +5,7 @@
 use crate::base::locked::{Lock, Locked};
 use crate::lane;
 use crate::process::exec;
-use crate::process::fork_inheritance::{Birth, ELSEWHERE, Share, leave_to_kernel, say_elsewhere};
+use crate::process::fork_inheritance::{Birth, ELSEWHERE, ForkShare, leave_to_kernel, say_elsewhere};
 use crate::sys;
 use crate::sys::errno::Errno;
 use crate::table::fd::{Entry, TABLE};
@@ -36,7 +36,7 @@ pub(crate) fn gives(list: usize, fd: c_int) {
 
 /// Reserves the new program's share, if it inherits a socket of ours. Also returns what to add to
 /// its environment.
-pub(crate) fn before(list: usize) -> Option<(Share, String)> {
+pub(crate) fn before(list: usize) -> Option<(ForkShare, String)> {
     let lane = lane::current()?;
     let named = given().as_ref().and_then(|all| all.get(&list).cloned()).unwrap_or_default();
     let is_given = |fd: c_int| named.contains(&fd) || exec::outlives(fd);
@@ -53,7 +53,7 @@ pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     if inherited.is_empty() {
         return None;
     }
-    let taken = Share::take(lane, Birth::Spawn, |access, program| {
+    let taken = ForkShare::take(lane, Birth::Spawn, |access, program| {
         let mut descriptions = access.descriptions();
         inherited.iter().for_each(|&index| *descriptions.get(index).holders() |= program);
     });

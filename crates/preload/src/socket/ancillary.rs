@@ -3,7 +3,7 @@
 
 use crate::lane::Access;
 use crate::sys::errno::Errno;
-use crate::sys::{Control, Extras};
+use crate::sys::{ControlBuffer, Extras};
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
@@ -26,36 +26,36 @@ const WANTED: u64 = flag::PKTINFO
 
 /// How a datagram arrived: its interface, and the host's address that an answer would come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct DatagramArrival {
     pub(crate) interface: u32,
     pub(crate) local: Address,
 }
 
 /// The path by which a datagram arrived, which is also the path back; `None` if the program wants
 /// to know it and the service has to be asked.
-pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
+pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<DatagramArrival> {
     let told = bits & (flag::PKTINFO | flag::PKTINFO6) != 0 && extras.control.is_some();
     let interface = datagram.interface;
     // Only for a datagram to a group does the program need the local address of an answer.
     if interface != 0 && !(told && datagram.destination.is_multicast()) {
-        return Some(Way { interface, local: Address::ANY });
+        return Some(DatagramArrival { interface, local: Address::ANY });
     }
     if !told && !datagram.source.address.is_link_local() {
-        return Some(Way::default());
+        return Some(DatagramArrival::default());
     }
     match access.stack.path_get(&Query::to(datagram.source.address)) {
         Some(path) if path.inferred == 0 && path.info.state != PathState::Free => {
             let interface = if interface == 0 { path.info.interface } else { interface };
-            Some(Way { interface, local: path.info.source })
+            Some(DatagramArrival { interface, local: path.info.source })
         }
-        _ => (!told).then(Way::default),
+        _ => (!told).then(DatagramArrival::default),
     }
 }
 
 /// Fills in what `recvmsg` at `now` returns about a datagram of the stack.
-pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, extras: &mut Extras<'_>) {
+pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: DatagramArrival, extras: &mut Extras<'_>) {
     let v6 = bits & flag::V6 != 0;
-    let Way { interface, local } = way;
+    let DatagramArrival { interface, local } = way;
     (extras.name, extras.name_len) = sockaddr::emit(datagram.source, v6, interface);
     extras.flags = if datagram.copied < datagram.len { libc::MSG_TRUNC } else { 0 };
     let Some(control) = extras.control.as_mut().filter(|_| bits & WANTED != 0) else { return };
@@ -115,7 +115,7 @@ pub(crate) fn stamped(now: Instant, bits: u64, at: Instant, extras: &mut Extras<
 }
 
 /// Adds the receive time, if the program wants it. False if there is no room.
-fn push_stamp(control: &mut Control<'_>, bits: u64, now: Instant, at: Instant) -> bool {
+fn push_stamp(control: &mut ControlBuffer<'_>, bits: u64, now: Instant, at: Instant) -> bool {
     let fine = bits & flag::TIMESTAMPNS != 0;
     if !fine && bits & flag::TIMESTAMP == 0 {
         return true;

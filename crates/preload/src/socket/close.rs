@@ -102,7 +102,7 @@ pub(crate) enum After {
     /// kernel's listener closes, too.
     Convert(u64, bool),
     /// A connection: its claim is released when the stack is done with it.
-    Pending(pending::Closed),
+    Pending(pending::ClosedConnection),
 }
 
 impl After {
@@ -169,7 +169,7 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
             let ends = access.stack.tcp_endpoints(id);
             let _ = access.stack.tcp_close(id, now);
             match ends {
-                Ok((local, remote)) if claim != 0 => Some(After::Pending(pending::Closed {
+                Ok((local, remote)) if claim != 0 => Some(After::Pending(pending::ClosedConnection {
                     index: id.index,
                     local,
                     remote,

@@ -5,7 +5,7 @@ use crate::base::deferred_signals;
 use crate::lane::Lane;
 use crate::socket::pending;
 use crate::sys;
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
+use crate::wait::{self, AGAIN, KernelHint, NO_FD, OWN, WaitPlan};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::{Instant, Span};
 
@@ -18,7 +18,7 @@ const LONGEST: Span = Span::from_secs(20);
 /// FIN. Ends at `until`, or if a signal is pending for the calling thread (as
 /// `sk_stream_wait_close` in Linux).
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
-    let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
+    let attempt = |access: &mut crate::lane::Access<'_>, _: KernelHint| {
         if deferred_signals::is_put_off() {
             return Ok(());
         }
@@ -28,7 +28,7 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
         if sending || info.outstanding + info.unsent > 0 { Err(AGAIN) } else { Ok(()) }
     };
     let mut attempt = attempt;
-    if lane.with(|access| attempt(access, Kernel::Unknown)) == Err(AGAIN) {
+    if lane.with(|access| attempt(access, KernelHint::Unknown)) == Err(AGAIN) {
         let _ = wait_in_steps(lane, until, &mut attempt);
     }
 }
@@ -38,12 +38,12 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
 fn wait_in_steps(
     lane: &'static Lane,
     until: Instant,
-    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, Kernel) -> crate::sys::errno::Result<()>,
+    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, KernelHint) -> crate::sys::errno::Result<()>,
 ) -> crate::sys::errno::Result<()> {
     loop {
         let step = (sys::now() + Span::from_millis(5)).min(until);
         let mut fds = [NO_FD; OWN];
-        let mut plan = Plan { watches: true, restart: true, ..Plan::new(&[], &mut fds, Some(step)) };
+        let mut plan = WaitPlan { watches: true, restart: true, ..WaitPlan::new(&[], &mut fds, Some(step)) };
         match wait::wait(lane, &mut plan, &mut *attempt) {
             Err(wait::TIMED_OUT) if sys::now() < until => {}
             done => return done,
@@ -109,7 +109,7 @@ pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
 fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bool) {
     let begin = sys::now();
     let mut last = (0, begin);
-    let mut attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
+    let mut attempt = |access: &mut crate::lane::Access<'_>, _: KernelHint| {
         if !left(access) {
             return Ok(());
         }
@@ -119,7 +119,7 @@ fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bo
         }
         if access.now.since(last.1) > TIMEOUT { Ok(()) } else { Err(AGAIN) }
     };
-    if lane.with(|access| attempt(access, Kernel::Unknown)) == Err(AGAIN) {
+    if lane.with(|access| attempt(access, KernelHint::Unknown)) == Err(AGAIN) {
         let _ = wait_in_steps(lane, begin + LONGEST, &mut attempt);
     }
 }

@@ -6,6 +6,7 @@ use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
 use crate::socket::inherited;
 use crate::socket::kernel;
+use crate::socket::options::SAME_NUMBER;
 use crate::socket::pending;
 use crate::socket::tcp::{self, Stage};
 use crate::sys;
@@ -18,7 +19,7 @@ use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use std::os::fd::IntoRawFd;
 use tickwire_lane::control::{Claim, Reason, Reply, Request};
-use tickwire_linux_abi::option::SO_BINDTOIFINDEX;
+use tickwire_linux_abi::option::{self, SO_BINDTOIFINDEX};
 use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Leaving, TcpState, TcpOptions};
@@ -298,24 +299,17 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     let set = |level: c_int, name: c_int, value: c_int| {
         let _ = sys::set_option(new, level, name, &value);
     };
-    let seconds = |span: Span| (span.as_millis() / 1000).clamp(1, 32_767) as c_int;
-    for (level, name, on) in [
-        (SOL_SOCKET, libc::SO_REUSEADDR, flags & flag::REUSE_ADDRESS != 0),
-        (SOL_SOCKET, libc::SO_REUSEPORT, flags & flag::REUSE_PORT != 0),
-        (SOL_SOCKET, libc::SO_KEEPALIVE, options.keepalive),
-        (SOL_SOCKET, libc::SO_OOBINLINE, options.oob_inline),
-        (IPPROTO_TCP, libc::TCP_NODELAY, options.nodelay),
-        (IPPROTO_TCP, libc::TCP_CORK, options.cork),
-    ] {
-        if on {
-            set(level, name, 1);
+    for (name, bit) in [(libc::SO_REUSEADDR, flag::REUSE_ADDRESS), (libc::SO_REUSEPORT, flag::REUSE_PORT)] {
+        if flags & bit != 0 {
+            set(SOL_SOCKET, name, 1);
         }
     }
-    set(IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(options.keep_idle));
-    set(IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(options.keep_interval));
-    set(IPPROTO_TCP, libc::TCP_KEEPCNT, options.keep_count.into());
-    set(IPPROTO_TCP, libc::TCP_USER_TIMEOUT, options.user_timeout.as_millis().min(i32::MAX as u64) as c_int);
-    set(IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, options.notsent_lowat.min(i32::MAX as u32) as c_int);
+    // The service has set SO_LINGER, for the case that the socket is never taken.
+    for &(level, name) in SAME_NUMBER.iter().chain(&[(IPPROTO_TCP, libc::TCP_LINGER2), (SOL_SOCKET, libc::SO_LINGER)]) {
+        if let Some(value) = option::tcp::value(options, || None, level, name) {
+            let _ = sys::set_option_bytes(new, level, name, &value);
+        }
+    }
     if options.send_fixed {
         set(SOL_SOCKET, libc::SO_SNDBUF, options.send_buffer as c_int);
     }
@@ -325,15 +319,6 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     if options.max_segment != 0 {
         set(IPPROTO_TCP, libc::TCP_MAXSEG, options.max_segment.into());
     }
-    if flags & flag::FIN_WAIT != 0
-        && let Ok(time) = sys::option(old, IPPROTO_TCP, libc::TCP_LINGER2)
-    {
-        set(IPPROTO_TCP, libc::TCP_LINGER2, time);
-    }
-    // The service has set it, for the case that the socket is never taken.
-    let linger =
-        libc::linger { l_onoff: options.linger.into(), l_linger: (options.linger_time.as_millis() / 1000) as c_int };
-    let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &linger);
     set_service(new, from);
     // The host's default stays, unless the program has chosen otherwise.
     let mut name = [0; 16];

@@ -2,7 +2,7 @@
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `open`, `close`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
+//! | `open`, `close`, `pending`, `flush` | the life of a socket, to the last acknowledgement |
 //! | `leaving` | handing a connection over to the kernel |
 //! | `kernel` | sockets that go back to the kernel or stay there, with the reason |
 //! | `ops` | what the exported calls do with a descriptor of ours, for every kind |

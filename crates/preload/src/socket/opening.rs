@@ -11,7 +11,7 @@ use crate::sys;
 use crate::sys::errno::{CANCELLED, DEMOTED, Errno, Result};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
+use crate::wait::{self, AGAIN, KernelHint, NO_FD, OWN, Same, TIMED_OUT, WaitPlan};
 use core::ffi::c_int;
 use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_linux_abi::sockaddr::{self, SocketName};
@@ -119,9 +119,9 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
     let until = timeout.map(|t| sys::now() + t);
     let (on, mut fds) = ([index], [NO_FD; OWN]);
-    let mut plan = Plan::new(&on, &mut fds, until);
+    let mut plan = WaitPlan::new(&on, &mut fds, until);
     let attempt = |access: &mut Access<'_>, _| outcome(access, &subject, id);
-    let first = lane.with(|access| attempt(access, Kernel::Unknown));
+    let first = lane.with(|access| attempt(access, KernelHint::Unknown));
     let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, attempt) } else { first };
     match end {
         Ok(()) => Ok(()),

@@ -111,9 +111,12 @@ fn of_sockets(tcp: bool, name: c_int) -> OptionPolicy {
         libc::SO_PRIORITY => Harmless,
         // `tickwire run --spin` decides on that.
         libc::SO_BUSY_POLL | option::SO_PREFER_BUSY_POLL | option::SO_BUSY_POLL_BUDGET => Harmless,
-        // A datagram with a checksum is as good as one without; and the error queue is always
-        // empty.
-        libc::SO_NO_CHECK | option::SO_SELECT_ERR_QUEUE => Harmless,
+        // A pending error of a UDP socket is exceptional then.
+        option::SO_SELECT_ERR_QUEUE if !tcp => Honoured,
+        // The error queue of a connection is always empty.
+        option::SO_SELECT_ERR_QUEUE => Harmless,
+        // A datagram with a checksum is as good as one without.
+        libc::SO_NO_CHECK => Harmless,
         // They concern the kernel's own memory, processors, hashes and neighbours.
         option::SO_BUF_LOCK
         | option::SO_RESERVE_MEM

@@ -289,18 +289,20 @@ pub(crate) fn service_of(fd: c_int, family: Family) -> u8 {
     sys::option(fd, level, name).map_or(0, |number| number.max(0) as u8)
 }
 
+/// The options of a connection that are the same number in the stack and in a kernel socket.
+pub(super) const SAME_NUMBER: &[(c_int, c_int)] = &[
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_CORK),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+];
+
 fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Family) -> TcpOptions {
-    const SAME: &[(c_int, c_int)] = &[
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY),
-        (libc::IPPROTO_TCP, libc::TCP_CORK),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
-    ];
     let of_family = match family {
         Family::V4 => [libc::IP_TOS, libc::IP_TTL, libc::IP_MTU_DISCOVER].map(|name| (libc::IPPROTO_IP, name)),
         Family::V6 => {
@@ -310,7 +312,7 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
     // Their values if nothing was set concern only the kernel.
     let max_segment = (bits & flag::MAX_SEGMENT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_MAXSEG));
     let fin_wait = (bits & flag::FIN_WAIT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_LINGER2));
-    for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment).chain(&fin_wait) {
+    for &(level, name) in SAME_NUMBER.iter().chain(&of_family).chain(&max_segment).chain(&fin_wait) {
         if let Ok(number) = sys::option(fd, level, name)
             && let Some(setting) = option::tcp::setting(level, name, number)
         {

@@ -5,14 +5,14 @@
 use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
 use crate::sys::errno::Result;
-use crate::table::desc::Left;
+use crate::table::desc::UnfinishedClose;
 use tickwire_lane::control::{Claim, Part, Parts, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
 /// A closed connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedConnection {
     /// Its row among those of TCP.
     pub(crate) index: u32,
     pub(crate) local: Endpoint,
@@ -28,21 +28,21 @@ pub(crate) struct Closed {
 
 /// A closed connection with its lane: to the service of the next lane its claim would be another's.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct UnreleasedClaim {
     lane: &'static Lane,
-    closed: Closed,
+    closed: ClosedConnection,
 }
 
-impl Kept {
+impl UnreleasedClaim {
     fn is_of(&self, lane: &Lane) -> bool {
         core::ptr::eq(self.lane, lane)
     }
 }
 
-static CLOSED: Lock<Vec<Kept>> = Lock::new(Vec::new());
+static CLOSED: Lock<Vec<UnreleasedClaim>> = Lock::new(Vec::new());
 
 /// The list, locked; also held across fork.
-pub(crate) fn list() -> Locked<'static, Vec<Kept>> {
+pub(crate) fn list() -> Locked<'static, Vec<UnreleasedClaim>> {
     CLOSED.lock()
 }
 
@@ -55,15 +55,15 @@ pub(crate) fn make_room(connections: u32) {
 }
 
 /// Records a closed connection, if its claim is to be released some day.
-pub(crate) fn add(lane: &'static Lane, closed: Closed) {
-    if is_first(&mut list(), Kept { lane, closed }) {
+pub(crate) fn add(lane: &'static Lane, closed: ClosedConnection) {
+    if is_first(&mut list(), UnreleasedClaim { lane, closed }) {
         crate::base::wakeup_fd::ring();
     }
 }
 
 /// Enters one; returns whether the helper has to be woken. While there is any, the helper checks
 /// again by itself: a wakeup for each closed connection would cost more than the close.
-fn is_first(list: &mut Vec<Kept>, kept: Kept) -> bool {
+fn is_first(list: &mut Vec<UnreleasedClaim>, kept: UnreleasedClaim) -> bool {
     list.push(kept);
     list.len() == 1
 }
@@ -74,7 +74,7 @@ pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usiz
     // An ended connection needs no flow, and would keep the port until the next sweep.
     let _ = lane.with(|access| {
         list().retain(|kept| {
-            let Closed { shared, converted, .. } = kept.closed;
+            let ClosedConnection { shared, converted, .. } = kept.closed;
             let of_listener = kept.is_of(lane) && kept.closed.claim == claim && shared && !converted;
             !of_listener || lives(access, &kept.closed)
         });
@@ -123,7 +123,7 @@ pub(crate) fn abandon() -> bool {
 }
 
 /// Whether the stack still has the connection.
-pub(crate) fn lives(access: &Access<'_>, closed: &Closed) -> bool {
+pub(crate) fn lives(access: &Access<'_>, closed: &ClosedConnection) -> bool {
     access.tcp_row(closed.index).is_some_and(|row| {
         row.kind.get() == table::kind::TCP && row.local.get() == closed.local && row.remote.get() == closed.remote
     })
@@ -134,7 +134,7 @@ pub(crate) fn unfinished(access: &Access<'_>) -> bool {
     list().iter().any(|kept| is_unfinished(access, &kept.closed))
 }
 
-fn is_unfinished(access: &Access<'_>, closed: &Closed) -> bool {
+fn is_unfinished(access: &Access<'_>, closed: &ClosedConnection) -> bool {
     // SYN-RECEIVED, where the FIN waits for the connection, FIN-WAIT-1, CLOSING, LAST-ACK, and
     // anything with bytes in the queue, as Linux numbers states.
     let unfinished = |row: &table::SocketRow| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11);
@@ -142,7 +142,7 @@ fn is_unfinished(access: &Access<'_>, closed: &Closed) -> bool {
 }
 
 /// The connections of a lane that are [`unfinished`].
-pub(crate) fn unfinished_of(lane: &'static Lane) -> Vec<Closed> {
+pub(crate) fn unfinished_of(lane: &'static Lane) -> Vec<ClosedConnection> {
     let found = lane.with_quietly(|access| {
         let list = list();
         let of_lane = list.iter().filter(|kept| kept.is_of(lane)).map(|kept| kept.closed);
@@ -152,14 +152,15 @@ pub(crate) fn unfinished_of(lane: &'static Lane) -> Vec<Closed> {
 }
 
 /// The kernel has a connection now, and its claim is gone.
-pub(crate) fn is_the_kernels(lane: &Lane, closed: &Closed) {
-    let is_it =
-        |other: &Closed| (other.local, other.remote, other.claim) == (closed.local, closed.remote, closed.claim);
+pub(crate) fn is_the_kernels(lane: &Lane, closed: &ClosedConnection) {
+    let is_it = |other: &ClosedConnection| {
+        (other.local, other.remote, other.claim) == (closed.local, closed.remote, closed.claim)
+    };
     list().retain(|kept| !(kept.is_of(lane) && is_it(&kept.closed)));
 }
 
 /// Whether a connection has ended and the lane holds its port again.
-fn is_put_back(access: &mut Access<'_>, closed: &Closed) -> bool {
+fn is_put_back(access: &mut Access<'_>, closed: &ClosedConnection) -> bool {
     closed.ephemeral && !lives(access, closed) && access.put_port_back(closed.claim, closed.local)
 }
 
@@ -190,7 +191,7 @@ fn release_ended(lane: &'static Lane) -> bool {
             *part = Part { claim: Claim(closed.claim), remote };
         });
         if lane.release_parts(&parts[..count]) < count {
-            list().extend(over.iter().map(|&closed| Kept { lane, closed }));
+            list().extend(over.iter().map(|&closed| UnreleasedClaim { lane, closed }));
             return false;
         }
         if count < Parts::MAX {
@@ -201,8 +202,8 @@ fn release_ended(lane: &'static Lane) -> bool {
 
 /// Removes ended connections from the list, as many as fit into one message to the service. (A list
 /// of all would have to be allocated.)
-fn take_ended(lane: &'static Lane) -> Result<([Closed; Parts::MAX], usize)> {
-    let mut over = [Closed::default(); Parts::MAX];
+fn take_ended(lane: &'static Lane) -> Result<([ClosedConnection; Parts::MAX], usize)> {
+    let mut over = [ClosedConnection::default(); Parts::MAX];
     let mut count = 0;
     lane.with_quietly(|access| {
         list().retain(|kept| {
@@ -245,9 +246,9 @@ pub(crate) fn leave(lane: &'static Lane) {
     sweep(lane);
     let _ = lane.with(|access| {
         list().retain(|kept| {
-            let Closed { index, claim, shared, converted, ephemeral, .. } = kept.closed;
+            let ClosedConnection { index, claim, shared, converted, ephemeral, .. } = kept.closed;
             if kept.is_of(lane) {
-                access.descriptions().leave(Left { row: index, claim, shared, converted, ephemeral });
+                access.descriptions().leave(UnfinishedClose { row: index, claim, shared, converted, ephemeral });
             }
             !kept.is_of(lane)
         });
@@ -259,11 +260,11 @@ pub(crate) fn leave(lane: &'static Lane) {
 pub(crate) fn take_over(lane: &'static Lane) {
     let _ = lane.with_quietly(|access| {
         let rows = access.tcp_rows();
-        access.descriptions().take_over(|Left { row, claim, shared, converted, ephemeral }| {
+        access.descriptions().take_over(|UnfinishedClose { row, claim, shared, converted, ephemeral }| {
             if let Some(named) = rows.get(row as usize) {
                 let (local, remote) = (named.local.get(), named.remote.get());
-                let closed = Closed { index: row, local, remote, claim, shared, converted, ephemeral };
-                list().push(Kept { lane, closed });
+                let closed = ClosedConnection { index: row, local, remote, claim, shared, converted, ephemeral };
+                list().push(UnreleasedClaim { lane, closed });
             }
         });
         Ok(())
@@ -315,8 +316,15 @@ mod tests {
         let ((before, _service), (next, service)) = (testing::another(), testing::another());
         // Both services count from 1: to the second one, claim 1 is that of a live connection.
         let (local, remote) = (Endpoint::default(), Endpoint::default());
-        let closed =
-            |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false, ephemeral: false };
+        let closed = |claim| ClosedConnection {
+            index: 0,
+            local,
+            remote,
+            claim,
+            shared: false,
+            converted: false,
+            ephemeral: false,
+        };
         add(before, closed(1));
         add(next, closed(2));
         assert_eq!(released(&service, || sweep(next)), [[2]]);
@@ -332,7 +340,7 @@ mod tests {
         let (row, ends) = living(lane, 5);
         add(
             lane,
-            Closed {
+            ClosedConnection {
                 index: 5,
                 local: ends[0],
                 remote: ends[1],
@@ -355,7 +363,7 @@ mod tests {
     fn what_a_process_leaves_at_its_end_another_releases_when_it_is_over() {
         let (lane, service) = testing::another();
         let (row, ends) = living(lane, 3);
-        let closed = Closed {
+        let closed = ClosedConnection {
             index: 3,
             local: ends[0],
             remote: ends[1],
@@ -366,7 +374,7 @@ mod tests {
         };
         let kept = || list().iter().filter(|kept| kept.is_of(lane)).map(|kept| kept.closed.claim).collect::<Vec<_>>();
         add(lane, closed);
-        add(lane, Closed { index: 4, claim: 8, ..closed });
+        add(lane, ClosedConnection { index: 4, claim: 8, ..closed });
         assert_eq!(released(&service, || leave(lane)), [[8]], "this one is over");
         assert!(kept().is_empty());
         take_over(lane);
@@ -380,7 +388,10 @@ mod tests {
     fn what_cannot_be_released_while_another_asks_is_released_later() {
         let (lane, service) = testing::another();
         let (local, remote) = (Endpoint::default(), Endpoint::default());
-        add(lane, Closed { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false });
+        add(
+            lane,
+            ClosedConnection { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false },
+        );
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())).is_ok());
             let (number, _) = service.receive(Duration::from_secs(5)).unwrap().decode::<Request>().unwrap();
@@ -397,9 +408,10 @@ mod tests {
         let (lane, service) = testing::another();
         let (row, ends) = living(lane, 3);
         let [local, remote] = ends;
-        let closed = Closed { index: 3, local, remote, claim: 9, shared: false, converted: false, ephemeral: true };
+        let closed =
+            ClosedConnection { index: 3, local, remote, claim: 9, shared: false, converted: false, ephemeral: true };
         add(lane, closed);
-        add(lane, Closed { index: 4, claim: 8, ephemeral: false, ..closed });
+        add(lane, ClosedConnection { index: 4, claim: 8, ephemeral: false, ..closed });
         let rest = || lane.with(|access| Ok(access.ports().any_rests())) == Ok(true);
         assert_eq!((released(&service, || sweep(lane)), rest()), (vec![vec![8]], false), "it lives");
         row.kind.set(table::kind::FREE);
@@ -411,12 +423,13 @@ mod tests {
     fn the_helper_is_woken_for_the_first_and_comes_by_itself_for_the_others() {
         let (lane, _service) = testing::another();
         let (local, remote) = (Endpoint::default(), Endpoint::default());
-        let closed = Closed { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false };
+        let closed =
+            ClosedConnection { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false };
         let mut list = Vec::new();
-        assert!(is_first(&mut list, Kept { lane, closed }));
-        assert!(!is_first(&mut list, Kept { lane, closed }));
+        assert!(is_first(&mut list, UnreleasedClaim { lane, closed }));
+        assert!(!is_first(&mut list, UnreleasedClaim { lane, closed }));
         list.clear();
-        assert!(is_first(&mut list, Kept { lane, closed }));
+        assert!(is_first(&mut list, UnreleasedClaim { lane, closed }));
     }
 
     #[test]
@@ -427,7 +440,15 @@ mod tests {
             // Connections of a live listener keep its claim.
             add(
                 lane,
-                Closed { index: 0, local, remote, claim, shared: claim > 68, converted: false, ephemeral: false },
+                ClosedConnection {
+                    index: 0,
+                    local,
+                    remote,
+                    claim,
+                    shared: claim > 68,
+                    converted: false,
+                    ephemeral: false,
+                },
             );
         }
         let messages = released(&service, || sweep(lane));

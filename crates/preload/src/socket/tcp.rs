@@ -15,7 +15,7 @@ use crate::table::counts;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
+use crate::wait::{self, AGAIN, KernelHint, NO_FD, OWN, Same, TIMED_OUT, WaitPlan};
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
 use tickwire_linux_abi::sockaddr;
@@ -79,7 +79,7 @@ pub(crate) fn accept(
         let description = descriptions.get(index);
         Ok((same, description.has(flag::NONBLOCK), description.receive_timeout()))
     })?;
-    let attempt = |access: &mut Access<'_>, kernel: Kernel| {
+    let attempt = |access: &mut Access<'_>, kernel: KernelHint| {
         same.check(access)?;
         let (Stage::Listener(id), bits) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
         if access.stack.readiness(id.into())?.contains(Ready::IN) {
@@ -98,10 +98,10 @@ pub(crate) fn accept(
     };
     let until = timeout.map(|t| sys::now() + t);
     loop {
-        let mut found = lane.with(|access| attempt(access, Kernel::Unknown));
+        let mut found = lane.with(|access| attempt(access, KernelHint::Unknown));
         if matches!(found, Err(AGAIN)) && !nonblocking {
             let mut fds = wait::and(wait::readable(fd));
-            found = wait::wait(lane, &mut Plan::new(&[index], &mut fds, until), attempt);
+            found = wait::wait(lane, &mut WaitPlan::new(&[index], &mut fds, until), attempt);
         }
         match found {
             Ok(Waiting::Kernel(new, bytes, len)) => {
@@ -192,7 +192,7 @@ pub(crate) fn send(
     buffers: &mut Buffers<'_>,
     flags: c_int,
 ) -> Result<usize> {
-    let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, _: KernelHint| -> Result<usize> {
         let (id, _) = connection(access, index, libc::EPIPE)?;
         if buffers.done() > 0 && failed(access, id)? {
             return Ok(buffers.done());
@@ -278,7 +278,7 @@ pub(crate) fn receive(
         flags = until_all_can_be_seen(lane, (fd, index), flags, wanted);
     }
     let mut came = None;
-    let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, _: KernelHint| -> Result<usize> {
         let (id, bits) = connection(access, index, libc::ENOTCONN)?;
         let now = access.now;
         loop {

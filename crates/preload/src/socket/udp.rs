@@ -3,15 +3,15 @@
 //! looped multicast).
 
 use crate::lane::{Access, Lane};
-use crate::socket::ancillary::{self, Way};
+use crate::socket::ancillary::{self, DatagramArrival};
 use crate::socket::egress_interface;
 use crate::socket::kernel;
 use crate::sys::errno::{DEMOTED, Errno, Result};
 use crate::sys::iov::Buffers;
-use crate::sys::{self, Control, Extras};
+use crate::sys::{self, ControlBuffer, Extras};
 use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
+use crate::wait::{self, AGAIN, KernelHint, NO_FD, OWN};
 use core::ffi::c_int;
 use tickwire_lane::control::{ClaimKind, Reason};
 use tickwire_linux_abi::sockaddr::{self, SocketName};
@@ -193,7 +193,7 @@ pub(crate) fn send(
     };
     let mut call = SendTo { destination, ..SendTo::default() };
     // Only control messages depend on it: without them the lane is entered once.
-    let v6 = extras.control.as_ref().is_some_and(Control::has_room) && lane.flags_of(index) & flag::V6 != 0;
+    let v6 = extras.control.as_ref().is_some_and(ControlBuffer::has_room) && lane.flags_of(index) & flag::V6 != 0;
     // Only a socket of both families has to look up its peer.
     let connected = || match v6 {
         false => Some(Family::V4),
@@ -389,7 +389,7 @@ pub(crate) fn receive(
     }
     // A datagram whose path is unknown.
     let mut stray: Option<(Datagram, u64)> = None;
-    let attempt = |access: &mut Access<'_>, kernel: Kernel| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, kernel: KernelHint| -> Result<usize> {
         let (id, bits) = id_of(access, index)?;
         match access.stack.udp_recv(id, flags & libc::MSG_PEEK != 0, buffers) {
             Ok(datagram) => {
@@ -429,10 +429,10 @@ pub(crate) fn receive(
 }
 
 /// Asks the service for the path of a datagram.
-fn way_of(lane: &'static Lane, datagram: &Datagram) -> Way {
+fn way_of(lane: &'static Lane, datagram: &Datagram) -> DatagramArrival {
     let source = datagram.source.address;
     let came_by = datagram.interface;
-    let unknown = Way { interface: came_by, local: Address::ANY };
+    let unknown = DatagramArrival { interface: came_by, local: Address::ANY };
     let scope = if source.is_link_local() { came_by } else { 0 };
     if source.is_link_local() && scope == 0 {
         // Asked without its interface, the host would report that there is no path.
@@ -440,7 +440,7 @@ fn way_of(lane: &'static Lane, datagram: &Datagram) -> Way {
     }
     lane.reach(&Query::to(source).by(scope)).map_or(unknown, |path| {
         let interface = if came_by == 0 { path.interface } else { came_by };
-        Way { interface, local: path.source }
+        DatagramArrival { interface, local: path.source }
     })
 }
 

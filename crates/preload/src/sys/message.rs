@@ -18,7 +18,7 @@ pub(crate) struct Extras<'a> {
     /// How many of its bytes count.
     pub(crate) name_len: usize,
     /// Control data.
-    pub(crate) control: Option<Control<'a>>,
+    pub(crate) control: Option<ControlBuffer<'a>>,
     /// `msg_flags` of a received message.
     pub(crate) flags: c_int,
 }
@@ -47,15 +47,15 @@ impl Extras<'_> {
 }
 
 /// A buffer for control messages, in the program's memory.
-pub(crate) struct Control<'a> {
+pub(crate) struct ControlBuffer<'a> {
     start: *mut u8,
     room: usize,
     len: usize,
     program: core::marker::PhantomData<&'a mut u8>,
 }
 
-impl Control<'_> {
-    /// The buffer. Messages to be sent are checked when they are sent: [`Control::is_there`].
+impl ControlBuffer<'_> {
+    /// The buffer. Messages to be sent are checked when they are sent: [`ControlBuffer::is_there`].
     ///
     /// # Safety
     /// `start` is the program's to give.

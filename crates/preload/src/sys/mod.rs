@@ -11,7 +11,7 @@
 //! | `guarded` | copies from and to the program's memory, where a bad pointer is an error |
 //! | `iov`, `name` | lists of buffers and socket addresses in the program's memory |
 //! | `scheduling` | scheduling policies and sets of processors, as settings name them |
-//! | `shared_stack` | the stack in the mapped memory of a lane, and the lock that makes using it sound |
+//! | `shared_stack` | the stack in the mapped memory of a lane, and the lock around it |
 //! | `wire` | where the stack's packets come from and go to |
 //! | the others | system calls, one file for each kind; all are used through this module |
 
@@ -44,7 +44,7 @@ pub(crate) use descriptor::{
     replace, set_nonblocking, status, too_many_descriptors,
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
-pub(crate) use message::{Control, Extras, receive, send};
+pub(crate) use message::{ControlBuffer, Extras, receive, send};
 pub(crate) use option::{
     congestion, detach_filter, linger, option, option_bytes, refused_by_kernel, set_option, set_option_bytes,
 };

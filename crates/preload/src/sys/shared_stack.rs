@@ -19,7 +19,7 @@ use tickwire_stack::table::SocketRow;
 use tickwire_stack::time::Instant;
 
 /// What the lock protects.
-pub(crate) struct Core {
+pub(crate) struct LaneCore {
     /// The stack.
     pub(crate) stack: Stack<'static>,
     /// The source and sink of its packets.
@@ -28,15 +28,15 @@ pub(crate) struct Core {
 
 /// The stack behind its lock.
 pub(crate) struct SharedStack {
-    core: UnsafeCell<Core>,
-    lock: Lock,
+    core: UnsafeCell<LaneCore>,
+    lock: StackLock,
     /// Whether [`SharedStack::final_state`] has been read.
     is_read: AtomicBool,
     rows: &'static [SocketRow],
     port: Option<&'static Port>,
 }
 
-enum Lock {
+enum StackLock {
     Region(&'static Region),
     #[cfg(any(test, fuzzing))]
     Local(std::sync::Mutex<()>, Box<Waiting>),
@@ -49,8 +49,8 @@ unsafe impl Sync for SharedStack {}
 unsafe impl Send for SharedStack {}
 
 /// The core, for as long as the lock is held.
-pub(crate) struct Guard<'s> {
-    core: &'s mut Core,
+pub(crate) struct CoreGuard<'s> {
+    core: &'s mut LaneCore,
     held: Held<'s>,
 }
 
@@ -104,8 +104,14 @@ impl SharedStack {
         let memory: tickwire_stack::Memory<'static> = unsafe { region.memory() };
         let rows = memory.rows;
         let port = wire.port();
-        let core = Core { stack: Stack::new(memory), wire };
-        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), is_read: AtomicBool::new(false), rows, port }
+        let core = LaneCore { stack: Stack::new(memory), wire };
+        Self {
+            core: UnsafeCell::new(core),
+            lock: StackLock::Region(region),
+            is_read: AtomicBool::new(false),
+            rows,
+            port,
+        }
     }
 
     /// A stack that only this process uses.
@@ -114,8 +120,8 @@ impl SharedStack {
         let memory = Box::leak(Box::new(tickwire_stack::OwnedMemory::new(&limits)));
         let memory = memory.memory();
         let rows = memory.rows;
-        let core = Core { stack: Stack::new(memory), wire };
-        let lock = Lock::Local(std::sync::Mutex::new(()), Box::default());
+        let core = LaneCore { stack: Stack::new(memory), wire };
+        let lock = StackLock::Local(std::sync::Mutex::new(()), Box::default());
         Self { core: UnsafeCell::new(core), lock, is_read: AtomicBool::new(false), rows, port: None }
     }
 
@@ -123,7 +129,7 @@ impl SharedStack {
     ///
     /// # Errors
     /// [`Refused`].
-    pub(crate) fn lock(&self, admits: impl FnOnce() -> Result<bool, Errno>) -> Result<Guard<'_>, Refused> {
+    pub(crate) fn lock(&self, admits: impl FnOnce() -> Result<bool, Errno>) -> Result<CoreGuard<'_>, Refused> {
         let held = self.held()?;
         // Checked only now, because a thread shuts the gate while it holds the lock.
         match admits() {
@@ -136,12 +142,12 @@ impl SharedStack {
         }
         // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this
         // thread exists (a second lock by one thread is an error of the lock).
-        Ok(Guard { core: unsafe { &mut *self.core.get() }, held })
+        Ok(CoreGuard { core: unsafe { &mut *self.core.get() }, held })
     }
 
     fn held(&self) -> Result<Held<'_>, Refused> {
         match &self.lock {
-            Lock::Region(region) => {
+            StackLock::Region(region) => {
                 let guard = region.lock().lock().map_err(Refused::because)?;
                 // Checked only now: a thread that panicked inside may have marked it while this one
                 // waited for the lock.
@@ -151,7 +157,7 @@ impl SharedStack {
                 Ok(Held::Region { guard })
             }
             #[cfg(any(test, fuzzing))]
-            Lock::Local(mutex, _) => Ok(Held::Local { _guard: mutex.lock().map_err(|_| Refused::Lost)? }),
+            StackLock::Local(mutex, _) => Ok(Held::Local { _guard: mutex.lock().map_err(|_| Refused::Lost)? }),
         }
     }
 
@@ -191,9 +197,9 @@ impl SharedStack {
     /// The words by which the lane's processes coordinate waiting.
     pub(crate) fn waiting(&self) -> &Waiting {
         match &self.lock {
-            Lock::Region(region) => region.waiting(),
+            StackLock::Region(region) => region.waiting(),
             #[cfg(any(test, fuzzing))]
-            Lock::Local(_, waiting) => waiting,
+            StackLock::Local(_, waiting) => waiting,
         }
     }
 
@@ -208,11 +214,11 @@ impl SharedStack {
     }
 
     /// Takes the turn to send packets of streams, unless another thread of the lane has it.
-    pub(crate) fn stream_turn(&self) -> Option<Turn> {
+    pub(crate) fn stream_turn(&self) -> Option<HeldStreamTurn> {
         match &self.lock {
-            Lock::Region(region) => region.stream_turn().try_take().map(Turn::Region),
+            StackLock::Region(region) => region.stream_turn().try_take().map(HeldStreamTurn::Region),
             #[cfg(any(test, fuzzing))]
-            Lock::Local(..) => Some(Turn::Local),
+            StackLock::Local(..) => Some(HeldStreamTurn::Local),
         }
     }
 
@@ -227,7 +233,7 @@ impl SharedStack {
     }
 }
 
-impl Guard<'_> {
+impl CoreGuard<'_> {
     /// Makes a system call while the lock is held: a thread that dies during the call leaves
     /// everything consistent.
     fn paused(&self, call: impl FnOnce()) {
@@ -281,21 +287,21 @@ impl Guard<'_> {
 }
 
 /// The turn to send packets of streams.
-pub(crate) enum Turn {
+pub(crate) enum HeldStreamTurn {
     Region(#[expect(dead_code, reason = "it is given back when dropped")] StreamTurnGuard<'static, PthreadMutex>),
     #[cfg(any(test, fuzzing))]
     Local,
 }
 
-impl Deref for Guard<'_> {
-    type Target = Core;
-    fn deref(&self) -> &Core {
+impl Deref for CoreGuard<'_> {
+    type Target = LaneCore;
+    fn deref(&self) -> &LaneCore {
         self.core
     }
 }
 
-impl DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut Core {
+impl DerefMut for CoreGuard<'_> {
+    fn deref_mut(&mut self) -> &mut LaneCore {
         self.core
     }
 }

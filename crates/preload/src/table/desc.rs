@@ -141,7 +141,7 @@ pub(crate) mod flag {
     pub(crate) const INHERITED: u64 = 1 << 42;
     /// TCP: the program has set TTL or hop limit, which takes precedence over that of the route.
     pub(crate) const HOPS: u64 = 1 << 50;
-    /// No socket: what a process left when it ended, see [`super::Left`].
+    /// No socket: what a process left when it ended, see [`super::UnfinishedClose`].
     pub(crate) const LEFT: u64 = 1 << 30;
 
     /// The highest byte: the reason's code, for a kernel socket.
@@ -172,7 +172,7 @@ pub(crate) struct Via {
 /// A connection closed by a process that has ended since, before the stack has finished it: another
 /// process has to release its claim then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct UnfinishedClose {
     /// Its row among those of TCP.
     pub(crate) row: u32,
     pub(crate) claim: u64,
@@ -262,7 +262,7 @@ impl<'a> Descriptions<'a> {
     }
 
     /// Leaves a connection to the process that takes it over. Does nothing if there is no room.
-    pub(crate) fn leave(&mut self, left: Left) {
+    pub(crate) fn leave(&mut self, left: UnfinishedClose) {
         let Some(index) = self.take(flag::LEFT, 0) else { return };
         let marked = |on: bool, bit: u64| if on { bit } else { 0 };
         let description = self.get(index);
@@ -277,7 +277,7 @@ impl<'a> Descriptions<'a> {
     }
 
     /// Takes over everything that was left.
-    pub(crate) fn take_over(&mut self, mut take: impl FnMut(Left)) {
+    pub(crate) fn take_over(&mut self, mut take: impl FnMut(UnfinishedClose)) {
         if self.words[single::LEFT] == 0 {
             return;
         }
@@ -287,7 +287,7 @@ impl<'a> Descriptions<'a> {
                 let (what, claim) = (description.words[word::INODE], description.words[word::KERNEL_CHECK]);
                 let [shared, converted, ephemeral] = [SHARED, CONVERTED, EPHEMERAL].map(|bit| what & bit != 0);
                 self.give(index);
-                take(Left { row: what as u32, claim, shared, converted, ephemeral });
+                take(UnfinishedClose { row: what as u32, claim, shared, converted, ephemeral });
             }
         }
         self.words[single::LEFT] = 0;
@@ -413,8 +413,8 @@ mod tests {
         let mut words = vec![0u64; FIRST + 3 * WORDS];
         let mut all = Descriptions::new(&mut words);
         let own = all.take(flag::TCP, 0);
-        let first = Left { row: u32::MAX, claim: u64::MAX, shared: true, converted: false, ephemeral: true };
-        let second = Left { row: 0, claim: 7, shared: false, converted: true, ephemeral: false };
+        let first = UnfinishedClose { row: u32::MAX, claim: u64::MAX, shared: true, converted: false, ephemeral: true };
+        let second = UnfinishedClose { row: 0, claim: 7, shared: false, converted: true, ephemeral: false };
         // The third finds no room.
         [first, second, second].into_iter().for_each(|left| all.leave(left));
         let mut taken = Vec::new();

@@ -4,7 +4,7 @@
 //! | file | purpose |
 //! |---|---|
 //! | `fd` | the descriptor table of this process, the first lookup of every call |
-//! | `desc` | descriptions: what all descriptors of one socket have in common, in every process of the lane |
+//! | `desc` | descriptions: what all descriptors of a socket share, in every process |
 //! | `counts` | how many descriptors of this process each description has |
 //! | `moved` | which kernel sockets have replaced others |
 //! | `streams` | C's streams over sockets of ours |

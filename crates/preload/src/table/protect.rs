@@ -5,7 +5,7 @@
 //! to such a number fails. Only where the hard limit leaves no room are they at the highest numbers
 //! below, where they conflict with a program that wants exactly these.
 
-use crate::base::locked::Holding;
+use crate::base::locked::SignalDeferral;
 use crate::sys;
 use crate::sys::errno::Result;
 use crate::table::fd::{Entry, TABLE};
@@ -22,7 +22,7 @@ static STILL: AtomicU32 = AtomicU32::new(0);
 /// While it lives, no other thread moves or closes a descriptor of the lane: the table and the open
 /// descriptors agree.
 pub(crate) struct Still {
-    _holding: Holding,
+    _holding: SignalDeferral,
 }
 
 impl Drop for Still {
@@ -41,7 +41,7 @@ impl Drop for Still {
 /// `base::locked`: a child whose creation the library did not see closes its parent's descriptors,
 /// and would wait for ever for a thread that it does not have.
 pub(crate) fn still() -> Option<Still> {
-    let holding = Holding::new();
+    let holding = SignalDeferral::new();
     let this = sys::thread();
     loop {
         match STILL.compare_exchange(0, this, Acquire, Relaxed) {
@@ -58,7 +58,7 @@ pub(crate) fn still() -> Option<Still> {
 /// Moves a descriptor to a high number, close-on-exec, and protects it.
 pub(crate) fn keep(fd: c_int) -> Result<c_int> {
     // A handler that jumped away in between would leave the limit raised.
-    let _holding = Holding::new();
+    let _holding = SignalDeferral::new();
     let _still = still();
     let limit = sys::descriptor_limit();
     let floor = (limit - BELOW_LIMIT).max(limit / 2);

@@ -228,11 +228,11 @@ fn pieces_of_a_datagram_stay_together() {
 
 /// Sends to the peer with a control message of UDP_SEGMENT.
 fn send_cut(fd: c_int, data: &[u8], segment: &[u8]) -> Result<usize> {
-    use crate::sys::Control;
+    use crate::sys::ControlBuffer;
     let mut place = [0u64; 4];
     let room = size_of_val(&place);
     // SAFETY: the place lives on.
-    let mut control = unsafe { Control::new(place.as_mut_ptr().cast(), room) };
+    let mut control = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), room) };
     assert!(control.push(libc::IPPROTO_UDP, libc::UDP_SEGMENT, segment));
     let mut extras = Extras { control: Some(control), ..Extras::default() };
     let iov = one(data.as_ptr().cast(), data.len());

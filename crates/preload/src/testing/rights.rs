@@ -16,7 +16,7 @@ fn pass(over: &UnixStream, fd: c_int) -> Result<()> {
     let mut place = [0u64; 4];
     // SAFETY: pure arithmetic; the message and what it points to are ours.
     let sent = unsafe {
-        let mut control = sys::Control::new(place.as_mut_ptr().cast(), size_of_val(&place));
+        let mut control = sys::ControlBuffer::new(place.as_mut_ptr().cast(), size_of_val(&place));
         assert!(control.push(libc::SOL_SOCKET, libc::SCM_RIGHTS, &fd.to_ne_bytes()));
         let mut message: libc::msghdr = core::mem::zeroed();
         message.msg_iov = iov.as_ptr().cast_mut();

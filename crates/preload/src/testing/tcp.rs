@@ -25,18 +25,18 @@ fn a_stream_goes_there_and_back() {
 /// The receive time of the data that a call took, in nanoseconds or microseconds of the wall clock,
 /// depending on the kind of the control message.
 fn received_with_stamp(fd: c_int, len: usize, flags: c_int) -> (usize, Option<(c_int, i64, i64)>) {
-    use crate::sys::Control;
+    use crate::sys::ControlBuffer;
     let (mut place, mut data) = ([0u64; 16], [0u8; 16]);
     let iov = one(data.as_mut_ptr().cast(), len);
     // SAFETY: the data lives on.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }.unwrap();
     // SAFETY: the place lives on.
-    let control = unsafe { Control::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
+    let control = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
     let mut extras = Extras { control: Some(control), ..Extras::default() };
     let taken = ops::receive(fd, &mut buffers, flags, &mut extras).unwrap();
     let written = extras.control.as_ref().unwrap().len();
     // SAFETY: what was just written.
-    let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
+    let written = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), written) };
     let mut stamp = None;
     written.each(|level, kind, data| {
         assert_eq!(level, libc::SOL_SOCKET);

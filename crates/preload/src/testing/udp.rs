@@ -90,7 +90,7 @@ fn a_neighbour_that_did_not_answer_is_looked_for_again_by_the_next_datagram() {
 /// Level, kind and data of the control messages of a datagram from the peer, with these options
 /// set.
 fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, Vec<u8>)> {
-    use crate::sys::Control;
+    use crate::sys::ControlBuffer;
     let fd = crate::socket::open::socket(domain, libc::SOCK_DGRAM, 0).unwrap();
     for &(level, option) in options {
         crate::socket::options::set(fd, level, option, &1i32.to_ne_bytes());
@@ -108,12 +108,12 @@ fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, 
     // SAFETY: the data lives on.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }.unwrap();
     // SAFETY: the place lives on.
-    let control = unsafe { Control::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
+    let control = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
     let mut extras = Extras { control: Some(control), ..Extras::default() };
     assert_eq!(ops::receive(fd, &mut buffers, 0, &mut extras), Ok(1));
     let written = extras.control.as_ref().unwrap().len();
     // SAFETY: what was just written.
-    let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
+    let written = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), written) };
     let mut seen = Vec::new();
     written.each(|level, kind, data| seen.push((level, kind, data.to_vec())));
     close(fd);
@@ -147,7 +147,7 @@ fn each_option_tells_of_the_datagrams_of_its_own_family() {
 
 #[test]
 fn how_many_datagrams_were_lost_is_told_with_those_that_were_queued_after_them() {
-    use crate::sys::Control;
+    use crate::sys::ControlBuffer;
     let fd = socket(libc::SOCK_DGRAM);
     let set = |name, value: i32| {
         sys::set_option(fd, libc::SOL_SOCKET, name, &value).unwrap();
@@ -161,12 +161,12 @@ fn how_many_datagrams_were_lost_is_told_with_those_that_were_queued_after_them()
         // SAFETY: the data lives on.
         let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }.unwrap();
         // SAFETY: the place lives on.
-        let control = unsafe { Control::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
+        let control = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
         let mut extras = Extras { control: Some(control), ..Extras::default() };
         ops::receive(fd, &mut buffers, libc::MSG_DONTWAIT, &mut extras).ok()?;
         let written = extras.control.as_ref().unwrap().len();
         // SAFETY: what was just written.
-        let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
+        let written = unsafe { ControlBuffer::new(place.as_mut_ptr().cast(), written) };
         let mut told = 0;
         written.each(|level, kind, data| {
             assert_eq!((level, kind), (libc::SOL_SOCKET, libc::SO_RXQ_OVFL));

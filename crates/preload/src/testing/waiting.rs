@@ -1,7 +1,7 @@
 use super::*;
 use crate::sys::errno::Errno;
 use crate::table::desc::flag;
-use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, poll};
+use crate::wait::{self, AGAIN, NO_FD, OWN, WaitPlan, poll};
 use core::ffi::c_void;
 use libc::pollfd;
 use std::sync::Mutex;
@@ -92,7 +92,7 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
             let (on, mut fds) = ([own.1], [NO_FD; OWN]);
-            let mut plan = Plan::new(&on, &mut fds, None);
+            let mut plan = WaitPlan::new(&on, &mut fds, None);
             wait::wait(lane, &mut plan, |access, _| {
                 looks.fetch_add(1, Ordering::Relaxed);
                 if access.stack.readiness(own.0.into())?.contains(Ready::ERR) { Ok(()) } else { Err(AGAIN) }

@@ -5,7 +5,7 @@
 //! kernel instance. All its descriptors get the set, and so do the instances that contain it.
 //! Threads that are asleep in it at that moment are woken.
 
-use crate::base::locked::{Holding, Lock, Locked};
+use crate::base::locked::{Lock, Locked, SignalDeferral};
 use crate::lane::{self, Access, Lane};
 use crate::sys;
 use crate::sys::errno::{Errno, Result};
@@ -59,7 +59,7 @@ thread_local! {
 pub(crate) struct Registry {
     lock: Option<Locked<'static, Option<Map>>>,
     /// Kept until everything that happened meanwhile is handled.
-    _holding: Holding,
+    _holding: SignalDeferral,
 }
 
 impl Registry {
@@ -92,7 +92,7 @@ impl Drop for Registry {
 
 /// Locks the registry; also held across fork.
 pub(crate) fn registry() -> Registry {
-    let holding = Holding::new();
+    let holding = SignalDeferral::new();
     let lock = REGISTRY.lock();
     HOLD.set(Hold::Held);
     Registry { lock: Some(lock), _holding: holding }

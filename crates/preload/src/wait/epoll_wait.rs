@@ -9,7 +9,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::wait::epoll::{IN, has_set};
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, Kernel, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, KernelHint, TIMED_OUT, WaitPlan};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use libc::{epoll_event, sigset_t};
@@ -240,7 +240,7 @@ fn wait_for(
     strays: &mut SmallVec<u32>,
 ) -> Result<usize> {
     let mut looked = Instant::NEVER;
-    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
+    let mut attempt = |access: &mut Access<'_>, kernel: KernelHint| {
         // Another thread may close the instance, and the description may be reused.
         let same = |&set: &SetId| own.map_or_else(|| TABLE.get(epfd) == Entry::Epoll(index), |own| own == set);
         let set = SetId::try_from(access.descriptions().get(index).socket()).ok().filter(same);
@@ -272,12 +272,12 @@ fn wait_for(
         }
         if ready.count == 0 { Err(AGAIN) } else { Ok(ready.count) }
     };
-    let first = lane.with(|access| attempt(access, Kernel::Unknown));
+    let first = lane.with(|access| attempt(access, KernelHint::Unknown));
     let answer = match first {
         Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
         Err(AGAIN) => {
             let (on, mut fds) = ([index], wait::and(wait::readable(epfd)));
-            let mut plan = Plan { mask, restart: false, ..Plan::new(&on, &mut fds, until) };
+            let mut plan = WaitPlan { mask, restart: false, ..WaitPlan::new(&on, &mut fds, until) };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

@@ -6,12 +6,12 @@ use crate::sys;
 use crate::sys::errno::{DEMOTED, Result};
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, KernelHint, NO_FD, OWN, TIMED_OUT, WaitPlan};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use tickwire_linux_abi::poll::reported;
-use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::{Ready, SocketKind};
 
 /// Whether any of these descriptors concerns this library.
 pub(crate) fn concerns(fds: &[pollfd]) -> bool {
@@ -103,7 +103,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut looked = Instant::NEVER;
     // The wait borrows the kernel's list; attempts use a copy.
     let mut copy = lists.kernel.clone();
-    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
+    let mut attempt = |access: &mut Access<'_>, kernel: KernelHint| {
         let mut ready = stack_part(access, fds, kernels)?;
         if (ready == 0 || lists.foreign) && kernel.wants_look(access.now, looked) && copy.len() > OWN {
             looked = access.now;
@@ -111,12 +111,12 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         }
         if ready == 0 { Err(AGAIN) } else { Ok(ready) }
     };
-    let first = lane.with(|access| attempt(access, Kernel::Speaks));
+    let first = lane.with(|access| attempt(access, KernelHint::Speaks));
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
             let on: &[u32] = if lists.may_come { &[] } else { &lists.ours };
-            let mut plan = Plan { mask, restart: false, ..Plan::new(on, &mut lists.kernel, until) };
+            let mut plan = WaitPlan { mask, restart: false, ..WaitPlan::new(on, &mut lists.kernel, until) };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,
@@ -158,7 +158,8 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Re
         let entry = TABLE.get(fd.fd);
         let told = match entry {
             Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
-                reported(readiness::in_stack(access, index)?, long(fd.events))
+                let (kind, ready) = readiness::in_stack(access, index)?;
+                reported(kind, ready, long(fd.events))
             }
             Entry::Dead(error) => dead(error, long(fd.events)),
             Entry::Kernel(_) | Entry::Unlisted(_) => {
@@ -202,7 +203,7 @@ fn dead(error: u32, events: u32) -> u32 {
         return libc::POLLNVAL as u32;
     }
     let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
-    reported(if error == 0 { over } else { over | Ready::ERR }, events)
+    reported(SocketKind::Tcp, if error == 0 { over } else { over | Ready::ERR }, events)
 }
 
 /// The lane has ended during the call.

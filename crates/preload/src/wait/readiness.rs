@@ -4,7 +4,7 @@ use crate::lane::Access;
 use crate::sys::errno::{DEMOTED, Result};
 use crate::table::desc::flag;
 use crate::table::fd::Entry;
-use crate::wait::Kernel;
+use crate::wait::KernelHint;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Ready, SocketKind};
@@ -40,16 +40,17 @@ pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
 /// The bits that request readability; same numbers in poll and epoll.
 const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
 
-/// The stack's readiness of a descriptor of ours; none for a socket that it does not have yet.
-pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
+/// The kind of a descriptor of ours and its readiness in the stack; none for a socket that the stack
+/// does not have yet.
+pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<(SocketKind, Ready)> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
     if description.has(flag::KERNEL) {
         return Err(DEMOTED);
     }
     match description.socket() {
-        socket if socket.kind == SocketKind::None => Ok(Ready::NONE),
-        socket => Ok(access.stack.readiness(socket)?),
+        socket if socket.kind == SocketKind::None => Ok((socket.kind, Ready::NONE)),
+        socket => Ok((socket.kind, access.stack.readiness(socket)?)),
     }
 }
 
@@ -73,11 +74,11 @@ pub(crate) fn kernel_spoke(now: Instant) {
 }
 
 /// Whether a kernel socket with flags `bits`, last checked at `checked`, is assumed to be empty.
-pub(crate) fn kernel_is_quiet(kernel: Kernel, bits: u64, checked: u64, now: Instant) -> bool {
+pub(crate) fn kernel_is_quiet(kernel: KernelHint, bits: u64, checked: u64, now: Instant) -> bool {
     let believed = match kernel {
-        Kernel::Speaks => false,
-        Kernel::Silent => true,
-        Kernel::Unknown => now.as_nanos() < checked + KERNEL_QUIET.as_nanos(),
+        KernelHint::Speaks => false,
+        KernelHint::Silent => true,
+        KernelHint::Unknown => now.as_nanos() < checked + KERNEL_QUIET.as_nanos(),
     };
     believed && bits & flag::KERNEL_QUIET != 0 && checked > KERNEL_SPOKE.load(Relaxed)
 }

@@ -286,6 +286,32 @@ fn what_is_ready_outside_is_told_with_what_is_ready_inside_and_uses_up_what_is_t
 }
 
 #[test]
+fn a_class_of_data_is_told_alone_where_nothing_else_was_asked_for() {
+    let mut memory = memory();
+    let mut stack = memory.stack();
+    let (id, inner, outer) = (socket(&mut stack, 0), stack.set_create().unwrap(), stack.set_create().unwrap());
+    stack.item_add(inner, id.into(), 0, Interest::level(Ready::NONE), 1).unwrap();
+    stack.item_add(outer, inner.into(), 0, Interest::edge(Ready::RDNORM), 2).unwrap();
+    let told = |stack: &mut Stack<'_>, set| {
+        let mut told = None;
+        stack.set_wait(set, 9, |event| told = Some(event)).unwrap();
+        told
+    };
+    for class in [Ready::WRNORM, Ready::WRBAND] {
+        stack.item_modify(inner, id.into(), 0, Interest::level(class), 1).unwrap();
+        assert_eq!(told(&mut stack, inner), Some(Event { ready: class, data: 1 }));
+        assert_eq!(told(&mut stack, outer), Some(Event { ready: Ready::RDNORM, data: 2 }));
+    }
+    stack.item_modify(inner, id.into(), 0, Interest::edge(Ready::RDNORM | Ready::PRI), 3).unwrap();
+    assert_eq!(told(&mut stack, inner), None);
+    stack.notify(id.into(), Ready::IN);
+    assert_eq!(
+        stack.item_report(inner, id.into(), 0, Ready::RDNORM),
+        Ok(Some(Event { ready: Ready::RDNORM, data: 3 }))
+    );
+}
+
+#[test]
 fn a_stale_handle_is_refused_everywhere() {
     let mut memory = memory();
     let mut stack = memory.stack();

@@ -260,7 +260,7 @@ impl Stack<'_> {
             ready |= Ready::OUT;
         }
         if socket.pending != 0 {
-            ready |= Ready::ERR;
+            ready |= if socket.options.exceptional_errors { Ready::ERR | Ready::PRI } else { Ready::ERR };
         }
         ready
     }

@@ -72,6 +72,8 @@ pub struct UdpOptions {
     pub reuse_port: bool,
     /// Size of the datagrams into which a send is split (`UDP_SEGMENT`); 0: it is one datagram.
     pub segment: u16,
+    /// A pending error is also an exceptional event (`SO_SELECT_ERR_QUEUE`).
+    pub exceptional_errors: bool,
 }
 
 impl Default for UdpOptions {
@@ -87,6 +89,7 @@ impl Default for UdpOptions {
             v6only: false,
             reuse_port: false,
             segment: 0,
+            exceptional_errors: false,
         }
     }
 }
