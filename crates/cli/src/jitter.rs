@@ -7,7 +7,7 @@ use crate::usage::Usage;
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use tickwire_jitter::{MachineLoad, JitterOptions, Sender, JitterStudyError, Target, Wait, html, study, table};
+use tickwire_jitter::{JitterOptions, JitterStudyError, MachineLoad, Sender, Target, Wait, html, study, table};
 
 pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
     if let Some(to) = arguments.send {

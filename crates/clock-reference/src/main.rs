@@ -13,7 +13,7 @@ use tickwire_clock_reference::Truth;
 use tickwire_clock_reference::function::Recipe;
 use tickwire_clock_reference::probe::{ProbePlan, Probed, probe};
 use tickwire_clock_reference::reading::{BATCH, cost};
-use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
+use tickwire_clock_reference::server::{ReferenceServer, TransmitStamping};
 use tickwire_clock_reference::system_clock::Remembered;
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::SCENARIOS;

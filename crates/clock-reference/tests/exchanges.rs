@@ -10,7 +10,7 @@ use tickwire_clock::Exchange;
 use tickwire_clock_reference::Truth;
 use tickwire_clock_reference::function::{Recipe, SineWander};
 use tickwire_clock_reference::path::{Level, PathModel};
-use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
+use tickwire_clock_reference::server::{ReferenceServer, TransmitStamping};
 use tickwire_ntp::client::{Config, Poll, Transmit};
 use tickwire_ntp::socket::Socket;
 use tickwire_ntp::{Answer, Client, Reply};

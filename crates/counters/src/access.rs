@@ -53,7 +53,13 @@ pub struct Longer {
 pub(crate) const NOTHING: &str = "(nothing)";
 
 /// Measures one counter; `None` measures the overhead of the measurement.
-pub(crate) fn measure(what: Option<&Counter>, load: CounterLoad, reads: u64, stamp: CounterKind, scale: Scale) -> Access {
+pub(crate) fn measure(
+    what: Option<&Counter>,
+    load: CounterLoad,
+    reads: u64,
+    stamp: CounterKind,
+    scale: Scale,
+) -> Access {
     let ticks = (LONGEST_NS as f64 / scale.period()) as u64;
     let mut histogram = Histogram::<u64>::new_with_max(ticks.max(2), 3).expect("bounds are in order");
     for _ in 0..reads {

@@ -1,8 +1,8 @@
 //! The study as HTML.
 
 use crate::table::{deviation, spans};
-use crate::{CounterLoad, Stability, CounterStudy};
-use tickwire_report::{Axis, ReportPage, Plot, Series, Tone};
+use crate::{CounterLoad, CounterStudy, Stability};
+use tickwire_report::{Axis, Plot, ReportPage, Series, Tone};
 
 /// The study as one HTML file; `command` is the command that repeats it.
 #[must_use]

@@ -31,5 +31,5 @@ pub use html::html;
 pub use load::CounterLoad;
 pub use reach::AbsentCounter;
 pub use stability::Stability;
-pub use study::{CounterOptions, Present, CounterStudy, CounterStudyError, study};
+pub use study::{CounterOptions, CounterStudy, CounterStudyError, Present, study};
 pub use table::table;

@@ -130,8 +130,11 @@ mod tests {
 
     #[test]
     fn a_small_study_has_every_counter_under_every_load() {
-        let options =
-            CounterOptions { reads: 200, watch: Duration::from_millis(100), reference: "clock_monotonic_raw".to_owned() };
+        let options = CounterOptions {
+            reads: 200,
+            watch: Duration::from_millis(100),
+            reference: "clock_monotonic_raw".to_owned(),
+        };
         let mut said = Vec::new();
         let study = study(&options, |what| said.push(what.to_owned())).unwrap();
         assert_eq!(said.len(), 4, "{said:?}");

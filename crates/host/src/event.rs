@@ -87,9 +87,8 @@ impl AsFd for Monitor {
 fn event(message: &RouteNetlinkMessage) -> Option<NetworkEvent> {
     use RouteNetlinkMessage as M;
     match message {
-        M::NewLink(_) | M::DelLink(_) => {
-            changed(message).map(|(link, gone)| if gone { NetworkEvent::LinkGone(link) } else { NetworkEvent::Link(link) })
-        }
+        M::NewLink(_) | M::DelLink(_) => changed(message)
+            .map(|(link, gone)| if gone { NetworkEvent::LinkGone(link) } else { NetworkEvent::Link(link) }),
         M::NewAddress(m) => InterfaceAddress::parse(m).map(NetworkEvent::Address),
         M::DelAddress(m) => InterfaceAddress::parse(m).map(NetworkEvent::AddressGone),
         M::NewNeighbour(m) => Neighbour::parse(m).map(NetworkEvent::Neighbour),

@@ -41,7 +41,7 @@ pub use address::InterfaceAddress;
 pub use connections::{Connections, Ends};
 pub use error::{HostError, Result};
 pub use ethtool::{Ethtool, TagStripping};
-pub use event::{NetworkEvent, Monitor};
+pub use event::{Monitor, NetworkEvent};
 pub use link::NetworkInterface;
 pub use neighbour::{Neighbour, Reachability};
 pub use resolve::{Answer, Nic, PathRefusal};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tickwire_host::{Ethtool, NetworkEvent, RouteNetlink, Monitor, Nic, Query, TagStripping, PathRefusal};
+use tickwire_host::{Ethtool, Monitor, NetworkEvent, Nic, PathRefusal, Query, RouteNetlink, TagStripping};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::PathState;
 
@@ -146,7 +146,8 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         let none = |i, _| Err(PathRefusal::Interface(i));
         assert_eq!(host.resolve(&query("10.9.0.2"), none).unwrap().why, Some(PathRefusal::Interface(ours.index)));
         // Called with the source address that would be used.
-        let of_own = |_, source| if source == query("10.9.0.1").destination { Ok(nic) } else { Err(PathRefusal::Source) };
+        let of_own =
+            |_, source| if source == query("10.9.0.1").destination { Ok(nic) } else { Err(PathRefusal::Source) };
         for asked in [query("10.9.0.2"), query("10.9.0.2").from(query("10.9.0.1").destination)] {
             assert_eq!(host.resolve(&asked, of_own).unwrap().why, None, "{asked:?}");
         }
@@ -159,7 +160,10 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
                 && n.state == tickwire_host::Reachability::Failed)
         });
         ip("addr del 10.9.0.1/24 dev a0");
-        wait_for(&mut monitor, |e| matches!(e, NetworkEvent::AddressGone(a) if a.address == Address::v4([10, 9, 0, 1])));
+        wait_for(
+            &mut monitor,
+            |e| matches!(e, NetworkEvent::AddressGone(a) if a.address == Address::v4([10, 9, 0, 1])),
+        );
         host.delete_link(ours.index).unwrap();
     });
 }

@@ -119,7 +119,9 @@ impl Bench {
         let messages = sending.told(order.messages)?;
         let lane_packets = match order.carrier {
             MessageCarrier::Kernel => None,
-            MessageCarrier::Tickwire => Some(proven(&Stat::read(&self.pair.a)?, sending.0.id(), messages.len() as u64)?),
+            MessageCarrier::Tickwire => {
+                Some(proven(&Stat::read(&self.pair.a)?, sending.0.id(), messages.len() as u64)?)
+            }
         };
         Ok(Run { messages, lane_packets })
     }

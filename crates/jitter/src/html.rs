@@ -2,8 +2,8 @@
 
 use crate::quantity::{MessageCarrier, Quantity};
 use crate::table::{HEAD, kinds, line, of, row};
-use crate::{MachineLoad, Profile, JitterStudy, Wait};
-use tickwire_report::{Axis, ReportPage, Plot, Series, Tone};
+use crate::{JitterStudy, MachineLoad, Profile, Wait};
+use tickwire_report::{Axis, Plot, ReportPage, Series, Tone};
 
 /// Maximum number of lines in one figure; more are hard to distinguish.
 const LINES: usize = 8;
@@ -58,7 +58,8 @@ fn figures(profiles: Vec<&Profile>) -> Vec<Vec<&Profile>> {
     if profiles.len() <= LINES {
         return vec![profiles];
     }
-    let (kernel, tickwire): (Vec<_>, Vec<_>) = profiles.into_iter().partition(|one| one.carrier == MessageCarrier::Kernel);
+    let (kernel, tickwire): (Vec<_>, Vec<_>) =
+        profiles.into_iter().partition(|one| one.carrier == MessageCarrier::Kernel);
     [kernel, tickwire].into_iter().filter(|profiles| !profiles.is_empty()).collect()
 }
 
@@ -102,7 +103,8 @@ fn summary(study: &JitterStudy) -> String {
                 worst.load.name()
             ))
         };
-        let both: Vec<String> = [MessageCarrier::Kernel, MessageCarrier::Tickwire].into_iter().filter_map(one).collect();
+        let both: Vec<String> =
+            [MessageCarrier::Kernel, MessageCarrier::Tickwire].into_iter().filter_map(one).collect();
         (!both.is_empty()).then(|| format!("{}: {}.", quantity.title(wait), both.join("; ")))
     };
     let wanted = [
@@ -132,7 +134,8 @@ mod tests {
     }
 
     fn of_all(loads: &[MachineLoad]) -> JitterStudy {
-        let both = |load: &MachineLoad| [(*load, MessageCarrier::Kernel, 9_000), (*load, MessageCarrier::Tickwire, 5_000)];
+        let both =
+            |load: &MachineLoad| [(*load, MessageCarrier::Kernel, 9_000), (*load, MessageCarrier::Tickwire, 5_000)];
         let profiles = loads
             .iter()
             .flat_map(both)
@@ -152,13 +155,17 @@ mod tests {
     #[test]
     fn a_quantity_has_one_figure_as_long_as_its_lines_can_be_told_apart() {
         let figures = |study: &JitterStudy| html(study, &[]).matches("<figure>").count();
-        assert_eq!(figures(&of_all(&[MachineLoad::None, MachineLoad::Cpu, MachineLoad::Disk, MachineLoad::CpuDisk])), 1);
+        assert_eq!(
+            figures(&of_all(&[MachineLoad::None, MachineLoad::Cpu, MachineLoad::Disk, MachineLoad::CpuDisk])),
+            1
+        );
         assert_eq!(figures(&of_all(&MachineLoad::ALL)), 2);
     }
 
     #[test]
     fn the_verdict_has_both_paths_with_their_worst_jitter() {
-        let html = html(&of_all(&[MachineLoad::None, MachineLoad::DiskSerial]), &["tickwire".to_owned(), "jitter".to_owned()]);
+        let html =
+            html(&of_all(&[MachineLoad::None, MachineLoad::DiskSerial]), &["tickwire".to_owned(), "jitter".to_owned()]);
         let expected = "From the instant to the peer&#39;s driver, watched wait: kernel 9.0 us at the median at rest, with a jitter of up to 2.1 us \
                         (load disk+serial); Tickwire 5.0 us at the median at rest, with a jitter of up to 2.1 us (load disk+serial).";
         assert!(html.contains(expected), "{html}");

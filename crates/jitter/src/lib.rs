@@ -48,5 +48,5 @@ pub use options::{JitterOptions, Target};
 pub use pace::{PERIOD, Wait};
 pub use quantity::{MessageCarrier, Quantity};
 pub use sender::{FRAMES, Message, SendError, Sender};
-pub use study::{Applied, Profile, JitterStudy, study};
+pub use study::{Applied, JitterStudy, Profile, study};
 pub use table::table;

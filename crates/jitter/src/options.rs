@@ -66,10 +66,16 @@ impl JitterOptions {
                 return Err(JitterStudyError::usage("--size", SendError::Frame(self.size)));
             }
             let Some(most) = readout::longest_frame(interface) else {
-                return Err(JitterStudyError::usage("--interface", format!("there is no interface {interface:?} here")));
+                return Err(JitterStudyError::usage(
+                    "--interface",
+                    format!("there is no interface {interface:?} here"),
+                ));
             };
             if self.size > most {
-                return Err(JitterStudyError::usage("--size", format!("{interface} carries frames of up to {most} bytes")));
+                return Err(JitterStudyError::usage(
+                    "--size",
+                    format!("{interface} carries frames of up to {most} bytes"),
+                ));
             }
         }
         if self.loads.contains(&MachineLoad::DiskSerial) && self.serial.is_none() {
@@ -97,7 +103,8 @@ impl JitterOptions {
     #[must_use]
     pub fn estimate(&self) -> Duration {
         let loads =
-            self.loads().iter().filter(|load| **load != MachineLoad::DiskSerial || self.serial.is_some()).count() as u32;
+            self.loads().iter().filter(|load| **load != MachineLoad::DiskSerial || self.serial.is_some()).count()
+                as u32;
         let (around, lab) = match self.target {
             Target::Lab => (AROUND_RUN, AROUND_LAB),
             Target::Card { .. } => (Duration::ZERO, Duration::ZERO),

@@ -116,7 +116,10 @@ mod tests {
     fn an_interface_without_a_clock_is_named_with_the_reason() {
         let (found, absent) = clocks(Some("lo"));
         assert!(found.is_empty());
-        assert_eq!(absent, [AbsentMeasurement::new("clock of lo", "its driver (none of hardware) offers no PTP hardware clock")]);
+        assert_eq!(
+            absent,
+            [AbsentMeasurement::new("clock of lo", "its driver (none of hardware) offers no PTP hardware clock")]
+        );
         let (found, absent) = clocks(Some("nosuch0"));
         assert!(found.is_empty() && absent[0].why.contains("ENODEV"), "{absent:?}");
     }

@@ -314,8 +314,9 @@ mod tests {
         let study = study(&options("lo", "127.0.0.1:9"), |what| said.push(what.to_owned())).unwrap();
         assert_eq!(said.len(), 4, "{said:?}");
         // Two deviations, and the call itself, under each of two loads.
-        let of =
-            |load: MachineLoad| study.profiles.iter().filter(move |one| one.load == load).map(|one| (one.quantity, one.wait));
+        let of = |load: MachineLoad| {
+            study.profiles.iter().filter(move |one| one.load == load).map(|one| (one.quantity, one.wait))
+        };
         let (call, instant) = (Quantity::CallToDriver, Quantity::InstantToDriver);
         let expected = [(call, None), (instant, Some(Wait::Watch)), (instant, Some(Wait::Sleep))];
         for load in [MachineLoad::None, MachineLoad::Cpu] {
@@ -375,7 +376,8 @@ mod tests {
             study.absent
         );
         assert!(study.profiles.iter().all(|one| one.load == MachineLoad::None) && !study.profiles.is_empty());
-        let nothing = crate::study(&JitterOptions { loads: vec![MachineLoad::Disk], ..options }, |_| {}).unwrap_err().to_string();
+        let nothing =
+            crate::study(&JitterOptions { loads: vec![MachineLoad::Disk], ..options }, |_| {}).unwrap_err().to_string();
         assert!(nothing.starts_with("nothing could be measured: ") && nothing.contains("load disk"), "{nothing}");
     }
 
@@ -390,8 +392,11 @@ mod tests {
         assert!(wrong(JitterOptions { size: 60, ..options("lo", "[::1]:9") }).contains("over IPv6: the least is 70"));
         assert_eq!(wrong(options("nosuch0", "127.0.0.1:9")), "--interface: there is no interface \"nosuch0\" here");
         assert!(wrong(options("../net/lo", "127.0.0.1:9")).starts_with("--interface: there is no interface"));
-        let serial =
-            |loads: Vec<MachineLoad>, serial: Option<&str>| JitterOptions { loads, serial: serial.map(Into::into), ..good() };
+        let serial = |loads: Vec<MachineLoad>, serial: Option<&str>| JitterOptions {
+            loads,
+            serial: serial.map(Into::into),
+            ..good()
+        };
         assert!(wrong(serial(vec![MachineLoad::DiskSerial], None)).contains("disk+serial needs a serial line"));
         assert!(wrong(serial(vec![], Some("/dev/null"))).starts_with("--serial: /dev/null is no serial line"));
     }

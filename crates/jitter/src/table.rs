@@ -1,7 +1,7 @@
 //! The study as text tables.
 
 use crate::quantity::Quantity;
-use crate::{Applied, MachineLoad, Profile, JitterStudy, Wait};
+use crate::{Applied, JitterStudy, MachineLoad, Profile, Wait};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
@@ -101,7 +101,10 @@ mod tests {
             size_bytes: 166,
             period_ns: 500_000,
             loads: vec![Applied { load: MachineLoad::CpuDisk, seconds: 2.0, blocks: 17 }],
-            profiles: vec![profile(MessageCarrier::Kernel, vec![1_500, 2_500, 10_000]), profile(MessageCarrier::Tickwire, vec![-20])],
+            profiles: vec![
+                profile(MessageCarrier::Kernel, vec![1_500, 2_500, 10_000]),
+                profile(MessageCarrier::Tickwire, vec![-20]),
+            ],
             absent: vec![AbsentMeasurement::new("clock of eth0", "no such thing")],
         };
         let text = table(&study);

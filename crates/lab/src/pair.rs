@@ -1,7 +1,7 @@
 //! The lab of most tests: two hosts and one cable.
 
 use crate::cable::CableOptions;
-use crate::{LabHost, Lab};
+use crate::{Lab, LabHost};
 use anyhow::Result;
 
 /// Hosts `a` and `b`, connected at `eth0`, with an address of each family.

@@ -8,7 +8,7 @@
 use crate::cable::{CableOptions, bring_up};
 use crate::pair::INTERFACE;
 use crate::process::Process;
-use crate::{LabHost, Lab, LabPair, tools};
+use crate::{Lab, LabHost, LabPair, tools};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start};
-use tickwire_lab::{CableOptions, LabHost, Lab, Process, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, Lab, LabHost, Process, Service, ServiceOptions};
 
 /// Asks the server at `fe80::1` of each link by TCP, UDP and a connected UDP socket. Prints its
 /// name, and the scopes of the addresses.

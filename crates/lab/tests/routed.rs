@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start, wait_until_listening};
-use tickwire_lab::{CableOptions, LabHost, Lab, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, Lab, LabHost, Service, ServiceOptions};
 
 /// The router's path MTU; the links carry 1500.
 const MTU: u32 = 1400;

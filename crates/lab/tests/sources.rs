@@ -4,7 +4,7 @@
 mod common;
 
 use common::{TIMEOUT, crossing, python, start};
-use tickwire_lab::{CableOptions, LabHost, Lab, Process, Service, ServiceOptions};
+use tickwire_lab::{CableOptions, Lab, LabHost, Process, Service, ServiceOptions};
 
 /// Sends from each of these addresses to a server, over TCP, UDP and a connected UDP socket, and
 /// over UDP from an unbound socket that gives the address in `IP_PKTINFO`. Prints how often the

@@ -117,7 +117,7 @@ mod site {
     use std::fs;
     use std::path::Path;
     use tickwire_lab::{
-        CableOptions, LabHost, Lab, Process, Service, ServiceOptions, Switch, run, tools, wait_until_listening,
+        CableOptions, Lab, LabHost, Process, Service, ServiceOptions, Switch, run, tools, wait_until_listening,
     };
 
     const SSH: u16 = 22;

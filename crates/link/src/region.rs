@@ -278,7 +278,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_stack::{StackConfig, Stack};
+    use tickwire_stack::{Stack, StackConfig};
 
     fn small() -> Limits {
         Limits { frames: 128, tcp: 16, udp: 16, ..Limits::DEFAULT }

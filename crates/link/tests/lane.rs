@@ -23,7 +23,7 @@ use tickwire_link::port::Port;
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::UdpOptions;
-use tickwire_stack::{StackConfig, Limits, OwnedMemory};
+use tickwire_stack::{Limits, OwnedMemory, StackConfig};
 use topology::{Divert, Guard, Host, Lane, PORT};
 
 /// A host with a lane that owns [`PORT`], in use.

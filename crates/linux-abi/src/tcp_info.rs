@@ -1,7 +1,7 @@
 //! The statistics of a connection in the form of Linux's `struct tcp_info`
 //! (`include/uapi/linux/tcp.h`): what `TCP_INFO` returns to a program.
 
-use tickwire_stack::tcp::{TcpState, TcpInfo};
+use tickwire_stack::tcp::{TcpInfo, TcpState};
 use tickwire_stack::time::Span;
 
 /// Size of the structure: that of Linux 6.6, which has all fields known here.

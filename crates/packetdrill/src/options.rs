@@ -5,7 +5,7 @@ use crate::machine::Machine;
 use crate::table::Kind;
 use tickwire_linux_abi::ioctl;
 use tickwire_linux_abi::option::{number, tcp, timeval};
-use tickwire_stack::tcp::{TcpState, TcpInfo, TcpOptions};
+use tickwire_stack::tcp::{TcpInfo, TcpOptions, TcpState};
 use tickwire_stack::time::Span;
 
 /// Options without effect here: the host decides on binding conflicts, and hints may be ignored.

@@ -7,7 +7,7 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackConfig, Limits};
+use tickwire_stack::{Limits, StackConfig};
 
 /// Linux's settings of IP; those of TCP apply to both families.
 const SETTINGS: &str = "/proc/sys/net/ipv4";

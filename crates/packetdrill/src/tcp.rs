@@ -6,7 +6,7 @@ use crate::name;
 use crate::table::{Descriptor, Kind};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{RecvFlags, Shutdown, TcpState as Tcp};
-use tickwire_stack::{StackError, ListenerId, Ready, TcpId};
+use tickwire_stack::{ListenerId, Ready, StackError, TcpId};
 
 /// The first ephemeral port, for sockets that are not bound.
 const EPHEMERAL: u16 = 32_768;

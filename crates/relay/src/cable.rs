@@ -2,7 +2,7 @@
 
 use crate::options::{Blackout, Options};
 use crate::way::Way;
-use tickwire_sim::{SimulatedLink, LinkStats, Messages, Rng};
+use tickwire_sim::{LinkStats, Messages, Rng, SimulatedLink};
 use tickwire_stack::time::Instant;
 
 /// The cable.

@@ -351,7 +351,8 @@ fn a_flood_does_not_part_a_joining_lane_from_its_connections() {
     let peers = connect_to(&world, &mut servers, 32);
     assert!(servers[1].connections.len() > 4, "the second has some, while it is joining");
     servers.push(Server::new(&world));
-    let link = |host| within(host, || tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+    let link =
+        |host| within(host, || tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap());
     let (here, there) = (link(&world.pair.a), link(&world.pair.b));
     let wire = within(&world.pair.b, || PacketSender::open(there.index).unwrap());
     for n in 0..10_000_u32 {

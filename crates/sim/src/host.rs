@@ -4,7 +4,7 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Checksum, StackConfig, Limits, OwnedMemory, ReceiveMetadata, Stack};
+use tickwire_stack::{Checksum, Limits, OwnedMemory, ReceiveMetadata, Stack, StackConfig};
 
 /// A host.
 #[derive(Debug)]
@@ -67,8 +67,13 @@ impl SimulatedHost {
         stack.fill();
         let room = stack.filled() >= packet.len().div_ceil(FRAME_SIZE);
         if room {
-            let received =
-                ReceiveMetadata { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now, interface: 1 };
+            let received = ReceiveMetadata {
+                len: packet.len() as u32,
+                segment,
+                checksum: Checksum::Unknown,
+                at: now,
+                interface: 1,
+            };
             stack.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
         }
         room

@@ -7,14 +7,14 @@
 mod near;
 mod packet;
 
-use crate::{Input, SimulatedPair, PairConfig};
+use crate::{Input, PairConfig, SimulatedPair};
 use packet::{ethernet, ip, stamp};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::tcp::{Ecn, RecvFlags, Shutdown, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{StackConfig, InUse, Limits, ListenerId, TcpId, UdpId};
+use tickwire_stack::{InUse, Limits, ListenerId, StackConfig, TcpId, UdpId};
 
 const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
@@ -122,7 +122,8 @@ impl Arena {
         };
         let mut stack = StackConfig::default();
         stack.tcp.ecn = if marks { Ecn::Ask } else { stack.tcp.ecn };
-        let mut pair = SimulatedPair::new(&PairConfig { limits, stack, stack_invariants: true, ..PairConfig::default() });
+        let mut pair =
+            SimulatedPair::new(&PairConfig { limits, stack, stack_invariants: true, ..PairConfig::default() });
         let mut stack = pair.stack(1);
         let options = stack.tcp_defaults();
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");
@@ -154,7 +155,8 @@ impl Arena {
         let options = stack.tcp_defaults();
         let client = stack.tcp_connect(&options, local, remote, now).expect("the path is known");
         self.client = Some(client);
-        let open = self.pair.run_until(Span::from_secs(5), |p| p.stack(0).tcp_state(client) == Ok(TcpState::Established));
+        let open =
+            self.pair.run_until(Span::from_secs(5), |p| p.stack(0).tcp_state(client) == Ok(TcpState::Established));
         assert!(open, "an honest connection opens");
         self.accept();
     }

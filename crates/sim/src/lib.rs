@@ -27,13 +27,13 @@ mod time_server;
 pub mod timekeeping;
 
 pub use burst::Burst;
-pub use figures::{ClockErrors, ClockErrorSummary};
+pub use figures::{ClockErrorSummary, ClockErrors};
 pub use host::SimulatedHost;
 pub use input::Input;
-pub use link::{SimulatedLink, LinkConfig, LinkStats};
+pub use link::{LinkConfig, LinkStats, SimulatedLink};
 pub use messages::{Messages, NewBytes};
 pub use oscillator::{Oscillator, OscillatorWander};
-pub use pair::{SimulatedPair, PairConfig};
+pub use pair::{PairConfig, SimulatedPair};
 pub use rng::Rng;
 pub use scenario::Scenario;
 pub use time_server::{Delay, Leaping, SimulatedTimeServer, Utc, truth};

@@ -2,11 +2,11 @@
 
 use crate::host::SimulatedHost;
 use crate::invariants::Invariants;
-use crate::link::{SimulatedLink, LinkConfig, LinkStats};
+use crate::link::{LinkConfig, LinkStats, SimulatedLink};
 use crate::rng::Rng;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::{StackConfig, Limits, Stack};
+use tickwire_stack::{Limits, Stack, StackConfig};
 
 /// Configuration of a pair.
 #[derive(Clone, Debug)]

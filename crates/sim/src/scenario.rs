@@ -1,7 +1,7 @@
 //! Scenarios of the clock in virtual time, and the accuracy it promises in each. Tests and the
 //! benchmark share the list.
 
-use crate::figures::{ClockErrors, ClockErrorSummary};
+use crate::figures::{ClockErrorSummary, ClockErrors};
 use crate::oscillator::OscillatorWander;
 use crate::time_server::{Delay, SimulatedTimeServer};
 use crate::timekeeping::Timekeeping;

@@ -3,7 +3,7 @@
 
 use tickwire_clock::sync::{Config, Outcome, Refusal, Sync};
 use tickwire_clockpage::Scale;
-use tickwire_sim::{Delay, Oscillator, SimulatedTimeServer, OscillatorWander, truth};
+use tickwire_sim::{Delay, Oscillator, OscillatorWander, SimulatedTimeServer, truth};
 
 const FREQUENCY: f64 = 2.5e9;
 
@@ -165,7 +165,8 @@ fn an_hour_without_a_server_costs_less_than_a_tenth_of_a_millisecond() {
 #[test]
 fn a_quarter_of_an_hour_between_exchanges_is_little_enough_for_a_bound_that_is_true() {
     for poll in [30.0, 60.0, 120.0, 240.0, 480.0, 960.0] {
-        let [median, ..] = Run::new(OscillatorWander::OFFICE, poll, 4).until(20.0 * poll, true).measure(200.0 * poll, true);
+        let [median, ..] =
+            Run::new(OscillatorWander::OFFICE, poll, 4).until(20.0 * poll, true).measure(200.0 * poll, true);
         // What this oscillator's cycle contributes in a poll interval; exchanges this rare hardly
         // see the half-hour cycle.
         assert!(median < 200.0 + 0.02 * poll * poll, "poll {poll}: {median}");

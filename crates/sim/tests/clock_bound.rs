@@ -3,7 +3,7 @@
 //! in one direction only, and silence.
 
 use tickwire_sim::timekeeping::FREQUENCY;
-use tickwire_sim::{Delay, SimulatedTimeServer, Timekeeping, OscillatorWander};
+use tickwire_sim::{Delay, OscillatorWander, SimulatedTimeServer, Timekeeping};
 
 /// A clock with one server, read four times a second.
 fn with(server: SimulatedTimeServer, poll: f64, seed: u64) -> Timekeeping {

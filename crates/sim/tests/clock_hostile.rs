@@ -3,7 +3,7 @@
 
 use tickwire_clock::ensemble::Standing;
 use tickwire_clockpage::Count;
-use tickwire_sim::{Delay, SimulatedTimeServer, Timekeeping, OscillatorWander};
+use tickwire_sim::{Delay, OscillatorWander, SimulatedTimeServer, Timekeeping};
 
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;

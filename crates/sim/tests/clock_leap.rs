@@ -6,7 +6,7 @@ use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::sync::Refusal;
 use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::TAI_OFFSET;
-use tickwire_sim::{Leaping, SimulatedTimeServer, Timekeeping, OscillatorWander, truth};
+use tickwire_sim::{Leaping, OscillatorWander, SimulatedTimeServer, Timekeeping, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins on 2026-01-01.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;

@@ -5,7 +5,7 @@ use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::ensemble::{Source, Standing};
 use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::{FREQUENCY, TAI_OFFSET};
-use tickwire_sim::{Leaping, SimulatedTimeServer, Timekeeping, OscillatorWander, truth};
+use tickwire_sim::{Leaping, OscillatorWander, SimulatedTimeServer, Timekeeping, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins on 2026-01-01.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{frame, icmp, ip, ip_v4, open, udp};
 use proptest::prelude::*;
-use tickwire_sim::{SimulatedPair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::Span;
 use tickwire_stack::{InUse, Limits, UdpId};

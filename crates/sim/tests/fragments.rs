@@ -5,7 +5,7 @@ mod common;
 
 use common::{counter, frame, ip, ip_v4, open, pattern, received, send, udp};
 use proptest::prelude::*;
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::checksum::plain;
 use tickwire_stack::time::Span;

@@ -8,7 +8,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::GroupFilter;
-use tickwire_stack::{StackError, Limits, UdpId};
+use tickwire_stack::{Limits, StackError, UdpId};
 
 const GROUP: Address = Address::v4([239, 1, 2, 3]);
 const OTHER: Address = Address::v4([239, 1, 2, 4]);

@@ -8,7 +8,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::MtuDiscover;
-use tickwire_stack::{StackError, Ready, UdpId};
+use tickwire_stack::{Ready, StackError, UdpId};
 
 /// A connected socket on host 0, and both endpoints.
 fn connected(pair: &mut SimulatedPair, family: usize) -> (UdpId, Endpoint, Endpoint) {
@@ -52,7 +52,11 @@ fn port_unreachable_refuses_the_connected_socket() {
         give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
         assert!(pair.stack(0).readiness(id.into()).unwrap().contains(Ready::ERR));
         assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::Refused));
-        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(StackError::WouldBlock), "an error is told once");
+        assert_eq!(
+            pair.stack(0).udp_recv(id, false, &mut Vec::new()),
+            Err(StackError::WouldBlock),
+            "an error is told once"
+        );
     }
 }
 

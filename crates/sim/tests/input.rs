@@ -3,7 +3,7 @@
 mod common;
 
 use common::{counter, frame, ip, ip_v4, open, received, udp};
-use tickwire_sim::{SimulatedPair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::plain;

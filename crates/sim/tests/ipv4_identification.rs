@@ -4,7 +4,7 @@ mod common;
 mod tcp_support;
 
 use tcp_support::{connected, pattern, send};
-use tickwire_sim::{SimulatedPair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::tcp::TcpSetting;

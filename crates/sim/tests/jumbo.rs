@@ -4,10 +4,10 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::{PathState, Query};
-use tickwire_stack::tcp::{TcpSetting, Shutdown};
+use tickwire_stack::tcp::{Shutdown, TcpSetting};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{StackError, UdpId};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{open, received, send};
-use tickwire_sim::{Burst, LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{Burst, LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::time::Span;
 
@@ -113,7 +113,8 @@ fn the_rate_limit_spreads_packets_and_its_queue_is_bounded() {
 
 #[test]
 fn what_exceeds_the_mtu_of_the_link_vanishes() {
-    let mut pair = SimulatedPair::new(&PairConfig::default().with_link(LinkConfig { mtu: 1000, ..LinkConfig::default() }));
+    let mut pair =
+        SimulatedPair::new(&PairConfig::default().with_link(LinkConfig { mtu: 1000, ..LinkConfig::default() }));
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let b = open(&mut pair, 1, to, 2000);

@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackConfig, StackError, ListenerId, Ready};
+use tickwire_stack::{ListenerId, Ready, StackConfig, StackError};
 
 const OPTIONS: [u8; 4] = [2, 4, 3, 232];
 

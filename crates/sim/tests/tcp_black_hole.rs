@@ -4,7 +4,7 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{SimulatedPair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::Span;
 

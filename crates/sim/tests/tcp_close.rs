@@ -5,9 +5,9 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::SimulatedPair;
-use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
+use tickwire_stack::tcp::{Shutdown, TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, InUse, Ready};
+use tickwire_stack::{InUse, Ready, StackError};
 
 /// RFC 9293 §3.6: one direction ends, the other continues.
 #[test]

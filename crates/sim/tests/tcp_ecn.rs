@@ -5,7 +5,7 @@ mod tcp_support;
 
 use tcp_support::raw::{ACK, CE, CWR, ECE, ECT0, SYN, Seg, Wire};
 use tcp_support::{Flow, close_and_check, connected, transfer};
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::path::PathInfo;
 use tickwire_stack::tcp::{Ecn, TcpSetting};
 use tickwire_stack::time::Span;

@@ -9,7 +9,7 @@ use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackConfig, StackError, Ready};
+use tickwire_stack::{Ready, StackConfig, StackError};
 
 /// RFC 7323 §2 and §3, RFC 2018 §2: only offered options are used.
 #[test]

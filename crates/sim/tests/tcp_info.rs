@@ -7,7 +7,7 @@ use tcp_support::peer::Peer;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::PairConfig;
-use tickwire_stack::tcp::{TcpState, TcpInfo};
+use tickwire_stack::tcp::{TcpInfo, TcpState};
 use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);

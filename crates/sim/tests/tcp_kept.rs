@@ -3,7 +3,7 @@
 mod tcp_support;
 
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::StackError;
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;

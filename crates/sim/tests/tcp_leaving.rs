@@ -5,10 +5,10 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::tcp::{Leaving, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, InUse, Ready, TcpId};
+use tickwire_stack::{InUse, Ready, StackError, TcpId};
 
 fn suspend(pair: &mut SimulatedPair, host: usize, id: TcpId) -> Leaving {
     let now = pair.now();

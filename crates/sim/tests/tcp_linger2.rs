@@ -4,7 +4,7 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
+use tickwire_stack::tcp::{Shutdown, TcpSetting, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackConfig, TcpId};
 

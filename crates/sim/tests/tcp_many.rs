@@ -4,10 +4,10 @@ mod tcp_support;
 
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig, Rng};
+use tickwire_sim::{LinkConfig, PairConfig, Rng, SimulatedPair};
 use tickwire_stack::tcp::{Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, InUse, Limits, ListenerId, Ready, TcpId};
+use tickwire_stack::{InUse, Limits, ListenerId, Ready, StackError, TcpId};
 
 /// One end of a connection, and how much of its data has been written and read.
 struct Side {

@@ -4,9 +4,9 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{TcpSetting, Shutdown, TcpState};
+use tickwire_stack::tcp::{Shutdown, TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Ready, TcpId, WakeTarget};
+use tickwire_stack::{Ready, StackError, TcpId, WakeTarget};
 
 const OPTIONS: [u8; 4] = [2, 4, 3, 232];
 

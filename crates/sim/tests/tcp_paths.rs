@@ -7,9 +7,9 @@ use tcp_support::raw::*;
 use tickwire_sim::PairConfig;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{Metrics, PathInfo, PathState, Query};
-use tickwire_stack::tcp::{TcpSetting, TcpState, TcpOptions};
+use tickwire_stack::tcp::{TcpOptions, TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Limits};
+use tickwire_stack::{Limits, StackError};
 
 /// The host's answer about a destination.
 fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) -> PathInfo {

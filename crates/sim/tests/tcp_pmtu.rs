@@ -9,7 +9,7 @@ use tickwire_stack::checksum;
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Ready};
+use tickwire_stack::{Ready, StackError};
 
 /// ICMP "fragmentation needed" (RFC 1191) about the segment with this sequence number.
 fn too_big(wire: &Wire, seq: u32, mtu: u16) -> Vec<u8> {

@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_stack::TcpId;
-use tickwire_stack::tcp::{TcpSetting, TcpInfo};
+use tickwire_stack::tcp::{TcpInfo, TcpSetting};
 use tickwire_stack::time::{Instant, Span};
 
 const ROUND: Span = Span::from_millis(30);

@@ -6,7 +6,7 @@ use tcp_support::raw::*;
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Ready, SetId};
+use tickwire_stack::{Ready, SetId, StackError};
 
 /// RFC 9293 §3.7.4 with Minshall's variant, as on Linux.
 #[test]

@@ -4,7 +4,7 @@
 mod tcp_support;
 
 use tcp_support::*;
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::TcpId;
 use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;

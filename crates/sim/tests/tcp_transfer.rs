@@ -6,7 +6,7 @@ use tcp_support::*;
 use tickwire_sim::{Burst, LinkConfig, SimulatedPair};
 use tickwire_stack::tcp::TcpState;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, InUse};
+use tickwire_stack::{InUse, StackError};
 
 /// RFC 9293 §3.5 and §3.6: three-way handshake, a few bytes both ways, an orderly close.
 #[test]

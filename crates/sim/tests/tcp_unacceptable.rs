@@ -100,7 +100,11 @@ impl Met {
     fn has_taken_nothing(&mut self, state: TcpState, what: &str) {
         assert_eq!(self.state(), state, "{what}");
         let peer_may_send = matches!(state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2);
-        assert_eq!(self.wire.recv(self.id), if peer_may_send { Err(StackError::WouldBlock) } else { Ok(vec![]) }, "{what}");
+        assert_eq!(
+            self.wire.recv(self.id),
+            if peer_may_send { Err(StackError::WouldBlock) } else { Ok(vec![]) },
+            "{what}"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Ready, TcpId};
+use tickwire_stack::{Ready, StackError, TcpId};
 
 const NET: StackError = StackError::NetworkUnreachable;
 const HOST: StackError = StackError::HostUnreachable;

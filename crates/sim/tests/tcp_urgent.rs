@@ -7,7 +7,7 @@ use tcp_support::*;
 use tickwire_sim::SimulatedPair;
 use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Ready};
+use tickwire_stack::{Ready, StackError};
 
 /// RFC 9293 §3.8.5, as Linux implements it (RFC 6093 §3).
 #[test]

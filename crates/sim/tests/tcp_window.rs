@@ -7,7 +7,7 @@ use tcp_support::*;
 use tickwire_sim::SimulatedPair;
 use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, Ready};
+use tickwire_stack::{Ready, StackError};
 
 /// RFC 9293 §3.8.6.1.
 #[test]

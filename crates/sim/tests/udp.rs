@@ -3,12 +3,12 @@
 mod common;
 
 use common::{counter, frame, ip, open, open_with, pattern, received, send, udp};
-use tickwire_sim::{SimulatedPair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{MtuDiscover, SendTo, UdpOptions};
-use tickwire_stack::{StackError, Limits, Ready};
+use tickwire_stack::{Limits, Ready, StackError};
 
 const MS: Span = Span::from_millis(1);
 

@@ -7,7 +7,7 @@ use common::{frame, icmp, open, received, send};
 use tickwire_sim::SimulatedPair;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::MtuDiscover;
-use tickwire_stack::{StackError, Ready, UdpId};
+use tickwire_stack::{Ready, StackError, UdpId};
 
 /// Two sockets of host 0 that have sent to host 1, and the first one's datagram.
 struct Asked {

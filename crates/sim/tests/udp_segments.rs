@@ -3,13 +3,13 @@
 mod common;
 
 use common::{counter, open, pattern, received, send};
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::SendTo;
-use tickwire_stack::{StackError, Limits, Ready, UdpId};
+use tickwire_stack::{Limits, Ready, StackError, UdpId};
 
 /// Two hosts whose stacks have this many frames, a socket on each, and the second one's endpoint.
 fn hosts(frames: u32, paths: bool) -> (SimulatedPair, UdpId, UdpId, Endpoint) {
@@ -33,7 +33,13 @@ fn arrived(pair: &mut SimulatedPair, id: UdpId) -> Vec<Vec<u8>> {
 }
 
 /// Sends `bytes` in datagrams of `segment` bytes.
-fn send_cut(pair: &mut SimulatedPair, id: UdpId, to: Endpoint, bytes: &[u8], segment: u16) -> Result<usize, StackError> {
+fn send_cut(
+    pair: &mut SimulatedPair,
+    id: UdpId,
+    to: Endpoint,
+    bytes: &[u8],
+    segment: u16,
+) -> Result<usize, StackError> {
     let now = pair.now();
     let to = SendTo { destination: Some(to), segment: Some(segment), ..SendTo::default() };
     pair.stack(0).udp_send(id, now, &to, &mut &bytes[..])
@@ -54,7 +60,11 @@ fn what_is_cut_into_datagrams_arrives_in_order() {
             assert!(got.iter().rev().skip(1).all(|datagram| datagram.len() == usize::from(segment)));
             assert!(got.concat() == sent);
         }
-        assert_eq!(send_cut(&mut pair, a, to, &[0; 12_801], 100), Err(StackError::Invalid), "as in the kernel, 128 at most");
+        assert_eq!(
+            send_cut(&mut pair, a, to, &[0; 12_801], 100),
+            Err(StackError::Invalid),
+            "as in the kernel, 128 at most"
+        );
         assert_eq!(send_cut(&mut pair, a, to, &[0; 2_000], 1_480), Err(StackError::MessageTooLong), "each is a packet");
     }
 }
@@ -74,7 +84,11 @@ fn readiness_agrees_with_what_a_send_answers() {
             let (sent, held) = (pattern(len, 3), pair.frames_held(0));
             let writable = pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT);
             let answer = send_cut(&mut pair, a, to, &sent, segment);
-            assert_eq!(answer, if writable { Ok(len) } else { Err(StackError::WouldBlock) }, "{len} bytes after {busy}");
+            assert_eq!(
+                answer,
+                if writable { Ok(len) } else { Err(StackError::WouldBlock) },
+                "{len} bytes after {busy}"
+            );
             if !writable {
                 refused += 1;
                 assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "UdpOutDatagrams")), (held, before));

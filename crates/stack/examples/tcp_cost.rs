@@ -14,7 +14,7 @@ use tickwire_stack::epoll_sets::Interest;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::{RecvFlags, TcpSetting};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{StackConfig, StackError, Limits, Memory, OwnedMemory, Ready, SetId, Stack, TcpId};
+use tickwire_stack::{Limits, Memory, OwnedMemory, Ready, SetId, Stack, StackConfig, StackError, TcpId};
 
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
     stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, now);

@@ -10,7 +10,7 @@ use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{StackConfig, Limits, OwnedMemory, Stack, UdpId};
+use tickwire_stack::{Limits, OwnedMemory, Stack, StackConfig, UdpId};
 
 const BATCHES: u32 = 2_000;
 const ROUNDS: u32 = 500;

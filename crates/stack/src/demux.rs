@@ -9,7 +9,7 @@ mod tests;
 
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::SocketKind;
 use crate::pool::PoolLink;
 use core::hash::Hasher;

@@ -52,9 +52,9 @@ mod wakeups;
 mod writing;
 
 #[doc(inline)]
-pub use error::{StackError, Result};
+pub use error::{Result, StackError};
 pub use globals::StackConfig;
-pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, SendSource, TcpId, UdpId};
+pub use ids::{ListenerId, Ready, SendSource, SetId, Sink, SocketId, SocketKind, TcpId, UdpId};
 #[cfg(any(test, feature = "owned"))]
 pub use invariants::InUse;
 pub use ip::{Checksum, ReceiveMetadata};

@@ -6,7 +6,7 @@ mod invariants;
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::frame::{FrameId, flag};
 use crate::path::{ASKED, GUESSED, Path, PathInfo, PathState, Query, Waiting};
 use crate::pool::PoolLink;

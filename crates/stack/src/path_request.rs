@@ -6,7 +6,7 @@
 //! (evicted, or its neighbour failed) is requested in the same way.
 
 use crate::Stack;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::globals::REQUESTS;
 use crate::ip::Packet;
 use crate::path::{ASKED, GUESSED, PathInfo, PathState, Query};

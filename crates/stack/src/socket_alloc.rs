@@ -1,6 +1,6 @@
 //! Allocating and freeing sockets: pool slot, generation, row and demultiplexer entry together.
 
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::{SocketId, SocketKind};
 use crate::pool::PoolLink;
 use crate::table::{SocketRow, kind};

@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
 use tickwire_testbed::node::protocol::{
-    StreamDestination, LONGEST_LINE, LONGEST_ORDER, NodeReport, Order, Prepare, StreamResult, NodeRole, Sent, Start, VERSION,
+    LONGEST_LINE, LONGEST_ORDER, NodeReport, NodeRole, Order, Prepare, Sent, Start, StreamDestination, StreamResult,
+    VERSION,
 };
-use tickwire_testbed::node::{NodeError, NodeClock, lines, serve};
+use tickwire_testbed::node::{NodeClock, NodeError, lines, serve};
 use tickwire_testbed::outcome::Usage;
 use tickwire_testbed::pattern::{Stream, Transport};
 
@@ -126,7 +127,12 @@ fn soon() -> Start {
 
 /// Checks that the consumer received all messages of these producers, and besides only `corrupt`
 /// corrupt ones.
-fn run(channels: &[StreamDestination], mut consumer: Node, mut producers: Vec<(Node, Vec<StreamDestination>)>, corrupt: &[u64]) {
+fn run(
+    channels: &[StreamDestination],
+    mut consumer: Node,
+    mut producers: Vec<(Node, Vec<StreamDestination>)>,
+    corrupt: &[u64],
+) {
     let start = soon();
     consumer.say(&Order::Start(start));
     for (producer, _) in &mut producers {

@@ -5,7 +5,7 @@ use crate::config::HardwareStamps;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tickwire_host::{RouteNetlink, RouteKind, RouteQuery};
+use tickwire_host::{RouteKind, RouteNetlink, RouteQuery};
 use tickwire_stamping::card::{Abilities, Card, Setting};
 use tickwire_stamping::nic::Nic;
 use tracing::{info, warn};

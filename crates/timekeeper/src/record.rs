@@ -515,7 +515,7 @@ mod tests {
     /// A record of a simulated hour: wander, lost replies, another path, a break of the counter,
     /// and a server that lies.
     fn record() -> Vec<u8> {
-        use tickwire_sim::{Oscillator, SimulatedTimeServer, OscillatorWander};
+        use tickwire_sim::{Oscillator, OscillatorWander, SimulatedTimeServer};
         let nominal = Scale::from_period(0.4).unwrap();
         let config = ensemble::Config {
             nominal,

@@ -301,7 +301,7 @@ mod tests {
     fn a_warm_clock_is_warm_at_once_and_stays_within_what_was_known() {
         use tickclock::Status;
         use tickwire_clock::ensemble::{Config, Ensemble, Source};
-        use tickwire_sim::{Oscillator, SimulatedTimeServer, OscillatorWander};
+        use tickwire_sim::{Oscillator, OscillatorWander, SimulatedTimeServer};
         let bed = Bed::written();
         let now = bed.read(&at(1001)).unwrap().unwrap();
         let still = OscillatorWander { skew: -1e-7, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };

@@ -7,7 +7,7 @@ use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::controller::{Ground, Inventory, ExperimentPlan};
+use tickwire_testbed::controller::{ExperimentPlan, Ground, Inventory};
 use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Experiment, Timing};
 use tickwire_testbed::pattern::Pattern;

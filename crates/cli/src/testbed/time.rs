@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::time::{CardComparison, LabComparison, Moment, ClockPlan, Real, ComparisonSpan, html, table};
+use tickwire_testbed::time::{CardComparison, ClockPlan, ComparisonSpan, LabComparison, Moment, Real, html, table};
 
 /// The value of `--reference` for the lab instead of a card.
 const LAB: &str = "lab";

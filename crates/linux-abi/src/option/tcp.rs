@@ -6,7 +6,7 @@ use crate::tcp_info;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
-use tickwire_stack::tcp::{TcpSetting, TcpInfo, TcpOptions};
+use tickwire_stack::tcp::{TcpInfo, TcpOptions, TcpSetting};
 use tickwire_stack::time::Span;
 
 /// Packets must not be fragmented.
@@ -38,10 +38,12 @@ pub fn setting(level: c_int, name: c_int, number: c_int) -> Option<TcpSetting> {
         (IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => TcpSetting::UserTimeout(Span::from_millis(positive.into())),
         (IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => TcpSetting::NotSentLowat(number as u32),
         // The lowest byte counts, also of -1. The kernel alone sets the ECN field of a stream.
-        (IPPROTO_IP, libc::IP_TOS) => Setting::Tos(number as u8),
+        (IPPROTO_IP, libc::IP_TOS) => TcpSetting::Tos(number as u8),
         // Here -1 is the default (RFC 3542 §6.5).
         (IPPROTO_IPV6, libc::IPV6_TCLASS) => TcpSetting::Tos(positive as u8),
-        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number < 0 => TcpSetting::DefaultTtl(HOPS),
+        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number < 0 => {
+            TcpSetting::DefaultTtl(HOPS)
+        }
         (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => TcpSetting::Ttl(number.min(255) as u8),
         (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
             TcpSetting::DontFragment(WHOLE.contains(&number))
@@ -166,10 +168,10 @@ mod tests {
             (6, 2, 70_000, TcpSetting::MaxSegment(32_767)), // TCP_MAXSEG
             (6, 8, -1, TcpSetting::FinWait(None)),          // TCP_LINGER2
             (0, 1, 0x10, TcpSetting::Tos(0x10)),            // IP_TOS
-            (0, 1, -1, Setting::Tos(255)),               // IP_TOS
-            (0, 1, 300, Setting::Tos(44)),               // IP_TOS
+            (0, 1, -1, TcpSetting::Tos(255)),               // IP_TOS
+            (0, 1, 300, TcpSetting::Tos(44)),               // IP_TOS
             (41, 67, 0x10, TcpSetting::Tos(0x10)),          // IPV6_TCLASS
-            (41, 67, -1, Setting::Tos(0)),               // IPV6_TCLASS
+            (41, 67, -1, TcpSetting::Tos(0)),               // IPV6_TCLASS
             (0, 2, 300, TcpSetting::Ttl(255)),              // IP_TTL
             (41, 16, -1, TcpSetting::DefaultTtl(64)),       // IPV6_UNICAST_HOPS
             (0, 10, 0, TcpSetting::DontFragment(false)),    // IP_MTU_DISCOVER: IP_PMTUDISC_DONT

@@ -25,7 +25,7 @@ use tickwire_link::region::{self, Region};
 use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::tcp::Ecn;
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackConfig, Limits, Memory};
+use tickwire_stack::{Limits, Memory, StackConfig};
 
 /// The service is asked for a lane at most this often.
 pub(crate) const RETRY: Span = Span::from_secs(1);

@@ -22,7 +22,7 @@ use tickwire_lane::control::{Claim, Reason, Reply, Request};
 use tickwire_linux_abi::option::{self, SO_BINDTOIFINDEX};
 use tickwire_stack::TcpId;
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::{Algorithm, Leaving, TcpState, TcpOptions};
+use tickwire_stack::tcp::{Algorithm, Leaving, TcpOptions, TcpState};
 use tickwire_stack::time::Span;
 
 /// Held while a connection is being handed over.

@@ -17,7 +17,7 @@ use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
-use tickwire_stack::tcp::{TcpState, TcpOptions};
+use tickwire_stack::tcp::{TcpOptions, TcpState};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, TcpId};
 

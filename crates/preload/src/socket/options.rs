@@ -21,7 +21,7 @@ use tickwire_lane::control::Reason;
 use tickwire_linux_abi::option;
 use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::{Algorithm, TcpSetting, TcpOptions};
+use tickwire_stack::tcp::{Algorithm, TcpOptions, TcpSetting};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::udp::UdpOptions;
 use tickwire_stack::{TcpId, UdpId};

@@ -22,7 +22,7 @@ use tickwire_linux_abi::sockaddr;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{RecvFlags, Shutdown, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, ListenerId, Ready, Sink, SocketKind, SendSource, TcpId};
+use tickwire_stack::{ListenerId, Ready, SendSource, Sink, SocketKind, StackError, TcpId};
 
 /// The present state of a TCP description.
 pub(crate) enum Stage {
@@ -429,7 +429,8 @@ pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option
         (Stage::Connection(id), flags) => {
             let (local, remote) = access.stack.tcp_endpoints(id)?;
             // In TIME-WAIT a Linux socket is closed: the kernel waits without it.
-            if peer && matches!(access.stack.tcp_state(id)?, TcpState::SynSent | TcpState::TimeWait | TcpState::Closed) {
+            if peer && matches!(access.stack.tcp_state(id)?, TcpState::SynSent | TcpState::TimeWait | TcpState::Closed)
+            {
                 return Err(Errno(libc::ENOTCONN));
             }
             let link = access.stack.tcp_interface(id)?;

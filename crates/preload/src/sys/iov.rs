@@ -4,7 +4,7 @@ use super::guarded;
 use crate::sys::errno::{Errno, Result};
 use core::marker::PhantomData;
 use libc::{iovec, size_t};
-use tickwire_stack::{Sink, SendSource};
+use tickwire_stack::{SendSource, Sink};
 
 /// The most buffers of one call, as in Linux (`UIO_MAXIOV`).
 pub(crate) const MAX_BUFFERS: usize = 1024;

@@ -15,7 +15,7 @@ use tickwire_stack::path::Query;
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{StackConfig, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpId};
+use tickwire_stack::{Limits, ListenerId, OwnedMemory, Stack, StackConfig, TcpId, UdpId};
 
 /// Whether packets to ports 17 and 19 arrive.
 pub(super) static AWAKE: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tickwire_stack::path::Query;
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{StackError, Ready};
+use tickwire_stack::{Ready, StackError};
 
 fn pollin(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }

@@ -73,7 +73,12 @@ impl LaneMaker {
     ///
     /// # Errors
     /// If there is no descriptor or no thread for them.
-    pub(crate) fn start(host: RouteNetlink, programs: LanePrograms, numbers: Numbers, remover: Remover) -> io::Result<Self> {
+    pub(crate) fn start(
+        host: RouteNetlink,
+        programs: LanePrograms,
+        numbers: Numbers,
+        remover: Remover,
+    ) -> io::Result<Self> {
         let news = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (tasks, to_do) = channel();
         let (done, made) = channel();

@@ -24,7 +24,7 @@ use crate::registry::LaneId;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use subscriptions::{PathSubscriptions, differs};
-use tickwire_host::{Answer, RouteNetlink, Monitor, Query, XdpInfo};
+use tickwire_host::{Answer, Monitor, Query, RouteNetlink, XdpInfo};
 use tickwire_lane::control::{Push, Reason};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};

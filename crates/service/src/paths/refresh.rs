@@ -6,7 +6,7 @@ use super::{Changed, Paths};
 use crate::programs::Programs;
 use crate::registry::LaneId;
 use std::collections::BTreeMap;
-use tickwire_host::{NetworkEvent, Neighbour, Query, Reachability};
+use tickwire_host::{Neighbour, NetworkEvent, Query, Reachability};
 
 /// At most so many paths are resolved again before the loop continues: some milliseconds.
 const SLICE: usize = 64;

@@ -2,7 +2,7 @@
 
 use super::Service;
 use crate::paths::Effect;
-use tickwire_host::{NetworkEvent, InterfaceAddress};
+use tickwire_host::{InterfaceAddress, NetworkEvent};
 use tickwire_lane::control::{Push, Reason};
 use tickwire_stack::addr::Address;
 

@@ -26,7 +26,7 @@ use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::{StackConfig, Limits, Memory, Stack, time};
+use tickwire_stack::{Limits, Memory, Stack, StackConfig, time};
 
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -303,7 +303,8 @@ pub struct Wire {
 
 impl Wire {
     pub fn new(world: &World) -> Self {
-        let link = |host| within(host, || tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+        let link =
+            |host| within(host, || tickwire_host::RouteNetlink::open().unwrap().link_by_name("eth0").unwrap().unwrap());
         let (here, there) = (link(&world.pair.a), link(&world.pair.b));
         Self { sender: within(&world.pair.b, || PacketSender::open(there.index).unwrap()), here: here.mac.unwrap() }
     }

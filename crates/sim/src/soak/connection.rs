@@ -1,8 +1,8 @@
 //! One connection: its two ends, and the data it transferred.
 
-use crate::{SimulatedPair, Rng};
+use crate::{Rng, SimulatedPair};
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::tcp::{RecvFlags, TcpSetting, Shutdown};
+use tickwire_stack::tcp::{RecvFlags, Shutdown, TcpSetting};
 use tickwire_stack::time::Span;
 use tickwire_stack::{StackError, TcpId};
 

@@ -1,6 +1,6 @@
 //! Self-checking datagrams: each contains the seed of its content.
 
-use crate::{SimulatedPair, Rng};
+use crate::{Rng, SimulatedPair};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::{SendTo, UdpOptions};

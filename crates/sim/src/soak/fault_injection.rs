@@ -1,6 +1,6 @@
 //! Faults of the cable and the hosts, and the MTU and path state that the hosts are given.
 
-use crate::{Burst, LinkConfig, SimulatedPair, Rng};
+use crate::{Burst, LinkConfig, Rng, SimulatedPair};
 use tickwire_stack::path::PathState;
 use tickwire_stack::time::Span;
 

@@ -15,14 +15,14 @@ mod connection;
 mod datagrams;
 mod fault_injection;
 
-use crate::{SimulatedPair, PairConfig, Rng};
+use crate::{PairConfig, Rng, SimulatedPair};
 use connection::Connection;
 use datagrams::Datagrams;
 use fault_injection::FaultInjection;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackConfig, InUse, Limits, ListenerId};
+use tickwire_stack::{InUse, Limits, ListenerId, StackConfig};
 
 /// The port on which both hosts listen.
 const PORT: u16 = 80;

@@ -4,11 +4,11 @@
 pub(crate) mod peer;
 pub(crate) mod raw;
 
-use tickwire_sim::{LinkConfig, SimulatedPair, PairConfig};
+use tickwire_sim::{LinkConfig, PairConfig, SimulatedPair};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::tcp::{RecvFlags, TcpState, TcpOptions};
+use tickwire_stack::tcp::{RecvFlags, TcpOptions, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, InUse, ListenerId, TcpId};
+use tickwire_stack::{InUse, ListenerId, StackError, TcpId};
 
 /// The port that host 1 listens on.
 pub(crate) const PORT: u16 = 80;

@@ -2,12 +2,12 @@
 //! what no well-behaved peer would.
 
 use std::collections::VecDeque;
-use tickwire_sim::{SimulatedPair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::checksum;
 use tickwire_stack::tcp::{RecvFlags, TcpState};
 use tickwire_stack::time::{Instant, Span};
-use tickwire_stack::{StackConfig, StackError, ListenerId, Stack, TcpId};
+use tickwire_stack::{ListenerId, Stack, StackConfig, StackError, TcpId};
 
 pub(crate) const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;

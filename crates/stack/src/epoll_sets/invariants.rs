@@ -8,7 +8,13 @@ use crate::pool::invariants::{Taken, walk};
 
 impl Stack<'_> {
     /// Follows a list of items in both directions; returns their number and the last one.
-    fn check_items(&self, which: Which, head: PoolLink, taken: &Taken, is_mine: impl Fn(u32) -> bool) -> (usize, PoolLink) {
+    fn check_items(
+        &self,
+        which: Which,
+        head: PoolLink,
+        taken: &Taken,
+        is_mine: impl Fn(u32) -> bool,
+    ) -> (usize, PoolLink) {
         let mut before = PoolLink::NONE;
         let count = walk(head, self.mem.items.len(), |index| {
             assert!(taken.has(index) && is_mine(index), "item {index} is on the list of another owner: {which:?}");

@@ -6,7 +6,7 @@ use crate::ids::{Ready, SetId, SocketId, UdpId};
 use crate::memory::{Limits, OwnedMemory};
 use crate::time::Instant;
 use crate::udp::UdpOptions;
-use crate::{StackConfig, Stack};
+use crate::{Stack, StackConfig};
 use proptest::prelude::*;
 
 const SOCKETS: usize = 4;

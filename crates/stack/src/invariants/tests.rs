@@ -9,7 +9,7 @@ use crate::path::{GUESSED, PathInfo, PathState, Query};
 use crate::pool::PoolLink;
 use crate::time::Instant;
 use crate::udp::{GroupFilter, UdpOptions};
-use crate::{StackConfig, InUse, Ready, Stack};
+use crate::{InUse, Ready, Stack, StackConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);

@@ -5,7 +5,7 @@ use super::IpSend;
 use super::output::{ETHERNET, IPV4, IPV6, write_ethertype, write_ipv4, write_ipv6};
 use crate::Stack;
 use crate::addr::Family;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::path::PathState;
 use crate::pool::PoolLink;

@@ -4,7 +4,7 @@
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::checksum::{plain, same_family};
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::frame::{FrameId, flag};
 use crate::ip::Packet;
 use crate::path::{GUESSED, PathState, Query};

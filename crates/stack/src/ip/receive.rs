@@ -76,8 +76,13 @@ impl Stack<'_> {
 
     /// Processes a packet in a slice that arrives now, and whose checksum is unknown.
     pub fn receive_bytes(&mut self, now: Instant, packet: &[u8]) {
-        let received =
-            ReceiveMetadata { len: packet.len() as u32, segment: 0, checksum: Checksum::Unknown, at: now, interface: 0 };
+        let received = ReceiveMetadata {
+            len: packet.len() as u32,
+            segment: 0,
+            checksum: Checksum::Unknown,
+            at: now,
+            interface: 0,
+        };
         self.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
     }
 
@@ -110,7 +115,13 @@ impl Stack<'_> {
     }
 
     /// Copies a packet into frames and processes it.
-    fn receive_one(&mut self, now: Instant, packet: &ReceiveMetadata, len: usize, mut read: impl FnMut(usize, &mut [u8])) {
+    fn receive_one(
+        &mut self,
+        now: Instant,
+        packet: &ReceiveMetadata,
+        len: usize,
+        mut read: impl FnMut(usize, &mut [u8]),
+    ) {
         let mut from = 0;
         self.mem.core.merged_of = u32::from(packet.segment);
         self.mem.core.came_by = packet.interface;

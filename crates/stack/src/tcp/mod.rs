@@ -37,14 +37,14 @@ mod wire;
 
 pub use congestion::Algorithm;
 pub use congestion::ecn::Ecn;
-pub use connection::config::TcpConfig;
 pub(crate) use connection::config::Shared;
+pub use connection::config::TcpConfig;
 pub use connection::socket::{Socket, TcpState};
 pub use information::info::TcpInfo;
 #[cfg(any(test, feature = "owned"))]
 pub use inspection::seq_snapshot::SeqSnapshot;
 pub use program::api::{RecvFlags, Shutdown};
-pub use program::settings::{TcpSetting, TcpOptions};
+pub use program::settings::{TcpOptions, TcpSetting};
 pub use setup::listener::Listener;
 pub use teardown::leaving::Leaving;
 #[cfg(any(test, feature = "owned"))]

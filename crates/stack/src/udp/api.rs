@@ -4,7 +4,7 @@ use super::{MOST_SEGMENTS, Socket, UdpOptions, pending, shut};
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::demux::UDP;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::{Ready, SocketKind, UdpId};
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{PathState, Query};

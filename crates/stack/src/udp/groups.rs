@@ -6,7 +6,7 @@
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::UdpId;
 use crate::pool::{PoolLink, PoolSlot};
 use zerocopy::FromZeros;

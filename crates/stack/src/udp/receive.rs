@@ -4,7 +4,7 @@ use super::HEADER;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::demux::UDP;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::frame::{FrameId, Frames, flag};
 use crate::ids::{Sink, SocketKind, UdpId};
 use crate::ip::Packet;

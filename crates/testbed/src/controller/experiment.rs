@@ -237,7 +237,8 @@ impl ExperimentPlan {
         let hosts = site.hosts();
         let producers = hosts.producers.iter().map(|(place, _)| place).filter(|_| self.producers);
         for place in std::iter::once(&hosts.consumer).filter(|_| self.consumer).chain(producers) {
-            Proof::ask(place, 0, Timeouts::USUAL.appears).map_err(|error| TestbedError::Refused(format!("{error:#}")))?;
+            Proof::ask(place, 0, Timeouts::USUAL.appears)
+                .map_err(|error| TestbedError::Refused(format!("{error:#}")))?;
         }
         Ok(())
     }
@@ -447,7 +448,8 @@ mod tests {
         rare.pattern.streams[0].phase = Some(Duration::from_millis(50));
         rare.warm_up = Duration::from_millis(51);
         assert!(refused(&rare).contains("stream 1"), "its only one is in the warm-up");
-        let many = ExperimentPlan { sweep: vec![1, 1000], sweep_duration: Duration::from_secs(100_000), ..good.clone() };
+        let many =
+            ExperimentPlan { sweep: vec![1, 1000], sweep_duration: Duration::from_secs(100_000), ..good.clone() };
         assert!(refused(&many).starts_with("test at 1000 times its rate: 10000000000 messages; expected at most"));
         // A message takes 1.4 ms on such a link.
         let link = CableLink { rate_bps: 1_000_000, ..CableLink::GIGABIT };

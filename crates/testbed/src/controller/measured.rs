@@ -4,8 +4,8 @@ use super::node_session::{NodeSession, NodeSessions};
 use super::proof::Proof;
 use super::run::RunOptions;
 use super::validation::total;
-use crate::node::protocol::{Order, StreamResult, Start};
-use crate::outcome::{Carrier, Run, StreamFigures, LatencySummary, Times, Timing, Usage};
+use crate::node::protocol::{Order, Start, StreamResult};
+use crate::outcome::{Carrier, LatencySummary, Run, StreamFigures, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
 use crate::units::{far, millis, nanos};
 use serde::{Deserialize, Serialize};
@@ -230,7 +230,13 @@ impl<'a> Measured<'a> {
     }
 
     /// Reports a fault if a measurement that decides on a stream is missing.
-    fn doubt(&mut self, index: usize, received: &StreamResult, consumer: &NodeSession<'_>, producers: &[NodeSession<'_>]) {
+    fn doubt(
+        &mut self,
+        index: usize,
+        received: &StreamResult,
+        consumer: &NodeSession<'_>,
+        producers: &[NodeSession<'_>],
+    ) {
         let stream = &self.pattern.streams[index];
         let mut doubts: Vec<String> = received.fault.iter().cloned().collect();
         let known = total(&received.latency);

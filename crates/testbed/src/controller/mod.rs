@@ -36,7 +36,7 @@ mod topology;
 mod validation;
 
 use crate::error::TestbedError;
-pub use experiment::{Ground, ExperimentPlan, RunProgress};
+pub use experiment::{ExperimentPlan, Ground, RunProgress};
 pub use host::{Hosts, NodeHost};
 pub use inventory::{Inventory, InventoryError};
 pub use measured::{Live, LiveStream};

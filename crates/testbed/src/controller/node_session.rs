@@ -6,7 +6,9 @@ use super::remote::Remote;
 use super::run::RunOptions;
 use super::timeouts::Timeouts;
 use super::validation::validate;
-use crate::node::protocol::{StreamDestination, NodeReport, Order, Prepare, Progress, StreamResult, NodeRole, Sent, VERSION};
+use crate::node::protocol::{
+    NodeReport, NodeRole, Order, Prepare, Progress, Sent, StreamDestination, StreamResult, VERSION,
+};
 use crate::outcome::Usage;
 use crate::pattern::Stream;
 use crate::units::nanos;
@@ -79,7 +81,12 @@ impl<'a> NodeSession<'a> {
         }
     }
 
-    pub(super) fn prepare(&mut self, role: NodeRole, channels: &[StreamDestination], options: &RunOptions) -> Result<()> {
+    pub(super) fn prepare(
+        &mut self,
+        role: NodeRole,
+        channels: &[StreamDestination],
+        options: &RunOptions,
+    ) -> Result<()> {
         let streams = self.streams.iter().map(|&index| channels[index].clone()).collect();
         let watch_ns = nanos(options.watch);
         let prepare = Prepare { role, address: self.place.address, streams, time: options.time.clone(), watch_ns };

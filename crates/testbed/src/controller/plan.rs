@@ -4,7 +4,7 @@ use super::host::Hosts;
 use crate::node::protocol::StreamDestination;
 use crate::outcome::Timing;
 use crate::pattern::{Pattern, Stream, Transport};
-use crate::schedule::{CannotFit, CableLink, plan, plan_widest};
+use crate::schedule::{CableLink, CannotFit, plan, plan_widest};
 use crate::units::nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -55,7 +55,10 @@ fn random_phase(stream: &Stream, seed: u64) -> Duration {
 pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec<StreamDestination> {
     let numbered = pattern.streams.iter().zip(first_port..);
     numbered
-        .map(|(stream, port)| StreamDestination { stream: stream.clone(), to: destination(stream, hosts.consumer.address, port) })
+        .map(|(stream, port)| StreamDestination {
+            stream: stream.clone(),
+            to: destination(stream, hosts.consumer.address, port),
+        })
         .collect()
 }
 

@@ -10,7 +10,7 @@ use super::proof::Proof;
 use super::remote::Remote;
 use super::timeouts::Timeouts;
 use crate::node::NodeClock;
-use crate::node::protocol::{StreamDestination, Order, NodeRole, Start};
+use crate::node::protocol::{NodeRole, Order, Start, StreamDestination};
 use crate::outcome::{Carrier, Run, Timing};
 use crate::pattern::{Pattern, Stream};
 use crate::units::{far, millis, nanos};

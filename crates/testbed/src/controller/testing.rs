@@ -5,7 +5,7 @@ use super::host::{Hosts, NodeHost, Way};
 use super::run::RunOptions;
 use super::timeouts::Timeouts;
 use crate::node::NodeClock;
-use crate::node::protocol::{NodeReport, Progress, StreamResult, Sent, VERSION};
+use crate::node::protocol::{NodeReport, Progress, Sent, StreamResult, VERSION};
 use crate::outcome::{Carrier, Timing, Usage};
 use crate::pattern::{Pattern, sample};
 use std::time::Duration;

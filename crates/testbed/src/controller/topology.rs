@@ -6,7 +6,7 @@ use super::host::{Hosts, NodeHost, Way};
 use anyhow::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use tickwire_lab::{CableOptions, Confined, LabHost, Lab, Process, Processors, Service, ServiceOptions, Switch};
+use tickwire_lab::{CableOptions, Confined, Lab, LabHost, Process, Processors, Service, ServiceOptions, Switch};
 
 /// The interface of every host.
 const INTERFACE: &str = "eth0";

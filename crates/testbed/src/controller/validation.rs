@@ -2,7 +2,7 @@
 //! does not have. A node that reports such figures counts as failed. (A plausible lie cannot be
 //! detected here.) After this check no sum of figures overflows.
 
-use crate::node::protocol::{MOST_MESSAGES, NodeReport, Progress, StreamResult, Sent};
+use crate::node::protocol::{MOST_MESSAGES, NodeReport, Progress, Sent, StreamResult};
 
 /// Duplicates and foreign datagrams can come from any sender in any number; the accepted count is
 /// bounded.

@@ -2,7 +2,7 @@
 //! memory.
 
 use super::error::NodeError;
-use super::protocol::{StreamDestination, MOST_MESSAGES, Prepare, NodeRole, Start};
+use super::protocol::{MOST_MESSAGES, NodeRole, Prepare, Start, StreamDestination};
 use crate::pattern::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Transport};
 use std::collections::HashSet;
 
@@ -141,7 +141,10 @@ mod tests {
             })
             .collect();
         assert!(prepare(&order(many.clone())).unwrap_err().to_string().contains("bytes"));
-        assert!(prepare(&Prepare { role: NodeRole::Consumer, ..order(many) }).is_ok(), "a consumer has one buffer for all");
+        assert!(
+            prepare(&Prepare { role: NodeRole::Consumer, ..order(many) }).is_ok(),
+            "a consumer has one buffer for all"
+        );
     }
 
     #[test]

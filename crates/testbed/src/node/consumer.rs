@@ -3,7 +3,7 @@
 use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
-use super::protocol::{StreamDestination, NodeReport, Order, Prepare, Start};
+use super::protocol::{NodeReport, Order, Prepare, Start, StreamDestination};
 use super::stream_receiver::{Arrival, StreamReceiver};
 use super::talk::{Heard, Talk, unexpected};
 use super::tally::Tally;
@@ -42,7 +42,8 @@ impl Consumer {
         let time = prepare.time.open()?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| NodeError::System { what: "make an epoll instance", source: errno.into() })?;
-        let open = |(channel, token): (&StreamDestination, u64)| StreamReceiver::open(channel, prepare.address, &epoll, token);
+        let open =
+            |(channel, token): (&StreamDestination, u64)| StreamReceiver::open(channel, prepare.address, &epoll, token);
         let inlets = prepare.streams.iter().zip(0..).map(open).collect::<Result<_, _>>()?;
         Ok(Self { prepare, time, epoll, inlets })
     }

@@ -4,7 +4,7 @@ use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
 use super::message;
-use super::protocol::{StreamDestination, NodeReport, Order, Prepare, Progress, Sent, Start};
+use super::protocol::{NodeReport, Order, Prepare, Progress, Sent, Start, StreamDestination};
 use super::sockets::{self, CONNECTING, Socket};
 use super::talk::{Heard, Talk, unexpected};
 use super::time::{TimeError, Timepiece};

@@ -4,7 +4,7 @@ use super::check;
 use super::consumer::Consumer;
 use super::error::NodeError;
 use super::producer::Producer;
-use super::protocol::{NodeReport, Order, Prepare, NodeRole, Start, VERSION};
+use super::protocol::{NodeReport, NodeRole, Order, Prepare, Start, VERSION};
 use super::talk::{Talk, unexpected};
 use super::time::Timepiece;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

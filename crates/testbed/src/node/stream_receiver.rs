@@ -107,7 +107,12 @@ fn enter(tally: &mut Tally, header: Option<Header>, taken: &Taken) -> bool {
 
 impl StreamReceiver {
     /// Opens a stream's socket and adds it to epoll with `token`. `address` is the consumer's.
-    pub(super) fn open(channel: &StreamDestination, address: IpAddr, epoll: &Epoll, token: u64) -> Result<Self, NodeError> {
+    pub(super) fn open(
+        channel: &StreamDestination,
+        address: IpAddr,
+        epoll: &Epoll,
+        token: u64,
+    ) -> Result<Self, NodeError> {
         let (state, watched) = match sockets::receiving(channel, address)? {
             Socket::Datagrams(socket) => {
                 let watched = watch(epoll, &socket, token);

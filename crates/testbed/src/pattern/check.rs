@@ -88,9 +88,11 @@ impl Stream {
             return Err(StreamFault::new(Field::Deadline, long(self.deadline), times(Field::Deadline)));
         }
         match self.phase {
-            Some(phase) if phase >= self.period => {
-                Err(StreamFault::new(Field::Phase, long(phase), format!("less than the period of {}", long(self.period))))
-            }
+            Some(phase) if phase >= self.period => Err(StreamFault::new(
+                Field::Phase,
+                long(phase),
+                format!("less than the period of {}", long(self.period)),
+            )),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! The table of 2015: a row for each producer, with up to four streams, each a group of columns.
 
-use super::check::{self, StreamFault, Field};
+use super::check::{self, Field, StreamFault};
 use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::path::Path;
@@ -150,7 +150,11 @@ fn bytes(kb: f64, text: &str) -> Result<u32, StreamFault> {
     }
     // The rounding error of a decimal fraction as f64 is far less than a thousandth of a byte.
     if (bytes - bytes.round()).abs() > 1e-3 {
-        return Err(StreamFault::new(Field::Size, format!("{} KB", shown(text)), "whole bytes: at most three decimals"));
+        return Err(StreamFault::new(
+            Field::Size,
+            format!("{} KB", shown(text)),
+            "whole bytes: at most three decimals",
+        ));
     }
     Ok(bytes.round() as u32)
 }

@@ -10,7 +10,7 @@ mod check;
 mod csv;
 mod toml;
 
-pub use check::{StreamFault, Field, GREATEST_TIME, LEAST_PERIOD};
+pub use check::{Field, GREATEST_TIME, LEAST_PERIOD, StreamFault};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Patterns with any streams: a table `[[streams]]` for each.
 
-use super::check::{self, StreamFault, Field};
+use super::check::{self, Field, StreamFault};
 use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
 use serde::Deserialize;
 use std::path::Path;
@@ -55,8 +55,8 @@ impl Row {
             u32::try_from(number).map_err(|_| told(StreamFault::new(field, number, expected)))
         };
         let time = |field, ms| check::time(field, ms).map_err(told);
-        let producer =
-            u16::try_from(self.producer).map_err(|_| told(StreamFault::new(Field::Producer, self.producer, "1 to 65535")))?;
+        let producer = u16::try_from(self.producer)
+            .map_err(|_| told(StreamFault::new(Field::Producer, self.producer, "1 to 65535")))?;
         let transport = Transport::ALL.into_iter().find(|transport| transport.name() == self.transport);
         let transport = transport.ok_or_else(|| {
             let names = Transport::ALL.map(|transport| format!("\"{transport}\"")).join(", ");

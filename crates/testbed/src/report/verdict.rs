@@ -30,9 +30,13 @@ pub struct ExperimentVerdict {
 pub fn verdict(experiment: &Experiment) -> ExperimentVerdict {
     let streams = experiment.pattern.streams.len();
     let messages = match experiment.judged() {
-        None => {
-            ExperimentVerdict { met: false, streams_met: 0, streams, clock: None, sentence: "Nothing was measured.".to_owned() }
-        }
+        None => ExperimentVerdict {
+            met: false,
+            streams_met: 0,
+            streams,
+            clock: None,
+            sentence: "Nothing was measured.".to_owned(),
+        },
         Some(run) => of_messages(experiment, run),
     };
     let Some(time) = &experiment.time else { return messages };

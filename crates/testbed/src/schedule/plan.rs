@@ -95,9 +95,13 @@ impl CannotFit {
     /// Advice to the user.
     fn remedy(&self) -> String {
         let other = match *self.why {
-            UnschedulableReason::Slot { .. } | UnschedulableReason::Overload => "a faster link, smaller messages, or longer periods",
+            UnschedulableReason::Slot { .. } | UnschedulableReason::Overload => {
+                "a faster link, smaller messages, or longer periods"
+            }
             UnschedulableReason::Pair { .. } => "a faster link, or periods of which one is a multiple of the other",
-            UnschedulableReason::Full { .. } => "a faster link, fewer streams, or periods that are multiples of each other",
+            UnschedulableReason::Full { .. } => {
+                "a faster link, fewer streams, or periods that are multiples of each other"
+            }
         };
         match self.fits {
             Some(guard) => format!("a guard of at most {} ms, {other}", millis(guard)),
@@ -234,7 +238,11 @@ impl Streams {
         let time = Duration::from_nanos;
         let all = 0..self.periods.len();
         if let Some(i) = all.clone().find(|&i| length(i) > self.periods[i]) {
-            return Err(UnschedulableReason::Slot { stream: id(i), slot: time(length(i)), period: time(self.periods[i]) });
+            return Err(UnschedulableReason::Slot {
+                stream: id(i),
+                slot: time(length(i)),
+                period: time(self.periods[i]),
+            });
         }
         // The rounding error of the sum is below this, and the search hardly ever finds slots that
         // fill the time so completely.

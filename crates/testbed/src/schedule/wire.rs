@@ -146,7 +146,10 @@ mod tests {
         assert_eq!(CableLink { rate_bps: 3, mtu: 1500 }.time(1), Duration::from_nanos(2_666_666_667));
         // Two frames: the first counts twice. A single frame counts twice. IPv6 takes longer in
         // both.
-        assert_eq!(CableLink::GIGABIT.occupied(Transport::UdpMulticast, 1472), CableLink::GIGABIT.time(2 * 1534 + 38 + 48 + 32));
+        assert_eq!(
+            CableLink::GIGABIT.occupied(Transport::UdpMulticast, 1472),
+            CableLink::GIGABIT.time(2 * 1534 + 38 + 48 + 32)
+        );
         assert_eq!(CableLink::GIGABIT.occupied(Transport::Tcp, 10), CableLink::GIGABIT.time(2 * 120));
     }
 

@@ -1,7 +1,7 @@
 //! The rows of the table, and how each is measured.
 
 use super::card::{self, CardClock};
-use super::figures::{Origin, ClockRow, Tally, TimeFigures};
+use super::figures::{ClockRow, Origin, Tally, TimeFigures};
 use super::topology::{Topology, sleep_until};
 use super::{reader, simulated};
 use crate::error::TestbedError;
@@ -330,7 +330,9 @@ mod tests {
 
     #[test]
     fn an_interval_that_hardly_fits_is_refused_before_anything_is_started() {
-        let Err(TestbedError::Refused(why)) = plan(&[1.0, 60.0], 119.0).conduct(&mut |_| ()) else { panic!("it was begun") };
+        let Err(TestbedError::Refused(why)) = plan(&[1.0, 60.0], 119.0).conduct(&mut |_| ()) else {
+            panic!("it was begun")
+        };
         assert!(why.contains("an interval of 60 s: measure it for 120 s at least"), "{why}");
     }
 

@@ -24,7 +24,7 @@ mod show;
 mod simulated;
 mod topology;
 
-pub use experiment::{CardComparison, LabComparison, Moment, ClockPlan, Real, ComparisonSpan};
-pub use figures::{Differences, Histogram, Origin, ClockRow, TimeFigures};
+pub use experiment::{CardComparison, ClockPlan, ComparisonSpan, LabComparison, Moment, Real};
+pub use figures::{ClockRow, Differences, Histogram, Origin, TimeFigures};
 pub(crate) use show::cells;
 pub use show::{html, section, table};

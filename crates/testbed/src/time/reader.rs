@@ -12,7 +12,12 @@ const TELL: Duration = Duration::from_millis(250);
 
 /// Compares a clock with its reference for the duration of `span`; calls `tell` regularly with the
 /// seconds passed.
-pub(super) fn read(reference: &mut dyn Reference, clock: &Clock, span: ComparisonSpan, mut tell: impl FnMut(f64)) -> Tally {
+pub(super) fn read(
+    reference: &mut dyn Reference,
+    clock: &Clock,
+    span: ComparisonSpan,
+    mut tell: impl FnMut(f64),
+) -> Tally {
     let mut tally = Tally::default();
     // Any seed will do, as long as the pauses are in phase with nothing.
     let mut rng = Rng::new(1);

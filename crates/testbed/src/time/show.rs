@@ -1,6 +1,6 @@
 //! Table 2 and figure 5, for a terminal and as a section of a page.
 
-use super::figures::{self, Differences, Histogram, ClockRow, TimeFigures};
+use super::figures::{self, ClockRow, Differences, Histogram, TimeFigures};
 use comfy_table::{CellAlignment, Table, presets};
 use tickwire_report::{Axis, Bar, Bars, ReportPage, Size, Tone};
 

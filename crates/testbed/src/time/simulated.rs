@@ -1,10 +1,10 @@
 //! Rows in virtual time: a day with the real clock algorithm, a simulated oscillator and a
 //! simulated server, in seconds.
 
-use super::figures::{Origin, ClockRow, Tally};
+use super::figures::{ClockRow, Origin, Tally};
 use anyhow::{Context, Result};
 use tickwire_sim::scenario::{Change, Promise};
-use tickwire_sim::{Delay, Scenario, OscillatorWander};
+use tickwire_sim::{Delay, OscillatorWander, Scenario};
 
 const DAY: f64 = 86_400.0;
 /// As in 2015: this many seconds with a server, and then four hours without.

@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickclock::{Clock, counter};
 use tickwire_clock_reference::Truth;
-use tickwire_clock_reference::server::{TransmitStamping, ReferenceServer};
+use tickwire_clock_reference::server::{ReferenceServer, TransmitStamping};
 use tickwire_clock_reference::stamp;
-use tickwire_lab::{CableOptions, LabHost, Lab, Process};
+use tickwire_lab::{CableOptions, Lab, LabHost, Process};
 
 const CLIENT: &str = "10.79.0.1";
 const SERVER: &str = "10.79.0.2";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tickwire_testbed::outcome::{Carrier, Experiment, Run, StreamFigures, Times, Timing, Usage};
 use tickwire_testbed::pattern::{Pattern, Stream};
-use tickwire_testbed::time::{Differences, Histogram, Origin, ClockRow, TimeFigures};
+use tickwire_testbed::time::{ClockRow, Differences, Histogram, Origin, TimeFigures};
 
 const SECONDS: u64 = 60;
 const LINK_BPS: u64 = 1_000_000_000;

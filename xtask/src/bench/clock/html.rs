@@ -3,7 +3,7 @@
 use super::reading::Costs;
 use super::report::{HEAD, Outcome, cells};
 use tickwire_bench::error::ClockError;
-use tickwire_report::{Axis, ReportPage, Plot, Series, Tone};
+use tickwire_report::{Axis, Plot, ReportPage, Series, Tone};
 
 /// All that was measured, as one HTML file.
 pub(super) fn page(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>) -> String {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tickwire_bench::error::ClockError;
-use tickwire_lab::{CableOptions, LabHost, Lab, Process, tools};
+use tickwire_lab::{CableOptions, Lab, LabHost, Process, tools};
 
 const CLIENT: &str = "10.78.0.1";
 const SERVER: &str = "10.78.0.2";

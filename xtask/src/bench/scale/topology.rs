@@ -116,7 +116,8 @@ impl Topology {
         self.note_lanes(rivals)?;
         server.kill();
         client.kill();
-        let exchange: ExchangeFigures = serde_json::from_str(client.stdout().trim()).context("figures of the client")?;
+        let exchange: ExchangeFigures =
+            serde_json::from_str(client.stdout().trim()).context("figures of the client")?;
         // A connection opens with three packets (RFC 9293 §3.5), and none has ended yet.
         let of_messages = after.saturating_sub(before).saturating_sub(3 * u64::from(load.connections));
         Ok(Measured {
@@ -155,9 +156,9 @@ impl Topology {
             sources.iter_mut().try_for_each(|source| source.success(TIMEOUT).map(drop))?;
             sinks.iter_mut().map(|sink| sink.success(TIMEOUT)).collect::<Result<Vec<_>>>()
         })?;
-        let rates = printed
-            .iter()
-            .map(|line| Ok(serde_json::from_str::<RateFigures>(line.trim()).context("figures of a sink")?.bits_per_second));
+        let rates = printed.iter().map(|line| {
+            Ok(serde_json::from_str::<RateFigures>(line.trim()).context("figures of a sink")?.bits_per_second)
+        });
         let mut rates: Vec<f64> = rates.collect::<Result<_>>()?;
         rates.sort_by(f64::total_cmp);
         let (slowest, fastest) = rates.first().zip(rates.last()).context("no stream")?;

@@ -67,7 +67,8 @@ impl Stack<'_> {
         let (kind, index) = self.find_connected(TCP, error.local, error.remote)?;
         let s = &self.mem.tcp[index as usize];
         let seq = Seq(error.seq);
-        let live = kind == SocketKind::Tcp && !matches!(s.state, TcpState::Free | TcpState::Closed | TcpState::TimeWait);
+        let live =
+            kind == SocketKind::Tcp && !matches!(s.state, TcpState::Free | TcpState::Closed | TcpState::TimeWait);
         (live && seq.ge(s.send.una) && seq.lt(s.send.nxt)).then_some(index as usize)
     }
 

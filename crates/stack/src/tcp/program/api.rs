@@ -4,8 +4,8 @@
 use super::settings::TcpOptions;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::error::{StackError, Result};
-use crate::ids::{Ready, Sink, SocketKind, SendSource, TcpId};
+use crate::error::{Result, StackError};
+use crate::ids::{Ready, SendSource, Sink, SocketKind, TcpId};
 use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::send::multi_frame_segment;
 use crate::tcp::send::output::Hold;

@@ -2,7 +2,7 @@
 
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::{ListenerId, TcpId};
 use crate::path::Query;
 use crate::tcp::congestion::{Algorithm, ecn};

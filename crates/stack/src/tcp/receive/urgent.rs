@@ -3,7 +3,7 @@
 //! reading stops at its position.
 
 use crate::Stack;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::tcp::connection::socket::Socket;

@@ -4,7 +4,7 @@
 use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::{Ready, SocketKind};
 use crate::path::{Metrics, PathState};
 use crate::pool::PoolLink;

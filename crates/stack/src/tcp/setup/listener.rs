@@ -6,7 +6,7 @@ use super::handshake::asked_segment;
 use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
 use crate::path::Metrics;
 use crate::pool::{PoolLink, PoolSlot};

@@ -4,7 +4,7 @@
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::pool::PoolLink;
 use crate::tcp::connection::socket::{Pending, TcpState};

@@ -9,7 +9,7 @@
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
-use crate::error::{StackError, Result};
+use crate::error::{Result, StackError};
 use crate::frame::Frames;
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::tcp::connection::socket::{Pending, Socket, TcpState};

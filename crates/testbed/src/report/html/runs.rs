@@ -4,7 +4,7 @@ use crate::outcome::{Experiment, Run, Timing};
 use crate::report::queueing::queueing;
 use crate::report::sweep::steps;
 use crate::report::words::{carrier, drops, megabits, ms, on, percent, seconds, share, timing, total};
-use tickwire_report::{Axis, Figure, ReportPage, Plot, Series, Size, Tone, profile};
+use tickwire_report::{Axis, Figure, Plot, ReportPage, Series, Size, Tone, profile};
 
 type Cell = (String, Tone);
 

@@ -6,7 +6,7 @@ use crate::pattern::{Stream, Transport};
 use crate::report::comparison::{CARRIERS, of};
 use crate::report::words::{carrier, ms, plain_ms};
 use crate::units::nanos;
-use tickwire_report::{Axis, Dot, DotLine, Dots, ReportPage, Plot, Series, Sign, Size, Tone, profile};
+use tickwire_report::{Axis, Dot, DotLine, Dots, Plot, ReportPage, Series, Sign, Size, Tone, profile};
 
 /// The most streams that are drawn: those nearest to their deadlines.
 const MOST_DRAWN: usize = 96;
