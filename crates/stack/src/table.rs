@@ -12,6 +12,8 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct Count(AtomicU64);
 
+shared_layout! { Count { 0 } }
+
 impl Count {
     /// Counts one.
     pub fn inc(&self) {
@@ -40,6 +42,8 @@ impl Count {
 #[repr(transparent)]
 pub struct Cell(AtomicU32);
 
+shared_layout! { Cell { 0 } }
+
 impl Cell {
     /// Replaces the value.
     pub fn set(&self, value: u32) {
@@ -66,6 +70,8 @@ pub struct EndpointCells {
     port: AtomicU32,
 }
 
+shared_layout! { EndpointCells { address, port } }
+
 impl EndpointCells {
     /// Replaces it.
     pub fn set(&self, endpoint: Endpoint) {
@@ -90,6 +96,8 @@ impl EndpointCells {
 #[derive(Debug, Default, FromZeros)]
 #[repr(transparent)]
 pub struct MacCell(AtomicU64);
+
+shared_layout! { MacCell { 0 } }
 
 impl MacCell {
     /// Replaces it.
@@ -190,6 +198,12 @@ pub struct Row {
     pub holders: Count,
 }
 
+shared_layout! { Row {
+    kind, state, pid, fd, reason, interface, local, remote, rx_queue, tx_queue, srtt_us, rto_us,
+    cwnd, ssthresh, mss, retransmits, snd_nxt, snd_una, rcv_nxt, drops, source_mac, next_hop_mac,
+    rx_packets, rx_bytes, tx_packets, tx_bytes, complete, holders,
+} }
+
 impl Row {
     /// Clears every field, the kind first.
     pub fn clear(&self) {
@@ -230,6 +244,8 @@ macro_rules! counters {
         pub struct Counters {
             $( $(#[$doc])* pub $field: Count, )*
         }
+
+        shared_layout!(Counters { $($field),* });
 
         impl Counters {
             /// Every counter with its name, in a fixed order.

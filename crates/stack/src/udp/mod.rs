@@ -40,6 +40,8 @@ pub enum MtuDiscover {
     Interface = 4,
 }
 
+shared_layout! { enum MtuDiscover { Dont, Want, Do, Probe, Interface } }
+
 impl MtuDiscover {
     /// Whether only the interface's MTU counts.
     pub(super) const fn ignores_routers(self) -> bool {
@@ -73,6 +75,10 @@ pub struct UdpOptions {
     /// Size of the datagrams into which a send is split (`UDP_SEGMENT`); 0: it is one datagram.
     pub segment: u16,
 }
+
+shared_layout! { UdpOptions {
+    rcvbuf, sndbuf, ttl, own_ttl, multicast_ttl, tos, mtu_discover, v6only, reuse_port, segment,
+} }
 
 impl Default for UdpOptions {
     fn default() -> Self {
@@ -126,6 +132,11 @@ pub(crate) struct Socket {
     groups: Link,
     options: UdpOptions,
 }
+
+shared_layout! { Socket {
+    link, head, tail, count, charged, local, remote, bound, interface, pending, shut, path, groups,
+    options,
+} }
 
 impl Slot for Socket {
     fn link(&mut self) -> &mut Link {
