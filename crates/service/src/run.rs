@@ -272,7 +272,7 @@ fn serve(
     let mut acceptor = Acceptor::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
     loop {
         let timeout = timers.timeout(service, acceptor.shut_until());
-        events.resize(events_at_once(&service.config.limits), EpollEvent::empty());
+        events.resize(events_at_once(service.clients.len()), EpollEvent::empty());
         let ready = match service.clients.poll.wait(&mut events, timeout) {
             Ok(ready) => ready,
             Err(nix::errno::Errno::EINTR) => 0,
@@ -318,13 +318,14 @@ fn serve(
     }
 }
 
-/// The most events that the loop takes from epoll for a round. The shares of a round are those of
-/// the users in it, so one user's connections must not fill it, although all are ready. Epoll
-/// reports the connections that are left first the next time.
-fn events_at_once(limits: &Limits) -> usize {
-    const LEAST: usize = 64;
-    let of_a_user = limits.connections_per_user.min(limits.connections);
-    (2 * of_a_user as usize).max(LEAST)
+/// The most events that the loop takes from epoll for a round, beside those of what it watches
+/// itself: one for each connection there is. The shares of a round are those of the users in it, so
+/// one user's connections must not fill it, although all are ready. Root may have more of them than
+/// `limits.connections`.
+fn events_at_once(connections: usize) -> usize {
+    /// At least as many as the loop watches beside connections.
+    const OTHERS: usize = 16;
+    connections + OTHERS
 }
 
 /// Has epoll watch what the loop reads, beside connections.
@@ -431,11 +432,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connections_of_one_user_fill_no_round() {
-        let at_once = |connections, connections_per_user| {
-            events_at_once(&Limits { connections, connections_per_user, ..Limits::default() })
-        };
-        assert_eq!([at_once(1024, 256), at_once(1024, 700), at_once(1024, 1)], [512, 1400, 64]);
-        assert_eq!(at_once(1024, u32::MAX), 2048, "a user has no more than all");
+    fn a_round_has_room_for_all_connections_and_for_what_the_loop_watches_itself() {
+        // The last token of the loop's own is `LANES`. Root has more than `limits.connections`.
+        for connections in [0, 1, 700, 3000] {
+            assert!(events_at_once(connections) > connections + LANES as usize);
+        }
     }
 }
