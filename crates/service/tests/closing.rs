@@ -301,7 +301,7 @@ fn a_claim_of_which_a_killed_process_has_not_learned_ends_with_its_connection() 
     let (mut client, lane) = world.laned();
     let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
-    let ports = Request::Ports { source: world.a(0).ip().into(), count: 4 };
+    let ports = Request::Ports { source: world.a(0).ip().into(), count: 16 };
     for (request, descriptors) in [(claim, vec![listener.as_fd()]), (ports, Vec::new())] {
         let mut killed = world.client();
         let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
