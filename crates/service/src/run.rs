@@ -311,7 +311,7 @@ fn serve(
             acceptor.open();
             watch(service, endpoint.listener(), LISTENER)?;
         }
-        service.bury();
+        service.tear_down_lanes();
         service.lanes.look_at_remains(now, &mut service.ledger.usage);
         timers.run(service, now);
         service.refresh_some_paths();
