@@ -3,7 +3,7 @@
 use crate::claims::{Claims, Judge};
 use crate::clients::{Acceptor, Captures, Clients, Endpoint, EndpointError, NamespaceLock, Ready};
 use crate::clock::Clock;
-use crate::config::{Attach, Config, ConfigError, Limits};
+use crate::config::{Attach, ConfigError, ServiceConfig, ServiceLimits};
 use crate::lanes::{LaneMaker, Lanes, Priorities, Remover, remove_leftovers};
 use crate::ledger::Ledger;
 use crate::paths::Paths;
@@ -26,7 +26,7 @@ use tickwire_timekeeper::config::FileError;
 
 /// How the service runs. These options take precedence over the configuration file.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct RunOptions {
     /// The configuration file; `None`: the default one, if it exists.
     pub config: Option<PathBuf>,
     /// Interfaces to accelerate; empty: those of the configuration.
@@ -50,7 +50,7 @@ pub struct Options {
 
 /// Why the service cannot run.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ServiceError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -98,8 +98,8 @@ pub enum Error {
     },
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::System { what, source }
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> ServiceError {
+    move |source| ServiceError::System { what, source }
 }
 
 // The epoll tokens; those of connections are higher.
@@ -116,7 +116,7 @@ const VERIFY_EVERY: Duration = Duration::from_secs(1);
 /// Routes change in bursts: paths are resolved again once, this long after the first change.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Runs the service until SIGTERM, SIGINT, or `Options::stop`. A second one of these ends it at
+/// Runs the service until SIGTERM, SIGINT, or `RunOptions::stop`. A second one of these ends it at
 /// once.
 ///
 /// Changes the calling thread's signal mask: the event loop reads these two signals and SIGHUP.
@@ -124,14 +124,14 @@ const SETTLE: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// If it cannot start. What happens later is logged and survived.
-pub fn run(options: Options) -> Result<(), Error> {
+pub fn run(options: RunOptions) -> Result<(), ServiceError> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
     // The only fault of the clock that waiting does not mend: an unusable file.
     config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
     // Rights first: a process without them gets that error even if another service runs here.
     // Nothing is attached before all checks have passed.
-    rights::check().map_err(Error::Privilege)?;
+    rights::check().map_err(ServiceError::Privilege)?;
     let _lock = NamespaceLock::take()?;
     rights::warn(config.groups.values().any(|group| group.realtime.is_some()));
     raise_limits(&config.limits);
@@ -147,8 +147,8 @@ pub fn run(options: Options) -> Result<(), Error> {
 }
 
 /// The configuration file, overridden by the environment and the options.
-fn configuration(options: &Options) -> Result<Config, Error> {
-    let mut config = Config::load(options.config.as_deref())?;
+fn configuration(options: &RunOptions) -> Result<ServiceConfig, ServiceError> {
+    let mut config = ServiceConfig::load(options.config.as_deref())?;
     if !options.interfaces.is_empty() {
         config.interfaces.clone_from(&options.interfaces);
     }
@@ -170,7 +170,7 @@ fn configuration(options: &Options) -> Result<Config, Error> {
 }
 
 /// Raises the process's limits for many lanes: locked memory, and a few descriptors each.
-pub(crate) fn raise_limits(limits: &Limits) {
+pub(crate) fn raise_limits(limits: &ServiceLimits) {
     if let Err(error) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
@@ -187,9 +187,9 @@ pub(crate) fn raise_limits(limits: &Limits) {
     }
 }
 
-fn start(config: Config) -> Result<Service, Error> {
+fn start(config: ServiceConfig) -> Result<Service, ServiceError> {
     if !ring_is_safe()? {
-        return Err(Error::UnsafeRing);
+        return Err(ServiceError::UnsafeRing);
     }
     let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
@@ -213,12 +213,12 @@ fn start(config: Config) -> Result<Service, Error> {
 }
 
 /// Looks for the interfaces that the configuration names.
-fn check_interfaces(config: &Config, host: &mut Host) -> Result<(), Error> {
+fn check_interfaces(config: &ServiceConfig, host: &mut Host) -> Result<(), ServiceError> {
     for name in &config.interfaces {
         let error = match host.link_by_name(name)? {
-            None => Error::NoInterface,
-            Some(link) if link.loopback => Error::Loopback,
-            Some(link) if link.mac.is_none() => Error::NoEthernet,
+            None => ServiceError::NoInterface,
+            Some(link) if link.loopback => ServiceError::Loopback,
+            Some(link) if link.mac.is_none() => ServiceError::NoEthernet,
             Some(_) => continue,
         };
         return Err(error(name.clone()));
@@ -242,7 +242,7 @@ fn connections() -> Option<Connections> {
 
 /// Blocks the signals that the loop reads, in this thread and in all that it starts: otherwise one
 /// of them could end the process.
-fn hold_signals() -> Result<SigSet, Error> {
+fn hold_signals() -> Result<SigSet, ServiceError> {
     let mut mask = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         mask.add(signal);
@@ -255,10 +255,10 @@ fn hold_signals() -> Result<SigSet, Error> {
 fn serve(
     service: &mut Service,
     endpoint: &Endpoint,
-    options: &Options,
+    options: &RunOptions,
     stop: Option<OwnedFd>,
     mask: &SigSet,
-) -> Result<(), Error> {
+) -> Result<(), ServiceError> {
     let signals = SignalFd::with_flags(mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|e| system("read signals")(e.into()))?;
     watch_all(service, endpoint, &signals, stop.as_ref())?;
@@ -329,7 +329,12 @@ fn events_at_once(connections: usize) -> usize {
 }
 
 /// Has epoll watch what the loop reads, beside connections.
-fn watch_all(service: &Service, endpoint: &Endpoint, signals: &SignalFd, stop: Option<&OwnedFd>) -> Result<(), Error> {
+fn watch_all(
+    service: &Service,
+    endpoint: &Endpoint,
+    signals: &SignalFd,
+    stop: Option<&OwnedFd>,
+) -> Result<(), ServiceError> {
     watch(service, endpoint.listener(), LISTENER)?;
     watch(service, signals, SIGNALS)?;
     watch(service, &service.paths, EVENTS)?;
@@ -338,7 +343,7 @@ fn watch_all(service: &Service, endpoint: &Endpoint, signals: &SignalFd, stop: O
     stop.map_or(Ok(()), |stop| watch(service, stop, STOP))
 }
 
-fn watch(service: &Service, what: impl AsFd, token: u64) -> Result<(), Error> {
+fn watch(service: &Service, what: impl AsFd, token: u64) -> Result<(), ServiceError> {
     let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
     service.clients.poll.add(what, event).map_err(|e| system("watch a descriptor")(e.into()))
 }
@@ -352,7 +357,7 @@ fn accept(service: &mut Service, endpoint: &Endpoint, acceptor: &mut Acceptor<im
 }
 
 /// Reads the signals that wait. Returns whether the service is to end now.
-fn obey_signals(service: &mut Service, signals: &SignalFd, options: &Options) -> bool {
+fn obey_signals(service: &mut Service, signals: &SignalFd, options: &RunOptions) -> bool {
     while let Ok(Some(info)) = signals.read_signal() {
         if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
             reload(service, options);
@@ -416,7 +421,7 @@ impl Timers {
 }
 
 /// Applies new limits; all other settings need a restart.
-fn reload(service: &mut Service, options: &Options) {
+fn reload(service: &mut Service, options: &RunOptions) {
     match configuration(options) {
         Ok(config) => {
             service.ledger.usage.set_limits(config.limits);

@@ -4,7 +4,8 @@ mod common;
 
 use common::tcp_flag::{ACK, FIN, RST, SYN};
 use common::{
-    Client, LaneOf, PEER, TIMEOUT, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
+    Client, LaneOf, PEER, TIMEOUT, Wire, World, accepted, checksum, connecting, now, segment, skipped, until,
+    within,
 };
 use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, bind, getsockopt, shutdown, socket, sockopt,
@@ -12,7 +13,7 @@ use nix::sys::socket::{
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Part, Parts, Push, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, CountersOf, Parts, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -53,7 +54,7 @@ impl Closed {
 
     /// Reports that connections to these are over.
     fn has_ended(&mut self, remotes: &[SocketAddr]) {
-        let part = |&remote: &SocketAddr| Part { claim: self.claim, remote: remote.into() };
+        let part = |&remote: &SocketAddr| ClaimPart { claim: self.claim, remote: remote.into() };
         for parts in remotes.iter().map(part).collect::<Vec<_>>().chunks(Parts::MAX) {
             let release = Request::Release { parts: Parts::new(parts) };
             assert!(matches!(self.client.request(&release, &[]).0, Reply::Done));
