@@ -196,12 +196,14 @@ pub struct Row {
     /// A socket that stays on the kernel: the processes of the lane that hold it, a bit for each;
     /// maintained by the caller.
     pub holders: Count,
+    /// A listener: its claim once its program knows it; maintained by the caller.
+    pub claim: Count,
 }
 
 shared_layout! { Row {
     kind, state, pid, fd, reason, interface, local, remote, rx_queue, tx_queue, srtt_us, rto_us,
     cwnd, ssthresh, mss, retransmits, snd_nxt, snd_una, rcv_nxt, drops, source_mac, next_hop_mac,
-    rx_packets, rx_bytes, tx_packets, tx_bytes, complete, holders,
+    rx_packets, rx_bytes, tx_packets, tx_bytes, complete, holders, claim,
 } }
 
 impl Row {
@@ -231,7 +233,7 @@ impl Row {
         cells.into_iter().for_each(|cell| cell.set(0));
         [&self.local, &self.remote].into_iter().for_each(|e| e.set(Endpoint::default()));
         [&self.source_mac, &self.next_hop_mac].into_iter().for_each(|m| m.set(Mac::default()));
-        let counts = [&self.rx_packets, &self.rx_bytes, &self.tx_packets, &self.tx_bytes, &self.holders];
+        let counts = [&self.rx_packets, &self.rx_bytes, &self.tx_packets, &self.tx_bytes, &self.holders, &self.claim];
         counts.into_iter().for_each(|c| c.set(0));
     }
 }

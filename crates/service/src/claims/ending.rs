@@ -57,7 +57,7 @@ impl Claims {
     pub(crate) fn remove_untold(&mut self, claims: Vec<ClaimId>, ledger: &mut Ledger) {
         let claims = self.with_lanes(claims);
         for (lane, claim) in &claims {
-            tracing::debug!(lane, claim, "its process has ended before the answer");
+            tracing::debug!(lane, claim, "its process has ended before it learned of it");
         }
         self.remove_together(claims, ledger);
     }

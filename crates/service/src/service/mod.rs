@@ -112,6 +112,7 @@ impl Service {
         let Self { ledger, clients, lanes, claims, paths, .. } = self;
         clients.workers.staff();
         claims.verify(&mut clients.workers, &paths.nics, ledger);
+        claims.verify_noted(|id, lane| clients.lane_of(id) == Some(lane), lanes, ledger);
         claims.verify_flows(ledger);
         claims.verify_pins(lanes, ledger);
         claims.settle(now, lanes, &paths.nics, ledger);
