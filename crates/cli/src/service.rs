@@ -3,7 +3,7 @@
 use crate::args::service::{AttachMode, Service};
 use anyhow::Result;
 use std::time::Duration;
-use tickwire_service::{Attach, Options};
+use tickwire_service::{Attach, RunOptions};
 
 /// When the service ends, the time that programs have to hand their connections over to the kernel.
 const HAND_OVER: Duration = Duration::from_secs(2);
@@ -15,8 +15,8 @@ pub(crate) fn run(arguments: Service) -> Result<()> {
     Ok(())
 }
 
-fn options(arguments: Service) -> Options {
-    Options {
+fn options(arguments: Service) -> RunOptions {
+    RunOptions {
         config: arguments.config.file,
         interfaces: arguments.interfaces,
         socket: arguments.socket.named(),

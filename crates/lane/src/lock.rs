@@ -218,7 +218,7 @@ impl<'r, M: WaitableMutex> LaneLock<'r, M> {
         self.0.state.waiters.fetch_add(1, SeqCst);
         let releases = self.0.state.releases.load(SeqCst);
         // If it was released since, no later release may wake this thread. A thread that holds it
-        // now sees this sleeper when it releases it.
+        // now sees this waiter when it releases it.
         let mut answer = self.try_lock();
         if matches!(answer, Ok(None)) {
             let napped = self.0.mutex.sleep_on(&self.0.state.releases, releases, NAP);
@@ -232,7 +232,7 @@ impl<'r, M: WaitableMutex> LaneLock<'r, M> {
         answer
     }
 
-    /// The lock was released: wakes a sleeper to try, unless another waiter is about to try.
+    /// The lock was released: wakes a sleeping waiter to try, unless another waiter is about to try.
     #[cold]
     fn wake(self) {
         if self.0.state.spinning.load(SeqCst) == 0 && self.0.state.woken.swap(1, SeqCst) == 0 {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_that_died_are_forgotten() {
+    fn waiters_that_died_are_forgotten() {
         let raw = raw();
         let lock = LaneLock::new(&raw);
         raw.state.waiters.store(3, Relaxed);

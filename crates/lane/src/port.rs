@@ -3,7 +3,7 @@
 //! lock.
 
 use crate::rx_ring::{RingMemory, RxRing};
-use crate::tx_batch::{Batch, Part};
+use crate::tx_batch::{Batch, PacketPart};
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Stack, TransmitDescriptor};
@@ -37,7 +37,7 @@ pub fn has_trains(stack: &Stack<'_>) -> bool {
 /// Copies packets that are not of streams out of the stack into a batch. Returns whether that is
 /// all: if not, there is no room for more.
 #[must_use]
-pub fn take_prompt<P: Part>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>) -> bool {
+pub fn take_prompt<P: PacketPart>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>) -> bool {
     while stack.prompt_len() > 0 {
         let mut pieces = [TransmitDescriptor { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
         let mut len = 0;
@@ -63,7 +63,7 @@ pub fn take_prompt<P: Part>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>) -> 
 /// Takes packets of streams out of the stack into a batch that has none, as trains if there is a
 /// bulk device and enough of them. None before all that is not of streams. They are sent when the
 /// stack is told so ([`Stack::stream_end`]).
-pub fn take_streams<P: Part>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>, is_bulk: bool) {
+pub fn take_streams<P: PacketPart>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>, is_bulk: bool) {
     stack.stream_begin(|frame| batch.take_frame(frame));
     if is_bulk && batch.frames().len() >= BULK_FROM {
         batch.write_trains(stack);

@@ -6,13 +6,13 @@
 //! else. The lane's processes keep beside it how far they have read. They use the ring under the
 //! lane's lock.
 //!
-//! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had
+//! **Wakeups.** When a record is committed, waiters are woken only if the consumer position had
 //! reached that record: by a frame that divert sends to the lane's TAP device, or by the ring's own
 //! descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and records cost no
 //! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and checks the
 //! ring once more. It sleeps on both descriptors. The ring's is readable while there is something
 //! to read, the device's while wake frames wait there. Wake frames that a sleep leaves behind make
-//! the next wakeup spurious, unless they are removed before. So one is sent to sleepers, and no
+//! the next wakeup spurious, unless they are removed before. So one is sent to waiters, and no
 //! more until one of them arms the ring again. While no thread sleeps so and none polls, the
 //! position's lowest bits have the standby thread woken ([`crate::duty`]).
 //!
@@ -39,7 +39,7 @@ const RECORD: usize = 24;
 const CHECKSUM_GOOD: u16 = 1;
 const CHECKSUM_MAYBE_PARTIAL: u16 = 2;
 
-/// Set among the sleepers while the next record is to wake the standby thread.
+/// Set among the waiters while the next record is to wake the standby thread.
 const STANDBY: u32 = 1 << 31;
 
 /// In the consumer position (`RX_STANDBY`, `RX_POLLED` of `bpf/ring.h`): a record wakes the standby
@@ -57,10 +57,10 @@ pub struct ConsumerPage {
     /// How far the lane's processes have read, at or ahead of the consumer position.
     read: AtomicU64,
     /// How many threads sleep on the ring, or are about to; and [`STANDBY`].
-    sleepers: AtomicU32,
+    waiters: AtomicU32,
     /// How many of them are of each process of the lane, by its slot: they no longer count when it
     /// has been killed in its sleep.
-    sleepers_of: [AtomicU32; PROCESSES],
+    waiters_of: [AtomicU32; PROCESSES],
 }
 
 /// Slots for the processes of a lane.
@@ -73,8 +73,8 @@ impl Default for ConsumerPage {
             consumer: AtomicU64::new(0),
             line: Default::default(),
             read: AtomicU64::new(0),
-            sleepers: AtomicU32::new(0),
-            sleepers_of: [const { AtomicU32::new(0) }; PROCESSES],
+            waiters: AtomicU32::new(0),
+            waiters_of: [const { AtomicU32::new(0) }; PROCESSES],
         }
     }
 }
@@ -235,10 +235,10 @@ impl<M: RingMemory> RxRing<M> {
     /// began at `last`.
     fn publish(&self, last: u64, position: u64) {
         let own = self.own();
-        let sleepers = own.sleepers.load(Relaxed);
-        if sleepers == STANDBY {
+        let waiters = own.waiters.load(Relaxed);
+        if waiters == STANDBY {
             own.consumer.store(position | WAKES_STANDBY, Release);
-        } else if sleepers != 0 {
+        } else if waiters != 0 {
             // The first of the records that were read has woken the threads that sleep for packets,
             // or was there when they checked after they had armed the ring. Until one of them arms
             // it again no packet need wake them: each would leave a wake frame, which must be
@@ -254,9 +254,9 @@ impl<M: RingMemory> RxRing<M> {
     /// becomes readable with the next record. The caller has the lane's lock, and must check
     /// [`RxRing::is_empty`] after this. Until [`RxRing::disarm`].
     pub fn arm(&self, process: usize) {
-        let own = &self.own().sleepers_of[process % PROCESSES];
+        let own = &self.own().waiters_of[process % PROCESSES];
         own.store(own.load(Relaxed).wrapping_add(1), Relaxed);
-        self.own().sleepers.fetch_add(1, SeqCst);
+        self.own().waiters.fetch_add(1, SeqCst);
         self.catch_up();
     }
 
@@ -268,7 +268,7 @@ impl<M: RingMemory> RxRing<M> {
     /// them before they are read.
     #[must_use]
     pub fn arm_standby(&self) -> bool {
-        self.own().sleepers.fetch_or(STANDBY, SeqCst);
+        self.own().waiters.fetch_or(STANDBY, SeqCst);
         self.catch_up();
         let armed = self.is_empty();
         if !armed {
@@ -283,7 +283,7 @@ impl<M: RingMemory> RxRing<M> {
     pub fn disarm_standby(&self) {
         let own = self.own();
         loop {
-            own.sleepers.fetch_and(!STANDBY, SeqCst);
+            own.waiters.fetch_and(!STANDBY, SeqCst);
             // At once, not with the next record that is read, which would wake the thread first.
             let position = own.consumer.load(SeqCst);
             if position & WAKES_STANDBY == 0 {
@@ -302,12 +302,12 @@ impl<M: RingMemory> RxRing<M> {
     #[must_use]
     #[inline]
     pub fn standby_is_armed(&self) -> bool {
-        self.own().sleepers.load(SeqCst) & STANDBY != 0
+        self.own().waiters.load(SeqCst) & STANDBY != 0
     }
 
     /// Which thread a record wakes, as bits of the consumer position.
     fn wakes(&self) -> u64 {
-        if self.own().sleepers.load(SeqCst) == STANDBY { WAKES_STANDBY } else { 0 }
+        if self.own().waiters.load(SeqCst) == STANDBY { WAKES_STANDBY } else { 0 }
     }
 
     /// Tells the producer all that has been read.
@@ -322,24 +322,24 @@ impl<M: RingMemory> RxRing<M> {
     /// The thread no longer sleeps. The caller has the lane's lock. The standby thread is disarmed
     /// if something waits to be read ([`RxRing::arm_standby`]).
     pub fn disarm(&self, process: usize) {
-        let own = &self.own().sleepers_of[process % PROCESSES];
+        let own = &self.own().waiters_of[process % PROCESSES];
         if let Some(fewer) = own.load(Relaxed).checked_sub(1) {
             own.store(fewer, Relaxed);
-            self.fewer_sleepers(1);
+            self.fewer_waiters(1);
         }
     }
 
     /// The process with this slot is gone, and its threads with it. The caller has the lane's lock.
     pub fn forget_process(&self, process: usize) {
-        match self.own().sleepers_of[process % PROCESSES].swap(0, Relaxed) {
+        match self.own().waiters_of[process % PROCESSES].swap(0, Relaxed) {
             0 => (),
-            gone => self.fewer_sleepers(gone),
+            gone => self.fewer_waiters(gone),
         }
     }
 
-    fn fewer_sleepers(&self, by: u32) {
+    fn fewer_waiters(&self, by: u32) {
         let fewer = |n: u32| Some((n & STANDBY) | (n & !STANDBY).saturating_sub(by));
-        let _ = self.own().sleepers.fetch_update(SeqCst, Relaxed, fewer);
+        let _ = self.own().waiters.fetch_update(SeqCst, Relaxed, fewer);
         if self.standby_is_armed() {
             let _ = self.arm_standby();
         }
@@ -508,7 +508,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_record_wakes_sleepers_only_while_the_ring_is_armed_and_never_while_threads_poll() {
+    fn a_record_wakes_waiters_only_while_the_ring_is_armed_and_never_while_threads_poll() {
         let ring = ring();
         assert_eq!(ring.memory().put(&[0; 60]), Some(0), "nothing has been read yet");
         for _ in 0..100 {

@@ -41,7 +41,7 @@ const RESERVED: usize = BATCHES - 1;
 static PLAIN: [u8; VIRTIO] = [0; VIRTIO];
 
 /// A part of a packet, as the operating system's write takes it.
-pub trait Part: Copy {
+pub trait PacketPart: Copy {
     /// These bytes, which stay where and as they are until the packet is sent.
     fn of(bytes: &[u8]) -> Self;
 }
@@ -142,7 +142,7 @@ pub struct Batch<'m, P> {
     frames: usize,
 }
 
-impl<'m, P: Part> Batch<'m, P> {
+impl<'m, P: PacketPart> Batch<'m, P> {
     /// An empty batch. Whatever the memory holds, it is not read.
     #[must_use]
     pub fn new(memory: &'m mut BatchMemory<P>) -> Self {
@@ -285,7 +285,7 @@ pub(crate) mod tests {
     #[derive(Clone, Copy, Default)]
     pub(crate) struct Copied(usize, usize);
 
-    impl Part for Copied {
+    impl PacketPart for Copied {
         fn of(bytes: &[u8]) -> Self {
             PARTS_MADE.with_borrow_mut(|made| {
                 made.extend(bytes);

@@ -5,8 +5,8 @@ mod canonical;
 
 use proptest::prelude::*;
 use tickwire_lane::control::{
-    Accelerated, AttachMode, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held, Interfaces,
-    LaneInfo, MAX_MESSAGE, MessageTo, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
+    Accelerated, AttachMode, Claim, ClaimInfo, ClaimKind, ClaimPart, CountersOf, EphemeralPort, EphemeralPorts,
+    Figures, Interfaces, LaneInfo, MAX_MESSAGE, MessageTo, Name, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_sim::corpus;
 use tickwire_stack::Limits;
@@ -27,7 +27,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let group = Address::v4([239, 1, 1, 1]);
     let path = PathInfo { query: Query::to(peer.address), mtu: 1500, ..PathInfo::default() };
     let remotes = Remotes::new(&[peer; 5]);
-    let parts = Parts::new(&[Part { claim, remote: peer }; 5]);
+    let parts = Parts::new(&[ClaimPart { claim, remote: peer }; 5]);
     let (name, limits, token) = (Name::new("nginx"), Limits::DEFAULT, Token([7; 16]));
     let info = LaneInfo {
         lane,
@@ -43,7 +43,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     };
     let (mac, mode) = (Mac([2, 0, 0, 0, 0, 1]), AttachMode::Tc);
     let nic = Accelerated { interface: 2, name, driver: name, mac, mtu: 1500, mode, reason };
-    let held = Held { claim, kind: ClaimKind::Flow, protocol: 6, local: peer, remote: peer };
+    let held = ClaimInfo { claim, kind: ClaimKind::Flow, protocol: 6, local: peer, remote: peer };
     let state = Leaving {
         local: peer,
         remote: peer,

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use tickwire_lane::tx_batch::Part;
+use tickwire_lane::tx_batch::PacketPart;
 
 /// A lane's bulk device in one process.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl AsFd for Bulk {
 #[repr(transparent)]
 pub(crate) struct IoPart(libc::iovec);
 
-impl Part for IoPart {
+impl PacketPart for IoPart {
     #[inline]
     fn of(bytes: &[u8]) -> Self {
         Self(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })

@@ -15,7 +15,7 @@ pub const DEFAULT_PATH: &str = "/etc/tickwire/tickwire.toml";
 /// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub struct ServiceConfig {
     /// Interfaces to accelerate, by name. Empty: every one that looks physical, also those that
     /// appear later.
     pub interfaces: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Config {
     /// The service's socket.
     pub socket: SocketConfig,
     /// Limits.
-    pub limits: Limits,
+    pub limits: ServiceLimits,
     /// The size of a lane.
     pub lane: LaneConfig,
     /// What members of single groups get beyond a lane, by the group's name.
@@ -75,7 +75,7 @@ impl Default for SocketConfig {
 /// Limits. Past one, the new lane or socket is refused with a reason and runs on the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct ServiceLimits {
     /// Lanes in all (at most 4096).
     pub lanes: u32,
     /// Lanes of one user.
@@ -104,7 +104,7 @@ pub struct Limits {
     pub requests_per_second: u32,
 }
 
-impl Default for Limits {
+impl Default for ServiceLimits {
     fn default() -> Self {
         Self {
             lanes: 256,
@@ -147,7 +147,7 @@ pub struct GroupConfig {
     pub realtime: Option<u32>,
 }
 
-impl Config {
+impl ServiceConfig {
     /// Reads a file. Without a path, [`DEFAULT_PATH`], which may be absent.
     ///
     /// # Errors
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn ways_to_attach_that_are_of_no_use_are_named() {
         let mut config =
-            Config::parse("[attach_by_interface]\neth0 = \"tc\"\neth9 = \"native\"\n", Path::new("t")).unwrap();
+            ServiceConfig::parse("[attach_by_interface]\neth0 = \"tc\"\neth9 = \"native\"\n", Path::new("t")).unwrap();
         let present = ["eth0", "eth1"].map(String::from);
-        let idle = |config: &Config| {
+        let idle = |config: &ServiceConfig| {
             config.idle_attachments(&present).into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(idle(&config), ["eth9"]);
@@ -281,13 +281,13 @@ mod tests {
         assert_eq!(idle(&config), ["eth0", "eth9"]);
     }
 
-    fn parse(text: &str) -> Result<Config, String> {
-        Config::parse(text, Path::new("t.toml")).map_err(|e| e.to_string())
+    fn parse(text: &str) -> Result<ServiceConfig, String> {
+        ServiceConfig::parse(text, Path::new("t.toml")).map_err(|e| e.to_string())
     }
 
     #[test]
     fn nothing_said_means_the_defaults() {
-        assert_eq!(parse("").unwrap(), Config::default());
+        assert_eq!(parse("").unwrap(), ServiceConfig::default());
     }
 
     #[test]
@@ -344,13 +344,13 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_an_error_only_if_it_was_named() {
-        assert!(Config::load(Some(Path::new("/nonexistent/tickwire.toml"))).is_err());
+        assert!(ServiceConfig::load(Some(Path::new("/nonexistent/tickwire.toml"))).is_err());
     }
 
     #[test]
     fn the_packaged_example_states_the_defaults() {
         let text = include_str!("../../../packaging/tickwire.toml");
-        assert_eq!(parse(text).unwrap(), Config::default());
+        assert_eq!(parse(text).unwrap(), ServiceConfig::default());
         // The commented settings are real ones: without their "#" the file still parses, and names
         // every key.
         let uncommented: String = text

@@ -50,6 +50,6 @@ pub mod trial;
 mod usage;
 
 pub use clients::EndpointError;
-pub use config::{Attach, Config, ConfigError};
+pub use config::{Attach, ConfigError, ServiceConfig};
 pub use programs::BpfError;
-pub use run::{Error, Options, run};
+pub use run::{RunOptions, ServiceError, run};

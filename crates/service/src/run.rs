@@ -3,7 +3,7 @@
 use crate::claims::{Claims, Judge};
 use crate::clients::{Acceptor, Captures, Clients, Endpoint, EndpointError, NamespaceLock, Ready};
 use crate::clock::Clock;
-use crate::config::{Attach, Config, ConfigError, Limits};
+use crate::config::{Attach, ConfigError, ServiceConfig, ServiceLimits};
 use crate::lanes::{LaneMaker, Lanes, Priorities, Remover, remove_leftovers};
 use crate::ledger::Ledger;
 use crate::paths::Paths;
@@ -26,7 +26,7 @@ use tickwire_timekeeper::config::FileError;
 
 /// How the service runs. These options take precedence over the configuration file.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct RunOptions {
     /// The configuration file; `None`: the default one, if it exists.
     pub config: Option<PathBuf>,
     /// Interfaces to accelerate; empty: those of the configuration.
@@ -50,7 +50,7 @@ pub struct Options {
 
 /// Why the service cannot run.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ServiceError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -98,8 +98,8 @@ pub enum Error {
     },
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::System { what, source }
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> ServiceError {
+    move |source| ServiceError::System { what, source }
 }
 
 // The epoll tokens; those of connections are higher.
@@ -116,7 +116,7 @@ const VERIFY_EVERY: Duration = Duration::from_secs(1);
 /// Routes change in bursts: paths are resolved again once, this long after the first change.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Runs the service until SIGTERM, SIGINT, or `Options::stop`. A second one of these ends it at
+/// Runs the service until SIGTERM, SIGINT, or `RunOptions::stop`. A second one of these ends it at
 /// once.
 ///
 /// Changes the calling thread's signal mask: the event loop reads these two signals and SIGHUP.
@@ -124,14 +124,14 @@ const SETTLE: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// If it cannot start. What happens later is logged and survived.
-pub fn run(options: Options) -> Result<(), Error> {
+pub fn run(options: RunOptions) -> Result<(), ServiceError> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
     // The only fault of the clock that waiting does not mend: an unusable file.
     config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
     // Rights first: a process without them gets that error even if another service runs here.
     // Nothing is attached before all checks have passed.
-    rights::check().map_err(Error::Privilege)?;
+    rights::check().map_err(ServiceError::Privilege)?;
     let _lock = NamespaceLock::take()?;
     rights::warn(config.groups.values().any(|group| group.realtime.is_some()));
     raise_limits(&config.limits);
@@ -147,8 +147,8 @@ pub fn run(options: Options) -> Result<(), Error> {
 }
 
 /// The configuration file, overridden by the environment and the options.
-fn configuration(options: &Options) -> Result<Config, Error> {
-    let mut config = Config::load(options.config.as_deref())?;
+fn configuration(options: &RunOptions) -> Result<ServiceConfig, ServiceError> {
+    let mut config = ServiceConfig::load(options.config.as_deref())?;
     if !options.interfaces.is_empty() {
         config.interfaces.clone_from(&options.interfaces);
     }
@@ -170,7 +170,7 @@ fn configuration(options: &Options) -> Result<Config, Error> {
 }
 
 /// Raises the process's limits for many lanes: locked memory, and a few descriptors each.
-pub(crate) fn raise_limits(limits: &Limits) {
+pub(crate) fn raise_limits(limits: &ServiceLimits) {
     if let Err(error) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
@@ -187,9 +187,9 @@ pub(crate) fn raise_limits(limits: &Limits) {
     }
 }
 
-fn start(config: Config) -> Result<Service, Error> {
+fn start(config: ServiceConfig) -> Result<Service, ServiceError> {
     if !ring_is_safe()? {
-        return Err(Error::UnsafeRing);
+        return Err(ServiceError::UnsafeRing);
     }
     let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
@@ -213,12 +213,12 @@ fn start(config: Config) -> Result<Service, Error> {
 }
 
 /// Looks for the interfaces that the configuration names.
-fn check_interfaces(config: &Config, host: &mut RouteNetlink) -> Result<(), Error> {
+fn check_interfaces(config: &ServiceConfig, host: &mut RouteNetlink) -> Result<(), ServiceError> {
     for name in &config.interfaces {
         let error = match host.link_by_name(name)? {
-            None => Error::NoInterface,
-            Some(link) if link.loopback => Error::Loopback,
-            Some(link) if link.mac.is_none() => Error::NoEthernet,
+            None => ServiceError::NoInterface,
+            Some(link) if link.loopback => ServiceError::Loopback,
+            Some(link) if link.mac.is_none() => ServiceError::NoEthernet,
             Some(_) => continue,
         };
         return Err(error(name.clone()));
@@ -242,7 +242,7 @@ fn connections() -> Option<Connections> {
 
 /// Blocks the signals that the loop reads, in this thread and in all that it starts: otherwise one
 /// of them could end the process.
-fn hold_signals() -> Result<SigSet, Error> {
+fn hold_signals() -> Result<SigSet, ServiceError> {
     let mut mask = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         mask.add(signal);
@@ -255,10 +255,10 @@ fn hold_signals() -> Result<SigSet, Error> {
 fn serve(
     service: &mut Service,
     endpoint: &Endpoint,
-    options: &Options,
+    options: &RunOptions,
     stop: Option<OwnedFd>,
     mask: &SigSet,
-) -> Result<(), Error> {
+) -> Result<(), ServiceError> {
     let signals = SignalFd::with_flags(mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|e| system("read signals")(e.into()))?;
     watch_all(service, endpoint, &signals, stop.as_ref())?;
@@ -272,7 +272,7 @@ fn serve(
     let mut acceptor = Acceptor::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
     loop {
         let timeout = timers.timeout(service, acceptor.shut_until());
-        events.resize(events_at_once(&service.config.limits), EpollEvent::empty());
+        events.resize(events_at_once(service.clients.len()), EpollEvent::empty());
         let ready = match service.clients.poll.wait(&mut events, timeout) {
             Ok(ready) => ready,
             Err(nix::errno::Errno::EINTR) => 0,
@@ -311,24 +311,30 @@ fn serve(
             acceptor.open();
             watch(service, endpoint.listener(), LISTENER)?;
         }
-        service.bury();
+        service.tear_down_lanes();
         service.lanes.look_at_remains(now, &mut service.ledger.usage);
         timers.run(service, now);
         service.refresh_some_paths();
     }
 }
 
-/// The most events that the loop takes from epoll for a round. The shares of a round are those of
-/// the users in it, so one user's connections must not fill it, although all are ready. Epoll
-/// reports the connections that are left first the next time.
-fn events_at_once(limits: &Limits) -> usize {
-    const LEAST: usize = 64;
-    let of_a_user = limits.connections_per_user.min(limits.connections);
-    (2 * of_a_user as usize).max(LEAST)
+/// The most events that the loop takes from epoll for a round, beside those of what it watches
+/// itself: one for each connection there is. The shares of a round are those of the users in it, so
+/// one user's connections must not fill it, although all are ready. Root may have more of them than
+/// `limits.connections`.
+fn events_at_once(connections: usize) -> usize {
+    /// At least as many as the loop watches beside connections.
+    const OTHERS: usize = 16;
+    connections + OTHERS
 }
 
 /// Has epoll watch what the loop reads, beside connections.
-fn watch_all(service: &Service, endpoint: &Endpoint, signals: &SignalFd, stop: Option<&OwnedFd>) -> Result<(), Error> {
+fn watch_all(
+    service: &Service,
+    endpoint: &Endpoint,
+    signals: &SignalFd,
+    stop: Option<&OwnedFd>,
+) -> Result<(), ServiceError> {
     watch(service, endpoint.listener(), LISTENER)?;
     watch(service, signals, SIGNALS)?;
     watch(service, &service.paths, EVENTS)?;
@@ -337,7 +343,7 @@ fn watch_all(service: &Service, endpoint: &Endpoint, signals: &SignalFd, stop: O
     stop.map_or(Ok(()), |stop| watch(service, stop, STOP))
 }
 
-fn watch(service: &Service, what: impl AsFd, token: u64) -> Result<(), Error> {
+fn watch(service: &Service, what: impl AsFd, token: u64) -> Result<(), ServiceError> {
     let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
     service.clients.poll.add(what, event).map_err(|e| system("watch a descriptor")(e.into()))
 }
@@ -351,7 +357,7 @@ fn accept(service: &mut Service, endpoint: &Endpoint, acceptor: &mut Acceptor<im
 }
 
 /// Reads the signals that wait. Returns whether the service is to end now.
-fn obey_signals(service: &mut Service, signals: &SignalFd, options: &Options) -> bool {
+fn obey_signals(service: &mut Service, signals: &SignalFd, options: &RunOptions) -> bool {
     while let Ok(Some(info)) = signals.read_signal() {
         if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
             reload(service, options);
@@ -415,7 +421,7 @@ impl Timers {
 }
 
 /// Applies new limits; all other settings need a restart.
-fn reload(service: &mut Service, options: &Options) {
+fn reload(service: &mut Service, options: &RunOptions) {
     match configuration(options) {
         Ok(config) => {
             service.ledger.usage.set_limits(config.limits);
@@ -431,11 +437,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connections_of_one_user_fill_no_round() {
-        let at_once = |connections, connections_per_user| {
-            events_at_once(&Limits { connections, connections_per_user, ..Limits::default() })
-        };
-        assert_eq!([at_once(1024, 256), at_once(1024, 700), at_once(1024, 1)], [512, 1400, 64]);
-        assert_eq!(at_once(1024, u32::MAX), 2048, "a user has no more than all");
+    fn a_round_has_room_for_all_connections_and_for_what_the_loop_watches_itself() {
+        // The last token of the loop's own is `LANES`. Root has more than `limits.connections`.
+        for connections in [0, 1, 700, 3000] {
+            assert!(events_at_once(connections) > connections + LANES as usize);
+        }
     }
 }

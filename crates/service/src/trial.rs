@@ -25,7 +25,7 @@ pub struct Trial {
 /// Runs the trials. Needs what the service needs (root); without that every trial fails.
 #[must_use]
 pub fn trial() -> Trial {
-    let limits = config::Limits::default();
+    let limits = config::ServiceLimits::default();
     crate::run::raise_limits(&limits);
     let one_line = |error: String| error.lines().next().unwrap_or_default().chars().take(200).collect();
     Trial {

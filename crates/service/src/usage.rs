@@ -1,6 +1,6 @@
 //! Resource usage: the limits per user and in total.
 
-use crate::config::Limits;
+use crate::config::ServiceLimits;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tickwire_lane::control::Reason;
@@ -20,9 +20,9 @@ struct Used {
 /// The accounts of all users.
 #[derive(Debug)]
 pub(crate) struct Usage {
-    limits: Limits,
+    limits: ServiceLimits,
     /// The limits at the start.
-    made_for: Limits,
+    made_for: ServiceLimits,
     total: Used,
     users: HashMap<u32, Used>,
     /// Returns from threads that close something.
@@ -55,7 +55,7 @@ impl Returns {
 }
 
 impl Usage {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: ServiceLimits) -> Self {
         let (returns, returned) = channel();
         Self { limits, made_for: limits, total: Used::default(), users: HashMap::new(), returned, returns }
     }
@@ -75,7 +75,7 @@ impl Usage {
 
     /// Changes the limits; what is used beyond them stays until it is given back. What the BPF maps
     /// were made for is not exceeded.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    pub(crate) fn set_limits(&mut self, limits: ServiceLimits) {
         let made_for = &self.made_for;
         let clamp = |name, wanted: u32, most: u32| {
             if wanted > most {
@@ -86,7 +86,7 @@ impl Usage {
             }
             wanted.min(most)
         };
-        self.limits = Limits {
+        self.limits = ServiceLimits {
             lanes: clamp("lanes", limits.lanes, made_for.lanes),
             flows: clamp("flows", limits.flows, made_for.flows),
             memberships: clamp("memberships", limits.memberships, made_for.memberships),
@@ -94,7 +94,7 @@ impl Usage {
         };
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ServiceLimits {
         &self.limits
     }
 
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     fn usage() -> Usage {
-        Usage::new(Limits {
+        Usage::new(ServiceLimits {
             lanes: 3,
             lanes_per_user: 2,
             flows: 3,
@@ -324,17 +324,17 @@ mod tests {
     #[test]
     fn limits_that_are_read_anew_are_not_raised_beyond_what_the_maps_hold() {
         let mut usage = usage();
-        usage.set_limits(Limits { lanes: 9, flows: 9, memberships: 9, connections: 9, ..*usage.limits() });
+        usage.set_limits(ServiceLimits { lanes: 9, flows: 9, memberships: 9, connections: 9, ..*usage.limits() });
         let limits = usage.limits();
         assert_eq!((limits.lanes, limits.flows, limits.memberships, limits.connections), (3, 3, 4, 9));
-        usage.set_limits(Limits { lanes: 1, flows: 1, ..*usage.limits() });
-        usage.set_limits(Limits { lanes: 2, flows: 3, ..*usage.limits() });
+        usage.set_limits(ServiceLimits { lanes: 1, flows: 1, ..*usage.limits() });
+        usage.set_limits(ServiceLimits { lanes: 2, flows: 3, ..*usage.limits() });
         assert_eq!((usage.limits().lanes, usage.limits().flows), (2, 3));
     }
 
     #[test]
     fn programs_without_a_lane_are_listed_by_a_quarter_of_the_connections() {
-        let usage = Usage::new(Limits { connections: 12, connections_per_user: 8, ..usage().limits });
+        let usage = Usage::new(ServiceLimits { connections: 12, connections_per_user: 8, ..usage().limits });
         assert!(usage.room_to_list(1, [1].into_iter()) && !usage.room_to_list(1, [1, 1].into_iter()));
         assert!(usage.room_to_list(2, [1, 1].into_iter()) && !usage.room_to_list(2, [1, 1, 3].into_iter()));
     }

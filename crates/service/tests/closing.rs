@@ -4,7 +4,8 @@ mod common;
 
 use common::tcp_flag::{ACK, FIN, RST, SYN};
 use common::{
-    Client, LaneOf, PEER, TIMEOUT, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
+    Client, LaneOf, PEER, TIMEOUT, Wire, World, accepted, checksum, connecting, now, release, segment, skipped, until,
+    within,
 };
 use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, bind, getsockopt, shutdown, socket, sockopt,
@@ -12,7 +13,8 @@ use nix::sys::socket::{
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Part, Parts, Push, Reason, Reply, Request};
+use std::time::Duration;
+use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, CountersOf, Parts, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -53,7 +55,7 @@ impl Closed {
 
     /// Reports that connections to these are over.
     fn has_ended(&mut self, remotes: &[SocketAddr]) {
-        let part = |&remote: &SocketAddr| Part { claim: self.claim, remote: remote.into() };
+        let part = |&remote: &SocketAddr| ClaimPart { claim: self.claim, remote: remote.into() };
         for parts in remotes.iter().map(part).collect::<Vec<_>>().chunks(Parts::MAX) {
             let release = Request::Release { parts: Parts::new(parts) };
             assert!(matches!(self.client.request(&release, &[]).0, Reply::Done));
@@ -301,7 +303,7 @@ fn a_claim_of_which_a_killed_process_has_not_learned_ends_with_its_connection() 
     let (mut client, lane) = world.laned();
     let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
-    let ports = Request::Ports { source: world.a(0).ip().into(), count: 4 };
+    let ports = Request::Ports { source: world.a(0).ip().into(), count: 16 };
     for (request, descriptors) in [(claim, vec![listener.as_fd()]), (ports, Vec::new())] {
         let mut killed = world.client();
         let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
@@ -315,4 +317,32 @@ fn a_claim_of_which_a_killed_process_has_not_learned_ends_with_its_connection() 
     }
     let (mut other, _) = world.laned();
     other.claim_bound(&listener).unwrap();
+}
+
+#[test]
+fn a_listener_that_a_killed_process_has_not_noted_ends_and_one_that_it_has_goes_on() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane, mut stack) = world.program();
+    let list = Request::ListClaims { lane: lane.lane, after: Claim(0) };
+    for (port, is_noted) in [(8080, true), (8081, false)] {
+        let listener = within(&world.pair.a, || TcpListener::bind(world.a(port)).unwrap());
+        let mut killed = world.client();
+        let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
+        assert!(matches!(killed.request(&attach, &[]).0, Reply::Attached));
+        let claim = killed.claim_bound(&listener).unwrap();
+        let id = stack.tcp_listen(&stack.tcp_defaults(), world.a(port).into(), 8).unwrap();
+        if is_noted {
+            stack.socket_row(id.into()).unwrap().claim.set(claim.0);
+        }
+        drop(killed);
+        assert!(matches!(client.push(), Push::PeerGone { .. }));
+        // Longer than the service takes for two looks.
+        std::thread::sleep(Duration::from_millis(2500));
+        let is_held = matches!(client.request(&list, &[]).0, Reply::Held { .. });
+        assert_eq!(is_held, is_noted);
+        client.request(&release(&[claim]), &[]);
+    }
 }

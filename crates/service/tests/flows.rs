@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Part, Parts, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, CountersOf, Parts, Reason, Reply, Request};
 use tickwire_link::bpf;
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -166,7 +166,7 @@ fn what_is_the_kernels_is_not_released_by_a_program() {
     let (listener, connection) = kernels(&world);
     let mut liar = Liar::at(&world, listener);
     let remote = connection.1.local_addr().unwrap();
-    let release = Request::Release { parts: Parts::new(&[Part { claim: liar.claim, remote: remote.into() }]) };
+    let release = Request::Release { parts: Parts::new(&[ClaimPart { claim: liar.claim, remote: remote.into() }]) };
     liar.client.request(&release, &[]);
     lives(&connection);
     liar.closes(&[remote], false);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tickwire_lab::LabPair;
 use tickwire_lane::control::{Accelerated, AttachMode, CountersOf, Push, Reason, Reply, Request};
 use tickwire_link::control::Channel;
-use tickwire_service::{Attach, Options};
+use tickwire_service::{Attach, RunOptions};
 use tickwire_stack::addr::Mac;
 use tickwire_stack::path::{PathState, Query};
 
@@ -190,12 +190,13 @@ fn one_service_in_a_namespace_and_one_at_a_socket() {
     }
     let world = World::new(Attach::Tc);
     let other_socket = world.pair.a.directory().join("other.sock");
-    let in_same_namespace =
-        within(&world.pair.a, || tickwire_service::run(Options { socket: Some(other_socket), ..Options::default() }));
+    let in_same_namespace = within(&world.pair.a, || {
+        tickwire_service::run(RunOptions { socket: Some(other_socket), ..RunOptions::default() })
+    });
     let error = in_same_namespace.unwrap_err().to_string();
     assert!(error.contains("another Tickwire service already runs in this network namespace"), "{error}");
     let at_same_socket = within(&world.pair.b, || {
-        tickwire_service::run(Options { socket: Some(world.socket.clone()), ..Options::default() })
+        tickwire_service::run(RunOptions { socket: Some(world.socket.clone()), ..RunOptions::default() })
     });
     let error = at_same_socket.unwrap_err().to_string();
     assert!(error.contains("another Tickwire service already listens on"), "{error}");

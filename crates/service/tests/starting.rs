@@ -6,7 +6,7 @@ use common::{World, skipped, within};
 use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::{LabPair, Process};
-use tickwire_service::{Attach, Error, Options};
+use tickwire_service::{Attach, RunOptions, ServiceError};
 
 #[test]
 fn a_service_without_rights_says_so_also_beside_another_service() {
@@ -14,16 +14,16 @@ fn a_service_without_rights_says_so_also_beside_another_service() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let options = || Options { socket: Some(world.pair.a.directory().join("second.sock")), ..Options::default() };
+    let options = || RunOptions { socket: Some(world.pair.a.directory().join("second.sock")), ..RunOptions::default() };
     let taken = within(&world.pair.a, || tickwire_service::run(options()));
-    assert!(matches!(taken, Err(Error::Endpoint(_))), "{taken:?}");
+    assert!(matches!(taken, Err(ServiceError::Endpoint(_))), "{taken:?}");
     let refused = within(&world.pair.a, || {
         // SAFETY: no memory is passed; the bare system call concerns this thread only, which ends
         // here.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) }, 0);
         tickwire_service::run(options())
     });
-    assert!(matches!(refused, Err(Error::Privilege(_))), "{refused:?}");
+    assert!(matches!(refused, Err(ServiceError::Privilege(_))), "{refused:?}");
 }
 
 #[test]

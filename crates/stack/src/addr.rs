@@ -13,6 +13,8 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct Address(pub [u8; 16]);
 
+shared_layout! { Address { 0 } }
+
 /// The two address families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
@@ -32,10 +34,14 @@ pub struct Endpoint {
     pub port: u16,
 }
 
+shared_layout! { Endpoint { address, port } }
+
 /// An Ethernet address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Mac(pub [u8; 6]);
+
+shared_layout! { Mac { 0 } }
 
 impl Address {
     /// `::`, which on a dual-stack socket means "any address of either family".

@@ -31,6 +31,8 @@ enum Place {
     Bound = 2,
 }
 
+shared_layout! { enum Place { Nowhere, Connected, Bound } }
+
 /// A socket's entry in the tables.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -46,6 +48,8 @@ pub(crate) struct Node {
     spread: u8,
     place: Place,
 }
+
+shared_layout! { Node { next, bucket, local, remote, protocol, v6only, spread, place } }
 
 /// How well a bound socket matches a packet; the best wins.
 fn fit(bound: Address, v6only: bool, wanted: Address) -> Option<u8> {

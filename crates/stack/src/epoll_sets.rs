@@ -113,6 +113,8 @@ pub(crate) struct Item {
     queued: bool,
 }
 
+shared_layout! { Item { link, ends, set, slot, key, data, ready, edge, oneshot, disabled, queued } }
+
 impl Item {
     fn interest(&self) -> Interest {
         Interest { ready: self.ready, edge: self.edge, oneshot: self.oneshot }
@@ -131,6 +133,8 @@ pub(crate) struct Set {
     /// Items on the ready list.
     queued: u32,
 }
+
+shared_layout! { Set { link, members, ready_head, ready_tail, queued } }
 
 /// The two directions along nested sets: to the sets that are items of one, or to those of which it
 /// is an item.

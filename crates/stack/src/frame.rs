@@ -105,6 +105,11 @@ pub struct FrameMeta {
     pub older: PoolLink,
 }
 
+shared_layout! { FrameMeta {
+    next, prev, offset, len, flags, network, seq, transmits, tos, ttl, at, total, source, newer,
+    older,
+} }
+
 impl FrameMeta {
     /// UDP: the incoming interface, by the host's number; 0 if unknown.
     #[must_use]

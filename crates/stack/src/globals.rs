@@ -105,6 +105,14 @@ pub(crate) struct Core {
     pub(crate) tcp: tcp::Shared,
 }
 
+shared_layout! { Core {
+    secret, filled, fill, fill_top, default_mtu, ip_id, partial_head, partial_tail, merged_of,
+    partial_len, partial_bad, came_by, queues, writing, heap_len, wakeups, periodic, requests_head,
+    requests_len, requests, guesses, path_hand, reassembly_head, reassembly_tail, reassembly_frames,
+    paths_at, udp_full, free_tcp, free_listeners, free_udp, free_groups, free_paths, free_waiting,
+    free_reassemblies, free_items, free_sets, free_waiters, tcp,
+} }
+
 impl Stack<'_> {
     /// Initialises all-zero memory. Once, before anything else.
     pub fn init(&mut self, config: &StackConfig, now: Instant) {

@@ -20,6 +20,8 @@ pub enum SocketKind {
     Set = 4,
 }
 
+shared_layout! { enum SocketKind { None, Tcp, Listener, Udp, Set } }
+
 /// A socket or set. The generation distinguishes handles of the slot's earlier users, so a stale
 /// handle is an error ([`crate::StackError::Stale`]), never another socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
@@ -32,6 +34,8 @@ pub struct SocketId {
     /// The generation of the slot.
     pub generation: u32,
 }
+
+shared_layout! { SocketId { kind, index, generation } }
 
 impl SocketId {
     /// The handle packed into one word (never zero for a live socket), for tables of atomics.
@@ -98,6 +102,8 @@ typed! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Ready(pub u32);
+
+shared_layout! { Ready { 0 } }
 
 impl Ready {
     /// Nothing.

@@ -20,6 +20,9 @@
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod shared_layout;
+
 pub mod addr;
 pub mod checksum;
 mod deadline;

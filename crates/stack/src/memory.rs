@@ -16,6 +16,7 @@ use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
 use crate::pool::{FreeList, PoolLink};
 use crate::queue::Queued;
+use crate::shared_layout::{Fnv, SharedLayout};
 use crate::socket_alloc::Handle;
 use crate::table::{Counters, SocketRow};
 use crate::timers::{Entry, Timer};
@@ -52,6 +53,11 @@ pub struct Limits {
     /// 64-bit words of the region for the caller's own use (descriptor tables, process references).
     pub user_words: u32,
 }
+
+shared_layout! { Limits {
+    frames, tcp, listeners, udp, kernel_rows, paths, waiting, reassemblies, groups, watch_items,
+    watch_sets, user_words,
+} }
 
 impl Limits {
     /// The default of a lane: below 32 MiB in total.
@@ -134,6 +140,10 @@ impl Default for Limits {
         Self::DEFAULT
     }
 }
+
+/// To be raised when something in the memory, a table row too, gets another meaning although all
+/// fields keep their names and places: [`Memory::LAYOUT_HASH`] covers the rest by itself.
+const LAYOUT_REVISION: u64 = 1;
 
 /// One piece of the memory, in layout order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,13 +266,13 @@ macro_rules! memory {
                 } )*
             }
 
-            /// A hash over the sizes and alignments of everything in the memory: builds with
-            /// different hashes must not share a region.
+            /// A hash over where every field of the memory lies, and [`LAYOUT_REVISION`]: builds
+            /// with different hashes must not share a region.
             pub const LAYOUT_HASH: u64 = {
-                let mut hash = Fnv::new().add(FRAME_SIZE).add(size_of::<Limits>());
-                hash = hash.add_type::<Counters>().add_type::<SocketRow>().add_type::<Core>();
-                hash = hash.add_type::<FrameMeta>().add_type::<FreeList<FrameMeta>>();
-                $( hash = hash.add_name(stringify!($name)).add_type::<$ty>(); )*
+                let hash = Fnv::new().add(LAYOUT_REVISION).add(FRAME_SIZE as u64).add(Limits::HASH);
+                let hash = hash.add(Counters::HASH).add(SocketRow::HASH).add(Core::HASH);
+                let hash = hash.add(FrameMeta::HASH).add(FreeList::<FrameMeta>::HASH);
+                $( let hash = hash.add_name(stringify!($name)).add(<$ty>::HASH); )*
                 hash.0
             };
         }
@@ -393,33 +403,6 @@ impl Memory<'_> {
 impl core::fmt::Debug for Memory<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Memory").field("frames", &self.frames.meta.len()).finish_non_exhaustive()
-    }
-}
-
-/// FNV-1a over words, usable in constants.
-struct Fnv(u64);
-
-impl Fnv {
-    const fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    const fn add(self, word: usize) -> Self {
-        Self((self.0 ^ word as u64).wrapping_mul(0x0000_0100_0000_01b3))
-    }
-
-    const fn add_type<T>(self) -> Self {
-        self.add(size_of::<T>()).add(align_of::<T>())
-    }
-
-    const fn add_name(mut self, name: &str) -> Self {
-        let bytes = name.as_bytes();
-        let mut i = 0;
-        while i < bytes.len() {
-            self = self.add(bytes[i] as usize);
-            i += 1;
-        }
-        self
     }
 }
 

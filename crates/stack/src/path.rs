@@ -24,6 +24,8 @@ pub enum PathState {
     Kernel = 4,
 }
 
+shared_layout! { enum PathState { Free, Resolving, Ready, Unreachable, Kernel } }
+
 /// The key of a path, which is also that of the kernel's routes. Another source address may use
 /// another router or interface (`ip rule from`), and so may another class of traffic (`ip rule
 /// tos`, `ip route add tos`).
@@ -39,6 +41,8 @@ pub struct Query {
     /// The type of service (IPv4) or traffic class (IPv6), without the two bits of ECN.
     pub tos: u8,
 }
+
+shared_layout! { Query { destination, source, interface, tos } }
 
 impl Query {
     /// The path to a destination, with all else left to the host.
@@ -89,6 +93,8 @@ pub struct Metrics {
     pub quick_ack: bool,
 }
 
+shared_layout! { Metrics { rto_min_ms, initcwnd, initrwnd, advmss, hop_limit, quick_ack } }
+
 impl Metrics {
     /// The time to live of a packet: the program's, else the route's, else the default.
     #[must_use]
@@ -121,6 +127,10 @@ pub struct PathInfo {
     /// the same path; [`Address::ANY`] if that is unknown or not so.
     pub chosen: Address,
 }
+
+shared_layout! { PathInfo {
+    query, source, interface, mtu, source_mac, next_hop_mac, state, metrics, chosen,
+} }
 
 impl PathInfo {
     /// The path from the chosen source address, if it is the same.
@@ -178,6 +188,11 @@ pub struct Path {
     pub waiting: u32,
 }
 
+shared_layout! { Path {
+    link, info, pmtu, pmtu_until, udp_pmtu, udp_pmtu_until, inferred, used, guests, narrow,
+    udp_narrow, asked, found, waiting_head, waiting_tail, waiting,
+} }
+
 /// A packet that waits for a neighbour, with its bounds as in the transmit queue.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
@@ -185,6 +200,8 @@ pub(crate) struct Waiting {
     pub(crate) link: PoolLink,
     pub(crate) packet: Queued,
 }
+
+shared_layout! { Waiting { link, packet } }
 
 impl PoolSlot for Waiting {
     fn link(&mut self) -> &mut PoolLink {

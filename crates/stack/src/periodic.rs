@@ -86,6 +86,8 @@ struct Messages {
     agree: u32,
 }
 
+shared_layout! { Messages { bits, last, began, period, due, kept, late, slot, agree } }
+
 impl Messages {
     const fn has_period(&self) -> bool {
         self.agree >= AGREE
@@ -190,6 +192,8 @@ pub(crate) struct Periodic {
     /// Bits of the places of sockets with a period.
     regular: [u64; PLACES.div_ceil(64)],
 }
+
+shared_layout! { Periodic { places, regular } }
 
 impl Periodic {
     /// A packet with data arrived for a socket.

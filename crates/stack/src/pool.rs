@@ -12,6 +12,8 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct PoolLink(u32);
 
+shared_layout! { Link { 0 } }
+
 impl PoolLink {
     /// No slot.
     pub const NONE: Self = Self(0);
@@ -53,6 +55,8 @@ pub struct FreeList<T> {
     used: u32,
     of: PhantomData<T>,
 }
+
+shared_layout! { FreeList<T> { head, fresh, used, of } }
 
 impl<T: PoolSlot> FreeList<T> {
     /// Allocates a slot. Its content is that of the previous user; the caller resets it.

@@ -21,6 +21,8 @@ pub enum Class {
     Stream = 1,
 }
 
+shared_layout! { enum Class { Prompt, Stream } }
+
 /// Head and tail of a queue, in a ring of a power of two; both run freely.
 #[derive(Debug, FromZeros)]
 #[repr(C)]
@@ -30,6 +32,8 @@ struct Ends {
     /// Index of the next free entry.
     tail: u32,
 }
+
+shared_layout! { Ends { head, tail } }
 
 /// The two transmit queues, each with its own ring ([`Queues::of`]).
 #[derive(Debug, FromZeros)]
@@ -43,6 +47,8 @@ pub(crate) struct Queues {
     /// Whether the rest of that queue's last packet is still at its head.
     cut: u16,
 }
+
+shared_layout! { Queues { prompt, stream, turn, cut } }
 
 impl Queues {
     fn of(&mut self, class: Class) -> &mut Ends {
@@ -87,6 +93,8 @@ pub(crate) struct Queued {
     /// there are sent first, since they may belong to the same connection.
     pub(crate) behind: u32,
 }
+
+shared_layout! { Queued { frame, offset, len, rest, class, behind } }
 
 impl Queued {
     /// The next piece of the packet.

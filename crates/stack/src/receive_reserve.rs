@@ -32,6 +32,8 @@ pub(crate) struct ReceiveReserve {
     calm: u32,
 }
 
+shared_layout! { ReceiveReserve { wanted, least, most, calm } }
+
 impl ReceiveReserve {
     pub(crate) fn new(most: u32) -> Self {
         let first = FIRST.min(most);

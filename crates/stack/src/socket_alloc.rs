@@ -19,6 +19,8 @@ pub(crate) struct Handle {
     pub(crate) waiters: u32,
 }
 
+shared_layout! { Handle { generation, watchers, waiters } }
+
 impl Stack<'_> {
     /// Index into everything that exists once per socket (handles, nodes, rows). `None` if there is
     /// no such slot.

@@ -12,6 +12,8 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct SharedCounter(AtomicU64);
 
+shared_layout! { Count { 0 } }
+
 impl SharedCounter {
     /// Counts one.
     pub fn inc(&self) {
@@ -40,6 +42,8 @@ impl SharedCounter {
 #[repr(transparent)]
 pub struct Cell(AtomicU32);
 
+shared_layout! { Cell { 0 } }
+
 impl Cell {
     /// Replaces the value.
     pub fn set(&self, value: u32) {
@@ -66,6 +70,8 @@ pub struct EndpointCells {
     port: AtomicU32,
 }
 
+shared_layout! { EndpointCells { address, port } }
+
 impl EndpointCells {
     /// Replaces it.
     pub fn set(&self, endpoint: Endpoint) {
@@ -90,6 +96,8 @@ impl EndpointCells {
 #[derive(Debug, Default, FromZeros)]
 #[repr(transparent)]
 pub struct MacCell(AtomicU64);
+
+shared_layout! { MacCell { 0 } }
 
 impl MacCell {
     /// Replaces it.
@@ -188,7 +196,15 @@ pub struct SocketRow {
     /// A socket that stays on the kernel: the processes of the lane that hold it, a bit for each;
     /// maintained by the caller.
     pub holders: SharedCounter,
+    /// A listener: its claim once its program knows it; maintained by the caller.
+    pub claim: Count,
 }
+
+shared_layout! { Row {
+    kind, state, pid, fd, reason, interface, local, remote, rx_queue, tx_queue, srtt_us, rto_us,
+    cwnd, ssthresh, mss, retransmits, snd_nxt, snd_una, rcv_nxt, drops, source_mac, next_hop_mac,
+    rx_packets, rx_bytes, tx_packets, tx_bytes, complete, holders, claim,
+} }
 
 impl SocketRow {
     /// Clears every field, the kind first.
@@ -217,7 +233,7 @@ impl SocketRow {
         cells.into_iter().for_each(|cell| cell.set(0));
         [&self.local, &self.remote].into_iter().for_each(|e| e.set(Endpoint::default()));
         [&self.source_mac, &self.next_hop_mac].into_iter().for_each(|m| m.set(Mac::default()));
-        let counts = [&self.rx_packets, &self.rx_bytes, &self.tx_packets, &self.tx_bytes, &self.holders];
+        let counts = [&self.rx_packets, &self.rx_bytes, &self.tx_packets, &self.tx_bytes, &self.holders, &self.claim];
         counts.into_iter().for_each(|c| c.set(0));
     }
 }
@@ -230,6 +246,8 @@ macro_rules! counters {
         pub struct Counters {
             $( $(#[$doc])* pub $field: SharedCounter, )*
         }
+
+        shared_layout!(Counters { $($field),* });
 
         impl Counters {
             /// Every counter with its name, in a fixed order.

@@ -12,10 +12,14 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct Instant(u64);
 
+shared_layout! { Instant { 0 } }
+
 /// A length of time in nanoseconds, up to about 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Span(u64);
+
+shared_layout! { Span { 0 } }
 
 impl Instant {
     /// The zero instant; in fields that may be unset, "never".

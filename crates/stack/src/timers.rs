@@ -25,6 +25,8 @@ pub(crate) struct Timer {
     place: PoolLink,
 }
 
+shared_layout! { Timer { due, key, place } }
+
 /// An entry of the heap.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -34,6 +36,8 @@ pub(crate) struct Entry {
     /// The connection of the timer.
     tcp: u32,
 }
+
+shared_layout! { Entry { key, tcp } }
 
 /// Children of an entry.
 const CHILDREN: usize = 4;

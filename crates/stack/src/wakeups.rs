@@ -44,6 +44,8 @@ pub struct WakeTarget {
     pub reserved: u32,
 }
 
+shared_layout! { WakeTarget { process, descriptor, address, priority, reserved } }
+
 /// The waiter of a sleeping thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(u32);
@@ -101,6 +103,8 @@ struct Node {
     list: u32,
 }
 
+shared_layout! { Node { next, previous, list } }
+
 /// A sleeping thread.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
@@ -113,6 +117,8 @@ pub(crate) struct Waiter {
     passed_over: u32,
     padding: u32,
 }
+
+shared_layout! { Waiter { target, nodes, link, taken, passed_over, padding } }
 
 impl PoolSlot for Waiter {
     fn link(&mut self) -> &mut PoolLink {
@@ -134,6 +140,8 @@ pub(crate) struct WakeState {
     /// Bits of sockets with an event, see [`Stack::change_mask`].
     pub(crate) changes: u64,
 }
+
+shared_layout! { WakeState { anything, woken, everybody, used, changes } }
 
 impl Stack<'_> {
     /// The calling thread is about to sleep until an event at one of these sockets or sets; until

@@ -13,7 +13,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
-use tickwire_lane::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
+use tickwire_lane::control::{
+    Accelerated, AttachMode, ClaimInfo, ClaimKind, CountersOf, LaneInfo, Reason, Reply, Request,
+};
 use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::region::View;
@@ -200,7 +202,7 @@ fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64
 
 const IPPROTO_TCP: u8 = 6;
 
-fn claim(held: &Held) -> Claim {
+fn claim(held: &ClaimInfo) -> Claim {
     Claim {
         protocol: if held.protocol == IPPROTO_TCP { "tcp" } else { "udp" },
         local: held.local.to_string(),

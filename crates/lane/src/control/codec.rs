@@ -28,7 +28,7 @@ const MAGIC: u32 = 0x5457_4331; // "TWC1"
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedMessage {
     /// It does not begin like a message.
     #[error("not a Tickwire control message")]
     Magic,
@@ -83,36 +83,36 @@ pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Reads the head of a message: its kind and number.
-    pub(super) fn new(bytes: &'a [u8]) -> Result<(Self, u16, u32), Malformed> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<(Self, u16, u32), MalformedMessage> {
         let mut reader = Self(bytes);
         if u32::take(&mut reader).ok() != Some(MAGIC) {
-            return Err(Malformed::Magic);
+            return Err(MalformedMessage::Magic);
         }
         let version = u16::take(&mut reader)?;
         if version != VERSION {
-            return Err(Malformed::Version(version));
+            return Err(MalformedMessage::Version(version));
         }
         let kind = u16::take(&mut reader)?;
         let number = u32::take(&mut reader)?;
         Ok((reader, kind, number))
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Length)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedMessage> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(MalformedMessage::Length)?;
         self.0 = rest;
         Ok(*taken)
     }
 
     /// Makes sure that nothing is left.
-    pub(super) fn end(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed::Length) }
+    pub(super) fn end(self) -> Result<(), MalformedMessage> {
+        if self.0.is_empty() { Ok(()) } else { Err(MalformedMessage::Length) }
     }
 }
 
 /// Something that can be in a message.
 pub(super) trait Field: Sized {
     fn put(&self, writer: &mut Writer<'_>);
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage>;
 }
 
 macro_rules! numbers {
@@ -121,7 +121,7 @@ macro_rules! numbers {
             fn put(&self, writer: &mut Writer<'_>) {
                 writer.bytes(&self.to_ne_bytes());
             }
-            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 reader.array().map(Self::from_ne_bytes)
             }
         }
@@ -134,11 +134,11 @@ impl Field for bool {
     fn put(&self, writer: &mut Writer<'_>) {
         u8::from(*self).put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         match u8::take(reader)? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed::Field("flag")),
+            _ => Err(MalformedMessage::Field("flag")),
         }
     }
 }
@@ -147,7 +147,7 @@ impl<const N: usize> Field for [u8; N] {
     fn put(&self, writer: &mut Writer<'_>) {
         writer.bytes(self);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         reader.array()
     }
 }
@@ -156,7 +156,7 @@ impl<T: Field> Field for Box<T> {
     fn put(&self, writer: &mut Writer<'_>) {
         (**self).put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         T::take(reader).map(Self::new)
     }
 }
@@ -169,7 +169,7 @@ impl<T: Field> Field for Option<T> {
             value.put(writer);
         }
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         bool::take(reader)?.then(|| T::take(reader)).transpose()
     }
 }
@@ -179,7 +179,7 @@ impl<A: Field, B: Field> Field for (A, B) {
         self.0.put(writer);
         self.1.put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         Ok((A::take(reader)?, B::take(reader)?))
     }
 }
@@ -190,9 +190,9 @@ impl Field for Name {
         len.put(writer);
         bytes.put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         let len = u8::take(reader)?;
-        Self::from_wire(len, &reader.array()?).ok_or(Malformed::Field("name"))
+        Self::from_wire(len, &reader.array()?).ok_or(MalformedMessage::Field("name"))
     }
 }
 
@@ -200,8 +200,8 @@ impl Field for Reason {
     fn put(&self, writer: &mut Writer<'_>) {
         self.code().put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Self::from_code(u16::take(reader)?.into()).ok_or(Malformed::Field("reason"))
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
+        Self::from_code(u16::take(reader)?.into()).ok_or(MalformedMessage::Field("reason"))
     }
 }
 
@@ -209,7 +209,7 @@ impl Field for Address {
     fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         reader.array().map(Self)
     }
 }
@@ -218,7 +218,7 @@ impl Field for Mac {
     fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         reader.array().map(Self)
     }
 }
@@ -227,11 +227,11 @@ impl Field for PathState {
     fn put(&self, writer: &mut Writer<'_>) {
         (*self as u8).put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         [Self::Free, Self::Resolving, Self::Ready, Self::Unreachable, Self::Kernel]
             .get(usize::from(u8::take(reader)?))
             .copied()
-            .ok_or(Malformed::Field("path state"))
+            .ok_or(MalformedMessage::Field("path state"))
     }
 }
 
@@ -242,7 +242,7 @@ macro_rules! field_struct {
             fn put(&self, writer: &mut Writer<'_>) {
                 $( Field::put(&self.$name, writer); )*
             }
-            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 $( let $name = Field::take(reader)?; )*
                 Ok(Self { $($name),* })
             }
@@ -282,9 +282,9 @@ impl Field for Limits {
     fn put(&self, writer: &mut Writer<'_>) {
         writer.bytes(self.as_bytes());
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         let limits: Self = transmute!(reader.array::<{ size_of::<Limits>() }>()?);
-        if limits.valid() { Ok(limits) } else { Err(Malformed::Field("limit")) }
+        if limits.valid() { Ok(limits) } else { Err(MalformedMessage::Field("limit")) }
     }
 }
 
@@ -296,10 +296,10 @@ macro_rules! field_enum {
                 let code: u8 = match self { $( Self::$name => $code, )* };
                 code.put(writer);
             }
-            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+            fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 match u8::take(reader)? {
                     $( $code => Ok(Self::$name), )*
-                    _ => Err(Malformed::Field($what)),
+                    _ => Err(MalformedMessage::Field($what)),
                 }
             }
         }
@@ -335,18 +335,18 @@ macro_rules! messages {
                 send(writer.as_bytes());
             }
 
-            fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), Malformed> {
+            fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), MalformedMessage> {
                 #[allow(unused_mut)]
                 let (mut reader, kind, number) = Reader::new(bytes)?;
                 let message = match kind {
                     $( k if k == ($direction | $code) => {
                         if !matches!(descriptors, $fds) {
-                            return Err(Malformed::Descriptors(descriptors));
+                            return Err(MalformedMessage::Descriptors(descriptors));
                         }
                         $( $( let $field = Field::take(&mut reader)?; )* )?
                         Self::$name $({ $($field),* })?
                     } )*
-                    _ => return Err(Malformed::Kind(kind)),
+                    _ => return Err(MalformedMessage::Kind(kind)),
                 };
                 reader.end()?;
                 Ok((number, message))

@@ -1,6 +1,6 @@
 //! Short lists in messages.
 
-use super::codec::{Field, Malformed, Reader, Writer};
+use super::codec::{Field, MalformedMessage, Reader, Writer};
 use std::fmt;
 
 /// A list of at most `N` (which is at most 255) things, so many that they fit into one message.
@@ -45,10 +45,10 @@ impl<T: Field + Copy + Default, const N: usize> Field for List<T, N> {
             thing.put(writer);
         }
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         let len = u8::take(reader)?;
         let mut list = [T::default(); N];
-        for place in list.get_mut(..usize::from(len)).ok_or(Malformed::Field("list"))? {
+        for place in list.get_mut(..usize::from(len)).ok_or(MalformedMessage::Field("list"))? {
             *place = Field::take(reader)?;
         }
         Ok(Self { list, len })

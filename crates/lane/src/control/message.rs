@@ -1,6 +1,8 @@
 //! The messages themselves. The number in brackets is how many descriptors come with a message.
 
-use super::codec::{Field, MAX_MESSAGE, MAX_REQUEST, Malformed, Reader, Writer, field_enum, field_struct, messages};
+use super::codec::{
+    Field, MAX_MESSAGE, MAX_REQUEST, MalformedMessage, Reader, Writer, field_enum, field_struct, messages,
+};
 use super::list::List;
 use super::name::Name;
 use super::reason::Reason;
@@ -19,8 +21,8 @@ pub trait MessageTo: Sized {
     /// Reads a message that came with so many descriptors.
     ///
     /// # Errors
-    /// [`Malformed`], which says what is wrong with it.
-    fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), Malformed>;
+    /// [`MalformedMessage`], which says what is wrong with it.
+    fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), MalformedMessage>;
 }
 
 /// Secret of a lane: a process that knows it may attach to the lane. Never printed.
@@ -37,7 +39,7 @@ impl Field for Token {
     fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         Field::take(reader).map(Self)
     }
 }
@@ -50,7 +52,7 @@ impl Field for Claim {
     fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         Field::take(reader).map(Self)
     }
 }
@@ -89,17 +91,17 @@ pub type Remotes = List<Endpoint, 8>;
 
 /// A part of a claim that is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct ClaimPart {
     /// The claim.
     pub claim: Claim,
     /// The remote of one flow of a converted claim; all of the claim if its port is 0.
     pub remote: Endpoint,
 }
 
-field_struct!(Part { claim, remote });
+field_struct!(ClaimPart { claim, remote });
 
 /// What one message releases; the caller sends the rest in further messages.
-pub type Parts = List<Part, 8>;
+pub type Parts = List<ClaimPart, 8>;
 
 /// An ephemeral port that the service has bound for a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +164,7 @@ field_struct!(LaneInfo { lane, pid, uid, program, processes, claims, age_ms, int
 
 /// One claim, as the service holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ClaimInfo {
     /// Its name.
     pub claim: Claim,
     /// What it covers.
@@ -175,7 +177,7 @@ pub struct Held {
     pub remote: Endpoint,
 }
 
-field_struct!(Held { claim, kind, protocol, local, remote });
+field_struct!(ClaimInfo { claim, kind, protocol, local, remote });
 
 /// What the service reports about an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +304,8 @@ messages! {
         lane: u32,
     };
     /// Send copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of a
-    /// stream of records (see `capture`), or [`Reply::Refused`]; ends with the connection.
+    /// stream of records (see `capture`), or [`Reply::Refused`]; ends with the connection, or with
+    /// its next capture.
     Capture = 13 [0] {
         /// Of this lane; 0: of all that the client may see.
         lane: u32,
@@ -404,7 +407,7 @@ messages! {
     /// A claim.
     Held = 9 [0] {
         /// The claim.
-        held: Held,
+        held: ClaimInfo,
     };
     /// Counters in the order of their names.
     Counters = 10 [0] {
@@ -497,8 +500,8 @@ mod tests {
             assert!(M::decode(&bytes[..len], descriptors).is_err(), "cut to {len}");
         }
         let longer = [&bytes[..], &[0]].concat();
-        assert_eq!(M::decode(&longer, descriptors).err(), Some(Malformed::Length));
-        assert_eq!(M::decode(&bytes, 6).err(), Some(Malformed::Descriptors(6)));
+        assert_eq!(M::decode(&longer, descriptors).err(), Some(MalformedMessage::Length));
+        assert_eq!(M::decode(&bytes, 6).err(), Some(MalformedMessage::Descriptors(6)));
     }
 
     const PEER: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
@@ -541,7 +544,7 @@ mod tests {
             (Request::Attach { lane: 3, token: Token([7; 16]), descriptors: true }, 0),
             (Request::Claim { kind: ClaimKind::Flow, remote: PEER }, 1),
             (Request::Convert { claim, remotes: Remotes::new(&[PEER; 40]), more: true, closes: true }, 0),
-            (Request::Release { parts: Parts::new(&[Part { claim, remote: PEER }; 40]) }, 0),
+            (Request::Release { parts: Parts::new(&[ClaimPart { claim, remote: PEER }; 40]) }, 0),
             (Request::Join { claim, group }, 0),
             (Request::Leave { claim, group }, 0),
             (Request::Resolve { query: Query::to(PEER.address).of_service(0xb8), choose: true }, 0),
@@ -584,7 +587,7 @@ mod tests {
             mode: AttachMode::Generic,
             reason: Reason::None,
         };
-        let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
+        let held = ClaimInfo { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
         let ports = EphemeralPorts::new(&[EphemeralPort { claim: Claim(7), port: 40_000 }; 40]);
         for (reply, descriptors) in [
             (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 5),
@@ -626,15 +629,15 @@ mod tests {
             bytes[at] = value;
             Request::decode(&bytes, 1).err()
         };
-        assert_eq!(with(0, 0), Some(Malformed::Magic));
-        assert_eq!(with(4, 99), Some(Malformed::Version(99)));
-        assert_eq!(with(6, 200), Some(Malformed::Kind(0x1c8)));
-        assert_eq!(with(12, 4), Some(Malformed::Field("claim kind")));
-        assert_eq!(Request::decode(&good, 0).err(), Some(Malformed::Descriptors(0)));
-        assert_eq!(Reply::decode(&good, 1).err(), Some(Malformed::Kind(0x103)), "a request is no reply");
+        assert_eq!(with(0, 0), Some(MalformedMessage::Magic));
+        assert_eq!(with(4, 99), Some(MalformedMessage::Version(99)));
+        assert_eq!(with(6, 200), Some(MalformedMessage::Kind(0x1c8)));
+        assert_eq!(with(12, 4), Some(MalformedMessage::Field("claim kind")));
+        assert_eq!(Request::decode(&good, 0).err(), Some(MalformedMessage::Descriptors(0)));
+        assert_eq!(Reply::decode(&good, 1).err(), Some(MalformedMessage::Kind(0x103)), "a request is no reply");
         let mut convert =
             bytes_of(&Request::Convert { claim: Claim(1), remotes: Remotes::new(&[]), more: false, closes: false }, 1);
         convert[20] = 255;
-        assert_eq!(Request::decode(&convert, 0).err(), Some(Malformed::Field("list")));
+        assert_eq!(Request::decode(&convert, 0).err(), Some(MalformedMessage::Field("list")));
     }
 }

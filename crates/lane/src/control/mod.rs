@@ -15,11 +15,11 @@ mod message;
 mod name;
 mod reason;
 
-pub use codec::{MAX_DESCRIPTORS, MAX_MESSAGE, MAX_REQUEST, Malformed, VERSION};
+pub use codec::{MAX_DESCRIPTORS, MAX_MESSAGE, MAX_REQUEST, MalformedMessage, VERSION};
 pub use list::List;
 pub use message::{
-    Accelerated, AttachMode, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held, Interfaces,
-    LaneInfo, MessageTo, Part, Parts, Push, Remotes, Reply, Request, Token,
+    Accelerated, AttachMode, Claim, ClaimInfo, ClaimKind, ClaimPart, CountersOf, EphemeralPort, EphemeralPorts,
+    Figures, Interfaces, LaneInfo, MessageTo, Parts, Push, Remotes, Reply, Request, Token,
 };
 pub use name::Name;
 pub use reason::Reason;

@@ -1,10 +1,10 @@
 //! What must hold of all bytes on the control socket: decoding returns an error, or a message that
 //! is encoded as just these bytes. Shared with the fuzz target `control`.
 
-use tickwire_lane::control::{MAX_DESCRIPTORS, Malformed, MessageTo, Push, Reply, Request};
+use tickwire_lane::control::{MAX_DESCRIPTORS, MalformedMessage, MessageTo, Push, Reply, Request};
 
 /// Decodes in one direction; if it is a message, it must be the only form of itself.
-fn one_direction<M: MessageTo>(bytes: &[u8], descriptors: usize) -> Result<(), Malformed> {
+fn one_direction<M: MessageTo>(bytes: &[u8], descriptors: usize) -> Result<(), MalformedMessage> {
     let (number, message) = M::decode(bytes, descriptors)?;
     let mut again = Vec::new();
     message.encode(number, &mut |bytes| again = bytes.to_vec());

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tickwire_lane::control::{MAX_DESCRIPTORS, MAX_MESSAGE, Malformed, MessageTo};
+use tickwire_lane::control::{MAX_DESCRIPTORS, MAX_MESSAGE, MalformedMessage, MessageTo};
 
 /// Descriptors that came with a message. Those not taken are closed.
 #[derive(Debug, Default)]
@@ -75,10 +75,10 @@ impl Incoming {
     /// Reads it as a message of the wanted direction: its number and itself.
     ///
     /// # Errors
-    /// [`Malformed`] if it is none.
-    pub fn decode<M: MessageTo>(&self) -> Result<(u32, M), Malformed> {
+    /// [`MalformedMessage`] if it is none.
+    pub fn decode<M: MessageTo>(&self) -> Result<(u32, M), MalformedMessage> {
         if self.cut || self.short {
-            return Err(Malformed::Length);
+            return Err(MalformedMessage::Length);
         }
         M::decode(&self.bytes[..self.len], self.descriptors.len())
     }
@@ -471,7 +471,7 @@ mod tests {
         let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let (a, b) = Channel::pair().unwrap();
         a.send_bytes(&[0; MAX_MESSAGE], &[]).unwrap();
-        assert_eq!(b.try_receive().unwrap().unwrap().decode::<Request>().unwrap_err(), Malformed::Magic);
+        assert_eq!(b.try_receive().unwrap().unwrap().decode::<Request>().unwrap_err(), MalformedMessage::Magic);
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(a.send(&hello(), 1, &[file.as_fd(); MAX_DESCRIPTORS + 1]).is_err());
         let before = open();

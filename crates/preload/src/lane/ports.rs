@@ -7,7 +7,7 @@ use crate::sys;
 use crate::table::ports::Ask;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use tickwire_lane::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimPart, EphemeralPort, EphemeralPorts, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::{Instant, Span};
 
@@ -161,7 +161,7 @@ impl Lane {
 
     /// Releases the claims of as many ports as one message carries.
     fn give_back(&self, claims: impl Iterator<Item = Claim>) {
-        let mut parts = [Part::default(); EphemeralPorts::MAX];
+        let mut parts = [ClaimPart::default(); EphemeralPorts::MAX];
         let count = parts.iter_mut().zip(claims).map(|(part, claim)| part.claim = claim).count();
         let told = self.release_parts(&parts[..count]);
         parts[told..count].iter().for_each(|part| self.release(part.claim.0));
@@ -237,7 +237,7 @@ mod tests {
         (0..104).for_each(|n| lane.hold_ports(&many(n * 16 + 1..n * 16 + 17)));
         lane.hold_ports(&many(2000..2003));
         let (_, request) = asked(&service);
-        let parts = Parts::new(&[2000, 2001, 2002].map(|n| Part { claim: Claim(n), ..Part::default() }));
+        let parts = Parts::new(&[2000, 2001, 2002].map(|n| ClaimPart { claim: Claim(n), ..ClaimPart::default() }));
         assert_eq!(format!("{request:?}"), format!("{:?}", Request::Release { parts }));
     }
 }

@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::io::ErrorKind;
 use std::os::fd::{BorrowedFd, IntoRawFd};
-use tickwire_lane::control::{Claim, ClaimKind, Part, Parts, Push, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, Parts, Push, Reason, Reply, Request};
 use tickwire_link::control::Descriptors;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -234,7 +234,7 @@ impl Lane {
     #[inline(never)]
     pub(crate) fn release(&self, claim: u64) {
         if claim != 0 {
-            let parts = Parts::new(&[Part { claim: Claim(claim), remote: Endpoint::default() }]);
+            let parts = Parts::new(&[ClaimPart { claim: Claim(claim), remote: Endpoint::default() }]);
             let _ = self.ask(&Request::Release { parts }, None, |_| Ok(()));
         }
     }
@@ -242,11 +242,11 @@ impl Lane {
     /// Releases many claims, or flows of them, as many in one message as it holds, without waiting
     /// for the answers. Returns how many were sent. The rest has to be tried again: another thread
     /// is using the connection, or the service does not read.
-    pub(crate) fn release_parts(&self, parts: &[Part]) -> usize {
+    pub(crate) fn release_parts(&self, parts: &[ClaimPart]) -> usize {
         let session = self.talk.free_session();
         let Some(Some(session)) = session.as_deref() else { return 0 };
-        let told = |some: &&[Part]| session.tell(&Request::Release { parts: Parts::new(some) }).is_ok();
-        parts.chunks(Parts::MAX).take_while(told).map(<[Part]>::len).sum()
+        let told = |some: &&[ClaimPart]| session.tell(&Request::Release { parts: Parts::new(some) }).is_ok();
+        parts.chunks(Parts::MAX).take_while(told).map(<[ClaimPart]>::len).sum()
     }
 
     /// Requests the path that packets take, if the stack does not know it, and stores it in the
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn a_service_that_does_not_read_costs_the_request_and_not_the_lane() {
         let (lane, _service) = testing::another();
-        let release = |n| lane.release_parts(&[Part { claim: Claim(n), remote: Endpoint::default() }]);
+        let release = |n| lane.release_parts(&[ClaimPart { claim: Claim(n), remote: Endpoint::default() }]);
         let told = (1..100_000).take_while(|&n| release(n) == 1).count();
         assert!(told < 99_999, "there is always room");
         assert!(matches!(lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())), Err(Reason::ServiceError)));

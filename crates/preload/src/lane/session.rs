@@ -4,7 +4,7 @@ use crate::lane::ports::PortBatch;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_lane::control::{Malformed, Part, Parts, Push, Reply, Request};
+use tickwire_lane::control::{ClaimPart, MalformedMessage, Parts, Push, Reply, Request};
 use tickwire_link::control::{Channel, Descriptors, Incoming};
 use tickwire_stack::addr::Endpoint;
 
@@ -23,7 +23,7 @@ const PORTS: usize = 4;
 /// The message is not a valid answer.
 #[cold]
 #[inline(never)]
-fn no_answer(why: Malformed) -> io::Error {
+fn no_answer(why: MalformedMessage) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Session {
 impl Received {
     /// Decodes the message as an answer. Returns the number of its request.
     #[inline(never)]
-    fn read(&mut self) -> Result<u32, Malformed> {
+    fn read(&mut self) -> Result<u32, MalformedMessage> {
         let (number, reply) = self.incoming.decode()?;
         self.reply = reply;
         Ok(number)
@@ -172,7 +172,7 @@ impl Session {
     fn unawaited(&mut self) -> io::Result<()> {
         match self.received.reply {
             Reply::Claimed { claim, .. } => {
-                let parts = Parts::new(&[Part { claim, remote: Endpoint::default() }]);
+                let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
                 return self.tell(&Request::Release { parts });
             }
             Reply::Ports { namespace, source, ports } => self.ports.push(PortBatch { namespace, source, ports }),
@@ -312,6 +312,6 @@ mod tests {
         assert!(session.pushes().unwrap().is_empty());
         let (_, request) = service.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
         let Request::Release { parts } = request else { panic!("{request:?}") };
-        assert_eq!(parts.as_slice(), [Part { claim: Claim(5), remote: Endpoint::default() }]);
+        assert_eq!(parts.as_slice(), [ClaimPart { claim: Claim(5), remote: Endpoint::default() }]);
     }
 }

@@ -382,6 +382,8 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
         }
         *description.claim() = claim;
         description.set(flag::CLAIMED | flag::STARTED, true);
+        // The service releases the claim of a process that has died before this.
+        access.stack.socket_row(id.into())?.claim.set(claim);
         // Segments that have arrived before that are in the ring.
         access.stack.tcp_settle_listener(id, access.now + SETTLING)?;
         Ok(true)

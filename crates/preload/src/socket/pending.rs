@@ -6,7 +6,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
 use crate::sys::errno::Result;
 use crate::table::desc::UnfinishedClose;
-use tickwire_lane::control::{Claim, Part, Parts, Request};
+use tickwire_lane::control::{Claim, ClaimPart, Parts, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
@@ -185,10 +185,10 @@ fn release_ended(lane: &'static Lane) -> bool {
             return false;
         };
         let over = &over[..count];
-        let mut parts = [Part::default(); Parts::MAX];
+        let mut parts = [ClaimPart::default(); Parts::MAX];
         parts.iter_mut().zip(over).for_each(|(part, closed)| {
             let remote = if closed.shared { closed.remote } else { Endpoint::default() };
-            *part = Part { claim: Claim(closed.claim), remote };
+            *part = ClaimPart { claim: Claim(closed.claim), remote };
         });
         if lane.release_parts(&parts[..count]) < count {
             list().extend(over.iter().map(|&closed| UnreleasedClaim { lane, closed }));

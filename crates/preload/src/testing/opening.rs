@@ -4,6 +4,7 @@
 use super::*;
 use crate::socket::descriptor;
 use crate::sys::errno::Errno;
+use crate::table::fd::TABLE;
 use crate::wait::poll;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{sleep, spawn};
@@ -61,6 +62,25 @@ fn a_listener_that_is_connected_to_nowhere_listens_no_more() {
         assert_eq!((ops::accept(fd, 0).err(), listens()), (Some(Errno(libc::EINVAL)), Ok(0)));
         assert_eq!(sys::socket_name(fd, false).unwrap().port, port);
     }
+    close(fd);
+}
+
+/// Otherwise the service would release it when the process is gone and others have the listener.
+#[test]
+fn a_listener_shows_its_claim_in_its_row() {
+    let fd = socket(libc::SOCK_STREAM);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    ops::listen(fd, 8).unwrap();
+    let index = TABLE.get(fd).description().unwrap();
+    let (claim, shown) = lane()
+        .with(|access| {
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            let (id, claim) = (description.socket(), *description.claim());
+            Ok((claim, access.stack.socket_row(id)?.claim.get()))
+        })
+        .unwrap();
+    assert!(claim != 0 && shown == claim, "{claim} {shown}");
     close(fd);
 }
 

@@ -12,7 +12,7 @@ use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, so
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use tickwire_lane::control::{Claim, Part, Parts, Reason, Remotes};
+use tickwire_lane::control::{Claim, ClaimPart, Parts, Reason, Remotes};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -122,7 +122,7 @@ impl Claims {
     pub(crate) fn release(&mut self, lane: LaneId, parts: &Parts, ledger: &mut Ledger) -> Result<(), Reason> {
         let mut outcome = Ok(());
         let mut whole = Vec::with_capacity(Parts::MAX);
-        for &Part { claim: Claim(claim), remote } in parts.as_slice() {
+        for &ClaimPart { claim: Claim(claim), remote } in parts.as_slice() {
             match self.held.get(&claim).filter(|held| held.lane == lane) {
                 Some(_) if remote.port == 0 => whole.push(claim),
                 Some(held) if held.closed.is_some() => {

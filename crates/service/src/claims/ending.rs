@@ -37,23 +37,35 @@ impl Claims {
         }
     }
 
+    /// Removes claims of any lanes, whose sockets are closed together: the service waits for each
+    /// job of a user's threads, and a user may make every one of them last.
+    fn remove_together(&mut self, claims: Vec<(LaneId, ClaimId)>, ledger: &mut Ledger) {
+        for &(lane, claim) in &claims {
+            self.leave_divert(lane, claim, ledger);
+        }
+        self.forget(claims.into_iter().map(|(_, claim)| claim).collect(), &ledger.usage);
+    }
+
     /// Removes all claims, at the end of the service: sockets that continue with the kernel must
     /// not keep the service's filters.
     pub(crate) fn remove_all(&mut self, ledger: &mut Ledger) {
-        let claims: Vec<_> = self.held.iter().map(|(&id, held)| (held.lane, id)).collect();
-        for (lane, claim) in claims {
-            self.remove(lane, vec![claim], ledger);
-        }
+        let claims = self.held.iter().map(|(&id, held)| (held.lane, id)).collect();
+        self.remove_together(claims, ledger);
     }
 
     /// Removes claims of which no program has learned: none would ever release them.
     pub(crate) fn remove_untold(&mut self, claims: Vec<ClaimId>, ledger: &mut Ledger) {
-        for claim in claims {
-            if let Some(lane) = self.held.get(&claim).map(|held| held.lane) {
-                tracing::debug!(lane, claim, "its process has ended before the answer");
-                self.remove(lane, vec![claim], ledger);
-            }
+        let claims = self.with_lanes(claims);
+        for (lane, claim) in &claims {
+            tracing::debug!(lane, claim, "its process has ended before it learned of it");
         }
+        self.remove_together(claims, ledger);
+    }
+
+    /// Those of these claims that there are, each with its lane.
+    fn with_lanes(&self, claims: impl IntoIterator<Item = ClaimId>) -> Vec<(LaneId, ClaimId)> {
+        let lane = |claim| Some((self.held.get(&claim)?.lane, claim));
+        claims.into_iter().filter_map(lane).collect()
     }
 
     /// Whether a claim is on a UDP port or flow.
@@ -97,11 +109,11 @@ impl Claims {
 
     /// Ends these claims. Their lanes are to be told.
     pub(super) fn lose(&mut self, lost: impl IntoIterator<Item = ClaimId>, reason: Reason, ledger: &mut Ledger) {
-        for claim in lost {
-            let Some(lane) = self.held.get(&claim).map(|held| held.lane) else { continue };
+        let lost = self.with_lanes(lost);
+        for &(lane, claim) in &lost {
             tracing::info!(lane, claim, %reason, "claim lost");
-            self.remove(lane, vec![claim], ledger);
             self.lost.push(LostClaim { lane, claim, reason });
         }
+        self.remove_together(lost, ledger);
     }
 }

@@ -1,7 +1,7 @@
 //! A claim as the service holds it: whose it is, the socket that proves it, and what has become of
 //! it since.
 
-use crate::clients::Foreign;
+use crate::clients::{ConnectionId, Foreign};
 use crate::registry::{Bound, FlowKey, LaneId, Protocol};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,6 +33,11 @@ pub(crate) struct HeldClaim {
     pub(crate) closed: Option<Closed>,
     /// Entries of the flow map that are booked on the user beyond the claim itself.
     pub(crate) charged: usize,
+    /// The connection at which a listener's claim was asked for, until it is known that the process
+    /// has noted it (see `unnoted`).
+    pub(crate) asker: Option<ConnectionId>,
+    /// The asker is gone, and had not noted it at the last look.
+    pub(crate) doubted: bool,
     /// Connections of a shared port that stay with this lane (see `connection_pinning`).
     pub(crate) pinned: Vec<FlowKey>,
 }
@@ -95,6 +100,8 @@ impl HeldClaim {
             converting: Vec::new(),
             closed: None,
             charged: 0,
+            asker: None,
+            doubted: false,
             pinned: Vec::new(),
         }
     }

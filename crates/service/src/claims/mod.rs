@@ -13,6 +13,7 @@
 //! | `lost_flows`, `flow_gc` | flows end when they are over, or when divert has given them away |
 //! | `takeover` | the kernel continues a lane's connection |
 //! | `closing` | a listener closes, and its connections continue |
+//! | `unnoted` | claims of listeners that a killed process has not noted |
 //! | `ending` | the end of claims |
 
 mod claim_recheck;
@@ -30,6 +31,7 @@ mod memberships;
 mod port_proof;
 mod recheck;
 mod takeover;
+mod unnoted;
 
 pub(crate) use claiming::Wanted;
 pub(crate) use closing::Closing;

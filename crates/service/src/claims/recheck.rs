@@ -29,11 +29,10 @@ impl Claims {
         let mut found: Vec<Finding> = Vec::new();
         self.rechecks.retain(|&user, recheck| recheck.poll(|| workers.of(user).is_stuck(), &mut found));
         found.retain(|(claim, seen, _)| self.held.get(claim).is_some_and(|held| duty(held) == *seen));
+        let lost = found.iter().filter(|(.., right)| right.is_none()).map(|&(claim, ..)| claim);
+        self.lose(lost, Reason::NotBound, ledger);
         for (claim, _, right) in found {
-            let Some((address, interface)) = right else {
-                self.lose([claim], Reason::NotBound, ledger);
-                continue;
-            };
+            let Some((address, interface)) = right else { continue };
             let before = self.held.get(&claim).map(|held| (held.covered, held.interface));
             if before.is_some_and(|(covered, _)| covered != address) {
                 self.cover(claim, address, ledger);

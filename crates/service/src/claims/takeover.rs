@@ -129,6 +129,7 @@ impl Claims {
         repair
             .shut(state)
             .inspect_err(|_| {
+                self.ends_failed.retain(|_, at| failed_lately(at));
                 self.ends_failed.insert(user, Instant::now());
             })
             .map_err(leaving.failed("its end"))?;

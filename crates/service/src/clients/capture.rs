@@ -53,7 +53,7 @@ impl Captures {
         self.ring.as_fd()
     }
 
-    /// Begins a capture. Returns the reading end of its stream.
+    /// Begins a capture, the only one of its connection. Returns the reading end of its stream.
     pub(crate) fn begin(
         &mut self,
         connection: ConnectionId,
@@ -61,7 +61,8 @@ impl Captures {
         snaplen: u32,
         programs: &mut Programs,
     ) -> io::Result<OwnedFd> {
-        if self.all.len() >= MAX_CAPTURES {
+        let is_anothers = |capture: &Capture| capture.connection != connection;
+        if self.all.iter().filter(|&capture| is_anothers(capture)).count() >= MAX_CAPTURES {
             return Err(io::Error::other("too many captures run already"));
         }
         let flags = SockFlag::SOCK_CLOEXEC;
@@ -70,6 +71,8 @@ impl Captures {
             let _ = setsockopt(&stream, sockopt::SndBuf, &BACKLOG);
         }
         programs.set_capture(true).map_err(io::Error::other)?;
+        // It replaces an earlier one: otherwise one process could take the place of all.
+        self.all.retain(is_anothers);
         self.all.push(Capture { connection, lanes, snaplen: snaplen as usize, stream });
         Ok(reader)
     }

@@ -232,7 +232,7 @@ impl AsFd for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Limits;
+    use crate::config::ServiceLimits;
     use crate::usage::Usage;
     use tickwire_lane::control::{Claim, Reply, Request};
     use tickwire_stack::addr::{Address, Endpoint};
@@ -240,7 +240,7 @@ mod tests {
 
     fn pair(rate: u32) -> (Connection, Channel) {
         let (ours, theirs) = Channel::pair().unwrap();
-        let returns = Usage::new(Limits::default()).returns();
+        let returns = Usage::new(ServiceLimits::default()).returns();
         (Connection::new(ours, Peer { pid: 1, uid: 2 }, Arc::default(), returns, rate, Instant::now()), theirs)
     }
 

@@ -139,6 +139,11 @@ impl Clients {
         }
     }
 
+    /// How many connections there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// A connection.
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
         self.all.get(&id)

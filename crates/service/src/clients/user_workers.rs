@@ -60,7 +60,8 @@ pub(crate) struct Queue {
     work: Condvar,
 }
 
-/// The queues of one service, by user. None is ever removed.
+/// The queues of one service, by user. One that is not needed any more is removed: a user with a
+/// range of subordinate user ids could connect by each of them.
 #[derive(Default)]
 pub(crate) struct UserWorkers(HashMap<u32, Arc<Queue>>);
 
@@ -70,9 +71,12 @@ impl UserWorkers {
         Arc::clone(self.0.entry(user).or_default())
     }
 
-    /// Tries again to make the threads that could not be made. Called every second.
-    pub(crate) fn staff(&self) {
+    /// Tries again to make the threads that could not be made, and removes the queues that nothing
+    /// refers to. Called every second.
+    pub(crate) fn staff(&mut self) {
         self.0.values().for_each(Queue::staff_anew);
+        // Its threads, connections and descriptors refer to it.
+        self.0.retain(|_, queue| Arc::strong_count(queue) > 1 || !queue.is_forgettable());
     }
 }
 
@@ -197,6 +201,11 @@ impl Queue {
         self.state().jobs.len() >= MAX_WAITING
     }
 
+    /// Whether nothing of the queue's state matters any more.
+    fn is_forgettable(&self) -> bool {
+        self.is_trusted() && self.state().jobs.is_empty()
+    }
+
     /// Whether all threads of the user are busy and more jobs wait.
     pub(crate) fn is_stuck(&self) -> bool {
         let state = self.state();
@@ -283,7 +292,7 @@ mod tests {
     #[test]
     fn without_a_thread_what_must_be_done_waits_for_one_and_questions_have_no_answer() {
         let queue = Queue::without_threads();
-        let offload = UserWorkers(HashMap::from([(1, Arc::clone(&queue))]));
+        let mut offload = UserWorkers(HashMap::from([(1, Arc::clone(&queue))]));
         let (tell, told) = sync_channel(2);
         let (first, second) = (tell.clone(), tell);
         let begin = Instant::now();
@@ -297,6 +306,24 @@ mod tests {
         offload.staff();
         assert_eq!([told.recv_timeout(TIMEOUT), told.recv_timeout(TIMEOUT)], [Ok(1), Ok(3)]);
         assert_eq!(queue.ask(|| 4), Some(4));
+    }
+
+    #[test]
+    fn a_user_that_is_gone_leaves_no_queue_unless_it_is_distrusted_or_something_waits() {
+        let mut offload = UserWorkers::default();
+        let kept = offload.of(1);
+        offload.of(2);
+        offload.of(3).state().distrusted = Some(Instant::now());
+        let unstaffed = Queue::without_threads();
+        unstaffed.later(|| ());
+        offload.0.insert(4, unstaffed);
+        offload.staff();
+        let mut users: Vec<u32> = offload.0.keys().copied().collect();
+        users.sort_unstable();
+        assert_eq!(users, [1, 3, 4]);
+        drop(kept);
+        offload.staff();
+        assert!(!offload.0.contains_key(&1));
     }
 
     #[test]

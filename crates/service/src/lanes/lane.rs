@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::clients::ConnectionId;
 use crate::config::LaneConfig;
 use crate::programs::{BpfError, GuardLink, LaneRings};
-use crate::registry::LaneId;
+use crate::registry::{ClaimId, LaneId};
 use aya::programs::tc::SchedClassifierLink;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeSet;
@@ -144,6 +144,12 @@ impl Lane {
     /// decide what it may have.
     pub(crate) fn connections_now(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> + '_ {
         self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
+    }
+
+    /// Whether one of its listeners has this claim.
+    pub(crate) fn has_noted(&self, claim: ClaimId) -> bool {
+        let listens = |row: &Row| row.kind.get() == kind::LISTENER && row.claim.get() == claim;
+        self.view.rows().iter().take(self.limits.rows()).any(listens)
     }
 
     /// Whether it reports this one.

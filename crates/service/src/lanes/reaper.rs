@@ -40,7 +40,7 @@ impl Default for FrameBudget {
 
 impl Lanes {
     /// Step one: a lane is no longer a live one. The caller takes its claims out of divert, and
-    /// then calls [`Lanes::bury_later`].
+    /// then calls [`Lanes::tear_down_later`].
     pub(crate) fn end(&mut self, id: LaneId, registry: &Registry) -> Option<EndedLane> {
         let lane = self.all.remove(&id)?;
         let ends = ends(&lane, id, registry);
@@ -49,7 +49,12 @@ impl Lanes {
 
     /// Queues a lane for step two; `claims` are released with it. Returns whether it is the only
     /// one.
-    pub(crate) fn bury_later(&mut self, id: LaneId, EndedLane { lane, ends }: EndedLane, claims: Vec<ClaimId>) -> bool {
+    pub(crate) fn tear_down_later(
+        &mut self,
+        id: LaneId,
+        EndedLane { lane, ends }: EndedLane,
+        claims: Vec<ClaimId>,
+    ) -> bool {
         self.dying.push_back(DyingLane { lane, id, claims, ends });
         self.dying.len() == 1
     }

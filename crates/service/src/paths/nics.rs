@@ -3,7 +3,7 @@
 use super::own_addresses::OwnAddresses;
 use super::redirects;
 use super::tags::KeptTags;
-use crate::config::{Attach, Config};
+use crate::config::{Attach, ServiceConfig};
 use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -64,7 +64,7 @@ impl Nics {
     }
 
     /// Applies the state of a link that the host reports.
-    pub(crate) fn link_changed(&mut self, link: &NetworkInterface, config: &Config, programs: &mut Programs) -> Effect {
+    pub(crate) fn link_changed(&mut self, link: &NetworkInterface, config: &ServiceConfig, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
             return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
         };
@@ -104,7 +104,7 @@ impl Nics {
         effect
     }
 
-    fn add(&mut self, link: &NetworkInterface, config: &Config, programs: &mut Programs) -> Effect {
+    fn add(&mut self, link: &NetworkInterface, config: &ServiceConfig, programs: &mut Programs) -> Effect {
         let Some(mac) = link.mac else { return Effect::None };
         let driver = driver(link);
         let mut nic = Nic {
@@ -314,7 +314,7 @@ impl Nics {
 }
 
 /// Attaches divert to an interface in the first mode that works.
-fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
+fn hook(nic: &mut Nic, config: &ServiceConfig, programs: &mut Programs) {
     if nic.link.is_port() {
         (nic.mode, nic.reason) = (AttachMode::None, Reason::Port);
         let (interface, port_of) = (&nic.link.name, &nic.link.port_of);
@@ -327,7 +327,7 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
 }
 
 /// The interface strips VLAN tags again: divert leaves XDP.
-fn leave_xdp(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect {
+fn leave_xdp(nic: &mut Nic, config: &ServiceConfig, programs: &mut Programs) -> Effect {
     tracing::warn!(interface = nic.link.name, "it strips VLAN tags from frames again (rxvlan): divert leaves XDP");
     nic.hook = None;
     nic.tags = None;
@@ -344,7 +344,7 @@ fn leave_xdp(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect 
 
 /// Attaches divert in the first of these modes that works. Returns whether there is one; else the
 /// interface's reason is the one that it has, or hidden tags.
-fn attach(nic: &mut Nic, modes: &[AttachMode], config: &Config, programs: &mut Programs) -> bool {
+fn attach(nic: &mut Nic, modes: &[AttachMode], config: &ServiceConfig, programs: &mut Programs) -> bool {
     let (name, driver) = (&nic.link.name, &nic.driver);
     nic.mode = AttachMode::None;
     let mut failed = Vec::new();
@@ -386,7 +386,7 @@ fn attach(nic: &mut Nic, modes: &[AttachMode], config: &Config, programs: &mut P
 ///
 /// # Errors
 /// Why it is not known to do so.
-fn tags_for(mode: AttachMode, link: &NetworkInterface, config: &Config) -> Result<Option<KeptTags>, String> {
+fn tags_for(mode: AttachMode, link: &NetworkInterface, config: &ServiceConfig) -> Result<Option<KeptTags>, String> {
     if matches!(mode, AttachMode::Native | AttachMode::Generic) && !config.untagged.contains(&link.name) {
         KeptTags::keep(link).map(Some)
     } else {
@@ -395,7 +395,7 @@ fn tags_for(mode: AttachMode, link: &NetworkInterface, config: &Config) -> Resul
 }
 
 /// Whether the configuration names this link, or, if it names none, the link looks physical.
-fn meant(link: &NetworkInterface, config: &Config) -> bool {
+fn meant(link: &NetworkInterface, config: &ServiceConfig) -> bool {
     if config.interfaces.is_empty() {
         link.looks_physical()
     } else {
@@ -405,7 +405,7 @@ fn meant(link: &NetworkInterface, config: &Config) -> bool {
 
 /// Whether to accelerate this link now. If none is named, one that is down waits until it comes up:
 /// an unused port needs nothing.
-fn wanted(link: &NetworkInterface, config: &Config) -> bool {
+fn wanted(link: &NetworkInterface, config: &ServiceConfig) -> bool {
     meant(link, config) && (link.up || !config.interfaces.is_empty())
 }
 
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn without_names_every_physical_interface_that_is_up_is_meant() {
-        let config = Config::default();
+        let config = ServiceConfig::default();
         assert!(wanted(&link("eth0", ""), &config) && wanted(&link("eth0", "veth"), &config));
         assert!(!wanted(&link("br0", "bridge"), &config) && !wanted(&link("tw1h", "veth"), &config));
         assert!(!wanted(&NetworkInterface { up: false, ..link("eth0", "") }, &config));
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn named_interfaces_are_meant_and_no_others() {
-        let config = Config { interfaces: vec!["br0".into()], ..Config::default() };
+        let config = ServiceConfig { interfaces: vec!["br0".into()], ..ServiceConfig::default() };
         assert!(wanted(&NetworkInterface { up: false, ..link("br0", "bridge") }, &config));
         assert!(!wanted(&link("eth0", ""), &config));
         assert!(!wanted(&NetworkInterface { mac: None, ..link("br0", "tun") }, &config));

@@ -187,7 +187,7 @@ mod tests {
             eprintln!("skipped: BPF needs root");
             return;
         }
-        let limits = crate::config::Limits::default();
+        let limits = crate::config::ServiceLimits::default();
         crate::run::raise_limits(&limits);
         let mut programs = Programs::load(&limits).unwrap();
         let number = |n: u32| Address::v4((0x0a00_0000 + n).to_be_bytes());

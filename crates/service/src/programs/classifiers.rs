@@ -185,7 +185,7 @@ mod tests {
             eprintln!("skipped: network namespaces need root");
             return;
         }
-        crate::run::raise_limits(&crate::config::Limits::default());
+        crate::run::raise_limits(&crate::config::ServiceLimits::default());
         let pair = LabPair::new().unwrap();
         let here = pair.a.within(|| UdpSocket::bind("0.0.0.0:7000").unwrap()).unwrap();
         let there = pair.b.within(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();

@@ -184,7 +184,7 @@ fn flow_value(title: Title) -> bpf::FlowValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Limits;
+    use crate::config::ServiceLimits;
     use tickwire_stack::addr::Address;
     use tickwire_stack::addr::Endpoint;
 
@@ -194,8 +194,8 @@ mod tests {
             eprintln!("skipped: BPF needs root");
             return;
         }
-        crate::run::raise_limits(&Limits::default());
-        let mut programs = Programs::load(&Limits { flows: 1, ..Limits::default() }).unwrap();
+        crate::run::raise_limits(&ServiceLimits::default());
+        let mut programs = Programs::load(&ServiceLimits { flows: 1, ..ServiceLimits::default() }).unwrap();
         let local = Endpoint::new(Address::v4([10, 0, 0, 1]), 80);
         let flow = |port| {
             let remote = Endpoint::new(Address::v4([10, 0, 0, 2]), port);

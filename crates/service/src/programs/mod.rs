@@ -29,7 +29,7 @@ pub(crate) use lanes::{GuardLink, LanePrograms, LaneRings};
 pub(crate) use nics::NicHook;
 pub(crate) use ring_probe::ring_is_safe;
 
-use crate::config::Limits;
+use crate::config::ServiceLimits;
 use crate::registry::{LaneId, PortKey};
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
@@ -79,7 +79,7 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Loads the programs, with room for what the limits allow.
-    pub(crate) fn load(limits: &Limits) -> Result<Self> {
+    pub(crate) fn load(limits: &ServiceLimits) -> Result<Self> {
         let flows = limits.flows.max(1024);
         let places = limits.lanes.saturating_mul(2).next_power_of_two().clamp(512, bpf::DEFAULT_LANE_MASK + 1);
         let mut ebpf = EbpfLoader::new()

@@ -47,13 +47,13 @@ impl Service {
         // Ports without connections to reset are free at once: a program that restarts needs them.
         let (done, claims) = claims.into_iter().partition(|&claim| ended.ends.is_empty() || self.claims.is_udp(claim));
         self.claims.forget(done, &self.ledger.usage);
-        if self.lanes.bury_later(id, ended, claims) {
-            self.bury();
+        if self.lanes.tear_down_later(id, ended, claims) {
+            self.tear_down_lanes();
         }
     }
 
     /// Ends lanes: a turn of step two.
-    pub(crate) fn bury(&mut self) {
+    pub(crate) fn tear_down_lanes(&mut self) {
         let mut budget = FrameBudget::default();
         while let Some(DyingLane { lane, id, claims, .. }) = self.lanes.next_dead(&mut budget, &mut self.paths.nics) {
             self.claims.forget(claims, &self.ledger.usage);
@@ -110,7 +110,7 @@ impl Service {
             self.reap(lane, Reason::Stopping);
         }
         while self.lanes.has_dying() {
-            self.bury();
+            self.tear_down_lanes();
         }
         self.lanes.drop_ready();
         self.claims.remove_all(&mut self.ledger);

@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::time::Instant;
-use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
+use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Reason, Reply};
 use tickwire_link::bpf::Refusal;
 use tickwire_link::region::read_only;
 use tickwire_stack::addr::Endpoint;
@@ -92,7 +92,7 @@ impl Service {
         let held = next.and_then(|claim| self.claims.get(claim).map(|held| (claim, held)));
         Ok(match held {
             Some((claim, held)) => {
-                let held = Held {
+                let held = ClaimInfo {
                     claim: Claim(claim),
                     kind: held.kind,
                     protocol: held.bound.protocol as u8,

@@ -21,7 +21,7 @@ mod turns;
 use crate::answer::Answer;
 use crate::claims::Claims;
 use crate::clients::{Clients, ConnectionId};
-use crate::config::Config;
+use crate::config::ServiceConfig;
 use crate::farewell::Farewell;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
@@ -32,7 +32,7 @@ use tickwire_lane::control::{Claim, Push};
 
 /// The service.
 pub(crate) struct Service {
-    pub(crate) config: Config,
+    pub(crate) config: ServiceConfig,
     pub(crate) ledger: Ledger,
     /// Declared before the lanes, so that divert leaves the interfaces before the lanes' devices
     /// are removed.
@@ -47,7 +47,7 @@ pub(crate) struct Service {
 impl Service {
     /// A service of these parts.
     pub(crate) fn new(
-        config: Config,
+        config: ServiceConfig,
         ledger: Ledger,
         paths: Paths,
         lanes: Lanes,
@@ -112,6 +112,7 @@ impl Service {
         let Self { ledger, clients, lanes, claims, paths, .. } = self;
         clients.workers.staff();
         claims.verify(&mut clients.workers, &paths.nics, ledger);
+        claims.verify_noted(|id, lane| clients.lane_of(id) == Some(lane), lanes, ledger);
         claims.verify_flows(ledger);
         claims.verify_pins(lanes, ledger);
         claims.settle(now, lanes, &paths.nics, ledger);

@@ -56,6 +56,7 @@ impl Service {
     fn claim(&mut self, id: ConnectionId, wanted: Wanted, socket: Option<Foreign>) -> Result<Answer, Reason> {
         let (lane, socket) = (self.lane_of(id)?, socket.ok_or(Reason::BadRequest)?);
         let (claim, local) = self.claims.claim(lane, wanted, socket, &self.lanes, &mut self.paths, &mut self.ledger)?;
+        self.claims.asked_at(claim, id);
         Ok(Reply::Claimed { claim: Claim(claim), local }.into())
     }
 

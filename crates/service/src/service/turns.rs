@@ -5,7 +5,7 @@ use super::{Service, requests};
 use crate::answer::refused;
 use crate::clients::{Allowance, ConnectionId, End, Ready, Received, Round};
 use std::time::Instant;
-use tickwire_lane::control::{Malformed, Reason, Request};
+use tickwire_lane::control::{MalformedMessage, Reason, Request};
 
 impl Service {
     /// One round of these connections. `number` counts the rounds.
@@ -86,8 +86,8 @@ impl Service {
 
     /// Ends a connection that sends no valid message. A client of another version does not read the
     /// answer, but learns the service's version from it.
-    fn end_malformed(&mut self, id: ConnectionId, error: &Malformed) {
-        if matches!(error, Malformed::Version(_)) {
+    fn end_malformed(&mut self, id: ConnectionId, error: &MalformedMessage) {
+        if matches!(error, MalformedMessage::Version(_)) {
             self.answer(id, 0, refused(Reason::Version));
         }
         self.end_connection(id, &End::Malformed(error.to_string()));

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::LabPair;
 use tickwire_lane::control::{
-    Claim, ClaimKind, CountersOf, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
+    Claim, ClaimKind, ClaimPart, CountersOf, Name, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_lane::rx_ring::RxRing;
 use tickwire_link::control::{Channel, Descriptors};
@@ -22,7 +22,7 @@ use tickwire_link::mapped_ring::MappedRing;
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_link::sys_packet::PacketSender;
-use tickwire_service::{Attach, Options};
+use tickwire_service::{Attach, RunOptions};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};
 use tickwire_stack::path::{PathInfo, PathState, Query};
@@ -38,7 +38,7 @@ pub struct World {
     pub pair: LabPair,
     pub socket: PathBuf,
     stop: EventFd,
-    service: Option<JoinHandle<Result<(), tickwire_service::Error>>>,
+    service: Option<JoinHandle<Result<(), tickwire_service::ServiceError>>>,
 }
 
 /// Reports it and returns `true` if the test cannot run here.
@@ -52,7 +52,7 @@ pub fn skipped() -> bool {
 
 /// The request that releases these claims completely.
 pub fn release(claims: &[Claim]) -> Request {
-    let parts: Vec<Part> = claims.iter().map(|&claim| Part { claim, remote: Endpoint::default() }).collect();
+    let parts: Vec<ClaimPart> = claims.iter().map(|&claim| ClaimPart { claim, remote: Endpoint::default() }).collect();
     assert!(parts.len() <= Parts::MAX, "more than one request can name");
     Request::Release { parts: Parts::new(&parts) }
 }
@@ -101,7 +101,7 @@ impl World {
         let file = self.pair.a.directory().join("tickwire.toml");
         std::fs::write(&file, without_ready_lanes(config)).unwrap();
         self.stop = EventFd::new().unwrap();
-        let options = Options {
+        let options = RunOptions {
             config: Some(file),
             interfaces: vec!["eth0".into()],
             socket: Some(self.socket.clone()),
@@ -110,7 +110,7 @@ impl World {
             // A veth pair hides tags, and no test sends tagged frames but those that say so.
             untagged: if config.contains("untagged") { Vec::new() } else { vec!["eth0".into()] },
             stop: Some(self.stop.as_fd().try_clone_to_owned().unwrap()),
-            ..Options::default()
+            ..RunOptions::default()
         };
         let namespace = File::open(format!("/run/netns/{}", self.pair.a.namespace())).unwrap();
         self.service = Some(std::thread::spawn(move || {
@@ -163,11 +163,11 @@ impl World {
     }
 
     /// The outcome of a service that is to accelerate an interface of this name, on host `b`.
-    pub fn try_interface(&self, name: &str) -> Result<(), tickwire_service::Error> {
-        let options = Options {
+    pub fn try_interface(&self, name: &str) -> Result<(), tickwire_service::ServiceError> {
+        let options = RunOptions {
             interfaces: vec![name.into()],
             socket: Some(self.pair.b.directory().join("b.sock")),
-            ..Options::default()
+            ..RunOptions::default()
         };
         within(&self.pair.b, || tickwire_service::run(options))
     }

@@ -12,6 +12,8 @@ pub(super) struct Ends {
     pub(super) previous: PoolLink,
 }
 
+shared_layout! { Ends { next, previous } }
+
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {

@@ -56,6 +56,11 @@ pub(crate) struct Reassembly {
     expires: Instant,
 }
 
+shared_layout! { Reassembly {
+    link, older, newer, source, destination, id, protocol, spoilt, class, marks, head, tail, count,
+    bytes, total, expires,
+} }
+
 impl PoolSlot for Reassembly {
     fn link(&mut self) -> &mut PoolLink {
         &mut self.link

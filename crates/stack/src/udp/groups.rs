@@ -52,6 +52,8 @@ pub(crate) struct Membership {
     exclude: u8,
 }
 
+shared_layout! { Membership { link, group, source, interface, exclude } }
+
 impl PoolSlot for Membership {
     fn link(&mut self) -> &mut PoolLink {
         &mut self.link

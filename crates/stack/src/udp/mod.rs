@@ -40,6 +40,8 @@ pub enum MtuDiscover {
     Interface = 4,
 }
 
+shared_layout! { enum MtuDiscover { Dont, Want, Do, Probe, Interface } }
+
 impl MtuDiscover {
     /// Whether only the interface's MTU counts.
     pub(super) const fn ignores_routers(self) -> bool {
@@ -75,6 +77,10 @@ pub struct UdpOptions {
     /// A pending error is also an exceptional event (`SO_SELECT_ERR_QUEUE`).
     pub exceptional_errors: bool,
 }
+
+shared_layout! { UdpOptions {
+    rcvbuf, sndbuf, ttl, own_ttl, multicast_ttl, tos, mtu_discover, v6only, reuse_port, segment,
+} }
 
 impl Default for UdpOptions {
     fn default() -> Self {
@@ -129,6 +135,11 @@ pub(crate) struct Socket {
     groups: PoolLink,
     options: UdpOptions,
 }
+
+shared_layout! { Socket {
+    link, head, tail, count, charged, local, remote, bound, interface, pending, shut, path, groups,
+    options,
+} }
 
 impl PoolSlot for Socket {
     fn link(&mut self) -> &mut PoolLink {

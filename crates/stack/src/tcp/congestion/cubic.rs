@@ -37,6 +37,8 @@ pub(super) struct Epoch {
     w_est: u32,
 }
 
+shared_layout! { Epoch { w_max, cwnd_prior, start, k_ms, w_est } }
+
 /// CUBIC's own state.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -48,6 +50,8 @@ pub(super) struct Cubic {
     w_est_credit: u64,
     cwnd_credit: u64,
 }
+
+shared_layout! { Cubic { epoch, counted, w_est_credit, cwnd_credit } }
 
 fn cube_root(n: u64) -> u64 {
     let mut root = 0u64;

@@ -28,6 +28,8 @@ pub enum Ecn {
     Accept = 2,
 }
 
+shared_layout! { enum Ecn { Off, Ask, Accept } }
+
 impl Ecn {
     /// The choice for a value of `net.ipv4.tcp_ecn`; `None` for numbers to which Linux may give a
     /// meaning in the future.
@@ -64,6 +66,8 @@ pub(in crate::tcp) struct Marks {
     /// That window ends here.
     until: Seq,
 }
+
+shared_layout! { Marks { asked, echo, tell, reacted, until } }
 
 /// Whether a SYN asks for ECN (§6.1.1): both bits, and no codepoint that only data may carry.
 fn asks(syn: &Segment) -> bool {

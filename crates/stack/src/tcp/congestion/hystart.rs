@@ -34,6 +34,8 @@ pub(super) struct HyStart {
     rounds: u8,
 }
 
+shared_layout! { HyStart { last_round, this_round, baseline, samples, rounds } }
+
 impl HyStart {
     /// Takes an acknowledgement's round trip, whether or not the window was the limit: otherwise
     /// the next round that it limits would be compared with one of long ago.

@@ -31,6 +31,8 @@ pub enum Algorithm {
     Reno = 1,
 }
 
+shared_layout! { enum Algorithm { Cubic, Reno } }
+
 impl Algorithm {
     /// The name by which programs know it (`TCP_CONGESTION`).
     #[must_use]
@@ -79,6 +81,8 @@ pub struct Congestion {
     hystart: HyStart,
 }
 
+shared_layout! { Congestion { cwnd, ssthresh, algorithm, cubic, reno, hystart } }
+
 /// The state that a loss changes, as it was before.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -87,6 +91,8 @@ pub(super) struct Before {
     ssthresh: u32,
     cubic: cubic::Epoch,
 }
+
+shared_layout! { Before { cwnd, ssthresh, cubic } }
 
 /// The largest window: that of the largest scaled peer window.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;

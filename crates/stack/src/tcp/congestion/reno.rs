@@ -11,6 +11,8 @@ pub(super) struct Reno {
     counted: u32,
 }
 
+shared_layout! { Reno { counted } }
+
 impl Reno {
     /// The window after `bytes` were acknowledged.
     pub(super) fn avoid(&mut self, bytes: u32, mss: u32, cwnd: u32) -> u32 {

@@ -72,6 +72,13 @@ pub struct TcpConfig {
     pub hold_acks: bool,
 }
 
+shared_layout! { Config {
+    initial_rto, min_rto, max_rto, ack_delay, send_buffer, send_buffer_max, receive_buffer,
+    receive_buffer_max, time_wait, fin_timeout, cork_time, keep_idle, keep_interval, keep_count,
+    syn_retries, synack_retries, retries, orphan_retries, ttl, algorithm, syn_queue, window_shift,
+    ecn, hold_acks,
+} }
+
 impl Default for TcpConfig {
     fn default() -> Self {
         Self {
@@ -138,6 +145,10 @@ pub(crate) struct Shared {
     /// The connections whose acknowledgements wait.
     pub(in crate::tcp) batch: Batch,
 }
+
+shared_layout! { Shared {
+    config, time_wait_head, time_wait_tail, relieve_at, prune_at, cookie_sent, taken_came, batch,
+} }
 
 impl Shared {
     /// Takes the configuration.

@@ -59,6 +59,11 @@ pub enum TcpState {
     Closing = 11,
 }
 
+shared_layout! { enum State {
+    Free, Established, SynSent, SynReceived, FinWait1, FinWait2, TimeWait, Closed, CloseWait,
+    LastAck, Closing,
+} }
+
 impl TcpState {
     /// Whether both SYNs have been exchanged and acknowledged, and the connection is not closed.
     #[must_use]
@@ -97,6 +102,11 @@ pub(in crate::tcp) enum Pending {
     Pipe,
     Aborted,
 }
+
+shared_layout! { enum Pending {
+    None, Refused, Reset, TimedOut, HostUnreachable, NetworkUnreachable, ProtocolUnreachable,
+    HostDown, Isolated, SourceRoute, Malformed, Prohibited, Pipe, Aborted,
+} }
 
 impl Pending {
     pub(in crate::tcp) const fn error(self) -> Option<StackError> {
@@ -159,6 +169,8 @@ pub(in crate::tcp) enum Waiting {
     Persist,
 }
 
+shared_layout! { enum Waiting { Nothing, Timeout, Reordering, Probe, Persist } }
+
 /// Deadlines of a connection; never = not set.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -174,6 +186,8 @@ pub(in crate::tcp) struct Deadlines {
     /// The purpose of `retransmit`.
     pub(in crate::tcp) waiting: Waiting,
 }
+
+shared_layout! { Deadlines { retransmit, ack, keep, timeout_from, waiting } }
 
 /// When something last went on, and what has been in vain since.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
@@ -197,6 +211,10 @@ pub(in crate::tcp) struct Progress {
     pub(in crate::tcp) excused: bool,
 }
 
+shared_layout! { Progress {
+    heard, sent, stuck_since, freed_at, retransmits, attempts, keep_probes, excused,
+} }
+
 /// Room in the send buffer that the program waits for.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -206,6 +224,8 @@ pub(in crate::tcp) struct Room {
     /// The program found the send buffer full and waits for room.
     pub(in crate::tcp) wanted: bool,
 }
+
+shared_layout! { Room { starved, wanted } }
 
 /// A TCP connection. Fields that are used together adjoin, in an order that needs little padding.
 #[derive(Debug, FromZeros)]
@@ -276,6 +296,14 @@ pub struct Socket {
     pub(in crate::tcp) progress: Progress,
     pub(in crate::tcp) answer_limit: AnswerLimit,
 }
+
+shared_layout! { Socket {
+    link, back, listener, local, remote, state, error, soft_error, orphan, queued, passive,
+    refused_syn, abandoned, suspended, room, class, mss, receive_mss, offered_mss, negotiated,
+    closing, small, iss, irs, send_window, send, recv, receive_window, ack, timestamps, rtt,
+    peer_ack_delay, cc, rack, prr, urgent, recovery, marks, path, settings, stats, at, progress,
+    answer_limit,
+} }
 
 impl PoolSlot for Socket {
     fn link(&mut self) -> &mut PoolLink {

@@ -40,6 +40,11 @@ pub(in crate::tcp) struct Stats {
     degree: u32,
 }
 
+shared_layout! { Stats {
+    bytes_resent, busy_since, busy_before, segments_in, segments_out, delivered, delivered_marked,
+    duplicates, early, overtaken, degree,
+} }
+
 impl Stats {
     /// There is data to send or to be acknowledged.
     pub(in crate::tcp) fn begins(&mut self, now: Instant) {

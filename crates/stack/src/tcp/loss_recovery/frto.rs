@@ -31,6 +31,8 @@ pub(in crate::tcp) enum Frto {
     Asked = 3,
 }
 
+shared_layout! { enum Frto { Lost, Waiting, Ask, Asked } }
+
 impl Socket {
     /// The retransmission timer has expired; the phase is still the previous one. Step 1: not
     /// during recovery, whose segments are lost already.

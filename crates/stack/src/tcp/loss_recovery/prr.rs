@@ -14,6 +14,8 @@ pub struct Prr {
     at_start: u32,
 }
 
+shared_layout! { Prr { delivered, out, at_start } }
+
 impl Prr {
     /// A recovery that begins with `flight` bytes sent and not delivered, as far as known before
     /// the acknowledgement that begins it.

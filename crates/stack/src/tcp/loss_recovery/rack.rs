@@ -32,6 +32,8 @@ pub struct Rack {
     in_round: bool,
 }
 
+shared_layout! { Rack { sent, end, rtt, highest, reordering, widened, persist, round, in_round } }
+
 /// Whether a segment sent at `a`, ending at `a_end`, was sent after the other.
 fn sent_after(a: Instant, a_end: Seq, b: Instant, b_end: Seq) -> bool {
     a > b || a == b && a_end.gt(b_end)

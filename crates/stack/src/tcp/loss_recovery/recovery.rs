@@ -29,6 +29,8 @@ pub(in crate::tcp) enum Phase {
     Reduction = 3,
 }
 
+shared_layout! { enum Phase { Open, Recovery, Loss, Reduction } }
+
 impl Phase {
     /// Whether losses are being repaired.
     pub(in crate::tcp) const fn repairs(self) -> bool {
@@ -62,6 +64,11 @@ pub(in crate::tcp) struct Recovery {
     /// The state to restore if the recovery proves spurious.
     pub(in crate::tcp) undo: Undo,
 }
+
+shared_layout! { Recovery {
+    phase, duplicates, point, arrived_unnamed, round, most_in_flight, limited_to, probe_end,
+    probing, probe_was_retransmission, frto, undo,
+} }
 
 /// The results of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]

@@ -38,6 +38,8 @@ pub(in crate::tcp) struct Undo {
     resent: u16,
 }
 
+shared_layout! { Undo { window, since, stamp, start, end, armed, duplicate_reported, resent } }
+
 impl Undo {
     /// The state before the window is reduced at `now`.
     pub(in crate::tcp) fn before(socket: &Socket, now: Instant) -> Self {

@@ -46,6 +46,8 @@ enum Trying {
     Large,
 }
 
+shared_layout! { enum Trying { Nothing, Small, Large } }
+
 /// What is known of the packet sizes that a path carries, beyond its reported MTU.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -66,6 +68,8 @@ pub(in crate::tcp) struct BlackHole {
     /// How often `AGAIN` has doubled.
     doublings: u8,
 }
+
+shared_layout! { BlackHole { from, end, frame, next, limit, size, failed, trying, doublings } }
 
 impl Socket {
     /// The largest packet to send over a path whose reported MTU is `mtu` bytes.

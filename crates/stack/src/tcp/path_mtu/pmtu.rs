@@ -36,6 +36,8 @@ pub(in crate::tcp) struct ConnectionPath {
     pub(in crate::tcp) rto_min_ms: u16,
 }
 
+shared_layout! { ConnectionPath { index, mtu, black_hole, stranger_since, rto_min_ms } }
+
 impl Socket {
     /// Whether this peer connected a moment ago, its neighbour has not been resolved since, and it
     /// has never acknowledged any data. All that is known is that some node on the link answered

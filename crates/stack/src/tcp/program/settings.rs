@@ -95,6 +95,13 @@ pub struct TcpOptions {
     pub fin_wait: Span,
 }
 
+shared_layout! { TcpOptions {
+    nodelay, cork, quickack, keepalive, oob_inline, v6only, dont_fragment, send_fixed,
+    receive_fixed, linger, no_fin_wait, keep_count, ttl, own_ttl, tos, algorithm, max_segment,
+    route_hops, route_quickack, interface, send_buffer, receive_buffer, notsent_lowat, keep_idle,
+    keep_interval, user_timeout, linger_time, fin_wait,
+} }
+
 pub(in crate::tcp) type Settings = TcpOptions;
 
 /// A change of one setting.

@@ -42,6 +42,8 @@ pub(in crate::tcp) struct Batch {
     sockets: [u32; MOST_WAITING],
 }
 
+shared_layout! { Batch { open, waiting, sockets } }
+
 impl Batch {
     /// Adds one more, if there is room.
     fn add(&mut self, socket: u32) {
@@ -72,6 +74,8 @@ pub(in crate::tcp) struct AckState {
     /// How many acknowledgements are still sent without delay (quick-ack mode).
     pub(in crate::tcp) quick: u8,
 }
+
+shared_layout! { AckState { thinning, last_sent, now, soon, quick } }
 
 impl Socket {
     /// In-order data has arrived in a segment of `len` bytes: acknowledge now or later.

@@ -58,6 +58,8 @@ pub(in crate::tcp) struct AckThinning {
     given_up: bool,
 }
 
+shared_layout! { AckThinning { wide, told, unpushed, bytes, waits, waited_for, goes_on, given_up } }
+
 impl AckThinning {
     /// In-order data has arrived. Its last segment has `len` bytes; `full` bytes make a full
     /// segment, and more than that several merged ones. `pushed`: it carries PSH. `behind`: the

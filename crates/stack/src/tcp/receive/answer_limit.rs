@@ -30,6 +30,8 @@ pub(in crate::tcp) struct AnswerLimit {
     outside_doublings: u8,
 }
 
+shared_layout! { AnswerLimit { outside_at, challenged_at, outside_doublings } }
+
 impl AnswerLimit {
     /// Rate limit for an answer that any host can provoke by a forged segment.
     pub(in crate::tcp) fn may_challenge(&mut self, now: Instant) -> bool {

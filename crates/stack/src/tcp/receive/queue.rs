@@ -70,6 +70,11 @@ pub struct ReceiveQueue {
     pub(in crate::tcp) duplicate: SackBlock,
 }
 
+shared_layout! { ReceiveQueue {
+    head, tail, ranges, next, bytes, frames, waiting_bytes, waiting_frames, range_count,
+    ack_may_wait, recent, duplicate,
+} }
+
 impl ReceiveQueue {
     /// An empty queue that expects `first`.
     pub(in crate::tcp) fn new(first: Seq) -> Self {

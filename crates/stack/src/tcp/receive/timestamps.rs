@@ -21,6 +21,8 @@ pub(in crate::tcp) struct TimestampState {
     pub(in crate::tcp) recent_at: Instant,
 }
 
+shared_layout! { TimestampState { recent, offset, recent_at } }
+
 impl Socket {
     /// The value of our timestamp clock (RFC 7323 §5.4): it ticks once a millisecond.
     pub(in crate::tcp) const fn timestamp(&self, now: Instant) -> u32 {

@@ -25,6 +25,8 @@ enum Mark {
     Taken,
 }
 
+shared_layout! { enum Mark { None, Announced, Valid, Taken } }
+
 /// Urgent data of one connection, in both directions.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -37,6 +39,8 @@ pub(in crate::tcp) struct Urgent {
     mark: Mark,
     byte: u8,
 }
+
+shared_layout! { Urgent { send_end, at, sending, mark, byte } }
 
 impl Urgent {
     pub(in crate::tcp) fn is_readable(&self) -> bool {

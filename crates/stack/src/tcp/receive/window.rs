@@ -30,6 +30,8 @@ pub(in crate::tcp) struct ReceiveWindow {
     since: Instant,
 }
 
+shared_layout! { ReceiveWindow { edge, taken, since } }
+
 impl Socket {
     /// How many bytes of a full segment arrive in one frame.
     fn per_frame(&self) -> u32 {

@@ -54,6 +54,8 @@ pub(in crate::tcp) struct SmallSegment {
     pub(in crate::tcp) is_out: bool,
 }
 
+shared_layout! { SmallSegment { end, is_out } }
+
 impl Socket {
     /// Chooses the queue for a segment that takes `length` sequence numbers. Later segments must
     /// not overtake it. So a connection moves from the prompt queue to the stream queue, which is

@@ -94,6 +94,10 @@ pub struct SendQueue {
     pub(in crate::tcp) board: Scoreboard,
 }
 
+shared_layout! { SendQueue {
+    head, tail, next, trail, behind, oldest, newest, una, nxt, end, frames, pipe, board,
+} }
+
 impl SendQueue {
     /// An empty queue whose first byte will be `first`.
     pub(in crate::tcp) fn new(first: Seq) -> Self {

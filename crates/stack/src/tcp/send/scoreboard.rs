@@ -24,6 +24,8 @@ struct Known {
     last: PoolLink,
 }
 
+shared_layout! { Known { run, last } }
+
 /// Which segments the peer has received, and which are deemed lost.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -44,6 +46,8 @@ pub struct Scoreboard {
     /// Segments visited in vain since the last acknowledgement with blocks began.
     steps: u32,
 }
+
+shared_layout! { Scoreboard { sacked, lost, resent, again, lost_hint, known, steps } }
 
 impl Scoreboard {
     /// A segment leaves the queue; `next` follows it.

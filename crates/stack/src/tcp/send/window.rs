@@ -16,6 +16,8 @@ pub(in crate::tcp) struct SendWindow {
     ack: Seq,
 }
 
+shared_layout! { SendWindow { size, largest, seq, ack } }
+
 impl SendWindow {
     /// Takes the window of `segment`, which is shifted by `shift`.
     pub(in crate::tcp) fn take(&mut self, segment: &Segment, shift: u8) {

@@ -44,6 +44,10 @@ pub struct Listener {
     settles: Instant,
 }
 
+shared_layout! { Listener {
+    link, local, settings, accept_head, accept_tail, accept_len, backlog, half_open, phase, settles,
+} }
+
 /// The phase of a listener that answers everything.
 const OPEN: u32 = 0;
 /// Another stack of the host has listened before, and may have handshakes in progress: unknown

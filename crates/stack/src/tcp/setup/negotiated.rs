@@ -27,6 +27,10 @@ pub(in crate::tcp) struct Negotiated {
     pub(in crate::tcp) ecn: bool,
 }
 
+shared_layout! { Negotiated {
+    peer_mss, timestamps, sack, scaling, send_shift, receive_shift, ecn,
+} }
+
 impl Negotiated {
     /// Before the peer's SYN: nothing, and no limit to segments.
     pub(in crate::tcp) fn nothing() -> Self {

@@ -33,6 +33,8 @@ pub(in crate::tcp) struct Closing {
     pub(in crate::tcp) fin_queued: bool,
 }
 
+shared_layout! { Closing { fin_at, fin_seen, fin_received, read_shut, write_shut, fin_queued } }
+
 impl Stack<'_> {
     /// Changes the state of a connection and maintains the count of established ones.
     pub(in crate::tcp) fn set_state(&mut self, index: usize, state: TcpState) {

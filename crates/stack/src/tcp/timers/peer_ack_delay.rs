@@ -38,6 +38,8 @@ pub(in crate::tcp) struct PeerAckDelay {
     doublings: u8,
 }
 
+shared_layout! { PeerAckDelay { until, doublings } }
+
 impl PeerAckDelay {
     /// The allowance for a peer that may delay its acknowledgement; `least` for one that was never
     /// seen to. `tells`: it reports duplicates.

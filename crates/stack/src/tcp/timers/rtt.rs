@@ -24,6 +24,8 @@ pub struct Bounds {
     pub max: Span,
 }
 
+shared_layout! { Bounds { initial, min, max } }
+
 /// The estimator of one connection.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -42,6 +44,8 @@ pub struct Rtt {
     /// The timer expired for a SYN.
     careful: bool,
 }
+
+shared_layout! { Rtt { srtt, rttvar, min, latest, next_min, window_ends, backoff, careful } }
 
 impl Rtt {
     /// Takes a sample: the time from sending a segment that was sent once (Karn) to its

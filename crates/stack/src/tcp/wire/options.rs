@@ -36,6 +36,8 @@ pub(in crate::tcp) struct SackBlock {
     pub(in crate::tcp) end: Seq,
 }
 
+shared_layout! { SackBlock { start, end } }
+
 /// The timestamps option (RFC 7323 §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tcp) struct Timestamps {

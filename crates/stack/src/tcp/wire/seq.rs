@@ -8,6 +8,8 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct Seq(pub u32);
 
+shared_layout! { Seq { 0 } }
+
 impl Seq {
     /// Whether this number lies before `other`.
     #[must_use]
