@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct PoolLink(u32);
 
-shared_layout! { Link { 0 } }
+shared_layout! { PoolLink { 0 } }
 
 impl PoolLink {
     /// No slot.

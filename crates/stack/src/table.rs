@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 #[repr(transparent)]
 pub struct SharedCounter(AtomicU64);
 
-shared_layout! { Count { 0 } }
+shared_layout! { SharedCounter { 0 } }
 
 impl SharedCounter {
     /// Counts one.
@@ -197,10 +197,10 @@ pub struct SocketRow {
     /// maintained by the caller.
     pub holders: SharedCounter,
     /// A listener: its claim once its program knows it; maintained by the caller.
-    pub claim: Count,
+    pub claim: SharedCounter,
 }
 
-shared_layout! { Row {
+shared_layout! { SocketRow {
     kind, state, pid, fd, reason, interface, local, remote, rx_queue, tx_queue, srtt_us, rto_us,
     cwnd, ssthresh, mss, retransmits, snd_nxt, snd_una, rcv_nxt, drops, source_mac, next_hop_mac,
     rx_packets, rx_bytes, tx_packets, tx_bytes, complete, holders, claim,

@@ -64,7 +64,12 @@ impl Nics {
     }
 
     /// Applies the state of a link that the host reports.
-    pub(crate) fn link_changed(&mut self, link: &NetworkInterface, config: &ServiceConfig, programs: &mut Programs) -> Effect {
+    pub(crate) fn link_changed(
+        &mut self,
+        link: &NetworkInterface,
+        config: &ServiceConfig,
+        programs: &mut Programs,
+    ) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
             return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
         };

@@ -80,6 +80,7 @@ pub struct UdpOptions {
 
 shared_layout! { UdpOptions {
     rcvbuf, sndbuf, ttl, own_ttl, multicast_ttl, tos, mtu_discover, v6only, reuse_port, segment,
+    exceptional_errors,
 } }
 
 impl Default for UdpOptions {

@@ -72,7 +72,7 @@ pub struct TcpConfig {
     pub hold_acks: bool,
 }
 
-shared_layout! { Config {
+shared_layout! { TcpConfig {
     initial_rto, min_rto, max_rto, ack_delay, send_buffer, send_buffer_max, receive_buffer,
     receive_buffer_max, time_wait, fin_timeout, cork_time, keep_idle, keep_interval, keep_count,
     syn_retries, synack_retries, retries, orphan_retries, ttl, algorithm, syn_queue, window_shift,

@@ -59,7 +59,7 @@ pub enum TcpState {
     Closing = 11,
 }
 
-shared_layout! { enum State {
+shared_layout! { enum TcpState {
     Free, Established, SynSent, SynReceived, FinWait1, FinWait2, TimeWait, Closed, CloseWait,
     LastAck, Closing,
 } }
