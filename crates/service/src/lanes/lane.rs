@@ -148,7 +148,7 @@ impl Lane {
 
     /// Whether one of its listeners has this claim.
     pub(crate) fn has_noted(&self, claim: ClaimId) -> bool {
-        let listens = |row: &Row| row.kind.get() == kind::LISTENER && row.claim.get() == claim;
+        let listens = |row: &SocketRow| row.kind.get() == kind::LISTENER && row.claim.get() == claim;
         self.view.rows().iter().take(self.limits.rows()).any(listens)
     }
 
