@@ -179,9 +179,14 @@ static __always_inline int is_extension(__u8 next)
 	return next == PROTOCOL_FRAGMENT || next == PROTOCOL_HOPOPTS || next == PROTOCOL_DSTOPTS || next == PROTOCOL_ROUTING;
 }
 
+/* Of a Routing header that was read as a fragment header: the second byte of `offset_more`. */
+#define SEGMENTS_LEFT(header) (bpf_ntohs((header).offset_more) & 0xff)
+
 /* Walks over IPv6 extension headers from an offset on. Rare, so it may cost more: a global
  * function, which the verifier checks once and by itself. As part of the programs each of its paths
- * would multiply theirs. */
+ * would multiply theirs.
+ * It ends at a Routing header with segments left: the packet is for the hosts that this header lists
+ * (RFC 8200 section 4.4), so it is of the protocol ROUTING, which none can claim. */
 #define DEFINE_WALK(name, context, load)                                                                               \
 	__attribute__((noinline)) __u64 name(context *ctx, __u32 at, __u32 next)                                       \
 	{                                                                                                              \
@@ -193,6 +198,8 @@ static __always_inline int is_extension(__u8 next)
 			if (at > MAX_OFFSET || load(ctx, at, &header, sizeof(header)))                                 \
 				return 0;                                                                              \
 			behind = fragment;                                                                             \
+			if (next == PROTOCOL_ROUTING && SEGMENTS_LEFT(header))                                         \
+				break;                                                                                 \
 			if (next == PROTOCOL_FRAGMENT) {                                                               \
 				fragment = 1;                                                                          \
 				__u16 offset_more = bpf_ntohs(header.offset_more);                                     \

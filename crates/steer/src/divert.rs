@@ -269,6 +269,20 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_with_segments_left_is_not_for_this_host() {
+        let mut tables = claimed_host();
+        let mut frame = udp(ends(PEER_V6, 5), ends(HERE_V6, 7), 8);
+        frame[20] = 43;
+        frame[19] += 24;
+        let mut routing = vec![17, 2, 4, 1];
+        routing.resize(24, 0);
+        frame.splice(54..54, routing);
+        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), Verdict::KERNEL);
+        frame[54 + 3] = 0;
+        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), Verdict::Lane(77), "its last segment is this host");
+    }
+
+    #[test]
     fn ports_behind_a_fragment_header_and_another_are_not_looked_at() {
         let mut tables = claimed_host();
         let whole = udp(ends(PEER_V6, 5), ends(HERE_V6, 7), 8);

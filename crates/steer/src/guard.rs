@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_for_the_hosts_of_a_routing_header_is_refused() {
+        let mut tables = owned_host();
+        let mut frame = udp(ends(HERE_V6, 7), ends(PEER_V6, 5), 8);
+        frame[20] = 43;
+        frame[19] += 8;
+        frame.splice(54..54, [17, 0, 4, 1, 0, 0, 0, 0]);
+        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), Verdict::Refused(Refusal::Protocol));
+        frame[54 + 3] = 0;
+        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), OUT, "it has no segments left");
+    }
+
+    #[test]
     fn later_fragments_leave_for_a_second_after_the_lanes_first_one() {
         let mut tables = owned_host();
         let (first, later) = (with(20, &[0x20, 0]), with(20, &[0, 9]));
