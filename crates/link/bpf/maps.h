@@ -174,7 +174,7 @@ enum host_counter {
 	HOST_PASSED,            /* to the kernel: no lane took them */
 	HOST_DIVERTED,          /* to a lane */
 	HOST_GROUP_COPIES,      /* copies of multicast datagrams to lanes */
-	HOST_VLAN,              /* those of them with a VLAN tag */
+	HOST_VLAN,              /* those of the passed ones that had the tag of a VLAN */
 	HOST_STRAY_FRAGMENT,    /* later fragment of an unknown datagram to an address of ours, to the kernel; or to a group, and not to each of its lanes */
 	HOST_CAPTURE_LOST,      /* not captured: the ring buffer was full */
 	HOST_COUNTERS = 8,

@@ -37,6 +37,15 @@ struct ethernet {
 	__be16 type;
 };
 
+/* With the first VLAN tag. */
+struct tagged {
+	__u8 destination[6];
+	__u8 source[6];
+	__be16 type;
+	__be16 tag;
+	__be16 inner_type;
+};
+
 struct ipv4 {
 	__u8 version_ihl;
 	__u8 tos;
@@ -75,7 +84,6 @@ enum verdict {
 	FOUND,     /* the packet is described completely */
 	MALFORMED, /* the data ends too early, or lengths contradict each other */
 	OTHER,     /* not a packet of a kind that can be claimed */
-	TAGGED,    /* VLAN tag */
 };
 
 struct packet {
@@ -275,6 +283,11 @@ static __always_inline enum verdict parse_ip(struct packet *p, const struct fram
 	return verdict == FOUND ? parse_ports(p, f) : verdict;
 }
 
+static __always_inline int is_tag(__u16 type)
+{
+	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ;
+}
+
 /* Describes the frame. `p` must be all zero. OTHER with a family: IP with another protocol. */
 static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
 {
@@ -286,7 +299,7 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 		return parse_ip(p, f, sizeof(*eth), 4);
 	if (type == ETHERTYPE_IPV6)
 		return parse_ip(p, f, sizeof(*eth), 6);
-	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ ? TAGGED : OTHER;
+	return OTHER;
 }
 
 #define XDP_FRAME(context)                                                                                             \

@@ -533,7 +533,7 @@ pub enum HostCounter {
     Diverted = 1,
     /// Copies of multicast datagrams to lanes.
     GroupCopies = 2,
-    /// Those of the passed ones that had a VLAN tag.
+    /// Those of the passed ones that had the tag of a VLAN.
     Vlan = 3,
     /// Later fragments of an unknown datagram to an address of ours, to the kernel; or to a group,
     /// and not to each of its lanes.

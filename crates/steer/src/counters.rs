@@ -9,7 +9,7 @@ pub struct HostCounters {
     pub diverted: u64,
     /// Copies of multicast datagrams to lanes.
     pub group_copies: u64,
-    /// Those of the passed ones that had a VLAN tag.
+    /// Those of the passed ones that had the tag of a VLAN.
     pub vlan: u64,
     /// Later fragments whose first one is not known: left to the kernel; or of a group's datagram,
     /// and not copied to each of its lanes.

@@ -61,17 +61,20 @@ pub fn divert(tables: &mut Tables, frame: &[u8], arrival: &Arrival<'_>) -> Verdi
         return Verdict::Lane(lane);
     }
     let copies = copy(tables, frame, &parsed, arrival);
-    tables.counters.passed += 1;
+    count_passed(tables, &parsed);
     Verdict::Kernel { copies }
 }
 
-/// Judges a received frame where none can be copied: groups are left to [`divert_groups`].
+/// Judges a received frame where none can be copied: groups are left to [`divert_groups`]. So are
+/// frames whose tag carries a priority alone, and they are counted there.
 pub fn divert_unicast(tables: &mut Tables, frame: &[u8], arrival: &Arrival<'_>) -> Verdict {
     let parsed = parse(frame);
     if let Some(lane) = take(tables, frame, &parsed, arrival) {
         return Verdict::Lane(lane);
     }
-    tables.counters.passed += 1;
+    if parsed != Parsed::Tagged || !vlan::carries_a_priority_alone(frame) {
+        count_passed(tables, &parsed);
+    }
     Verdict::KERNEL
 }
 
@@ -86,6 +89,12 @@ pub fn divert_groups(tables: &mut Tables, frame: &[u8], arrival: &Arrival<'_>) -
     }
     let copies = copy(tables, frame, &parse(frame), arrival);
     Verdict::Kernel { copies }
+}
+
+/// Counts a frame that no lane takes.
+fn count_passed(tables: &mut Tables, parsed: &Parsed) {
+    tables.counters.vlan += u64::from(*parsed == Parsed::Tagged);
+    tables.counters.passed += 1;
 }
 
 /// The lane that gets a frame alone, which is counted. A lane that has just gone gets none: the
@@ -125,11 +134,7 @@ fn receive(tables: &mut Tables, lane: LaneNumber, packet: Option<&Packet>, frame
 /// nothing.
 fn find(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &Arrival<'_>) -> Option<LaneNumber> {
     let ip = match parsed {
-        Parsed::Malformed | Parsed::NotIp => return None,
-        Parsed::Tagged => {
-            tables.counters.vlan += 1;
-            return None;
-        }
+        Parsed::Malformed | Parsed::NotIp | Parsed::Tagged => return None,
         Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) => ip,
     };
     let (mac, _) = macs(frame)?;
@@ -227,7 +232,21 @@ mod tests {
         let mut tagged = frame.clone();
         tagged.splice(12..12, [0x81, 0, 0, 5]);
         assert_eq!(divert_unicast(&mut tables, &tagged, &ARRIVAL), Verdict::KERNEL);
-        assert_eq!(tables.counters.vlan, 2);
+        assert_eq!((tables.counters.vlan, tables.counters.passed), (2, 2));
+    }
+
+    #[test]
+    fn a_frame_of_no_vlan_is_counted_once() {
+        let mut tables = claimed_host();
+        for (port, counted) in [(7, (1, 0)), (8, (1, 1))] {
+            let untagged = udp(ends(PEER, 5), ends(HERE, port), 8);
+            let mut tagged = untagged.clone();
+            tagged.splice(12..12, [0x81, 0, 0xe0, 0]);
+            assert_eq!(divert_unicast(&mut tables, &tagged, &ARRIVAL), Verdict::KERNEL);
+            divert_groups(&mut tables, &untagged, &Arrival { tag: Some(0xe000), ..ARRIVAL });
+            assert_eq!((tables.counters.diverted, tables.counters.passed), counted);
+        }
+        assert_eq!(tables.counters.vlan, 0);
     }
 
     #[test]
