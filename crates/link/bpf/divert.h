@@ -30,7 +30,7 @@ static __always_inline int addressed_to_us(const struct address *destination, co
 
 /* One of the lanes that share a port: the one with the highest weight for this flow (rendezvous
  * hashing). A lane that joins or leaves moves the flows that become or were its own, and no others.
- * `chosen` of src/bpf.rs computes the same. A global function for the verifier's sake. */
+ * `chosen` of `tickwire-steer` computes the same. A global function for the verifier's sake. */
 __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 flow, __u32 count)
 {
 	__u32 lane = 0, most = 0;

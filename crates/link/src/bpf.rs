@@ -1,10 +1,15 @@
 //! The BPF programs as the service loads them, and the keys and values of their maps (feature
 //! `bpf`).
 //!
-//! Every struct mirrors one of `bpf/maps.h`; padding is explicit and zero, because the kernel
-//! compares keys as bytes. A lane is named by the interface index of its TAP device.
+//! Every `...MapKey` and `...Value` mirrors a struct of `bpf/maps.h`, byte for byte. The same as
+//! plain data, as the rules know it, is in [`tickwire_steer::tables`]. Padding is explicit and zero,
+//! because the kernel compares keys as bytes. A lane is named by the interface index of its TAP
+//! device.
 
 use tickwire_stack::addr::{Address, Endpoint, Mac};
+pub use tickwire_steer::chosen;
+pub use tickwire_steer::counters::GuardRefusal;
+pub use tickwire_steer::tables::{MAX_MEMBERS, MAX_SHARED};
 
 /// An object file with the alignment that an ELF reader needs.
 #[repr(C, align(8))]
@@ -74,18 +79,18 @@ pub mod program {
 
 /// Names of the maps in [`HOST`].
 pub mod map {
-    /// [`super::FlowKey`] -> [`super::FlowValue`].
+    /// [`super::FlowMapKey`] -> [`super::FlowValue`].
     pub const FLOWS: &str = "flows";
     /// The lanes of handshakes on ports that lanes are joining.
     pub const HANDSHAKES: &str = "handshakes";
-    /// [`super::PortKey`] -> [`super::PortValue`].
+    /// [`super::PortMapKey`] -> [`super::PortValue`].
     pub const PORTS: &str = "ports";
     /// Word index ([`super::port_kinds`]) -> eight bits for each of eight ports
     /// ([`super::port_kind`]).
     pub const PORT_KINDS: &str = "port_kinds";
     /// Its words.
     pub const PORT_KINDS_LEN: u32 = 16_384;
-    /// [`super::GroupKey`] -> [`super::GroupValue`].
+    /// [`super::GroupMapKey`] -> [`super::GroupValue`].
     pub const GROUPS: &str = "groups";
     /// Slot of a lane ([`super::LANE_MASK`]) -> its receive ring ([`tickwire_lane::rx_ring`]).
     pub const RINGS: &str = "rings";
@@ -95,15 +100,15 @@ pub mod map {
     pub const NICS: &str = "nics";
     /// NIC -> [`super::RedirectLosses`].
     pub const REDIRECTS: &str = "redirects";
-    /// [`super::AddressKey`] -> [`super::AddressValue`].
+    /// [`super::AddressMapKey`] -> [`super::AddressValue`].
     pub const ADDRESSES: &str = "addresses";
-    /// [`super::SourceKey`] -> NIC.
+    /// [`super::SourceMapKey`] -> NIC.
     pub const SOURCES: &str = "sources";
-    /// [`super::HopKey`] -> [`super::HopValue`].
+    /// [`super::HopMapKey`] -> [`super::HopValue`].
     pub const HOPS: &str = "hops";
-    /// [`super::OwnedKey`] -> [`super::OwnedValue`].
+    /// [`super::OwnedMapKey`] -> [`super::OwnedValue`].
     pub const OWNED: &str = "owned";
-    /// Slot of a lane ([`super::LANE_MASK`]) -> [`super::LaneCounters`], per CPU.
+    /// Slot of a lane ([`super::LANE_MASK`]) -> [`super::LaneCountersValue`], per CPU.
     pub const LANE_COUNTERS: &str = "lane_counters";
     /// [`super::HostCounter`] -> u64, per CPU.
     pub const HOST_COUNTERS: &str = "host_counters";
@@ -137,27 +142,27 @@ macro_rules! plain {
 }
 
 plain! {
-    FlowKey: 40,
+    FlowMapKey: 40,
     FlowValue: 16,
-    PortKey: 20,
+    PortMapKey: 20,
     PortValue: 40,
-    GroupKey: 24,
+    GroupMapKey: 24,
     GroupValue: 80,
-    AddressKey: 20,
+    AddressMapKey: 20,
     AddressValue: 8,
-    HopKey: 32,
+    HopMapKey: 32,
     HopValue: 16,
-    SourceKey: 24,
-    OwnedKey: 24,
+    SourceMapKey: 24,
+    OwnedMapKey: 24,
     OwnedValue: 20,
-    LaneCounters: 104,
+    LaneCountersValue: 104,
     RedirectLosses: 16,
 }
 
 /// One connection of one of our sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct FlowKey {
+pub struct FlowMapKey {
     local: [u8; 16],
     remote: [u8; 16],
     local_port: [u8; 2],
@@ -166,7 +171,7 @@ pub struct FlowKey {
     pad: [u8; 3],
 }
 
-impl FlowKey {
+impl FlowMapKey {
     /// The key of a flow; `protocol` is the IP protocol number.
     #[must_use]
     pub const fn new(protocol: u8, local: Endpoint, remote: Endpoint) -> Self {
@@ -206,23 +211,20 @@ impl FlowValue {
 /// A dual-stack socket bound to `::` has two keys, one per family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct PortKey {
+pub struct PortMapKey {
     local: [u8; 16],
     port: [u8; 2],
     protocol: u8,
     pad: u8,
 }
 
-impl PortKey {
+impl PortMapKey {
     /// The key of a bound port.
     #[must_use]
     pub const fn new(protocol: u8, local: Endpoint) -> Self {
         Self { local: local.address.0, port: local.port.to_be_bytes(), protocol, pad: 0 }
     }
 }
-
-/// At most so many lanes share a port.
-pub const MAX_SHARED: usize = 8;
 
 /// The lanes that share a port; one is chosen by the hash of the remote end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,47 +253,24 @@ impl PortValue {
     }
 }
 
-/// The lane that receives packets from a remote end to a port that lanes share; `None` if there are
-/// none.
-///
-/// A lane that joins or leaves moves those remote ends that become or were its own, and no others.
-#[must_use]
-pub fn chosen(lanes: &[u32], remote: Endpoint) -> Option<u32> {
-    let mix = |flow: u32, lane: u32| {
-        let mut weight = flow ^ lane.wrapping_mul(0x9e37_79b1);
-        weight = (weight ^ weight >> 16).wrapping_mul(0x85eb_ca6b);
-        weight = (weight ^ weight >> 13).wrapping_mul(0xc2b2_ae35);
-        weight ^ weight >> 16
-    };
-    let words = remote.address.0.as_chunks::<4>().0.iter().fold(0, |all, word| all ^ u32::from_ne_bytes(*word));
-    let port = u32::from(u16::from_ne_bytes(remote.port.to_be_bytes()));
-    let flow = words.wrapping_mul(0x9e37_79b1) ^ port.wrapping_mul(0x85eb_ca6b);
-    let flow = flow ^ flow >> 15;
-    // The first of equals, as in the program.
-    lanes.iter().copied().rev().max_by_key(|&lane| mix(flow, lane))
-}
-
 /// One multicast group and port on one NIC. Port 0 is any: for fragments that arrive before their
 /// first one, which alone names the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct GroupKey {
+pub struct GroupMapKey {
     group: [u8; 16],
     nic: u32,
     port: [u8; 2],
     pad: [u8; 2],
 }
 
-impl GroupKey {
+impl GroupMapKey {
     /// The key of a group on the NIC with interface index `nic`.
     #[must_use]
     pub const fn new(group: Endpoint, nic: u32) -> Self {
         Self { group: group.address.0, nic, port: group.port.to_be_bytes(), pad: [0; 2] }
     }
 }
-
-/// At most so many lanes are members of one group at one port on one NIC.
-pub const MAX_MEMBERS: usize = 16;
 
 /// The lanes that receive a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,12 +312,12 @@ fn fixed<const N: usize>(lanes: &[u32]) -> Option<(u32, [u32; N])> {
 /// An address of ours on a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct AddressKey {
+pub struct AddressMapKey {
     address: [u8; 16],
     nic: u32,
 }
 
-impl AddressKey {
+impl AddressMapKey {
     /// The key of an address on the NIC with interface index `nic`.
     #[must_use]
     pub const fn new(address: Address, nic: u32) -> Self {
@@ -365,12 +344,12 @@ impl AddressValue {
 /// A source address of the host's and a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct HopKey {
+pub struct HopMapKey {
     source: [u8; 16],
     destination: [u8; 16],
 }
 
-impl HopKey {
+impl HopMapKey {
     /// The key of the path between two addresses.
     #[must_use]
     pub const fn new(source: Address, destination: Address) -> Self {
@@ -399,13 +378,13 @@ impl HopValue {
 /// An address and Ethernet address that lanes may send from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct SourceKey {
+pub struct SourceMapKey {
     address: [u8; 16],
     mac: [u8; 6],
     pad: [u8; 2],
 }
 
-impl SourceKey {
+impl SourceMapKey {
     /// The key of a source.
     #[must_use]
     pub const fn new(address: Address, mac: Mac) -> Self {
@@ -413,10 +392,10 @@ impl SourceKey {
     }
 }
 
-/// A port that a lane may send from; the address as in [`PortKey`].
+/// A port that a lane may send from; the address as in [`PortMapKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct OwnedKey {
+pub struct OwnedMapKey {
     local: [u8; 16],
     lane: u32,
     port: [u8; 2],
@@ -424,7 +403,7 @@ pub struct OwnedKey {
     pad: u8,
 }
 
-impl OwnedKey {
+impl OwnedMapKey {
     /// The key of a port of `lane`.
     #[must_use]
     pub const fn new(lane: u32, protocol: u8, local: Endpoint) -> Self {
@@ -455,43 +434,10 @@ impl OwnedValue {
     }
 }
 
-/// Why the guard refused a frame: index into [`LaneCounters::refused`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Refusal {
-    /// Truncated or inconsistent headers.
-    Malformed = 0,
-    /// Not IPv4 or IPv6 with TCP or UDP, or VLAN-tagged.
-    Protocol = 1,
-    /// The source address or Ethernet address is not the host's.
-    Source = 2,
-    /// The source port is not the lane's.
-    Port = 3,
-    /// A later fragment without a first one.
-    Fragment = 4,
-    /// Longer than the NIC's MTU, or cut into too many packets.
-    Length = 5,
-    /// A checksum that is left to the device, at a place that the program names.
-    Checksum = 6,
-}
-
-impl Refusal {
-    /// All reasons, with a name for tables.
-    pub const ALL: [(Self, &'static str); 7] = [
-        (Self::Malformed, "malformed"),
-        (Self::Protocol, "protocol"),
-        (Self::Source, "source"),
-        (Self::Port, "port"),
-        (Self::Fragment, "fragment"),
-        (Self::Length, "length"),
-        (Self::Checksum, "checksum"),
-    ];
-}
-
 /// What the programs counted for a lane (on one CPU).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct LaneCounters {
+pub struct LaneCountersValue {
     /// Packets diverted to the lane.
     pub in_packets: u64,
     /// Their bytes.
@@ -500,13 +446,13 @@ pub struct LaneCounters {
     pub out_packets: u64,
     /// Their bytes.
     pub out_bytes: u64,
-    /// Frames that the guard refused, by [`Refusal`].
+    /// Frames that the guard refused, by [`GuardRefusal`].
     pub refused: [u64; 8],
     /// Those of the packets diverted that were lost because its ring was full.
     pub lost_packets: u64,
 }
 
-impl core::ops::AddAssign for LaneCounters {
+impl core::ops::AddAssign for LaneCountersValue {
     fn add_assign(&mut self, other: Self) {
         self.in_packets += other.in_packets;
         self.in_bytes += other.in_bytes;
@@ -626,22 +572,6 @@ mod tests {
         assert!(GroupValue::any_port(&[]).is_none());
         let more = GroupValue::any_port(&[7; MAX_MEMBERS + 3]).unwrap();
         assert_eq!((more.count, more.lanes), (19, [7; MAX_MEMBERS]), "those beyond are known to be there");
-    }
-
-    #[test]
-    fn a_lane_that_joins_or_leaves_moves_its_own_remote_ends_only() {
-        let lanes = [7, 12, 9];
-        let mut moved = 0;
-        for port in 1000..2000 {
-            let remote = Endpoint::new(Address::v4([10, 77, 0, 2]), port);
-            let before = chosen(&lanes[..2], remote).unwrap();
-            let after = chosen(&lanes, remote).unwrap();
-            assert!(after == before || after == 9);
-            moved += u32::from(after == 9);
-            assert_eq!(chosen(&[9, 7, 12], remote), Some(after), "the order is no matter");
-        }
-        assert!((250..420).contains(&moved), "a third of 1000: {moved}");
-        assert_eq!(chosen(&[], Endpoint::default()), None);
     }
 
     #[test]

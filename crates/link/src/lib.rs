@@ -6,7 +6,8 @@
 //! discipline of ring, port and lock. Here are the system calls and the mapped memory under it.
 //!
 //! May depend on `tickwire-lane`, on `tickwire-stack` (whose memory lies in the region), on
-//! `tickwire-linux-abi` and on the operating system (Linux). It makes no policy: the service
+//! `tickwire-steer` (what its rules and the BPF programs have in common), on `tickwire-linux-abi`
+//! and on the operating system (Linux). It makes no policy: the service
 //! decides which programs may have a lane, and which flows; the preload library decides what a
 //! program does with them.
 //!

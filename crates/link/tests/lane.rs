@@ -18,7 +18,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 use tickwire_lane::rx_ring::RING_BYTES;
-use tickwire_link::bpf::{Refusal, program};
+use tickwire_link::bpf::{GuardRefusal, program};
 use tickwire_link::port::Port;
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::Endpoint;
@@ -61,7 +61,7 @@ impl End {
         got
     }
 
-    fn refused(&mut self, why: Refusal) -> u64 {
+    fn refused(&mut self, why: GuardRefusal) -> u64 {
         self.host.lane_counters(&self.lane).unwrap().refused[why as usize]
     }
 }
@@ -173,14 +173,14 @@ fn the_guard_refuses_and_counts_what_the_lane_does_not_own() {
         let mut tagged = good.clone();
         tagged.splice(12..12, [0x81, 0, 0, 5]);
         for (frame, why) in [
-            (with(6, &[2, 9, 9, 9, 9, 9]), Refusal::Source),
-            (with(26, &[10, 77, 0, 9]), Refusal::Source),
-            (with(34, &[0, 53]), Refusal::Port),
-            (with(23, &[1]), Refusal::Protocol),
-            (with(12, &[8, 6]), Refusal::Protocol),
-            (tagged, Refusal::Protocol),
-            (with(14, &[0x41]), Refusal::Malformed),
-            (with(20, &[0, 9]), Refusal::Fragment),
+            (with(6, &[2, 9, 9, 9, 9, 9]), GuardRefusal::Source),
+            (with(26, &[10, 77, 0, 9]), GuardRefusal::Source),
+            (with(34, &[0, 53]), GuardRefusal::Port),
+            (with(23, &[1]), GuardRefusal::Protocol),
+            (with(12, &[8, 6]), GuardRefusal::Protocol),
+            (tagged, GuardRefusal::Protocol),
+            (with(14, &[0x41]), GuardRefusal::Malformed),
+            (with(20, &[0, 9]), GuardRefusal::Fragment),
         ] {
             let before = a.refused(why);
             a.send(&frame);
@@ -219,11 +219,11 @@ fn the_guard_reads_ports_inside_of_the_packet_only() {
         let mut short = udp(&a, &b, 64);
         short[16..18].copy_from_slice(&22u16.to_be_bytes());
         for (frame, why) in [
-            (padded, Refusal::Malformed),
-            (behind, Refusal::Fragment),
-            (nested, Refusal::Fragment),
-            (endless, Refusal::Malformed),
-            (short, Refusal::Malformed),
+            (padded, GuardRefusal::Malformed),
+            (behind, GuardRefusal::Fragment),
+            (nested, GuardRefusal::Fragment),
+            (endless, GuardRefusal::Malformed),
+            (short, GuardRefusal::Malformed),
         ] {
             let before = a.refused(why);
             a.send(&frame);
@@ -345,7 +345,7 @@ fn fragments_follow_their_first_both_ways() {
         a.send(&first);
         a.send(&later);
         assert_eq!(b.receive(2), [first, later]);
-        assert_eq!(a.refused(Refusal::Fragment), 1);
+        assert_eq!(a.refused(GuardRefusal::Fragment), 1);
     }
 }
 
@@ -783,9 +783,9 @@ fn the_guard_holds_whatever_is_done_to_the_device() {
             for flags in [libc::O_RDWR, libc::O_RDWR | libc::O_NONBLOCK] {
                 // SAFETY: no memory is passed.
                 unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };
-                let before = a.refused(Refusal::Port);
+                let before = a.refused(GuardRefusal::Port);
                 a.send(&bad);
-                assert_eq!(a.refused(Refusal::Port), before + 1, "{request:#x} {guard:?}");
+                assert_eq!(a.refused(GuardRefusal::Port), before + 1, "{request:#x} {guard:?}");
                 a.send(&good);
                 assert_eq!(b.receive(1), [&good[..]], "{request:#x} {guard:?}");
             }
