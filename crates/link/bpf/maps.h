@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Keys, values and maps that the service fills and the programs read. src/bpf.rs mirrors every
+/* Keys, values and maps that the service fills and the programs read. src/bpf/ mirrors every
  * struct here.
  * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d; ports are in network byte order; a lane is named
  * by the interface index of its TAP device. All padding is explicit and zero, since a key is
