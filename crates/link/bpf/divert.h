@@ -30,7 +30,7 @@ static __always_inline int addressed_to_us(const struct address *destination, co
 
 /* One of the lanes that share a port: the one with the highest weight for this flow (rendezvous
  * hashing). A lane that joins or leaves moves the flows that become or were its own, and no others.
- * `chosen` of src/bpf.rs computes the same. A global function for the verifier's sake. */
+ * `chosen` of `tickwire-steer` computes the same. A global function for the verifier's sake. */
 __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 flow, __u32 count)
 {
 	__u32 lane = 0, most = 0;
@@ -297,10 +297,6 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 	struct ethernet *eth = f->data;
 	__u32 lane = 0;
 	enum verdict verdict = parse(p, f);
-	if (verdict == TAGGED) {
-		count(HOST_VLAN);
-		return 0;
-	}
 	if (verdict == MALFORMED || !p->family || is_multicast(p) || (void *)(eth + 1) > f->end)
 		return 0;
 	if (p->later_fragment) {
@@ -330,6 +326,19 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 	return lane;
 }
 
+/* Counts a frame that no lane takes. One whose tag carries only a priority XDP does not count: the
+ * kernel takes the tag out, and `divert_groups` counts the frame. */
+static __always_inline void count_passed(const struct frame *f)
+{
+	struct tagged *eth = f->data;
+	if ((void *)(&eth->tag) <= f->end && is_tag(bpf_ntohs(eth->type))) {
+		if (f->xdp && (void *)(eth + 1) <= f->end && !(bpf_ntohs(eth->tag) & VLAN_NUMBER))
+			return;
+		count(HOST_VLAN);
+	}
+	count(HOST_PASSED);
+}
+
 static __always_inline int divert_frame(struct xdp_md *ctx, int by_frame)
 {
 	struct packet p = {};
@@ -337,7 +346,7 @@ static __always_inline int divert_frame(struct xdp_md *ctx, int by_frame)
 	struct frame f = XDP_FRAME(ctx);
 	__u32 lane = find(&p, &f, nic);
 	if (!lane) {
-		count(HOST_PASSED);
+		count_passed(&f);
 		return XDP_PASS;
 	}
 	__u32 length = bpf_xdp_get_buff_len(ctx);
@@ -524,7 +533,9 @@ __attribute__((noinline)) int divert_skb(struct __sk_buff *skb)
 	/* The ports are known, or there are none: not so in a malformed packet. */
 	if (is_multicast(&p) && (p.later_fragment ? p.l4 <= p.limit : p.destination_port))
 		copy_to_members(skb, &p);
-	count(HOST_PASSED);
+	/* Anew: kept until here, it would need more of the stack. */
+	struct frame again = SKB_FRAME(skb);
+	count_passed(&again);
 	return TC_ACT_UNSPEC;
 }
 
@@ -539,8 +550,8 @@ __attribute__((noinline)) int divert_multicast(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* Beside the XDP program: multicast, and packets with a priority tag, which XDP has passed. Other
- * tagged packets are for another (VLAN) device. */
+/* Beside the XDP program: multicast, and packets with a priority tag, which XDP has passed without
+ * counting them. Other tagged packets are for another (VLAN) device. */
 SEC("classifier")
 int divert_groups(struct __sk_buff *skb)
 {

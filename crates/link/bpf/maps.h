@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Keys, values and maps that the service fills and the programs read. src/bpf.rs mirrors every
+/* Keys, values and maps that the service fills and the programs read. src/bpf/ mirrors every
  * struct here.
  * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d; ports are in network byte order; a lane is named
  * by the interface index of its TAP device. All padding is explicit and zero, since a key is
@@ -174,7 +174,7 @@ enum host_counter {
 	HOST_PASSED,            /* to the kernel: no lane took them */
 	HOST_DIVERTED,          /* to a lane */
 	HOST_GROUP_COPIES,      /* copies of multicast datagrams to lanes */
-	HOST_VLAN,              /* those of them with a VLAN tag */
+	HOST_VLAN,              /* those of the passed ones that had the tag of a VLAN */
 	HOST_STRAY_FRAGMENT,    /* later fragment of an unknown datagram to an address of ours, to the kernel; or to a group, and not to each of its lanes */
 	HOST_CAPTURE_LOST,      /* not captured: the ring buffer was full */
 	HOST_COUNTERS = 8,

@@ -37,6 +37,15 @@ struct ethernet {
 	__be16 type;
 };
 
+/* With the first VLAN tag. */
+struct tagged {
+	__u8 destination[6];
+	__u8 source[6];
+	__be16 type;
+	__be16 tag;
+	__be16 inner_type;
+};
+
 struct ipv4 {
 	__u8 version_ihl;
 	__u8 tos;
@@ -75,7 +84,6 @@ enum verdict {
 	FOUND,     /* the packet is described completely */
 	MALFORMED, /* the data ends too early, or lengths contradict each other */
 	OTHER,     /* not a packet of a kind that can be claimed */
-	TAGGED,    /* VLAN tag */
 };
 
 struct packet {
@@ -179,9 +187,14 @@ static __always_inline int is_extension(__u8 next)
 	return next == PROTOCOL_FRAGMENT || next == PROTOCOL_HOPOPTS || next == PROTOCOL_DSTOPTS || next == PROTOCOL_ROUTING;
 }
 
+/* Of a Routing header that was read as a fragment header: the second byte of `offset_more`. */
+#define SEGMENTS_LEFT(header) (bpf_ntohs((header).offset_more) & 0xff)
+
 /* Walks over IPv6 extension headers from an offset on. Rare, so it may cost more: a global
  * function, which the verifier checks once and by itself. As part of the programs each of its paths
- * would multiply theirs. */
+ * would multiply theirs.
+ * It ends at a Routing header with segments left: the packet is for the hosts that this header lists
+ * (RFC 8200 section 4.4), so it is of the protocol ROUTING, which none can claim. */
 #define DEFINE_WALK(name, context, load)                                                                               \
 	__attribute__((noinline)) __u64 name(context *ctx, __u32 at, __u32 next)                                       \
 	{                                                                                                              \
@@ -193,6 +206,8 @@ static __always_inline int is_extension(__u8 next)
 			if (at > MAX_OFFSET || load(ctx, at, &header, sizeof(header)))                                 \
 				return 0;                                                                              \
 			behind = fragment;                                                                             \
+			if (next == PROTOCOL_ROUTING && SEGMENTS_LEFT(header))                                         \
+				break;                                                                                 \
 			if (next == PROTOCOL_FRAGMENT) {                                                               \
 				fragment = 1;                                                                          \
 				__u16 offset_more = bpf_ntohs(header.offset_more);                                     \
@@ -268,6 +283,11 @@ static __always_inline enum verdict parse_ip(struct packet *p, const struct fram
 	return verdict == FOUND ? parse_ports(p, f) : verdict;
 }
 
+static __always_inline int is_tag(__u16 type)
+{
+	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ;
+}
+
 /* Describes the frame. `p` must be all zero. OTHER with a family: IP with another protocol. */
 static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
 {
@@ -279,7 +299,7 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 		return parse_ip(p, f, sizeof(*eth), 4);
 	if (type == ETHERTYPE_IPV6)
 		return parse_ip(p, f, sizeof(*eth), 6);
-	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ ? TAGGED : OTHER;
+	return OTHER;
 }
 
 #define XDP_FRAME(context)                                                                                             \

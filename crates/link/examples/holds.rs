@@ -73,12 +73,12 @@ fn entries(process: &str) -> Result<BTreeMap<&'static str, usize>> {
         let Some(data) = id.and_then(|id| MapData::from_id(id).ok()) else { continue };
         let Some(name) = data.info()?.name_as_str().map(str::to_owned) else { continue };
         let (name, count) = match name.as_str() {
-            map::FLOWS => (map::FLOWS, count::<bpf::FlowKey, bpf::FlowValue>(data)?),
-            map::PORTS => (map::PORTS, count::<bpf::PortKey, bpf::PortValue>(data)?),
-            map::GROUPS => (map::GROUPS, count::<bpf::GroupKey, bpf::GroupValue>(data)?),
-            map::ADDRESSES => (map::ADDRESSES, count::<bpf::AddressKey, bpf::AddressValue>(data)?),
-            map::SOURCES => (map::SOURCES, count::<bpf::SourceKey, u32>(data)?),
-            map::OWNED => (map::OWNED, count::<bpf::OwnedKey, bpf::OwnedValue>(data)?),
+            map::FLOWS => (map::FLOWS, count::<bpf::FlowMapKey, bpf::FlowValue>(data)?),
+            map::PORTS => (map::PORTS, count::<bpf::PortMapKey, bpf::PortValue>(data)?),
+            map::GROUPS => (map::GROUPS, count::<bpf::GroupMapKey, bpf::GroupValue>(data)?),
+            map::ADDRESSES => (map::ADDRESSES, count::<bpf::AddressMapKey, bpf::AddressValue>(data)?),
+            map::SOURCES => (map::SOURCES, count::<bpf::SourceMapKey, u32>(data)?),
+            map::OWNED => (map::OWNED, count::<bpf::OwnedMapKey, bpf::OwnedValue>(data)?),
             _ => continue,
         };
         entries.insert(name, count);

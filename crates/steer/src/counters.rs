@@ -9,7 +9,7 @@ pub struct HostCounters {
     pub diverted: u64,
     /// Copies of multicast datagrams to lanes.
     pub group_copies: u64,
-    /// Those of the passed ones that had a VLAN tag.
+    /// Those of the passed ones that had the tag of a VLAN.
     pub vlan: u64,
     /// Later fragments whose first one is not known: left to the kernel; or of a group's datagram,
     /// and not copied to each of its lanes.
@@ -27,14 +27,14 @@ pub struct LaneCounters {
     pub out_packets: u64,
     /// Their bytes.
     pub out_bytes: u64,
-    /// Packets that the guard refused, by [`Refusal`].
-    pub refused: [u64; Refusal::ALL.len()],
+    /// Packets that the guard refused, by [`GuardRefusal`].
+    pub refused: [u64; GuardRefusal::ALL.len()],
 }
 
 /// Why the guard refuses a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum GuardRefusal {
     /// Truncated or inconsistent headers.
     Malformed = 0,
     /// Not IPv4 or IPv6 with TCP or UDP, or VLAN-tagged.
@@ -51,8 +51,22 @@ pub enum Refusal {
     Checksum = 6,
 }
 
-impl Refusal {
+impl GuardRefusal {
     /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 7] =
         [Self::Malformed, Self::Protocol, Self::Source, Self::Port, Self::Fragment, Self::Length, Self::Checksum];
+
+    /// Its name in tables of counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Protocol => "protocol",
+            Self::Source => "source",
+            Self::Port => "port",
+            Self::Fragment => "fragment",
+            Self::Length => "length",
+            Self::Checksum => "checksum",
+        }
+    }
 }

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 
 /// How a frame has arrived.
 #[derive(Clone, Copy)]
-pub struct Arrival<'a> {
+pub struct FrameArrival<'a> {
     /// The network card.
     pub nic: NicIndex,
     /// The time, of a clock that is never set.
@@ -35,7 +35,7 @@ pub struct Arrival<'a> {
 
 /// Where a frame goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DivertVerdict {
     /// To the kernel, as without divert.
     Kernel {
         /// Copies of it go to these lanes.
@@ -45,52 +45,61 @@ pub enum Verdict {
     Lane(LaneNumber),
 }
 
-impl Verdict {
+impl DivertVerdict {
     const KERNEL: Self = Self::Kernel { copies: Vec::new() };
 }
 
 /// Judges a received frame, where no other divert has seen it.
-pub fn divert(tables: &mut Tables, frame: &[u8], arrival: &Arrival<'_>) -> Verdict {
+pub fn divert(tables: &mut Tables, frame: &[u8], arrival: &FrameArrival<'_>) -> DivertVerdict {
     if vlan::is_of_other_vlan(arrival.tag) {
         tables.counters.vlan += 1;
         tables.counters.passed += 1;
-        return Verdict::KERNEL;
+        return DivertVerdict::KERNEL;
     }
     let parsed = parse(frame);
     if let Some(lane) = take(tables, frame, &parsed, arrival) {
-        return Verdict::Lane(lane);
+        return DivertVerdict::Lane(lane);
     }
     let copies = copy(tables, frame, &parsed, arrival);
-    tables.counters.passed += 1;
-    Verdict::Kernel { copies }
+    count_passed(tables, &parsed);
+    DivertVerdict::Kernel { copies }
 }
 
-/// Judges a received frame where none can be copied: groups are left to [`divert_groups`].
-pub fn divert_unicast(tables: &mut Tables, frame: &[u8], arrival: &Arrival<'_>) -> Verdict {
+/// Judges a received frame where none can be copied: groups are left to [`divert_groups`]. So are
+/// frames whose tag carries a priority alone, and they are counted there.
+pub fn divert_unicast(tables: &mut Tables, frame: &[u8], arrival: &FrameArrival<'_>) -> DivertVerdict {
     let parsed = parse(frame);
     if let Some(lane) = take(tables, frame, &parsed, arrival) {
-        return Verdict::Lane(lane);
+        return DivertVerdict::Lane(lane);
     }
-    tables.counters.passed += 1;
-    Verdict::KERNEL
+    if parsed != Parsed::Tagged || !vlan::carries_a_priority_alone(frame) {
+        count_passed(tables, &parsed);
+    }
+    DivertVerdict::KERNEL
 }
 
 /// Judges a frame that [`divert_unicast`] has left to the kernel: those to groups, and those whose
 /// tag carried a priority alone, which the kernel has taken out since.
-pub fn divert_groups(tables: &mut Tables, frame: &[u8], arrival: &Arrival<'_>) -> Verdict {
+pub fn divert_groups(tables: &mut Tables, frame: &[u8], arrival: &FrameArrival<'_>) -> DivertVerdict {
     if vlan::is_of_other_vlan(arrival.tag) {
-        return Verdict::KERNEL;
+        return DivertVerdict::KERNEL;
     }
     if arrival.tag.is_some() {
         return divert(tables, frame, arrival);
     }
     let copies = copy(tables, frame, &parse(frame), arrival);
-    Verdict::Kernel { copies }
+    DivertVerdict::Kernel { copies }
+}
+
+/// Counts a frame that no lane takes.
+fn count_passed(tables: &mut Tables, parsed: &Parsed) {
+    tables.counters.vlan += u64::from(*parsed == Parsed::Tagged);
+    tables.counters.passed += 1;
 }
 
 /// The lane that gets a frame alone, which is counted. A lane that has just gone gets none: the
 /// kernel gets a packet that it does not know, as without divert.
-fn take(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &Arrival<'_>) -> Option<LaneNumber> {
+fn take(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &FrameArrival<'_>) -> Option<LaneNumber> {
     let lane = find(tables, frame, parsed, arrival)?;
     if !tables.lanes.contains(&lane) {
         return None;
@@ -101,7 +110,7 @@ fn take(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &Arrival<'_
 }
 
 /// The lanes that get a copy of a frame, which is counted.
-fn copy(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &Arrival<'_>) -> Vec<LaneNumber> {
+fn copy(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &FrameArrival<'_>) -> Vec<LaneNumber> {
     let Parsed::Found(packet) = parsed else { return Vec::new() };
     let mut members = groups::members(tables, packet, arrival.nic, arrival.now_ns);
     members.retain(|lane| tables.lanes.contains(lane));
@@ -112,7 +121,13 @@ fn copy(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &Arrival<'_
 }
 
 /// Counts a frame for a lane; returns as how many packets.
-fn receive(tables: &mut Tables, lane: LaneNumber, packet: Option<&Packet>, frame: &[u8], arrival: &Arrival<'_>) -> u64 {
+fn receive(
+    tables: &mut Tables,
+    lane: LaneNumber,
+    packet: Option<&Packet>,
+    frame: &[u8],
+    arrival: &FrameArrival<'_>,
+) -> u64 {
     let weight = weight(packet, frame, arrival.merged);
     let counters = tables.lane_counters.entry(lane).or_default();
     counters.in_packets += weight.packets;
@@ -123,13 +138,9 @@ fn receive(tables: &mut Tables, lane: LaneNumber, packet: Option<&Packet>, frame
 /// The lane that a frame belongs to. Only one to an address of this host, with the network card's
 /// own Ethernet address, is claimed: what is only forwarded, or not sent to this host, changes
 /// nothing.
-fn find(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &Arrival<'_>) -> Option<LaneNumber> {
+fn find(tables: &mut Tables, frame: &[u8], parsed: &Parsed, arrival: &FrameArrival<'_>) -> Option<LaneNumber> {
     let ip = match parsed {
-        Parsed::Malformed | Parsed::NotIp => return None,
-        Parsed::Tagged => {
-            tables.counters.vlan += 1;
-            return None;
-        }
+        Parsed::Malformed | Parsed::NotIp | Parsed::Tagged => return None,
         Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) => ip,
     };
     let (mac, _) = macs(frame)?;
@@ -168,7 +179,8 @@ mod tests {
     use crate::testing::{GROUP, HERE, HERE_V6, NIC, NoSockets, PEER, PEER_V6, ROUTER, ends, error, host, udp};
     use alloc::vec;
 
-    const ARRIVAL: Arrival<'static> = Arrival { nic: NIC, now_ns: 5, tag: None, merged: None, kernel: &NoSockets };
+    const ARRIVAL: FrameArrival<'static> =
+        FrameArrival { nic: NIC, now_ns: 5, tag: None, merged: None, kernel: &NoSockets };
 
     /// A host where lane 77 has port 7 of both families, and joined the group at port 9.
     fn claimed_host() -> Tables {
@@ -188,8 +200,8 @@ mod tests {
     fn claimed_packets_are_a_lanes_and_all_others_the_kernels() {
         let mut tables = claimed_host();
         for (from, to) in [(PEER, HERE), (PEER_V6, HERE_V6)] {
-            assert_eq!(divert(&mut tables, &udp(ends(from, 5), ends(to, 7), 8), &ARRIVAL), Verdict::Lane(77));
-            assert_eq!(divert(&mut tables, &udp(ends(from, 5), ends(to, 8), 8), &ARRIVAL), Verdict::KERNEL);
+            assert_eq!(divert(&mut tables, &udp(ends(from, 5), ends(to, 7), 8), &ARRIVAL), DivertVerdict::Lane(77));
+            assert_eq!(divert(&mut tables, &udp(ends(from, 5), ends(to, 8), 8), &ARRIVAL), DivertVerdict::KERNEL);
         }
         assert_eq!((tables.counters.diverted, tables.counters.passed), (2, 2));
         assert_eq!(tables.lane_counters[&77].in_bytes, 50 + 70);
@@ -199,8 +211,8 @@ mod tests {
     fn a_lane_that_has_gone_gets_nothing() {
         let mut tables = claimed_host();
         tables.lanes.clear();
-        assert_eq!(divert(&mut tables, &udp(ends(PEER, 5), ends(HERE, 7), 8), &ARRIVAL), Verdict::KERNEL);
-        assert_eq!(divert(&mut tables, &udp(ends(PEER, 5), ends(GROUP, 9), 8), &ARRIVAL), Verdict::KERNEL);
+        assert_eq!(divert(&mut tables, &udp(ends(PEER, 5), ends(HERE, 7), 8), &ARRIVAL), DivertVerdict::KERNEL);
+        assert_eq!(divert(&mut tables, &udp(ends(PEER, 5), ends(GROUP, 9), 8), &ARRIVAL), DivertVerdict::KERNEL);
         assert_eq!((tables.counters.diverted, tables.counters.group_copies, tables.counters.passed), (0, 0, 2));
     }
 
@@ -208,8 +220,8 @@ mod tests {
     fn members_of_a_group_get_copies_and_the_kernel_the_original() {
         let mut tables = claimed_host();
         let frame = udp(ends(PEER, 5), ends(GROUP, 9), 8);
-        let copied = Verdict::Kernel { copies: vec![77, 78] };
-        assert_eq!(divert_unicast(&mut tables, &frame, &ARRIVAL), Verdict::KERNEL);
+        let copied = DivertVerdict::Kernel { copies: vec![77, 78] };
+        assert_eq!(divert_unicast(&mut tables, &frame, &ARRIVAL), DivertVerdict::KERNEL);
         assert_eq!(divert_groups(&mut tables, &frame, &ARRIVAL), copied);
         assert_eq!(divert(&mut tables, &frame, &ARRIVAL), copied);
         assert_eq!((tables.counters.group_copies, tables.counters.passed), (4, 2));
@@ -219,15 +231,29 @@ mod tests {
     fn tagged_frames_are_the_kernels_except_those_of_no_vlan() {
         let mut tables = claimed_host();
         let frame = udp(ends(PEER, 5), ends(HERE, 7), 8);
-        let of = |tag| Arrival { tag: Some(tag), ..ARRIVAL };
-        assert_eq!(divert(&mut tables, &frame, &of(5)), Verdict::KERNEL);
-        assert_eq!(divert_groups(&mut tables, &frame, &of(5)), Verdict::KERNEL);
-        assert_eq!(divert(&mut tables, &frame, &of(0xe000)), Verdict::Lane(77));
-        assert_eq!(divert_groups(&mut tables, &frame, &of(0xe000)), Verdict::Lane(77));
+        let of = |tag| FrameArrival { tag: Some(tag), ..ARRIVAL };
+        assert_eq!(divert(&mut tables, &frame, &of(5)), DivertVerdict::KERNEL);
+        assert_eq!(divert_groups(&mut tables, &frame, &of(5)), DivertVerdict::KERNEL);
+        assert_eq!(divert(&mut tables, &frame, &of(0xe000)), DivertVerdict::Lane(77));
+        assert_eq!(divert_groups(&mut tables, &frame, &of(0xe000)), DivertVerdict::Lane(77));
         let mut tagged = frame.clone();
         tagged.splice(12..12, [0x81, 0, 0, 5]);
-        assert_eq!(divert_unicast(&mut tables, &tagged, &ARRIVAL), Verdict::KERNEL);
-        assert_eq!(tables.counters.vlan, 2);
+        assert_eq!(divert_unicast(&mut tables, &tagged, &ARRIVAL), DivertVerdict::KERNEL);
+        assert_eq!((tables.counters.vlan, tables.counters.passed), (2, 2));
+    }
+
+    #[test]
+    fn a_frame_of_no_vlan_is_counted_once() {
+        let mut tables = claimed_host();
+        for (port, counted) in [(7, (1, 0)), (8, (1, 1))] {
+            let untagged = udp(ends(PEER, 5), ends(HERE, port), 8);
+            let mut tagged = untagged.clone();
+            tagged.splice(12..12, [0x81, 0, 0xe0, 0]);
+            assert_eq!(divert_unicast(&mut tables, &tagged, &ARRIVAL), DivertVerdict::KERNEL);
+            divert_groups(&mut tables, &untagged, &FrameArrival { tag: Some(0xe000), ..ARRIVAL });
+            assert_eq!((tables.counters.diverted, tables.counters.passed), counted);
+        }
+        assert_eq!(tables.counters.vlan, 0);
     }
 
     #[test]
@@ -236,19 +262,19 @@ mod tests {
         let frame = udp(ends(PEER, 5), ends(HERE, 7), 8);
         let mut others = frame.clone();
         others[5] = 9;
-        assert_eq!(divert(&mut tables, &others, &ARRIVAL), Verdict::KERNEL, "for another station");
-        let elsewhere = Arrival { nic: NIC + 1, ..ARRIVAL };
-        assert_eq!(divert(&mut tables, &frame, &elsewhere), Verdict::KERNEL, "by another network card");
+        assert_eq!(divert(&mut tables, &others, &ARRIVAL), DivertVerdict::KERNEL, "for another station");
+        let elsewhere = FrameArrival { nic: NIC + 1, ..ARRIVAL };
+        assert_eq!(divert(&mut tables, &frame, &elsewhere), DivertVerdict::KERNEL, "by another network card");
         tables.addresses.clear();
-        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), Verdict::KERNEL, "for another host");
+        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), DivertVerdict::KERNEL, "for another host");
     }
 
     #[test]
     fn an_icmp_error_goes_to_the_lane_whose_packet_it_quotes() {
         let mut tables = claimed_host();
         let about = |port| error(ROUTER, HERE, 3, &udp(ends(HERE, port), ends(PEER, 5), 8));
-        assert_eq!(divert(&mut tables, &about(7), &ARRIVAL), Verdict::Lane(77));
-        assert_eq!(divert(&mut tables, &about(8), &ARRIVAL), Verdict::KERNEL);
+        assert_eq!(divert(&mut tables, &about(7), &ARRIVAL), DivertVerdict::Lane(77));
+        assert_eq!(divert(&mut tables, &about(8), &ARRIVAL), DivertVerdict::KERNEL);
     }
 
     #[test]
@@ -260,12 +286,26 @@ mod tests {
             frame[20..22].copy_from_slice(&fragment);
             divert(&mut tables, &frame, &ARRIVAL)
         };
-        assert_eq!(piece(7, [0x20, 0], 1), Verdict::Lane(77));
-        assert_eq!(piece(9, [0, 2], 1), Verdict::Lane(77), "which has no ports");
-        assert_eq!(piece(8, [0x20, 0], 1), Verdict::KERNEL);
-        assert_eq!(piece(7, [0, 2], 1), Verdict::KERNEL);
-        assert_eq!(piece(7, [0, 2], 2), Verdict::KERNEL);
-        assert_eq!(piece(7, [0x20, 0], 2), Verdict::KERNEL, "of which the kernel has a part");
+        assert_eq!(piece(7, [0x20, 0], 1), DivertVerdict::Lane(77));
+        assert_eq!(piece(9, [0, 2], 1), DivertVerdict::Lane(77), "which has no ports");
+        assert_eq!(piece(8, [0x20, 0], 1), DivertVerdict::KERNEL);
+        assert_eq!(piece(7, [0, 2], 1), DivertVerdict::KERNEL);
+        assert_eq!(piece(7, [0, 2], 2), DivertVerdict::KERNEL);
+        assert_eq!(piece(7, [0x20, 0], 2), DivertVerdict::KERNEL, "of which the kernel has a part");
+    }
+
+    #[test]
+    fn a_packet_with_segments_left_is_not_for_this_host() {
+        let mut tables = claimed_host();
+        let mut frame = udp(ends(PEER_V6, 5), ends(HERE_V6, 7), 8);
+        frame[20] = 43;
+        frame[19] += 24;
+        let mut routing = vec![17, 2, 4, 1];
+        routing.resize(24, 0);
+        frame.splice(54..54, routing);
+        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), DivertVerdict::KERNEL);
+        frame[54 + 3] = 0;
+        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), DivertVerdict::Lane(77), "its last segment is this host");
     }
 
     #[test]
@@ -276,7 +316,7 @@ mod tests {
         frame[20] = 44;
         frame[19] += 16;
         frame.splice(54..54, [60, 0, 0, 1, 0, 0, 0, 7, 17, 0, 1, 4, 0, 0, 0, 0]);
-        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), Verdict::KERNEL);
-        assert_eq!(divert(&mut tables, &whole, &ARRIVAL), Verdict::Lane(77));
+        assert_eq!(divert(&mut tables, &frame, &ARRIVAL), DivertVerdict::KERNEL);
+        assert_eq!(divert(&mut tables, &whole, &ARRIVAL), DivertVerdict::Lane(77));
     }
 }

@@ -29,6 +29,10 @@ pub(crate) struct Walked {
 
 /// Walks over the headers from an offset on; `None` if the frame ends before they do, or if they
 /// are too long.
+///
+/// It ends at a Routing header with segments left: the packet is for the hosts that this header
+/// lists (RFC 8200 section 4.4), not for the one in its destination address. So it is of the
+/// protocol that this header has: none that can be claimed.
 pub(crate) fn walk(frame: &[u8], at: usize, next: u8) -> Option<Walked> {
     let mut walked = Walked { next, at, part: Part::Whole, id: 0, is_behind: false };
     let mut is_fragment = false;
@@ -39,6 +43,10 @@ pub(crate) fn walk(frame: &[u8], at: usize, next: u8) -> Option<Walked> {
         }
         let [next, length, o0, o1, i0, i1, i2, i3] = header(frame, walked.at)?;
         walked.is_behind = is_fragment;
+        // `o1` is then the number of segments left.
+        if walked.next == ROUTING && o1 != 0 {
+            break;
+        }
         if walked.next == FRAGMENT {
             is_fragment = true;
             let offset_more = u16::from_be_bytes([o0, o1]);
@@ -89,6 +97,24 @@ mod tests {
         assert_eq!(walked(&options(5), DESTINATION).map(|end| end.next), Some(DESTINATION));
         assert_eq!(walked(&[], DESTINATION), None, "the frame ends before it");
         assert_eq!(walked(&[[UDP, 127, 0, 0, 0, 0, 0, 0]], ROUTING), None, "too long");
+    }
+
+    #[test]
+    fn a_routing_header_with_segments_left_ends_the_walk() {
+        let routing = |left| [UDP, 0, 4, left, 0, 0, 0, 0];
+        let fragment = |next, offset_more| [next, 0, 0, offset_more, 0, 0, 1, 2];
+        assert_eq!(walked(&[routing(0)], ROUTING).map(|end| (end.next, end.at)), Some((UDP, 8)));
+        for left in [1, 4, 255] {
+            assert_eq!(walked(&[routing(left)], ROUTING).map(|end| (end.next, end.at)), Some((ROUTING, 0)));
+        }
+        let mut options = [ROUTING, 0, 1, 4, 0, 0, 0, 0];
+        assert_eq!(walked(&[options, routing(1)], DESTINATION).map(|end| (end.next, end.at)), Some((ROUTING, 8)));
+        options[0] = UDP;
+        assert_eq!(walked(&[options], DESTINATION).map(|end| end.next), Some(UDP), "options are no segments");
+        let behind = walked(&[fragment(ROUTING, 1), routing(1)], FRAGMENT).unwrap();
+        assert_eq!((behind.next, behind.part, behind.is_behind), (ROUTING, Part::First, true));
+        let ahead = walked(&[routing(1), fragment(UDP, 8)], ROUTING).unwrap();
+        assert_eq!((ahead.next, ahead.part), (ROUTING, Part::Whole), "the fragment header is not reached");
     }
 
     #[test]

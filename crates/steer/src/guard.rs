@@ -4,7 +4,7 @@
 //! The program writes whole frames and is not trusted: what the receiver will see counts, not what
 //! the frame seems to say. The first rule that a frame breaks is the reason of its refusal.
 
-use crate::counters::Refusal;
+use crate::counters::GuardRefusal;
 use crate::fragments::{self, Part};
 use crate::handshake::note_answer;
 use crate::ownership::{flow_of, owns};
@@ -18,7 +18,7 @@ pub const LEAST_FRAME: usize = 60;
 
 /// How a frame leaves a lane.
 #[derive(Clone, Copy, Debug)]
-pub struct Departure {
+pub struct FrameDeparture {
     /// The time, of a clock that is never set.
     pub now_ns: u64,
     /// A VLAN tag beside the frame.
@@ -27,7 +27,7 @@ pub struct Departure {
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GuardVerdict {
     /// It leaves.
     Out {
         /// By this network card.
@@ -36,7 +36,7 @@ pub enum Verdict {
         path: Option<Hop>,
     },
     /// It is dropped.
-    Refused(Refusal),
+    Refused(GuardRefusal),
 }
 
 /// A packet that may leave.
@@ -47,11 +47,11 @@ pub(crate) struct Checked {
 }
 
 /// Judges a frame that a lane sends.
-pub fn guard(tables: &mut Tables, lane: LaneNumber, frame: &[u8], departure: &Departure) -> Verdict {
+pub fn guard(tables: &mut Tables, lane: LaneNumber, frame: &[u8], departure: &FrameDeparture) -> GuardVerdict {
     let checked = check(tables, lane, frame, departure);
     let checked = checked.and_then(|checked| {
         let is_short = longest_frame(tables, checked.nic).is_some_and(|most| frame.len() <= most);
-        if is_short { Ok(checked) } else { Err(Refusal::Length) }
+        if is_short { Ok(checked) } else { Err(GuardRefusal::Length) }
     });
     count(tables, lane, checked, 1, frame.len() as u64)
 }
@@ -65,20 +65,20 @@ pub(crate) fn longest_frame(tables: &Tables, nic: NicIndex) -> Option<usize> {
 pub(crate) fn count(
     tables: &mut Tables,
     lane: LaneNumber,
-    checked: Result<Checked, Refusal>,
+    checked: Result<Checked, GuardRefusal>,
     packets: u64,
     bytes: u64,
-) -> Verdict {
+) -> GuardVerdict {
     let counters = tables.lane_counters.entry(lane).or_default();
     match checked {
         Ok(Checked { nic, path, .. }) => {
             counters.out_packets += packets;
             counters.out_bytes += bytes;
-            Verdict::Out { nic, path }
+            GuardVerdict::Out { nic, path }
         }
         Err(refusal) => {
             counters.refused[refusal as usize] += packets;
-            Verdict::Refused(refusal)
+            GuardVerdict::Refused(refusal)
         }
     }
 }
@@ -88,33 +88,35 @@ pub(crate) fn check(
     tables: &mut Tables,
     lane: LaneNumber,
     frame: &[u8],
-    departure: &Departure,
-) -> Result<Checked, Refusal> {
+    departure: &FrameDeparture,
+) -> Result<Checked, GuardRefusal> {
     // A frame of a VLAN is none of the network card's own.
     if departure.tag.is_some() {
-        return Err(Refusal::Protocol);
+        return Err(GuardRefusal::Protocol);
     }
-    let (_, mac) = macs(frame).ok_or(Refusal::Malformed)?;
+    let (_, mac) = macs(frame).ok_or(GuardRefusal::Malformed)?;
     let packet = match parse(frame) {
-        Parsed::Malformed => return Err(Refusal::Malformed),
+        Parsed::Malformed => return Err(GuardRefusal::Malformed),
         // A lane's stack always states where its packets end.
-        Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) if ip.end.is_none() => return Err(Refusal::Malformed),
+        Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) if ip.end.is_none() => {
+            return Err(GuardRefusal::Malformed);
+        }
         // Later fragments may overwrite such ports, and need not name the same protocol.
-        Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) if ip.is_behind => return Err(Refusal::Fragment),
+        Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) if ip.is_behind => return Err(GuardRefusal::Fragment),
         // ARP, neighbour discovery, ICMP, DHCP's raw packets are the host's.
-        Parsed::Other(_) | Parsed::NotIp | Parsed::Tagged => return Err(Refusal::Protocol),
+        Parsed::Other(_) | Parsed::NotIp | Parsed::Tagged => return Err(GuardRefusal::Protocol),
         Parsed::Found(packet) => packet,
     };
-    let nic = *tables.sources.get(&SourceKey { address: packet.ip.source, mac }).ok_or(Refusal::Source)?;
+    let nic = *tables.sources.get(&SourceKey { address: packet.ip.source, mac }).ok_or(GuardRefusal::Source)?;
     let datagram = (lane, packet.datagram());
     if packet.ip.part == Part::Later {
         // It has no ports: the first one, with the same identification, has shown them.
         let first = tables.sent_fragments.get(&datagram);
         let is_led = first.is_some_and(|&seen_ns| fragments::is_fresh(seen_ns, departure.now_ns));
-        return if is_led { Ok(Checked { nic, path: None, packet }) } else { Err(Refusal::Fragment) };
+        return if is_led { Ok(Checked { nic, path: None, packet }) } else { Err(GuardRefusal::Fragment) };
     }
     if !owns(tables, lane, &packet) {
-        return Err(Refusal::Port);
+        return Err(GuardRefusal::Port);
     }
     let path = path_of_answer(tables, lane, &packet, frame);
     if packet.ip.part == Part::First {
@@ -146,8 +148,8 @@ mod tests {
     use crate::testing::{HERE, HERE_V6, NIC, NIC_MAC, PEER, PEER_V6, ends, host, tcp, udp};
     use tickwire_stack::addr::Mac;
 
-    const DEPARTURE: Departure = Departure { now_ns: 5, tag: None };
-    const OUT: Verdict = Verdict::Out { nic: NIC, path: None };
+    const DEPARTURE: FrameDeparture = FrameDeparture { now_ns: 5, tag: None };
+    const OUT: GuardVerdict = GuardVerdict::Out { nic: NIC, path: None };
 
     /// A host where lane 77 owns port 7 of both families and protocols.
     fn owned_host() -> Tables {
@@ -171,18 +173,18 @@ mod tests {
         assert_eq!(sent(&udp(ends(HERE, 7), ends(PEER, 5), 64)), OUT);
         assert_eq!(sent(&udp(ends(HERE_V6, 7), ends(PEER_V6, 5), 64)), OUT);
         for (frame, refusal) in [
-            (with(6, &[2, 9, 9, 9, 9, 9]), Refusal::Source),
-            (with(26, &[10, 77, 0, 9]), Refusal::Source),
-            (with(34, &[0, 53]), Refusal::Port),
-            (with(23, &[1]), Refusal::Protocol),
-            (with(12, &[8, 6]), Refusal::Protocol),
-            (with(12, &[0x81, 0]), Refusal::Protocol),
-            (with(14, &[0x41]), Refusal::Malformed),
-            (with(16, &[0, 0]), Refusal::Malformed),
-            (with(20, &[0, 9]), Refusal::Fragment),
-            (udp(ends(HERE, 7), ends(PEER, 5), 1473), Refusal::Length),
+            (with(6, &[2, 9, 9, 9, 9, 9]), GuardRefusal::Source),
+            (with(26, &[10, 77, 0, 9]), GuardRefusal::Source),
+            (with(34, &[0, 53]), GuardRefusal::Port),
+            (with(23, &[1]), GuardRefusal::Protocol),
+            (with(12, &[8, 6]), GuardRefusal::Protocol),
+            (with(12, &[0x81, 0]), GuardRefusal::Protocol),
+            (with(14, &[0x41]), GuardRefusal::Malformed),
+            (with(16, &[0, 0]), GuardRefusal::Malformed),
+            (with(20, &[0, 9]), GuardRefusal::Fragment),
+            (udp(ends(HERE, 7), ends(PEER, 5), 1473), GuardRefusal::Length),
         ] {
-            assert_eq!(sent(&frame), Verdict::Refused(refusal));
+            assert_eq!(sent(&frame), GuardVerdict::Refused(refusal));
         }
         assert_eq!(tables.lane_counters[&77].refused, [2, 3, 2, 1, 1, 1, 0]);
         assert_eq!(tables.lane_counters[&77].out_packets, 2);
@@ -195,18 +197,31 @@ mod tests {
         frame[20] = 44;
         frame[19] += 16;
         frame.splice(54..54, [60, 0, 0, 1, 0, 0, 0, 7, 17, 0, 1, 4, 0, 0, 0, 0]);
-        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), Verdict::Refused(Refusal::Fragment));
+        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), GuardVerdict::Refused(GuardRefusal::Fragment));
+    }
+
+    #[test]
+    fn a_packet_for_the_hosts_of_a_routing_header_is_refused() {
+        let mut tables = owned_host();
+        let mut frame = udp(ends(HERE_V6, 7), ends(PEER_V6, 5), 8);
+        frame[20] = 43;
+        frame[19] += 8;
+        frame.splice(54..54, [17, 0, 4, 1, 0, 0, 0, 0]);
+        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), GuardVerdict::Refused(GuardRefusal::Protocol));
+        frame[54 + 3] = 0;
+        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), OUT, "it has no segments left");
     }
 
     #[test]
     fn later_fragments_leave_for_a_second_after_the_lanes_first_one() {
         let mut tables = owned_host();
         let (first, later) = (with(20, &[0x20, 0]), with(20, &[0, 9]));
-        let mut at = |lane, frame: &[u8], now_ns| guard(&mut tables, lane, frame, &Departure { now_ns, ..DEPARTURE });
+        let mut at =
+            |lane, frame: &[u8], now_ns| guard(&mut tables, lane, frame, &FrameDeparture { now_ns, ..DEPARTURE });
         assert_eq!(at(77, &first, 5), OUT);
         assert_eq!(at(77, &later, 6), OUT);
-        assert_eq!(at(78, &later, 6), Verdict::Refused(Refusal::Fragment));
-        assert_eq!(at(77, &later, 5 + LIFE_NS), Verdict::Refused(Refusal::Fragment));
+        assert_eq!(at(78, &later, 6), GuardVerdict::Refused(GuardRefusal::Fragment));
+        assert_eq!(at(77, &later, 5 + LIFE_NS), GuardVerdict::Refused(GuardRefusal::Fragment));
     }
 
     #[test]
@@ -218,7 +233,7 @@ mod tests {
         tables.flows.insert(flow, Flow::new(Some(78)));
         let hop = Hop { destination: Mac([2, 0, 0, 0, 0, 2]), source: NIC_MAC, nic: NIC };
         tables.hops.insert(HopKey { source: HERE, destination: PEER }, hop);
-        assert_eq!(guard(&mut tables, 77, &answer, &DEPARTURE), Verdict::Out { nic: NIC, path: Some(hop) });
+        assert_eq!(guard(&mut tables, 77, &answer, &DEPARTURE), GuardVerdict::Out { nic: NIC, path: Some(hop) });
         let expected = Flow { owner: Some(78), next: 101, handshake: Handshake::Answered { answer: 901 } };
         assert_eq!(tables.flows[&flow], expected);
         tables.hops.insert(HopKey { source: HERE, destination: PEER }, Hop { nic: NIC + 1, ..hop });

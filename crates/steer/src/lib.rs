@@ -56,9 +56,10 @@ mod testing;
 pub mod train;
 mod vlan;
 
-pub use divert::{Arrival, divert, divert_groups, divert_unicast};
-pub use guard::{Departure, guard};
+pub use divert::{DivertVerdict, FrameArrival, divert, divert_groups, divert_unicast};
+pub use guard::{FrameDeparture, GuardVerdict, guard};
 pub use handshake::{Kernel, KernelSocket};
 pub use merged::Merged;
+pub use sharing::chosen;
 pub use tables::Tables;
-pub use train::{Train, guard_train};
+pub use train::{TrainDeparture, guard_train};

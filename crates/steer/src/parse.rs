@@ -37,7 +37,8 @@ pub(crate) enum Parsed {
 pub(crate) struct IpHeader {
     pub(crate) source: Address,
     pub(crate) destination: Address,
-    /// The protocol behind all extension headers.
+    /// The protocol behind all extension headers; or that of the extension header with which the
+    /// walk over them has ended.
     pub(crate) protocol: u8,
     pub(crate) part: Part,
     /// The identification of a fragment's datagram.

@@ -1,6 +1,6 @@
 //! Which of the lanes that share a port (`SO_REUSEPORT`) gets a packet.
 //!
-//! Each lane has a weight for each remote end, and the heaviest gets the packet (rendezvous
+//! Each lane has a weight for each remote end, and the chosen gets the packet (rendezvous
 //! hashing, Thaler and Ravishankar 1998). So a lane that joins or leaves moves the remote ends that
 //! become or were its own, and no others.
 
@@ -25,27 +25,29 @@ pub(crate) fn lane_of(
         return lanes.first().copied();
     }
     if share.settled >= lanes.len() {
-        return heaviest(lanes, flow.remote);
+        return chosen(lanes, flow.remote);
     }
     if role == Role::Opens {
-        let lane = heaviest(lanes, flow.remote)?;
+        let lane = chosen(lanes, flow.remote)?;
         handshakes.insert(*flow, lane);
         return Some(lane);
     }
     // One of an earlier joining, perhaps of a lane that is gone, counts as none.
     let begun = handshakes.get(flow).filter(|lane| lanes.contains(lane));
-    begun.copied().or_else(|| heaviest(&lanes[..share.settled], flow.remote))
+    begun.copied().or_else(|| chosen(&lanes[..share.settled], flow.remote))
 }
 
-/// The lane with the most weight for a remote end, the first of equals.
-fn heaviest(lanes: &[LaneNumber], remote: Endpoint) -> Option<LaneNumber> {
+/// The lane that gets packets from a remote end to a port that lanes share: the one with the most
+/// weight, the first of equals. `None`: there are no lanes.
+#[must_use]
+pub fn chosen(lanes: &[LaneNumber], remote: Endpoint) -> Option<LaneNumber> {
     let hash = hash(remote);
     lanes.iter().copied().rev().max_by_key(|&lane| weight(hash, lane))
 }
 
 fn hash(remote: Endpoint) -> u32 {
-    let words = remote.address.0.as_chunks::<4>().0.iter().fold(0, |all, word| all ^ u32::from_le_bytes(*word));
-    let port = u32::from(remote.port.swap_bytes());
+    let words = remote.address.0.as_chunks::<4>().0.iter().fold(0, |all, word| all ^ u32::from_ne_bytes(*word));
+    let port = u32::from(u16::from_ne_bytes(remote.port.to_be_bytes()));
     let hash = words.wrapping_mul(0x9e37_79b1) ^ port.wrapping_mul(0x85eb_ca6b);
     hash ^ hash >> 15
 }
@@ -68,8 +70,8 @@ mod tests {
     fn a_lane_that_joins_moves_its_own_remote_ends_only() {
         let mut moved = 0;
         for port in 1000..2000 {
-            let before = heaviest(&[7, 12], ends(PEER, port));
-            let after = heaviest(&[7, 12, 9], ends(PEER, port));
+            let before = chosen(&[7, 12], ends(PEER, port));
+            let after = chosen(&[7, 12, 9], ends(PEER, port));
             assert!(after == before || after == Some(9));
             moved += u32::from(after == Some(9));
         }
@@ -81,7 +83,7 @@ mod tests {
         let joining = PortShare { lanes: vec![7, 9], settled: 1 };
         let mut handshakes = BTreeMap::new();
         let flow = |port| FlowKey { protocol: Protocol::Tcp, local: ends(HERE, 7), remote: ends(PEER, port) };
-        let taken = (1000..).map(flow).find(|flow| heaviest(&[7, 9], flow.remote) == Some(9)).unwrap();
+        let taken = (1000..).map(flow).find(|flow| chosen(&[7, 9], flow.remote) == Some(9)).unwrap();
         assert_eq!(lane_of(&joining, &mut handshakes, &taken, Role::GoesOn), Some(7), "it began before");
         assert_eq!(lane_of(&joining, &mut handshakes, &taken, Role::Opens), Some(9));
         assert_eq!(lane_of(&joining, &mut handshakes, &taken, Role::GoesOn), Some(9));

@@ -1,6 +1,6 @@
 //! What divert and guard know. The service enters addresses, claims and groups; packets teach the
 //! progress of handshakes and the course of fragments. On Linux each table is a BPF map
-//! (`crates/link/bpf/maps.h`).
+//! (`crates/link/bpf/maps.h`), with a `...MapKey` of `tickwire_link::bpf`.
 
 use crate::counters::{HostCounters, LaneCounters};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -251,7 +251,7 @@ pub enum Owned {
 
 /// A network card by which lanes may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nic {
+pub struct EgressNic {
     /// The longest packet, without its Ethernet header.
     pub mtu: u32,
 }
@@ -262,7 +262,7 @@ pub struct Tables {
     /// The lanes that exist. A claim may name a lane that has just gone.
     pub lanes: BTreeSet<LaneNumber>,
     /// The network cards.
-    pub nics: BTreeMap<NicIndex, Nic>,
+    pub nics: BTreeMap<NicIndex, EgressNic>,
     /// The addresses of this host, with the Ethernet address that packets to them carry.
     pub addresses: BTreeMap<AddressKey, Mac>,
     /// Where lanes may send from, and the network card by which such a packet leaves.

@@ -1,7 +1,7 @@
 //! A host and frames for the tests of the rules.
 
 use crate::handshake::{Kernel, KernelSocket};
-use crate::tables::{AddressKey, Nic, NicIndex, SourceKey, Tables};
+use crate::tables::{AddressKey, EgressNic, NicIndex, SourceKey, Tables};
 use alloc::vec;
 use alloc::vec::Vec;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -27,7 +27,7 @@ pub(crate) const fn ends(address: Address, port: u16) -> Endpoint {
 /// A host with one network card, an address of each family, and three lanes.
 pub(crate) fn host() -> Tables {
     let mut tables = Tables { lanes: [77, 78, 79].into(), ..Tables::default() };
-    tables.nics.insert(NIC, Nic { mtu: 1500 });
+    tables.nics.insert(NIC, EgressNic { mtu: 1500 });
     for address in [HERE, HERE_V6] {
         tables.addresses.insert(AddressKey { nic: NIC, address }, NIC_MAC);
         tables.sources.insert(SourceKey { address, mac: NIC_MAC }, NIC);

@@ -9,18 +9,18 @@
 //!   (`CHECKSUM_PARTIAL`) would choose the place, behind this check: over its source port, for
 //!   instance.
 
-use crate::counters::Refusal;
+use crate::counters::GuardRefusal;
 use crate::fragments::Part;
-use crate::guard::{Checked, Departure, Verdict, check, count, longest_frame};
+use crate::guard::{Checked, FrameDeparture, GuardVerdict, check, count, longest_frame};
 use crate::merged::{Merged, headers, weight};
 use crate::parse::{ETHERNET, Parsed, parse};
 use crate::tables::{LaneNumber, Protocol, Tables};
 
 /// How a train leaves a lane.
 #[derive(Clone, Copy, Debug)]
-pub struct Train {
+pub struct TrainDeparture {
     /// As any frame does.
-    pub departure: Departure,
+    pub departure: FrameDeparture,
     /// The segments that it is made of; `None`: it is one.
     pub segments: Option<Merged>,
     /// The checksum is left to the device.
@@ -37,7 +37,7 @@ const LEAST_SEGMENT: u32 = 256;
 const CHECKSUM_END: usize = 18;
 
 /// Judges a train that a lane sends.
-pub fn guard_train(tables: &mut Tables, lane: LaneNumber, frame: &[u8], train: &Train) -> Verdict {
+pub fn guard_train(tables: &mut Tables, lane: LaneNumber, frame: &[u8], train: &TrainDeparture) -> GuardVerdict {
     let checked =
         check(tables, lane, frame, &train.departure).and_then(|checked| check_train(tables, frame, train, checked));
     let packet = if let Parsed::Found(packet) = parse(frame) { Some(packet) } else { None };
@@ -45,19 +45,24 @@ pub fn guard_train(tables: &mut Tables, lane: LaneNumber, frame: &[u8], train: &
     count(tables, lane, checked, weight.packets, weight.bytes)
 }
 
-fn check_train(tables: &Tables, frame: &[u8], train: &Train, checked: Checked) -> Result<Checked, Refusal> {
+fn check_train(
+    tables: &Tables,
+    frame: &[u8],
+    train: &TrainDeparture,
+    checked: Checked,
+) -> Result<Checked, GuardRefusal> {
     let packet = &checked.packet;
     if packet.protocol != Protocol::Tcp || packet.ip.part != Part::Whole {
-        return Err(Refusal::Protocol);
+        return Err(GuardRefusal::Protocol);
     }
     let segment = train.segments.map(|segments| segments.segment);
     let longest = segment.map_or(frame.len(), |segment| headers(packet, frame) + segment as usize);
     let most = longest_frame(tables, checked.nic).unwrap_or(0);
     if frame.len() > MOST_BYTES || longest > most || segment.is_some_and(|segment| segment < LEAST_SEGMENT) {
-        return Err(Refusal::Length);
+        return Err(GuardRefusal::Length);
     }
     if train.is_checksum_left || frame.len() < packet.ip.transport + CHECKSUM_END {
-        return Err(Refusal::Checksum);
+        return Err(GuardRefusal::Checksum);
     }
     Ok(checked)
 }
@@ -68,11 +73,11 @@ mod tests {
     use crate::tables::{Owned, OwnedKey};
     use crate::testing::{HERE, NIC, PEER, ends, host, tcp, udp};
 
-    const TRAIN: Train =
-        Train { departure: Departure { now_ns: 5, tag: None }, segments: None, is_checksum_left: false };
+    const TRAIN: TrainDeparture =
+        TrainDeparture { departure: FrameDeparture { now_ns: 5, tag: None }, segments: None, is_checksum_left: false };
 
-    fn of(segment: u32) -> Train {
-        Train { segments: Some(Merged { segment, packets: None }), ..TRAIN }
+    fn of(segment: u32) -> TrainDeparture {
+        TrainDeparture { segments: Some(Merged { segment, packets: None }), ..TRAIN }
     }
 
     #[test]
@@ -88,16 +93,16 @@ mod tests {
         let mut fragment = long.clone();
         fragment[20] = 0x20;
         let mut sent = |frame: &[u8], train| guard_train(&mut tables, 77, frame, &train);
-        let out = Verdict::Out { nic: NIC, path: None };
+        let out = GuardVerdict::Out { nic: NIC, path: None };
         assert_eq!(sent(&long, of(1460)), out);
         assert_eq!(sent(&long, of(256)), out);
-        assert_eq!(sent(&long, of(255)), Verdict::Refused(Refusal::Length));
-        assert_eq!(sent(&long, of(1461)), Verdict::Refused(Refusal::Length), "longer than the MTU");
-        assert_eq!(sent(&long, TRAIN), Verdict::Refused(Refusal::Length), "one segment");
-        assert_eq!(sent(&fragment, of(1460)), Verdict::Refused(Refusal::Protocol));
-        assert_eq!(sent(&udp(ends(HERE, 7), ends(PEER, 5), 8), TRAIN), Verdict::Refused(Refusal::Protocol));
-        let left = Train { is_checksum_left: true, ..of(1460) };
-        assert_eq!(sent(&long, left), Verdict::Refused(Refusal::Checksum));
+        assert_eq!(sent(&long, of(255)), GuardVerdict::Refused(GuardRefusal::Length));
+        assert_eq!(sent(&long, of(1461)), GuardVerdict::Refused(GuardRefusal::Length), "longer than the MTU");
+        assert_eq!(sent(&long, TRAIN), GuardVerdict::Refused(GuardRefusal::Length), "one segment");
+        assert_eq!(sent(&fragment, of(1460)), GuardVerdict::Refused(GuardRefusal::Protocol));
+        assert_eq!(sent(&udp(ends(HERE, 7), ends(PEER, 5), 8), TRAIN), GuardVerdict::Refused(GuardRefusal::Protocol));
+        let left = TrainDeparture { is_checksum_left: true, ..of(1460) };
+        assert_eq!(sent(&long, left), GuardVerdict::Refused(GuardRefusal::Checksum));
         assert_eq!(tables.lane_counters[&77].out_packets, 3 + 16);
     }
 }

@@ -4,6 +4,9 @@
 //! tag in the frame is never ours: where tags stay in, the kernel takes the outermost one out and
 //! divert gets the frame again, with the tag beside it.
 
+use crate::header::header;
+use crate::parse::ETHERNET;
+
 /// Two of them may be stacked (802.1ad); the outer one has the second type.
 const ETHERTYPES: [u16; 2] = [0x8100, 0x88a8];
 
@@ -13,6 +16,13 @@ const NUMBER: u16 = 0xfff;
 /// Whether a tag follows an Ethernet header of this type.
 pub(crate) fn is_tag(ethertype: u16) -> bool {
     ETHERTYPES.contains(&ethertype)
+}
+
+/// Whether the first tag in a frame that has one carries a priority alone.
+pub(crate) fn carries_a_priority_alone(frame: &[u8]) -> bool {
+    // The tag, and the type of what follows.
+    let tag = header(frame, ETHERNET).map(|[high, low, _, _]| u16::from_be_bytes([high, low]));
+    tag.is_some_and(|tag| tag & NUMBER == 0)
 }
 
 /// Whether a tag beside a frame names another VLAN. One with the number 0 carries a priority alone:

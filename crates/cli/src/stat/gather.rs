@@ -17,7 +17,7 @@ use tickwire_lane::control::{
     Accelerated, AttachMode, ClaimInfo, ClaimKind, CountersOf, LaneInfo, Reason, Reply, Request,
 };
 use tickwire_lane::rx_ring::RING_BYTES;
-use tickwire_link::bpf::Refusal;
+use tickwire_link::bpf::GuardRefusal;
 use tickwire_link::region::View;
 use tickwire_stack::table::{SocketRow, kind};
 
@@ -41,7 +41,7 @@ pub(super) const HOST_COUNTERS: [&str; 8] = [
 /// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow, then [`LOST`].
 const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];
 
-const REFUSALS: [&str; Refusal::ALL.len()] = [
+const REFUSALS: [&str; GuardRefusal::ALL.len()] = [
     "refused_malformed",
     "refused_protocol",
     "refused_source",
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     fn the_guards_refusals_have_the_names_of_the_guard() {
-        for ((_, theirs), ours) in Refusal::ALL.iter().zip(REFUSALS) {
-            assert_eq!(format!("refused_{theirs}"), ours);
+        for (refusal, ours) in GuardRefusal::ALL.iter().zip(REFUSALS) {
+            assert_eq!(format!("refused_{}", refusal.name()), ours);
         }
     }
 

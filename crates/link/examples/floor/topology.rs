@@ -212,8 +212,8 @@ impl Host {
         self.bpf = Some(bpf);
         let mac = self.mac;
         for address in self.addresses() {
-            self.hash(map::ADDRESSES).insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
-            self.hash(map::SOURCES).insert(bpf::SourceKey::new(address, mac), nic, 0)?;
+            self.hash(map::ADDRESSES).insert(bpf::AddressMapKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
+            self.hash(map::SOURCES).insert(bpf::SourceMapKey::new(address, mac), nic, 0)?;
         }
         Ok(())
     }
@@ -266,12 +266,12 @@ impl Host {
         for address in addresses {
             let local = Endpoint::new(address, port);
             self.hash(map::OWNED).insert(
-                bpf::OwnedKey::new(lane.number, protocol, local),
+                bpf::OwnedMapKey::new(lane.number, protocol, local),
                 bpf::OwnedValue::WHOLE,
                 0,
             )?;
             let value = bpf::PortValue::new(&[lane.number]).context("one lane")?;
-            self.hash(map::PORTS).insert(bpf::PortKey::new(protocol, local), value, 0)?;
+            self.hash(map::PORTS).insert(bpf::PortMapKey::new(protocol, local), value, 0)?;
         }
         let (word, shift) = bpf::port_kinds(protocol, port);
         let any = addresses.iter().any(|address| address.is_unspecified());
@@ -289,10 +289,10 @@ impl Host {
     }
 
     /// What the programs counted for a lane, all processors together.
-    pub fn lane_counters(&mut self, lane: &Lane) -> Result<bpf::LaneCounters> {
+    pub fn lane_counters(&mut self, lane: &Lane) -> Result<bpf::LaneCountersValue> {
         let map = self.maps().map_mut(map::LANE_COUNTERS).context("a known map")?;
-        let counters: PerCpuArray<_, bpf::LaneCounters> = map.try_into()?;
-        let mut sum = bpf::LaneCounters::default();
+        let counters: PerCpuArray<_, bpf::LaneCountersValue> = map.try_into()?;
+        let mut sum = bpf::LaneCountersValue::default();
         for &one in counters.get(&(lane.number & bpf::DEFAULT_LANE_MASK), 0)?.iter() {
             sum += one;
         }

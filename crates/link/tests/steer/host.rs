@@ -203,18 +203,18 @@ impl Host {
         self.replace(FRAGMENTS_OUT, maps::sent_fragments(tables))?;
         let shares = tables.ports.iter().map(|(key, share)| -> Result<_> {
             let value = bpf::PortValue::joining(&share.lanes, share.settled).context("lanes")?;
-            Ok((bpf::PortKey::new(key.protocol.number(), key.local), value))
+            Ok((bpf::PortMapKey::new(key.protocol.number(), key.local), value))
         });
         let shares: Vec<_> = shares.collect::<Result<_>>()?;
         self.replace(map::PORTS, shares)?;
         let addresses = tables.addresses.iter();
         let addresses =
-            addresses.map(|(key, &mac)| (bpf::AddressKey::new(key.address, key.nic), bpf::AddressValue::new(mac)));
+            addresses.map(|(key, &mac)| (bpf::AddressMapKey::new(key.address, key.nic), bpf::AddressValue::new(mac)));
         self.replace(map::ADDRESSES, addresses)?;
         let sources = tables.sources.iter();
-        self.replace(map::SOURCES, sources.map(|(key, &nic)| (bpf::SourceKey::new(key.address, key.mac), nic)))?;
+        self.replace(map::SOURCES, sources.map(|(key, &nic)| (bpf::SourceMapKey::new(key.address, key.mac), nic)))?;
         let hops = tables.hops.iter().map(|(key, hop)| {
-            let key = bpf::HopKey::new(key.source, key.destination);
+            let key = bpf::HopMapKey::new(key.source, key.destination);
             (key, bpf::HopValue::new(hop.destination, hop.source, hop.nic))
         });
         self.replace(map::HOPS, hops)?;
@@ -224,7 +224,7 @@ impl Host {
                 Owned::One(remote) => bpf::OwnedValue::one(remote),
                 Owned::Flows => bpf::OwnedValue::FLOWS,
             };
-            (bpf::OwnedKey::new(key.lane, key.protocol.number(), key.local), value)
+            (bpf::OwnedMapKey::new(key.lane, key.protocol.number(), key.local), value)
         });
         self.replace(map::OWNED, owned)?;
         self.fill_kinds(tables)?;
@@ -286,10 +286,10 @@ impl Host {
             stray_fragments: sum(HostCounter::StrayFragment, before.stray_fragments)?,
         };
         let map = self.bpf.map_mut(map::LANE_COUNTERS).context("a known map")?;
-        let counters: PerCpuArray<_, bpf::LaneCounters> = map.try_into()?;
+        let counters: PerCpuArray<_, bpf::LaneCountersValue> = map.try_into()?;
         let mut lanes = Vec::new();
         for (lane, before) in LANES.iter().zip(&self.counted.1) {
-            let mut sum = bpf::LaneCounters::default();
+            let mut sum = bpf::LaneCountersValue::default();
             counters.get(&(lane & bpf::DEFAULT_LANE_MASK), 0)?.iter().for_each(|&one| sum += one);
             ensure!(sum.lost_packets == 0, "a ring is full");
             let mut refused = before.refused;

@@ -26,7 +26,10 @@ use std::time::{Duration, Instant};
 use tickwire_link::sys_tap::BULK_DEVICE;
 use tickwire_sim::Rng;
 use tickwire_steer::tables::{LaneNumber, NicIndex, Tables};
-use tickwire_steer::{Arrival, Departure, Merged, Train, divert, divert_groups, divert_unicast, guard, guard_train};
+use tickwire_steer::{
+    DivertVerdict, FrameArrival, FrameDeparture, GuardVerdict, Merged, TrainDeparture, divert, divert_groups,
+    divert_unicast, guard, guard_train,
+};
 use topology::Namespace;
 use world::{LANES, NICS, percent, pick};
 
@@ -62,8 +65,8 @@ struct Case {
 /// What the model says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Judged {
-    Diverted(divert::Verdict),
-    Sent(guard::Verdict),
+    Diverted(DivertVerdict),
+    Sent(GuardVerdict),
 }
 
 fn case(rng: &mut Rng, tables: &Tables) -> Case {
@@ -110,15 +113,15 @@ fn can_run(case: &Case) -> bool {
 fn judge(tables: &mut Tables, case: &Case, now_ns: u64) -> Judged {
     let &Case { nic, lane, merged, .. } = case;
     let frame = &case.frame[..];
-    let arrival = Arrival { nic, now_ns, tag: None, merged, kernel: &Sockets };
-    let departure = Departure { now_ns, tag: None };
+    let arrival = FrameArrival { nic, now_ns, tag: None, merged, kernel: &Sockets };
+    let departure = FrameDeparture { now_ns, tag: None };
     match case.program {
         Program::Divert | Program::DivertGeneric => Judged::Diverted(divert_unicast(tables, frame, &arrival)),
         Program::DivertTc => Judged::Diverted(divert(tables, frame, &arrival)),
         Program::DivertGroups => Judged::Diverted(divert_groups(tables, frame, &arrival)),
         Program::Guard | Program::GuardTc => Judged::Sent(guard(tables, lane, frame, &departure)),
         Program::GuardBulk => {
-            let train = Train { departure, segments: merged, is_checksum_left: false };
+            let train = TrainDeparture { departure, segments: merged, is_checksum_left: false };
             Judged::Sent(guard_train(tables, lane, frame, &train))
         }
     }
@@ -133,16 +136,16 @@ fn difference(case: &Case, judged: &Judged, ran: &Ran) -> Option<String> {
     let mut lanes = Vec::new();
     let mut sent = None;
     match judged {
-        Judged::Diverted(divert::Verdict::Kernel { copies }) => {
+        Judged::Diverted(DivertVerdict::Kernel { copies }) => {
             verdicts = vec![pass];
             lanes.clone_from(copies);
         }
         // It may go on to wake a thread.
-        Judged::Diverted(divert::Verdict::Lane(lane)) => {
+        Judged::Diverted(DivertVerdict::Lane(lane)) => {
             verdicts.push(redirect);
             lanes.push(*lane);
         }
-        Judged::Sent(guard::Verdict::Out { nic, path }) => {
+        Judged::Sent(GuardVerdict::Out { nic, path }) => {
             // XDP redirects by the first network card alone: see `Host::new`.
             verdicts = vec![if is_xdp && *nic != NICS[0].0 { drop } else { redirect }];
             let mut frame = case.frame.clone();
@@ -155,7 +158,7 @@ fn difference(case: &Case, judged: &Judged, ran: &Ran) -> Option<String> {
             }
             sent = Some(frame);
         }
-        Judged::Sent(guard::Verdict::Refused(_)) => {}
+        Judged::Sent(GuardVerdict::Refused(_)) => {}
     }
     lanes.sort_unstable();
     let records: Vec<Record> =
@@ -195,12 +198,12 @@ type Tally = BTreeMap<String, u32>;
 
 fn tally(seen: &mut Tally, case: &Case, judged: &Judged, before: &Tables, after: &Tables) {
     let kind = match judged {
-        Judged::Diverted(divert::Verdict::Lane(_)) => "lane".into(),
-        Judged::Diverted(divert::Verdict::Kernel { copies }) if copies.is_empty() => "kernel".into(),
-        Judged::Diverted(divert::Verdict::Kernel { .. }) => "copies".into(),
-        Judged::Sent(guard::Verdict::Out { path: None, .. }) => "out".into(),
-        Judged::Sent(guard::Verdict::Out { .. }) => "out by the host's path".into(),
-        Judged::Sent(guard::Verdict::Refused(refusal)) => format!("refused for {refusal:?}"),
+        Judged::Diverted(DivertVerdict::Lane(_)) => "lane".into(),
+        Judged::Diverted(DivertVerdict::Kernel { copies }) if copies.is_empty() => "kernel".into(),
+        Judged::Diverted(DivertVerdict::Kernel { .. }) => "copies".into(),
+        Judged::Sent(GuardVerdict::Out { path: None, .. }) => "out".into(),
+        Judged::Sent(GuardVerdict::Out { .. }) => "out by the host's path".into(),
+        Judged::Sent(GuardVerdict::Refused(refusal)) => format!("refused for {refusal:?}"),
     };
     *seen.entry(format!("{:?}: {kind}", case.program)).or_default() += 1;
     let has_ended = after.flows.len() < before.flows.len();

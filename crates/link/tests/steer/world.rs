@@ -3,8 +3,8 @@
 use tickwire_sim::Rng;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_steer::tables::{
-    AddressKey, Course, DatagramKey, Flow, FlowKey, Fragments, Group, GroupCourse, GroupFragments, GroupKey, Handshake,
-    Hop, HopKey, LaneNumber, Nic, NicIndex, Owned, OwnedKey, PortKey, PortShare, Protocol, SourceKey, Tables,
+    AddressKey, Course, DatagramKey, EgressNic, Flow, FlowKey, Fragments, Group, GroupCourse, GroupFragments, GroupKey,
+    Handshake, Hop, HopKey, LaneNumber, NicIndex, Owned, OwnedKey, PortKey, PortShare, Protocol, SourceKey, Tables,
 };
 
 /// The network cards: number, Ethernet address, MTU. Frames leave by the first one alone.
@@ -125,7 +125,7 @@ fn seen(rng: &mut Rng, now_ns: u64) -> u64 {
 pub(crate) fn tables(rng: &mut Rng, now_ns: u64) -> Tables {
     let mut tables = Tables { lanes: LANES.into(), ..Tables::default() };
     for (nic, mac, mtu) in NICS {
-        tables.nics.insert(nic, Nic { mtu });
+        tables.nics.insert(nic, EgressNic { mtu });
         for (at, address) in [HOST, HOST_V6].as_flattened().iter().copied().enumerate() {
             let is_own = at % 2 == nic as usize % 11;
             if percent(rng, if is_own { 95 } else { 40 }) {

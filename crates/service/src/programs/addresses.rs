@@ -12,22 +12,22 @@ const NO_OTHER: u64 = 1;
 impl Programs {
     /// Enters an address of ours to which packets arrive by a NIC.
     pub(crate) fn add_address(&mut self, nic: u32, address: Address, mac: Mac) -> Result<()> {
-        Ok(self.addresses.insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?)
+        Ok(self.addresses.insert(bpf::AddressMapKey::new(address, nic), bpf::AddressValue::new(mac), 0)?)
     }
 
     /// Removes such an address.
     pub(crate) fn remove_address(&mut self, nic: u32, address: Address) {
-        let _ = self.addresses.remove(&bpf::AddressKey::new(address, nic));
+        let _ = self.addresses.remove(&bpf::AddressMapKey::new(address, nic));
     }
 
     /// Enters an address from which lanes may send, with this Ethernet address, by a NIC.
     pub(crate) fn add_source(&mut self, nic: u32, address: Address, mac: Mac) -> Result<()> {
-        Ok(self.sources.insert(bpf::SourceKey::new(address, mac), nic, 0)?)
+        Ok(self.sources.insert(bpf::SourceMapKey::new(address, mac), nic, 0)?)
     }
 
     /// Removes such a source.
     pub(crate) fn remove_source(&mut self, address: Address, mac: Mac) {
-        let _ = self.sources.remove(&bpf::SourceKey::new(address, mac));
+        let _ = self.sources.remove(&bpf::SourceMapKey::new(address, mac));
     }
 
     /// Notes how the host reaches a peer from an address, as for a connection, or that it does not
@@ -38,7 +38,7 @@ impl Programs {
             return;
         }
         let flags = if query.tos == 0 { 0 } else { NO_OTHER };
-        let ends = bpf::HopKey::new(query.source, query.destination);
+        let ends = bpf::HopMapKey::new(query.source, query.destination);
         match path.state {
             PathState::Ready => {
                 let hop = bpf::HopValue::new(path.next_hop_mac, path.source_mac, path.interface);

@@ -160,7 +160,7 @@ mod tests {
     use std::time::Duration;
     use tickwire_lab::tools::until;
     use tickwire_lab::{LabHost, LabPair};
-    use tickwire_link::bpf::{self, LaneCounters};
+    use tickwire_link::bpf::{self, LaneCountersValue};
 
     /// A guard that is never detached. It drops everything, as there is no lane.
     fn guarded(host: &LabHost) -> (Ebpf, Classifiers) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn refused(ebpf: &Ebpf) -> u64 {
-        let counters: PerCpuArray<_, LaneCounters> = ebpf.map(map::LANE_COUNTERS).unwrap().try_into().unwrap();
+        let counters: PerCpuArray<_, LaneCountersValue> = ebpf.map(map::LANE_COUNTERS).unwrap().try_into().unwrap();
         let of_cpus = |place| counters.get(&place, 0).unwrap().iter().flat_map(|c| c.refused).sum::<u64>();
         (0..counters.len()).map(of_cpus).sum()
     }

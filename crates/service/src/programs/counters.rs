@@ -3,19 +3,19 @@
 use super::{BpfError, Programs, Result};
 use crate::registry::LaneId;
 use aya::maps::PerCpuValues;
-use tickwire_link::bpf::{HostCounter, LaneCounters};
+use tickwire_link::bpf::{HostCounter, LaneCountersValue};
 
 impl Programs {
     /// Resets the counters of a lane.
     pub(crate) fn begin_counting(&mut self, lane: LaneId) -> Result<()> {
-        let zero = PerCpuValues::try_from(vec![LaneCounters::default(); self.cpus])
+        let zero = PerCpuValues::try_from(vec![LaneCountersValue::default(); self.cpus])
             .map_err(|e| BpfError::System(e.to_string()))?;
         Ok(self.lane_counters.set(self.place(lane), zero, 0)?)
     }
 
     /// The counters of a lane, summed over all processors.
-    pub(crate) fn lane_counters(&self, lane: LaneId) -> LaneCounters {
-        let mut total = LaneCounters::default();
+    pub(crate) fn lane_counters(&self, lane: LaneId) -> LaneCountersValue {
+        let mut total = LaneCountersValue::default();
         if let Ok(values) = self.lane_counters.get(&self.place(lane), 0) {
             values.iter().for_each(|value| total += *value);
         }

@@ -43,7 +43,7 @@ impl Programs {
     fn set_port(&mut self, key: PortKey, before: &[LaneId], after: &[LaneId]) -> Result<()> {
         let kind = if key.local.address.is_unspecified() { port_kind::ANY } else { port_kind::BOUND };
         let row = Row {
-            key: bpf::PortKey::new(key.protocol as u8, key.local),
+            key: bpf::PortMapKey::new(key.protocol as u8, key.local),
             value: self.port_value(key, before, after),
             is_new: before.is_empty(),
             counted: (key, kind),
@@ -54,7 +54,7 @@ impl Programs {
     fn set_flow(&mut self, key: &FlowKey, is_new: bool, after: Option<Title>) -> Result<()> {
         let &FlowKey { protocol, local, remote } = key;
         let row = Row {
-            key: bpf::FlowKey::new(protocol as u8, local, remote),
+            key: bpf::FlowMapKey::new(protocol as u8, local, remote),
             value: after.map(flow_value),
             is_new,
             counted: (PortKey { protocol, local }, port_kind::FLOWS),
@@ -69,8 +69,12 @@ impl Programs {
             Share::One(remote) => bpf::OwnedValue::one(remote),
             Share::Flows => bpf::OwnedValue::FLOWS,
         });
-        let row =
-            Row { key: bpf::OwnedKey::new(lane, key.protocol as u8, key.local), value, is_new, counted: (key, kind) };
+        let row = Row {
+            key: bpf::OwnedMapKey::new(lane, key.protocol as u8, key.local),
+            value,
+            is_new,
+            counted: (key, kind),
+        };
         row.enter(&mut self.owned, &mut self.port_uses)
     }
 
@@ -104,7 +108,7 @@ impl Programs {
     pub(crate) fn settle(&mut self, key: PortKey, lanes: &[LaneId]) {
         if self.joining.remove(&key).is_some()
             && let Some(value) = bpf::PortValue::new(lanes)
-            && let Err(error) = self.ports.insert(bpf::PortKey::new(key.protocol as u8, key.local), value, 0)
+            && let Err(error) = self.ports.insert(bpf::PortMapKey::new(key.protocol as u8, key.local), value, 0)
         {
             tracing::warn!(%error, "a shared port stays as it is");
         }
@@ -113,12 +117,12 @@ impl Programs {
     /// The lane that received a connection's handshake, if that began while a lane was joining its
     /// port.
     pub(crate) fn handshake(&self, key: &FlowKey) -> Option<LaneId> {
-        self.handshakes.get(&bpf::FlowKey::new(key.protocol as u8, key.local, key.remote), 0).ok()
+        self.handshakes.get(&bpf::FlowMapKey::new(key.protocol as u8, key.local, key.remote), 0).ok()
     }
 
     /// Whether divert knows a flow; true if the map cannot be read.
     pub(crate) fn has_flow(&self, key: &FlowKey) -> bool {
-        let key = bpf::FlowKey::new(key.protocol as u8, key.local, key.remote);
+        let key = bpf::FlowMapKey::new(key.protocol as u8, key.local, key.remote);
         !matches!(self.flows.get(&key, 0), Err(MapError::KeyNotFound))
     }
 
@@ -131,7 +135,7 @@ impl Programs {
     }
 
     fn set_group(&mut self, members: &Members, value: Option<bpf::GroupValue>) -> Result<()> {
-        let key = bpf::GroupKey::new(members.key.group, members.key.interface);
+        let key = bpf::GroupMapKey::new(members.key.group, members.key.interface);
         match value {
             _ if members.before == members.after => {}
             Some(value) => self.groups.insert(key, value, 0)?,

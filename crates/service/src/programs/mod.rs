@@ -41,7 +41,7 @@ use nics::RedirectWatch;
 use port_uses::PortUses;
 use std::collections::HashMap as Table;
 use std::os::fd::AsFd;
-use tickwire_link::bpf::{self, LaneCounters, map, program};
+use tickwire_link::bpf::{self, LaneCountersValue, map, program};
 use tickwire_link::mapped_array::MappedArray;
 
 type Result<T> = std::result::Result<T, BpfError>;
@@ -49,25 +49,25 @@ type Result<T> = std::result::Result<T, BpfError>;
 /// The loaded programs and their maps.
 pub(crate) struct Programs {
     ebpf: Ebpf,
-    flows: HashMap<MapData, bpf::FlowKey, bpf::FlowValue>,
-    handshakes: HashMap<MapData, bpf::FlowKey, u32>,
-    ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
+    flows: HashMap<MapData, bpf::FlowMapKey, bpf::FlowValue>,
+    handshakes: HashMap<MapData, bpf::FlowMapKey, u32>,
+    ports: HashMap<MapData, bpf::PortMapKey, bpf::PortValue>,
     port_uses: PortUses,
-    groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
+    groups: HashMap<MapData, bpf::GroupMapKey, bpf::GroupValue>,
     /// The receive rings of lanes, by their slots.
     rings: MapData,
     /// Their standby rings.
     standby_rings: MapData,
     nics: DevMapHash<MapData>,
-    addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
-    sources: HashMap<MapData, bpf::SourceKey, u32>,
+    addresses: HashMap<MapData, bpf::AddressMapKey, bpf::AddressValue>,
+    sources: HashMap<MapData, bpf::SourceMapKey, u32>,
     /// Frames that NICs have not taken, by NIC.
     redirects: HashMap<MapData, u32, bpf::RedirectLosses>,
     /// The tracepoint programs that count them; `None` until the guard is to run in XDP.
     redirect_watch: Option<Result<RedirectWatch>>,
-    hops: HashMap<MapData, bpf::HopKey, bpf::HopValue>,
-    owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
-    lane_counters: PerCpuArray<MapData, LaneCounters>,
+    hops: HashMap<MapData, bpf::HopMapKey, bpf::HopValue>,
+    owned: HashMap<MapData, bpf::OwnedMapKey, bpf::OwnedValue>,
+    lane_counters: PerCpuArray<MapData, LaneCountersValue>,
     host_counters: PerCpuArray<MapData, u64>,
     settings: Array<MapData, u32>,
     lane_mask: LaneMask,

@@ -9,7 +9,7 @@ use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Reason, Reply};
-use tickwire_link::bpf::Refusal;
+use tickwire_link::bpf::GuardRefusal;
 use tickwire_link::region::read_only;
 use tickwire_stack::addr::Endpoint;
 
@@ -119,7 +119,7 @@ impl Service {
             CountersOf::Lane if self.may_see(id, lane) => {
                 let c = self.ledger.programs.lane_counters(lane);
                 let mut figures = vec![c.in_packets, c.in_bytes, c.out_packets, c.out_bytes];
-                figures.extend(&c.refused[..Refusal::ALL.len()]);
+                figures.extend(&c.refused[..GuardRefusal::ALL.len()]);
                 figures.push(c.lost_packets);
                 Figures::new(&figures)
             }
