@@ -86,7 +86,7 @@ impl Pair {
         let now = Instant::from_nanos(1_000_000_000);
         let mut host = |number| {
             let secret = core::array::from_fn(|_| rng.next_u64());
-            Host::new(number, &config.limits, &Config { secret, ..config.stack }, now)
+            Host::new(number, &config.limits, &Config { secret, ..config.stack })
         };
         let hosts = [host(0), host(1)];
         let links = config.links.map(Link::new);

@@ -17,7 +17,7 @@ use tickwire_stack::time::Instant;
 use tickwire_stack::{Config, Error, Limits, Memory, OwnedMemory, Ready, SetId, Stack, TcpId};
 
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
-    stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
+    stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() });
     let info = PathInfo {
         query: Query::to(peer).from(own),
         source: own,

@@ -107,14 +107,14 @@ pub(crate) struct Core {
 
 impl Stack<'_> {
     /// Initialises all-zero memory. Once, before anything else.
-    pub fn init(&mut self, config: &Config, now: Instant) {
+    pub fn init(&mut self, config: &Config) {
         let half = self.mem.frames.meta.len() as u32 / 2;
         let core = &mut *self.mem.core;
         core.secret = config.secret;
         core.fill = ReceiveReserve::new(config.fill.min(half));
         core.default_mtu = config.default_mtu;
         core.ip_id = (config.secret[3] >> 32) as u32;
-        core.tcp.init(&config.tcp, now);
+        core.tcp.init(&config.tcp);
     }
 
     /// Restarts after the memory may be inconsistent because a process died inside. Every socket,
@@ -124,11 +124,11 @@ impl Stack<'_> {
     ///
     /// Such a ring must be new as well, or must not end within a packet. Otherwise the rest of that
     /// packet is gone, and the next frames would be taken for it.
-    pub fn restart(&mut self, config: &Config, now: Instant) {
+    pub fn restart(&mut self, config: &Config) {
         let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
         self.mem.frames.rebuild();
-        self.init(config, now);
+        self.init(config);
         let core = &mut *self.mem.core;
         core.default_mtu = mtu;
         // Sleeping threads must notice that their sockets are gone.

@@ -534,7 +534,7 @@ impl LaneOf {
         // because tests leak neither: the stack is dropped before its `LaneOf` at the end of the
         // test.
         let mut stack = Stack::new(unsafe { self.region.memory() });
-        stack.init(&Config::default(), now());
+        stack.init(&Config::default());
         stack
     }
 

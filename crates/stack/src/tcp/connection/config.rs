@@ -141,7 +141,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Takes the configuration.
-    pub(crate) fn init(&mut self, config: &Config, _now: Instant) {
+    pub(crate) fn init(&mut self, config: &Config) {
         self.config = *config;
         self.config.window_shift = config.window_shift.min(MAX_WINDOW_SHIFT);
     }

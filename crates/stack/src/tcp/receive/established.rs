@@ -145,7 +145,7 @@ impl Stack<'_> {
         if matches!(s.state, State::Established | State::CloseWait) {
             self.mem.counters.tcp_estab_resets.inc();
         }
-        self.fail(index, now, why);
+        self.fail(index, why);
     }
 
     /// Sends a challenge ACK, unless this connection has just sent one (RFC 5961 §7). The limit is
@@ -267,7 +267,7 @@ impl Stack<'_> {
                 let told = if s.orphan { Pending::None } else { Pending::Reset };
                 self.mem.counters.tcp_abort_on_data.inc();
                 self.send_reset(index, now);
-                self.fail(index, now, told);
+                self.fail(index, told);
             }
             return;
         }

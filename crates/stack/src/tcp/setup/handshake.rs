@@ -214,7 +214,7 @@ impl Stack<'_> {
             if acknowledges {
                 self.mem.counters.tcp_in_rsts.inc();
                 self.mem.counters.tcp_attempt_fails.inc();
-                self.fail(index, now, Pending::Refused);
+                self.fail(index, Pending::Refused);
             }
             return;
         }
@@ -272,7 +272,7 @@ impl Stack<'_> {
             if segment.seq == s.recv.next {
                 self.mem.counters.tcp_in_rsts.inc();
                 self.mem.counters.tcp_attempt_fails.inc();
-                self.fail(index, now, Pending::Refused);
+                self.fail(index, Pending::Refused);
             } else {
                 self.challenge(index, now);
             }
