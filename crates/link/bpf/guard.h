@@ -163,7 +163,9 @@ static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason
  * but not all of them pad frames that XDP redirects. */
 #define LEAST_FRAME 60
 
-/* No link has an MTU for which a frame of this length is too long (RFC 791). */
+/* Frames up to this length are let out without a look at the NIC's MTU: every host takes packets of 576
+ * bytes (RFC 791), and links of a smaller MTU are rare. There the kernel drops the frame where it
+ * redirects it, counted as a lost one and not as a refusal (`TOO_LONG` in redirects.h). */
 #define SURELY_SHORT 590
 
 SEC("xdp.frags")

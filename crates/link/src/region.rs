@@ -293,7 +293,7 @@ mod tests {
             let _guard = a.lock().lock().unwrap();
             // SAFETY: the lock is held, the value does not leave this block.
             let mut stack = Stack::new(unsafe { a.memory() });
-            stack.init(&StackConfig::default(), tickwire_stack::time::Instant::from_nanos(1));
+            stack.init(&StackConfig::default());
             stack.user()[3] = 77;
         }
         {

@@ -53,7 +53,7 @@ impl Wire {
         if !self.started {
             self.started = true;
             let config = self.setup.config();
-            self.memory.stack().init(&config, self.now);
+            self.memory.stack().init(&config);
         }
         self.memory.stack()
     }

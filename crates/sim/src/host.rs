@@ -21,9 +21,9 @@ pub struct SimulatedHost {
 
 impl SimulatedHost {
     /// Host number `number`, with addresses 10.0.0.(number + 1) and fd00::(number + 1).
-    pub(crate) fn new(number: u8, limits: &Limits, config: &StackConfig, now: Instant) -> Self {
+    pub(crate) fn new(number: u8, limits: &Limits, config: &StackConfig) -> Self {
         let mut memory = OwnedMemory::new(limits);
-        memory.stack().init(config, now);
+        memory.stack().init(config);
         let mut v6 = [0; 16];
         (v6[0], v6[15]) = (0xfd, number + 1);
         Self {

@@ -6,6 +6,18 @@
 //! It may depend on the stack and the clock, and on no operating system interface. The exception is
 //! [`corpus`], which reads the repository's files for the tests that call it. Tests call the stacks
 //! as an application would, or pass exchanges to the clock, and then advance the time.
+//!
+//! | module | content |
+//! |---|---|
+//! | `pair`, `host`, `link`, `burst` | two stacks, and the cable with its faults between them |
+//! | `invariants` | sequence numbers over time and between both ends |
+//! | [`soak`] | the endurance test |
+//! | [`hostile`] | a hostile network driven by input bytes |
+//! | `messages`, `figures` | message boundaries in packets; errors of clock readings |
+//! | `input`, `rng` | bytes of a fuzzer as decisions; random numbers |
+//! | [`corpus`] | the fuzzer's files, for tests |
+//! | `oscillator`, `time_server` | a counter's oscillator; paths to time servers |
+//! | [`timekeeping`], [`scenario`] | a clock daemon and its readers; scenarios of both |
 #![forbid(unsafe_code)]
 
 pub mod corpus;

@@ -86,7 +86,7 @@ impl SimulatedPair {
         let now = Instant::from_nanos(1_000_000_000);
         let mut host = |number| {
             let secret = core::array::from_fn(|_| rng.next_u64());
-            SimulatedHost::new(number, &config.limits, &StackConfig { secret, ..config.stack }, now)
+            SimulatedHost::new(number, &config.limits, &StackConfig { secret, ..config.stack })
         };
         let hosts = [host(0), host(1)];
         let links = config.links.map(SimulatedLink::new);

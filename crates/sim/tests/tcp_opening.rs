@@ -259,8 +259,8 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
     for (again, ready, read) in rows {
         let (mut wire, id, iss) = opening();
         let now = wire.now;
-        assert_eq!(wire.stack().tcp_abandon(id, now), Ok(()));
-        assert_eq!(wire.stack().tcp_abandon(id, now), Err(StackError::Invalid));
+        assert_eq!(wire.stack().tcp_abandon(id), Ok(()));
+        assert_eq!(wire.stack().tcp_abandon(id), Err(StackError::Invalid));
         assert_eq!(wire.stack().readiness(id.into()), Ok(over | Ready::ERR));
         if let Some(how) = again {
             assert_eq!(wire.stack().tcp_shutdown(id, now, how), Err(StackError::NotConnected));

@@ -386,9 +386,8 @@ fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
     pair.run_for(MS);
     send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 3000]).unwrap();
     pair.flush();
-    let now = pair.now();
     for host in 0..2 {
-        pair.stack(host).restart(&tickwire_stack::StackConfig::default(), now);
+        pair.stack(host).restart(&tickwire_stack::StackConfig::default());
         pair.resolve(host);
     }
     assert_eq!(pair.stack(1).readiness(b.into()), Err(StackError::Stale));

@@ -17,7 +17,7 @@ use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, Memory, OwnedMemory, Ready, SetId, Stack, StackConfig, StackError, TcpId};
 
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
-    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, now);
+    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() });
     let info = PathInfo {
         query: Query::to(peer).from(own),
         source: own,

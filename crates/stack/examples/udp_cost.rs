@@ -17,7 +17,7 @@ const ROUNDS: u32 = 500;
 
 fn open(stack: &mut Stack<'_>, own: Endpoint, peer: Endpoint, connect: bool) -> UdpId {
     let now = Instant::from_nanos(1);
-    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, now);
+    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() });
     stack.path_set(
         PathInfo {
             query: Query::to(peer.address).from(own.address),

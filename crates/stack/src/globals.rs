@@ -115,14 +115,14 @@ shared_layout! { Core {
 
 impl Stack<'_> {
     /// Initialises all-zero memory. Once, before anything else.
-    pub fn init(&mut self, config: &StackConfig, now: Instant) {
+    pub fn init(&mut self, config: &StackConfig) {
         let half = self.mem.frames.meta.len() as u32 / 2;
         let core = &mut *self.mem.core;
         core.secret = config.secret;
         core.fill = ReceiveReserve::new(config.fill.min(half));
         core.default_mtu = config.default_mtu;
         core.ip_id = (config.secret[3] >> 32) as u32;
-        core.tcp.init(&config.tcp, now);
+        core.tcp.init(&config.tcp);
     }
 
     /// Restarts after the memory may be inconsistent because a process died inside. Every socket,
@@ -132,11 +132,11 @@ impl Stack<'_> {
     ///
     /// Such a ring must be new as well, or must not end within a packet. Otherwise the rest of that
     /// packet is gone, and the next frames would be taken for it.
-    pub fn restart(&mut self, config: &StackConfig, now: Instant) {
+    pub fn restart(&mut self, config: &StackConfig) {
         let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
         self.mem.frames.rebuild();
-        self.init(config, now);
+        self.init(config);
         let core = &mut *self.mem.core;
         core.default_mtu = mtu;
         // Sleeping threads must notice that their sockets are gone.

@@ -15,6 +15,21 @@
 //! and MLD, echo replies and every other ICMP answer. Not here yet: ICMP errors do not reach
 //! unconnected UDP sockets (`IP_RECVERR`), flow labels are zero.
 //!
+//! | module | content |
+//! |---|---|
+//! | [`tcp`], [`udp`], [`ip`] | the protocols; each folder begins with a table of its files |
+//! | `queue`, `writing` | the transmit queues, and what the sending thread takes |
+//! | `receive_reserve` | free frames reserved for received packets |
+//! | [`frame`], [`pool`], [`memory`] | frames, fixed pools, and the memory that the caller lends |
+//! | `globals`, `invariants` | the state that all sockets share; checks of it all for tests |
+//! | `socket_alloc`, [`ids`], `demux` | slots of sockets, their handles, the lookup by address |
+//! | [`path`], `path_cache`, `path_request` | paths: the host's answers, the cache, the requests |
+//! | [`epoll_sets`], `wakeups` | readiness, epoll sets, and the threads to be woken |
+//! | `timers`, `deadline`, [`time`] | the timer heap, the next deadline, time as a value |
+//! | `periodic` | prediction of periodic messages |
+//! | [`table`] | counters, and the rows that the service reads |
+//! | [`addr`], [`checksum`], [`error`] | addresses, checksums, errors |
+//!
 //! A call that makes a socket ready on which another thread sleeps records a wakeup:
 //! [`Stack::take_wakeups`].
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]

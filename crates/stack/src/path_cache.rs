@@ -359,7 +359,7 @@ mod tests {
         const MADE_UP: u8 = 100;
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 256, ..Limits::DEFAULT });
         let (mut stack, mut now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
-        stack.init(&crate::StackConfig::default(), now);
+        stack.init(&crate::StackConfig::default());
         let all = (0..MADE_UP).map(|last| Query::to(Address::v4([10, 0, 0, last])));
         for query in all.clone() {
             stack.path_set(PathInfo { query, state: PathState::Resolving, ..PathInfo::default() }, now);
@@ -384,7 +384,7 @@ mod tests {
     fn what_was_learnt_of_a_way_holds_for_a_later_one_to_the_same_peer() {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 16, ..Limits::DEFAULT });
         let (mut stack, now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
-        stack.init(&crate::StackConfig::default(), now);
+        stack.init(&crate::StackConfig::default());
         let peer = Address::v4([10, 0, 0, 2]);
         let mut tell = |query| {
             stack.path_set(PathInfo { query, mtu: 1500, state: PathState::Ready, ..PathInfo::default() }, now);

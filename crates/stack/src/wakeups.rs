@@ -347,7 +347,6 @@ mod tests {
     use crate::epoll_sets::Interest;
     use crate::ids::{Ready, UdpId};
     use crate::memory::{Limits, OwnedMemory};
-    use crate::time::Instant;
     use crate::udp::UdpOptions;
     use crate::{StackConfig, StackError};
 
@@ -356,7 +355,7 @@ mod tests {
     fn memory() -> OwnedMemory {
         let limits = Limits { frames: 128, udp: 64, watch_items: 16, watch_sets: 8, ..Limits::DEFAULT };
         let mut memory = OwnedMemory::new(&limits);
-        memory.stack().init(&StackConfig::default(), Instant::from_nanos(1));
+        memory.stack().init(&StackConfig::default());
         memory
     }
 
@@ -470,7 +469,7 @@ mod tests {
         happens(&mut stack, a);
         assert_eq!(woken(&mut stack), [2], "a stale socket is none to sleep on");
         assert_eq!(stack.change_mask([b.into()]), u64::MAX);
-        stack.restart(&StackConfig::default(), Instant::from_nanos(2));
+        stack.restart(&StackConfig::default());
         assert!(stack.take_wakeups().is_some_and(|wakeups| wakeups.everybody));
         assert_eq!(stack.take_changes(), u64::MAX);
     }

@@ -69,7 +69,7 @@ fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_whole() {
     // A stack takes them apart.
     let mut memory = OwnedMemory::new(&Limits { frames: 64, ..Limits::DEFAULT });
     let mut stack = memory.stack();
-    stack.init(&StackConfig::default(), now());
+    stack.init(&StackConfig::default());
     let id = stack.udp_open(UdpOptions::default()).unwrap();
     stack.udp_bind(id, Endpoint::new(b.host.address.into(), PORT)).unwrap();
     let port = Port::new(b.lane.open().unwrap().0, b.lane.tap.try_clone().unwrap());
@@ -96,7 +96,7 @@ fn a_checksum_that_never_met_a_wire_is_taken_at_its_word_and_a_wrong_one_is_not(
     let mut b = End::new(b, Divert::Tc, Guard::Tc);
     let mut memory = OwnedMemory::new(&Limits { frames: 64, ..Limits::DEFAULT });
     let mut stack = memory.stack();
-    stack.init(&StackConfig::default(), now());
+    stack.init(&StackConfig::default());
     let id = stack.udp_open(UdpOptions::default()).unwrap();
     stack.udp_bind(id, Endpoint::new(b.host.address.into(), PORT)).unwrap();
     let port = Port::new(b.lane.open().unwrap().0, b.lane.tap.try_clone().unwrap());

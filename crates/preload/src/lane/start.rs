@@ -458,7 +458,7 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
         config.tcp.ecn = notification().unwrap_or(config.tcp.ecn);
         config.tcp.hold_acks = true;
         config.tcp.min_rto = parts.settings.min_rto.unwrap_or(config.tcp.min_rto);
-        guard.stack.init(&config, sys::now());
+        guard.stack.init(&config);
         let secret = sys::random().map_err(|_: Errno| Reason::ServiceError)?;
         let words = parts.shared.waiting().wake_secret.iter().zip(secret);
         words.for_each(|(word, secret)| word.store(secret, Relaxed));

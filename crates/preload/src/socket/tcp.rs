@@ -417,7 +417,7 @@ enum Shut {
 /// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; a thread that waits for
 /// its outcome gets a reset.
 fn give_up(access: &mut Access<'_>, index: u32, id: TcpId) -> Result<()> {
-    access.stack.tcp_abandon(id, access.now)?;
+    access.stack.tcp_abandon(id)?;
     access.descriptions().get(index).set(flag::GIVEN_UP, true);
     Ok(())
 }

@@ -103,7 +103,7 @@ impl Peer {
 
     fn begin(&mut self, now: Instant) {
         let mut stack = self.memory.stack();
-        stack.init(&StackConfig { secret: [9; 4], ..StackConfig::default() }, now);
+        stack.init(&StackConfig { secret: [9; 4], ..StackConfig::default() });
         for query in [Query::to(HERE), Query::to(HERE).from(THERE)] {
             stack.path_set(service::path_to(query, THERE), now);
         }

@@ -535,7 +535,7 @@ impl LaneOf {
         // because tests leak neither: the stack is dropped before its `LaneOf` at the end of the
         // test.
         let mut stack = Stack::new(unsafe { self.region.memory() });
-        stack.init(&StackConfig::default(), now());
+        stack.init(&StackConfig::default());
         stack
     }
 

@@ -84,7 +84,7 @@ pub fn life(seed: u64, actions: u32) -> Life {
 struct Hosts {
     pair: SimulatedPair,
     rng: Rng,
-    weather: FaultInjection,
+    faults: FaultInjection,
     listeners: [ListenerId; 2],
     connections: Vec<Connection>,
     datagrams: Datagrams,
@@ -100,7 +100,7 @@ impl Hosts {
         stack.tcp.algorithm = if rng.chance(250_000) { Algorithm::Reno } else { Algorithm::Cubic };
         stack.tcp.syn_queue = if rng.chance(250_000) { 0 } else { 256 };
         stack.tcp.window_shift = rng.below(9) as u8;
-        let weather = FaultInjection::new(&mut rng);
+        let faults = FaultInjection::new(&mut rng);
         let limits = Limits {
             frames: 256 << rng.below(4),
             tcp: 64,
@@ -115,7 +115,7 @@ impl Hosts {
             seed,
             limits,
             stack,
-            mtu: weather.told,
+            mtu: faults.told,
             stack_invariants: true,
             sequence_invariants: true,
             ..PairConfig::default()
@@ -127,16 +127,16 @@ impl Hosts {
             stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 8).expect("a fresh stack listens")
         });
         let datagrams = Datagrams::new(&mut pair);
-        Self { pair, rng, weather, listeners, connections: Vec::new(), datagrams, port: 1024, life: Life::default() }
+        Self { pair, rng, faults, listeners, connections: Vec::new(), datagrams, port: 1024, life: Life::default() }
     }
 
     /// Performs one random action, then advances the time.
     fn act(&mut self) {
         let Self { pair, rng, .. } = self;
         match rng.below(1000) {
-            0..4 => self.weather.change(pair, rng),
-            4..10 => self.weather.trouble(pair, rng),
-            10..16 => self.weather.mend(pair),
+            0..4 => self.faults.change(pair, rng),
+            4..10 => self.faults.trouble(pair, rng),
+            10..16 => self.faults.mend(pair),
             16..40 => self.connect(),
             40..80 => self.datagrams.send(pair, rng),
             80..90 => self.life.datagrams += self.datagrams.receive(pair),
@@ -194,7 +194,7 @@ impl Hosts {
 
     /// Ends all faults; all written data must arrive.
     fn clear_up(&mut self) {
-        self.weather.clear(&mut self.pair);
+        self.faults.clear(&mut self.pair);
         let limit = self.pair.now() + CLEARING;
         loop {
             self.accept();

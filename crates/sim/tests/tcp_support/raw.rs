@@ -182,6 +182,8 @@ pub(crate) struct Wire {
     pub(crate) own: Endpoint,
     /// The Ethernet address to which the last packet went.
     pub(crate) last_to: [u8; 6],
+    /// The time to live of the last packet.
+    pub(crate) last_ttl: u8,
     /// Whether the last packet had DF clear.
     pub(crate) last_may_fragment: bool,
     out: VecDeque<(Instant, Seg, u16)>,
@@ -202,7 +204,17 @@ impl Wire {
         let peer = Endpoint::new(pair.host(0).addresses[0], 4000);
         let own = Endpoint::new(pair.host(1).addresses[0], super::PORT);
         let now = pair.now();
-        Self { pair, now, peer, own, last_to: [0; 6], last_may_fragment: false, out: VecDeque::new(), collected: 0 }
+        Self {
+            pair,
+            now,
+            peer,
+            own,
+            last_to: [0; 6],
+            last_ttl: 0,
+            last_may_fragment: false,
+            out: VecDeque::new(),
+            collected: 0,
+        }
     }
 
     pub(crate) fn stack(&mut self) -> Stack<'_> {
@@ -231,6 +243,7 @@ impl Wire {
     fn collect(&mut self) {
         for packet in self.pair.host_mut(1).transmit(self.now) {
             self.last_to.copy_from_slice(&packet[..6]);
+            self.last_ttl = packet[22];
             self.last_may_fragment = packet[20] & 0x40 == 0;
             let (seg, port) = Seg::parse(&packet);
             self.out.push_back((self.now, seg, port));

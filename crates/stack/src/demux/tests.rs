@@ -4,7 +4,6 @@ use super::{TCP, UDP};
 use crate::addr::{Address, Endpoint};
 use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
-use crate::time::Instant;
 use crate::{StackConfig, StackError};
 use proptest::prelude::*;
 
@@ -74,7 +73,7 @@ proptest! {
         let limits = Limits { frames: 64, tcp: EACH, listeners: EACH, udp: EACH, ..Limits::DEFAULT };
         let mut memory = OwnedMemory::new(&limits);
         let mut stack = memory.stack();
-        stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, Instant::from_nanos(1));
+        stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() });
         let mut model: Vec<Socket> = Vec::new();
         for step in steps {
             match step {

@@ -4,7 +4,6 @@ use super::{Event, Interest, WatchError};
 use crate::addr::{Address, Endpoint};
 use crate::ids::{Ready, SetId, SocketId, UdpId};
 use crate::memory::{Limits, OwnedMemory};
-use crate::time::Instant;
 use crate::udp::UdpOptions;
 use crate::{Stack, StackConfig};
 use proptest::prelude::*;
@@ -15,7 +14,7 @@ const SETS: usize = 3;
 fn memory() -> OwnedMemory {
     let limits = Limits { frames: 128, tcp: 8, udp: 8, watch_items: 16, watch_sets: 8, ..Limits::DEFAULT };
     let mut memory = OwnedMemory::new(&limits);
-    memory.stack().init(&StackConfig::default(), Instant::from_nanos(1));
+    memory.stack().init(&StackConfig::default());
     memory
 }
 

@@ -20,7 +20,7 @@ const GROUP: Address = Address::v4([239, 0, 0, 1]);
 /// A populated stack: connection 0 in SYN-SENT, listener 0, UDP sockets 0 (connected), 1 (bound)
 /// and 2 (closed), and an epoll set that watches them.
 fn populate(stack: &mut Stack<'_>) {
-    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() }, NOW);
+    stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() });
     let way = PathInfo {
         query: Query::to(PEER).from(OURS),
         source: OURS,

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `wire` | sequence numbers, headers, options |
 //! | `connection` | what a connection consists of, its defaults, its share of the memory |
-//! | `setup` | the handshake and what it agrees on, listeners, SYN cookies, initial sequence numbers |
-//! | `receive` | processing of received segments, the receive queue and window, acknowledgements, urgent data |
+//! | `setup` | the handshake, what it agrees on, listeners, SYN cookies, initial numbers |
+//! | `receive` | received segments, the receive queue and window, acknowledgements, urgent data |
 //! | `send` | the send queue, its SACK marks, what is sent as one segment, and what is sent now |
 //! | `loss_recovery` | which segments are lost, what is sent again, and whether that was needless |
 //! | `congestion` | how much may be in flight: CUBIC, Reno, HyStart++, ECN |

@@ -152,7 +152,7 @@ shared_layout! { Shared {
 
 impl Shared {
     /// Takes the configuration.
-    pub(crate) fn init(&mut self, config: &TcpConfig, _now: Instant) {
+    pub(crate) fn init(&mut self, config: &TcpConfig) {
         self.config = *config;
         self.config.window_shift = config.window_shift.min(MAX_WINDOW_SHIFT);
     }

@@ -103,7 +103,7 @@ impl Stack<'_> {
         let Some((index, _)) = all.max_by_key(|(_, s)| (first(s), s.send.frames)) else { return };
         self.mem.counters.tcp_abort_on_memory.inc();
         self.send_reset(index, now);
-        self.fail(index, now, Pending::TimedOut);
+        self.fail(index, Pending::TimedOut);
     }
 
     /// Data has arrived. If few frames are left, the connection that holds most of them behind a

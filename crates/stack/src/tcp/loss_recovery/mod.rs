@@ -2,11 +2,11 @@
 //!
 //! | file | content | RFC |
 //! |---|---|---|
-//! | `feedback` | what an acknowledgement reports: arrived segments and their round trip | 2018, 7323 §4 |
-//! | `recovery` | from an acknowledgement to retransmissions and the window | 6675 §5, 6582, 8985 |
+//! | `feedback` | what an acknowledgement reports: segments, round trip | 2018, 7323 §4 |
+//! | `recovery` | from acknowledgements to retransmissions and window | 6675 §5, 6582, 8985 |
 //! | `rack` | loss detection by send time | 8985 §6 |
 //! | `prr` | proportional rate reduction | 6937, 9937 |
-//! | `spurious` | undoing a reduction that proved spurious (Eifel, DSACK) | 3522, 3708 |
+//! | `spurious` | undoing a spurious reduction (Eifel, DSACK) | 3522, 3708 |
 //! | `frto` | detection of spurious timeouts (F-RTO) | 5682 |
 
 mod feedback;

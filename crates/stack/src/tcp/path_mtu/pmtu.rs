@@ -93,7 +93,7 @@ impl Stack<'_> {
         // forged: RFC 9293 §3.9.2.2 for soft errors, RFC 5927 §5.2 for hard ones.
         if opening {
             self.mem.counters.tcp_attempt_fails.inc();
-            self.fail(index, now, why);
+            self.fail(index, why);
         } else {
             s.soft_error = why;
         }
@@ -194,11 +194,11 @@ impl Stack<'_> {
                 TcpState::Free | TcpState::Closed => {}
                 TcpState::SynSent => {
                     self.mem.counters.tcp_attempt_fails.inc();
-                    self.fail(index, now, Pending::HostUnreachable);
+                    self.fail(index, Pending::HostUnreachable);
                 }
                 // The neighbour does not exist: the address was forged. Otherwise the connection
                 // would stay forever if the program sends nothing.
-                _ if s.is_unproven(found, now) => self.fail(index, now, Pending::HostUnreachable),
+                _ if s.is_unproven(found, now) => self.fail(index, Pending::HostUnreachable),
                 _ => s.soft_error = Pending::HostUnreachable,
             }
         }

@@ -10,7 +10,16 @@ use crate::pool::PoolLink;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::SackBlock;
+use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+
+/// What became of a segment's payload.
+struct Queued {
+    /// It filled a gap.
+    filled: bool,
+    /// A part of it is out of order.
+    early: bool,
+}
 
 impl Socket {
     /// RFC 5961 §5.2: a segment that acknowledges data that was never sent, or is older than any
@@ -145,7 +154,7 @@ impl Stack<'_> {
         if matches!(s.state, TcpState::Established | TcpState::CloseWait) {
             self.mem.counters.tcp_estab_resets.inc();
         }
-        self.fail(index, now, why);
+        self.fail(index, why);
     }
 
     /// Sends a challenge ACK, unless this connection has just sent one (RFC 5961 §7). The limit is
@@ -261,21 +270,45 @@ impl Stack<'_> {
         }
         let is_shut = s.closing.read_shut && matches!(s.state, TcpState::FinWait1 | TcpState::FinWait2);
         if s.orphan || is_shut {
-            // It will never be read: the peer must learn of that (RFC 2525 §2.17). Data that was
-            // read before may be retransmitted together with the FIN, which is no data.
-            if (segment.seq + segment.len).gt(s.recv.next) {
-                let told = if s.orphan { Pending::None } else { Pending::Reset };
-                self.mem.counters.tcp_abort_on_data.inc();
-                self.send_reset(index, now);
-                self.fail(index, now, told);
-            }
-            return;
+            return self.refuse_payload(index, now, segment);
         }
         let before = s.recv.next;
         self.prune_largest(now);
-        let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
-        let mut early = false;
-        let arrived = at.get().map_or(now, |id| self.mem.frames.meta[id as usize].at);
+        let first = core::mem::take(&mut payload.first);
+        let arrived = first.get().map_or(now, |id| self.mem.frames.meta[id as usize].at);
+        let Queued { filled, early } = self.queue_payload(index, segment.seq, first);
+        let s = &mut self.mem.tcp[index];
+        s.stats.early = s.stats.early.wrapping_add(u32::from(early));
+        let news = s.recv.next - before;
+        if news == 0 {
+            return;
+        }
+        let merged_of = self.mem.core.merged_of;
+        s.data_arrived(&self.mem.core.tcp.config, now, (segment.len, merged_of), segment.has(bit::PSH), filled);
+        self.fetch_urgent(index);
+        let row = self.row(SocketKind::Tcp, index as u32);
+        row.rx_bytes.add(u64::from(news));
+        let id = self.id_of(SocketKind::Tcp, index as u32);
+        self.notify_of_data(id, arrived);
+    }
+
+    /// Data that the program will never read: the peer must learn of that (RFC 2525 §2.17). Data
+    /// that was read before may be retransmitted together with the FIN, which is no data.
+    fn refuse_payload(&mut self, index: usize, now: Instant, segment: &Segment) {
+        let s = &self.mem.tcp[index];
+        if (segment.seq + segment.len).gt(s.recv.next) {
+            let told = if s.orphan { Pending::None } else { Pending::Reset };
+            self.mem.counters.tcp_abort_on_data.inc();
+            self.send_reset(index, now);
+            self.fail(index, told);
+        }
+    }
+
+    /// Puts the frames of a segment's payload into the receive queue, as far as the window and the
+    /// connection's share of the frames allow.
+    #[inline]
+    fn queue_payload(&mut self, index: usize, mut seq: Seq, first: Link) -> Queued {
+        let (mut at, mut queued) = (first, Queued { filled: false, early: false });
         let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
         while let Some(id) = at.get() {
             let frames = &mut self.mem.frames;
@@ -304,10 +337,10 @@ impl Stack<'_> {
                 continue;
             }
             match s.recv.insert(frames, id) {
-                Placed::InOrder { filled: f } => filled |= f,
+                Placed::InOrder { filled: f } => queued.filled |= f,
                 Placed::OutOfOrder => {
                     self.mem.counters.tcp_ofo_queue.inc();
-                    early = true;
+                    queued.early = true;
                     s.disorder();
                 }
                 Placed::Duplicate => {
@@ -320,18 +353,6 @@ impl Stack<'_> {
                 }
             }
         }
-        let s = &mut self.mem.tcp[index];
-        s.stats.early = s.stats.early.wrapping_add(u32::from(early));
-        let news = s.recv.next - before;
-        if news == 0 {
-            return;
-        }
-        let merged_of = self.mem.core.merged_of;
-        s.data_arrived(&self.mem.core.tcp.config, now, (segment.len, merged_of), segment.has(bit::PSH), filled);
-        self.fetch_urgent(index);
-        let row = self.row(SocketKind::Tcp, index as u32);
-        row.rx_bytes.add(u64::from(news));
-        let id = self.id_of(SocketKind::Tcp, index as u32);
-        self.notify_of_data(id, arrived);
+        queued
     }
 }

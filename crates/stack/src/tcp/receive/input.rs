@@ -1,16 +1,16 @@
 //! Received segments: validation, lookup, and delivery to a connection or a listener, or a RST.
 
 use crate::Stack;
-use crate::addr::Endpoint;
+use crate::addr::{Address, Endpoint};
 use crate::demux::TCP;
 use crate::frame::{FrameId, flag};
 use crate::ids::SocketKind;
 use crate::ip::Packet;
-use crate::path::Query;
 use crate::pool::PoolLink;
 use crate::queue::Class;
 use crate::tcp::congestion::ecn;
 use crate::tcp::connection::socket::TcpState;
+use crate::tcp::program::settings::Settings;
 use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
@@ -135,17 +135,27 @@ impl Stack<'_> {
             (Seq(0), segment.end(), bit::RST | bit::ACK)
         };
         self.mem.counters.tcp_out_rsts.inc();
-        self.reply(now, stray, Segment { seq, ack, bits, ..Segment::default() });
+        let settings = self.reached_by_its_link(self.tcp_defaults(), stray.remote.address);
+        self.reply(now, stray, &settings, Segment { seq, ack, bits, ..Segment::default() });
     }
 
-    /// Sends a segment that belongs to no connection back to the sender of a stray one.
-    pub(in crate::tcp) fn reply(&mut self, now: Instant, stray: &Stray<'_>, header: Segment) {
+    /// These settings for a connection with `peer`. A link-local peer is reached by its own link.
+    pub(in crate::tcp) fn reached_by_its_link(&self, settings: Settings, peer: Address) -> Settings {
+        if settings.interface != 0 || !peer.is_link_local() {
+            return settings;
+        }
+        Settings { interface: self.mem.core.came_by, ..settings }
+    }
+
+    /// Sends a segment that belongs to no connection back to the sender of a stray one, as a
+    /// connection with these settings would.
+    pub(in crate::tcp) fn reply(&mut self, now: Instant, stray: &Stray<'_>, settings: &Settings, header: Segment) {
         let &Stray { packet, local, remote, .. } = stray;
         let header = Segment { source_port: local.port, destination_port: remote.port, ..header };
-        // A link-local peer is reached by its own link.
-        let link = if packet.source.is_link_local() { self.mem.core.came_by } else { 0 };
-        let query = Query::to(packet.source).from(local.address).by(link);
+        let query = settings.query(local, remote);
         let known = self.path_find(&query);
+        let path = known.and_then(|index| self.mem.paths.get(index as usize));
+        let (metrics, narrow) = path.map_or_else(Default::default, |path| (path.info.metrics, path.is_narrow(now)));
         let Some(id) = self.control_frame() else { return };
         let send = crate::ip::IpSend {
             path: known.unwrap_or(u32::MAX),
@@ -153,9 +163,9 @@ impl Stack<'_> {
             query,
             source: local.address,
             protocol: TCP,
-            ttl: self.mem.core.tcp.config.ttl,
-            tos: 0,
-            dont_fragment: true,
+            ttl: metrics.hops(settings.ttl, settings.own_ttl),
+            tos: settings.tos,
+            dont_fragment: settings.dont_fragment && !narrow,
             class: Class::Prompt,
         };
         let message = self.write_segment(&send, &header, &MultiFrameSegment::bare(id));

@@ -4,6 +4,7 @@
 use crate::frame::{FRAME_SIZE, Frames};
 use crate::path::Metrics;
 use crate::tcp::connection::socket::Socket;
+use crate::tcp::program::settings::Settings;
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -31,6 +32,16 @@ pub(in crate::tcp) struct ReceiveWindow {
 }
 
 shared_layout! { ReceiveWindow { edge, taken, since } }
+
+/// The window of a SYN that announces the MSS `mss`: what fits into its field, limited by the
+/// route's initrwnd.
+pub(in crate::tcp) fn window_of_syn(settings: &Settings, route: &Metrics, mss: u16) -> u32 {
+    let most = match route.initrwnd {
+        0 => 0xffff,
+        segments => (u32::from(segments) * u32::from(mss)).max(1),
+    };
+    settings.receive_buffer.min(0xffff).min(most)
+}
 
 impl Socket {
     /// How many bytes of a full segment arrive in one frame.
@@ -113,13 +124,9 @@ impl Socket {
         field as u16
     }
 
-    /// The window of a SYN: what fits into its field, limited by the route's initrwnd.
+    /// The window of its SYN.
     pub(in crate::tcp) fn syn_window(&self, route: &Metrics) -> u32 {
-        let most = match route.initrwnd {
-            0 => 0xffff,
-            segments => (u32::from(segments) * u32::from(self.offered_mss)).max(1),
-        };
-        self.settings.receive_buffer.min(0xffff).min(most)
+        window_of_syn(&self.settings, route, self.offered_mss)
     }
 
     /// The program has read `bytes`. Grows the buffer if it read more than half of it in a round

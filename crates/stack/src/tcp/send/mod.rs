@@ -6,7 +6,7 @@
 //! | `window` | the send window, which the peer sets | 9293 §3.8.6 |
 //! | `scoreboard` | marks on the send queue: what has arrived, what is lost | 2018, 6675 |
 //! | `multi_frame_segment` | segments that are longer than a frame |  |
-//! | `output` | what is sent now, as far as windows and Nagle allow | 9293 §3.7.4, §3.8.6.2.1, 896 |
+//! | `output` | what windows and Nagle let out now | 9293 §3.7.4, §3.8.6.2.1, 896 |
 
 pub(super) mod multi_frame_segment;
 pub(super) mod output;

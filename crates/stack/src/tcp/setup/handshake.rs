@@ -50,11 +50,17 @@ impl Socket {
     }
 }
 
-/// The MSS that we announce to the peer: the route's advmss, or what fits into a packet.
-pub(in crate::tcp) fn asked_segment(mtu: u32, header_len: u32, route: &Metrics) -> u16 {
-    match route.advmss {
+/// The MSS that we announce to the peer: the route's advmss, or what fits into a packet; at most
+/// what the program has set. The length of the options is not known yet; the peer subtracts it by
+/// itself (RFC 6691).
+pub(in crate::tcp) fn announced_mss(mtu: u32, header_len: u32, route: &Metrics, settings: &Settings) -> u16 {
+    let path = match route.advmss {
         0 => mtu.saturating_sub(header_len).min(u32::from(u16::MAX)) as u16,
         advmss => advmss,
+    };
+    match settings.max_segment {
+        0 => path,
+        most => path.min(most),
     }
 }
 
@@ -85,11 +91,7 @@ impl Stack<'_> {
         s.send = SendQueue::new(iss);
         (s.progress.heard, s.progress.sent) = (now, now);
         s.negotiated = Negotiated::nothing();
-        // The length of the options is not known yet; the peer subtracts it by itself (RFC 6691).
-        s.receive_mss = asked_segment(mtu, s.header_len(), &metrics);
-        if settings.max_segment != 0 {
-            s.receive_mss = s.receive_mss.min(settings.max_segment);
-        }
+        s.receive_mss = announced_mss(mtu, s.header_len(), &metrics, settings);
         s.offered_mss = s.receive_mss;
         // Nothing may be sent or counted before `establish` sets the real size, but divisions by
         // these values never meet a zero.
@@ -212,7 +214,7 @@ impl Stack<'_> {
             if acknowledges {
                 self.mem.counters.tcp_in_rsts.inc();
                 self.mem.counters.tcp_attempt_fails.inc();
-                self.fail(index, now, Pending::Refused);
+                self.fail(index, Pending::Refused);
             }
             return;
         }
@@ -270,7 +272,7 @@ impl Stack<'_> {
             if segment.seq == s.recv.next {
                 self.mem.counters.tcp_in_rsts.inc();
                 self.mem.counters.tcp_attempt_fails.inc();
-                self.fail(index, now, Pending::Refused);
+                self.fail(index, Pending::Refused);
             } else {
                 self.challenge(index, now);
             }

@@ -67,7 +67,7 @@ mod tests {
     fn initial(key: [u64; 4], now: Instant, local: Endpoint, remote: Endpoint) -> (u32, u32) {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 1, udp: 1, ..Limits::DEFAULT });
         let mut stack = memory.stack();
-        stack.init(&StackConfig { secret: key, ..StackConfig::default() }, BEGIN);
+        stack.init(&StackConfig { secret: key, ..StackConfig::default() });
         let (seq, offset) = stack.initial_sequence(now, local, remote);
         (seq.0, offset)
     }

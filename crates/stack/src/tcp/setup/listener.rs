@@ -2,7 +2,7 @@
 //! accept queue.
 
 use super::cookies::timestamp_with;
-use super::handshake::asked_segment;
+use super::handshake::announced_mss;
 use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
@@ -14,6 +14,7 @@ use crate::tcp::connection::socket::TcpState;
 use crate::tcp::program::settings::{Settings, TcpOptions};
 use crate::tcp::receive::input::{Payload, Stray};
 use crate::tcp::receive::queue::ReceiveQueue;
+use crate::tcp::receive::window::window_of_syn;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::Timestamps;
@@ -299,14 +300,9 @@ impl Stack<'_> {
         }
     }
 
-    /// The initial settings of a connection with a peer. A link-local peer is reached by its own
-    /// link.
+    /// The initial settings of a connection with a peer.
     fn settings_for(&self, at: usize, peer: Address) -> Settings {
-        let settings = self.mem.listeners[at].settings;
-        if settings.interface != 0 || !peer.is_link_local() {
-            return settings;
-        }
-        Settings { interface: self.mem.core.came_by, ..settings }
+        self.reached_by_its_link(self.mem.listeners[at].settings, peer)
     }
 
     fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
@@ -316,7 +312,6 @@ impl Stack<'_> {
         let (_, offset) = self.initial_sequence(now, local, remote);
         let settings = self.settings_for(at, remote.address);
         let query = settings.query(local, remote);
-        let window = settings.receive_buffer.min(0xffff) as u16;
         let known = self.path_find(&query);
         let metrics = known.map_or_else(Metrics::default, |path| self.path_metrics(path));
         let (config, offered) = (&self.mem.core.tcp.config, &segment.options);
@@ -327,19 +322,18 @@ impl Stack<'_> {
         let timestamps = Timestamps { value: timestamp_with(clock, &negotiated), echo };
         let mtu = known.map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
         let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
-        let options = negotiated.options(asked_segment(mtu, header_len, &metrics), timestamps);
-        // Without the option, the smaller default of both families.
-        let mss = if offered.mss == 0 { 536 } else { negotiated.peer_mss };
-        let cookie = self.make_cookie(now, local, remote, segment.seq, mss);
+        let mss = announced_mss(mtu, header_len, &metrics, &settings);
+        let options = negotiated.options(mss, timestamps);
+        let cookie = self.make_cookie(now, local, remote, segment.seq, negotiated.peer_mss);
         let header = Segment {
             seq: cookie,
             ack: segment.seq + 1,
             bits: bit::SYN | bit::ACK | negotiated.ecn_answer(),
-            window,
+            window: window_of_syn(&settings, &metrics, mss) as u16,
             options,
             ..Segment::default()
         };
-        self.reply(now, stray, header);
+        self.reply(now, stray, &settings, header);
     }
 
     /// Creates a connection from an acknowledgement with a valid cookie. False if it has none.
@@ -379,7 +373,8 @@ impl Stack<'_> {
         }
         s.recv = ReceiveQueue::new(segment.seq);
         s.ack.last_sent = segment.seq;
-        s.receive_window.edge = segment.seq + settings.receive_buffer.min(0xffff);
+        // At least what the SYN-ACK offered: the host may have reported the route since.
+        s.receive_window.edge = segment.seq + window_of_syn(&settings, &Metrics::default(), 0);
         self.mem.listeners[at].half_open += 1; // `establish` subtracts it again
         self.establish(index, now, segment);
         let s = &mut self.mem.tcp[index];

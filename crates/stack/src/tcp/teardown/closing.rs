@@ -250,7 +250,7 @@ impl Stack<'_> {
     }
 
     /// Ends a connection with an error for the program.
-    pub(in crate::tcp) fn fail(&mut self, index: usize, _now: Instant, why: Pending) {
+    pub(in crate::tcp) fn fail(&mut self, index: usize, why: Pending) {
         self.mem.tcp[index].error = why;
         self.finish(index);
     }
@@ -402,7 +402,7 @@ impl Stack<'_> {
         if state.is_synchronized() && state != TcpState::TimeWait {
             self.send_reset(index, now);
         }
-        self.fail(index, now, Pending::Aborted);
+        self.fail(index, Pending::Aborted);
         Ok(())
     }
 
@@ -412,13 +412,13 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] in another state.
-    pub fn tcp_abandon(&mut self, id: TcpId, now: Instant) -> Result<()> {
+    pub fn tcp_abandon(&mut self, id: TcpId) -> Result<()> {
         let index = self.check(id.into())?;
         if self.mem.tcp[index].state != TcpState::SynSent {
             return Err(StackError::Invalid);
         }
         self.mem.tcp[index].abandoned = true;
-        self.fail(index, now, Pending::Reset);
+        self.fail(index, Pending::Reset);
         Ok(())
     }
 

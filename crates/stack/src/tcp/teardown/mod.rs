@@ -2,7 +2,7 @@
 //!
 //! | file | content | RFC |
 //! |---|---|---|
-//! | `closing` | FIN, TIME-WAIT, resets, and what remains of a closed connection | 9293 §3.6, 1337, 6191, 2525 §2.17 |
+//! | `closing` | FIN, TIME-WAIT, resets, orphans | 9293 §3.6, 1337, 6191, 2525 §2.17 |
 //! | `leaving` | handing a live connection over to another stack of the host |  |
 
 pub(super) mod closing;

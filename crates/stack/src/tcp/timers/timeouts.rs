@@ -239,7 +239,7 @@ impl Stack<'_> {
         if s.state.is_synchronized() {
             self.send_reset(index, now);
         }
-        self.fail(index, now, why);
+        self.fail(index, why);
     }
 
     fn retransmission_timeout(&mut self, index: usize, now: Instant) {
