@@ -25,6 +25,7 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Instant;
 use tickclock::{Count, CounterKind, Nanos, Parameters, Scale, Status, Writer, counter};
 use tickwire_clock::Ensemble;
 use tickwire_clock::ensemble::Standing;
@@ -125,7 +126,11 @@ impl Daemon {
         let now = monotonic();
         let wakeup = self.sources.iter().map(|source| source.wakeup(now)).min().unwrap_or(i64::MAX);
         let due = wakeup.min(self.published + PUBLISH).min(self.handed + HAND);
-        let left = (due - now).clamp(0, PUBLISH);
+        let clients = self.status_endpoints.due().map_or(PUBLISH, |due| {
+            let left = due.saturating_duration_since(Instant::now());
+            i64::try_from(left.as_nanos()).unwrap_or(PUBLISH)
+        });
+        let left = (due - now).min(clients).clamp(0, PUBLISH);
         // Rounded up: an iteration of the loop before the due time does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
