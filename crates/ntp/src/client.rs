@@ -21,7 +21,6 @@ use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
 use crate::stamp::Stamp;
 use schedule::Schedule;
 use thiserror::Error;
-use tickwire_clock::{Exchange, ServerState};
 use tickwire_clockpage::{Count, Nanos};
 
 /// The configuration of an association.
@@ -81,12 +80,42 @@ pub struct Reply<'a> {
     pub near: Nanos,
 }
 
+/// The four timestamps of a completed exchange, and the server's variables in its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletedExchange {
+    /// The counter when the request left.
+    pub sent: Count,
+    /// The server's clock when the request arrived.
+    pub server_received: Nanos,
+    /// The server's clock when the reply left.
+    pub server_sent: Nanos,
+    /// The counter when the reply arrived.
+    pub received: Count,
+    /// What the server announced about itself.
+    pub server: ServerVariables,
+}
+
+/// What a server announces about itself: its system variables (RFC 5905 §7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerVariables {
+    /// Whether it is synchronised: leap indicator not 3, stratum 1 to 15.
+    pub synchronised: bool,
+    /// Stratum: hops from the reference clock.
+    pub stratum: u8,
+    /// Reference ID: an address or a name.
+    pub reference_id: u32,
+    /// Root delay: round trip to the reference, in ns.
+    pub root_delay: u64,
+    /// Root dispersion: its maximum error without `root_delay`, in ns.
+    pub root_dispersion: u64,
+}
+
 /// A valid reply.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The exchange that is now complete, its server timestamps in Unix time: this one in basic
     /// mode, the previous one in interleaved mode. None if the previous one was already reported.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<CompletedExchange>,
     /// What the server announces for the end of the day.
     pub leap: LeapIndicator,
     /// The server's version.
@@ -109,7 +138,7 @@ struct Before {
     received: Count,
     /// The server's receive timestamp, which identifies the exchange to the server.
     arrived: Stamp,
-    server: ServerState,
+    server: ServerVariables,
     /// Whether the exchange was already reported with its own reply's transmit timestamp.
     told: bool,
 }
@@ -250,17 +279,16 @@ impl Client {
             self.schedule = before;
         }
         self.schedule.answered(now);
-        let server = state(&packet);
+        let server = variables(&packet);
         let this = Before { sent, received, arrived: packet.receive_timestamp, server, told: !interleaved };
         let before = self.before.replace(this);
         let unix = |stamp: Stamp| stamp.to_unix(near);
-        let exchange = |of: Before| Exchange {
+        let exchange = |of: Before| CompletedExchange {
             sent: of.sent,
             server_received: unix(of.arrived),
             server_sent: unix(packet.transmit_timestamp),
             received: of.received,
             server: of.server,
-            stamp_error: 0,
         };
         // The first reply in interleaved mode completes an exchange of basic mode (RFC 9769 §2).
         // That one is not reported again: a better timestamp does not make two exchanges of one.
@@ -278,11 +306,11 @@ impl Client {
 }
 
 /// What a server announces about itself.
-const fn state(packet: &Packet) -> ServerState {
-    ServerState {
+const fn variables(packet: &Packet) -> ServerVariables {
+    ServerVariables {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
         stratum: packet.stratum,
-        reference: packet.reference_id,
+        reference_id: packet.reference_id,
         root_delay: packet.root_delay.to_ns(),
         root_dispersion: packet.root_dispersion.to_ns(),
     }

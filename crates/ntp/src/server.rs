@@ -39,6 +39,19 @@ pub struct Config {
     pub rate: Option<Rate>,
 }
 
+/// A received message, and when it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The client's address.
+    pub from: IpAddr,
+    /// When it arrived, in ns of any monotonic clock.
+    pub now: i64,
+    /// The same instant by the host's clock.
+    pub arrived: Stamp,
+}
+
 /// A reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -130,20 +143,13 @@ impl Server {
         Self { config, limit, pairs: InterleavedCache::new() }
     }
 
-    /// Answers a message that arrived from `from` at `now`, in ns of any monotonic clock. `arrived`
-    /// is the same instant by the host's clock.
+    /// Answers a message with what the host announces about its clock.
     ///
     /// # Errors
     /// Why there is no reply.
-    pub fn answer(
-        &mut self,
-        request: &[u8],
-        from: IpAddr,
-        now: i64,
-        arrived: Stamp,
-        host: &Host,
-    ) -> Result<Answer, Silence> {
-        let (request, _) = Packet::parse(request).map_err(Silence::Malformed)?;
+    pub fn answer(&mut self, request: Request<'_>, host: &Host) -> Result<Answer, Silence> {
+        let Request { bytes, from, now, arrived } = request;
+        let (request, _) = Packet::parse(bytes).map_err(Silence::Malformed)?;
         if request.mode != Mode::Client {
             return Err(Silence::Mode);
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use tickwire_clockpage::{Count, Leap, Nanos, Parameters, Root, Scale, Status};
 use tickwire_ntp::client::{self, Poll, Transmit};
 use tickwire_ntp::packet::HEADER;
-use tickwire_ntp::server::{Config, Host, Kind, Rate, Silence};
+use tickwire_ntp::server::{Config, Host, Kind, Rate, Request, Silence};
 use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
@@ -47,13 +47,18 @@ fn at(ns: i64) -> Stamp {
     Stamp::from_unix(EPOCH.plus(ns))
 }
 
+/// A request that arrived `ns` after the beginning.
+fn request_of(bytes: &[u8], from: IpAddr, ns: i64) -> Request<'_> {
+    Request { bytes, from, now: ns, arrived: at(ns) }
+}
+
 /// One exchange between client and server. Both clocks are right, so every exchange must show that.
 fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<client::Answer, Rejection> {
     let now = client.due();
     let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
     let request = client.request(now, random, Count(now as u64)).expect("due");
     let arrived = now + WAY;
-    let answer = server.answer(&request.to_bytes(), somebody(), arrived, at(arrived), host).expect("answered");
+    let answer = server.answer(request_of(&request.to_bytes(), somebody(), arrived), host).expect("answered");
     let leaves = arrived + MAKING;
     let packet = answer.leaving(at(leaves), 0);
     if answer.asks() {
@@ -72,7 +77,7 @@ fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<cli
 #[test]
 fn an_answer_tells_the_time_and_how_well_it_is_known() {
     let request = Packet { poll: 6, ..Packet::request(Stamp(77)) };
-    let answer = open().answer(&request.to_bytes(), somebody(), 0, at(1000), &host()).unwrap();
+    let answer = open().answer(request_of(&request.to_bytes(), somebody(), 0), &host()).unwrap();
     assert_eq!(answer.kind(), Kind::Basic { asks: false });
     let packet = answer.leaving(at(9000), 0);
     assert_eq!((packet.mode, packet.version, packet.stratum, packet.poll), (Mode::Server, 4, 2, 6));
@@ -93,7 +98,7 @@ fn an_answer_tells_the_time_and_how_well_it_is_known() {
 #[test]
 fn version_3_is_answered_in_version_3() {
     let request = Packet { version: 3, ..Packet::request(Stamp(77)) };
-    let answer = open().answer(&request.to_bytes(), somebody(), 0, at(0), &host()).unwrap();
+    let answer = open().answer(request_of(&request.to_bytes(), somebody(), 0), &host()).unwrap();
     assert_eq!(answer.leaving(at(1), 0).version, 3);
 }
 
@@ -141,7 +146,7 @@ fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
             receive_timestamp: Stamp(number),
             ..Packet::request(Stamp(number << 8))
         };
-        let answer = server.answer(&request.to_bytes(), somebody(), 0, at(0), &host).unwrap();
+        let answer = server.answer(request_of(&request.to_bytes(), somebody(), 0), &host).unwrap();
         assert_eq!((answer.kind(), answer.asks()), (Kind::Basic { asks: false }, false));
         before = answer.leaving(at(number as i64 * 7), 0);
     }
@@ -159,7 +164,7 @@ fn a_host_that_does_not_know_the_time_says_so_and_moves_no_clock() {
 #[test]
 fn nothing_but_requests_is_answered() {
     let (mut server, host) = (open(), host());
-    let mut ask = |bytes: &[u8]| server.answer(bytes, somebody(), 0, at(0), &host);
+    let mut ask = |bytes: &[u8]| server.answer(request_of(bytes, somebody(), 0), &host);
     let request = Packet::request(Stamp(77)).to_bytes();
     for length in 0..HEADER {
         assert!(matches!(ask(&request[..length]), Err(Silence::Malformed(_))), "{length} bytes");
@@ -180,7 +185,7 @@ fn nothing_but_requests_is_answered() {
 fn an_answer_is_never_longer_than_its_request() {
     let mut long = Packet::request(Stamp(77)).to_bytes().to_vec();
     long.resize(1400, 9);
-    let answer = open().answer(&long, somebody(), 0, at(0), &host()).unwrap();
+    let answer = open().answer(request_of(&long, somebody(), 0), &host()).unwrap();
     assert_eq!(answer.leaving(at(1), 0).to_bytes().len(), HEADER);
 }
 
@@ -209,7 +214,7 @@ fn a_flood_is_answered_at_the_rate_and_told_once_a_second() {
     for number in 0..50_000u64 {
         let now = number as i64 * SECOND / 10_000;
         let request = Packet::request(Stamp(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        match server.answer(&request.to_bytes(), somebody(), now, at(now), &host()).map(|answer| answer.kind()) {
+        match server.answer(request_of(&request.to_bytes(), somebody(), now), &host()).map(|answer| answer.kind()) {
             Ok(Kind::Kiss(Kiss::Rate)) => kisses += 1,
             Ok(Kind::Basic { .. }) => time += 1,
             Err(Silence::TooOften) => silent += 1,
@@ -220,7 +225,7 @@ fn a_flood_is_answered_at_the_rate_and_told_once_a_second() {
     assert!((70 + 2000..70 + 4500).contains(&time), "{time} answers: the rate, and one in sixteen of the rest");
     assert!(silent > 44_000, "{silent}");
     let other = "192.0.2.8".parse().unwrap();
-    let answer = server.answer(&Packet::request(Stamp(1)).to_bytes(), other, 5 * SECOND, at(0), &host()).unwrap();
+    let answer = server.answer(request_of(&Packet::request(Stamp(1)).to_bytes(), other, 5 * SECOND), &host()).unwrap();
     assert_eq!(answer.kind(), Kind::Basic { asks: false }, "others notice nothing");
 }
 
@@ -232,7 +237,11 @@ fn a_client_that_may_not_ask_is_told_so_and_does_not_ask_for_an_hour() {
     assert_eq!(exchange(&mut client, &mut server, &host()), Err(Rejection::Kiss(Kiss::Deny)));
     assert!(client.denied() == Some(client.due()) && client.due() >= 3600 * SECOND);
     let request = Packet::request(Stamp(77)).to_bytes();
-    assert_eq!(server.answer(&request, somebody(), WAY + 1, at(0), &host()), Err(Silence::NotAllowed), "told once");
+    assert_eq!(
+        server.answer(request_of(&request, somebody(), WAY + 1), &host()),
+        Err(Silence::NotAllowed),
+        "told once"
+    );
     let friend = "::ffff:198.51.100.9".parse().unwrap();
-    assert!(matches!(server.answer(&request, friend, 0, at(0), &host()).unwrap().kind(), Kind::Basic { .. }));
+    assert!(matches!(server.answer(request_of(&request, friend, 0), &host()).unwrap().kind(), Kind::Basic { .. }));
 }

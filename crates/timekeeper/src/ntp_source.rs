@@ -19,7 +19,7 @@ use tickwire_clock::{Exchange, ServerState};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::nts::Unproven;
 use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection, Reply};
+use tickwire_ntp::{Answer, Client, CompletedExchange, Kiss, LeapIndicator, Rejection, Reply, ServerVariables};
 use tickwire_stamping::Quality;
 use tickwire_stamping::hardware::Lack;
 use tracing::{debug, info, warn};
@@ -293,7 +293,7 @@ impl NtpSource {
                     match told.map_or(kind, |(_, kind)| kind) {
                         Ok(_) if follows(&exchange.server, own) => take(Err(LOOP.into())),
                         Ok(quality) => {
-                            let exchange = Exchange { stamp_error: quality.stamp_error(), ..exchange };
+                            let exchange = measured(&exchange, quality);
                             take(Ok(Measurement { exchange, announced, quality }));
                         }
                         Err(lack) => take(Err(lack.to_string())),
@@ -445,8 +445,21 @@ impl Source for NtpSource {
 
 /// Whether a server's reference ID is this host's address toward it: then it returns our own time
 /// (RFC 5905 §7.3). At stratum 1 the reference ID is a name.
-fn follows(server: &ServerState, own: Option<u32>) -> bool {
-    server.stratum > 1 && own == Some(server.reference)
+fn follows(server: &ServerVariables, own: Option<u32>) -> bool {
+    server.stratum > 1 && own == Some(server.reference_id)
+}
+
+/// An exchange as the estimator's input.
+const fn measured(exchange: &CompletedExchange, quality: Quality) -> Exchange {
+    let ServerVariables { synchronised, stratum, reference_id, root_delay, root_dispersion } = exchange.server;
+    Exchange {
+        sent: exchange.sent,
+        server_received: exchange.server_received,
+        server_sent: exchange.server_sent,
+        received: exchange.received,
+        server: ServerState { synchronised, stratum, reference: reference_id, root_delay, root_dispersion },
+        stamp_error: quality.stamp_error(),
+    }
 }
 
 /// A server's address as a 32-bit reference ID. MD5 hides nothing here: all servers use it, so that

@@ -87,7 +87,7 @@ fn serve(data: &[u8]) {
             bytes[24..32].copy_from_slice(&u64::to_be_bytes(before));
         }
         let arrived = Stamp::from_unix(NEAR.plus(now));
-        let Ok(answer) = server.answer(&bytes, from, now, arrived, &host) else { continue };
+        let Ok(answer) = server.answer(server::Request { bytes: &bytes, from, now, arrived }, &host) else { continue };
         let (request, _) = Packet::parse(&bytes).expect("only messages are answered");
         assert_eq!(request.mode, Mode::Client);
         let packet = answer.leaving(Stamp(now as u64), 0);

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tickclock::Count;
 use tickwire_ntp::listener::{Arrival, BATCH, Listener};
 use tickwire_ntp::packet::HEADER;
-use tickwire_ntp::server::{Answer, TxLatency};
+use tickwire_ntp::server::{Answer, Request, TxLatency};
 use tickwire_ntp::{Server, Stamp};
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
@@ -80,8 +80,8 @@ impl ServerSocket {
             .filter_map(|arrival| {
                 let arrived = arrival.stamp.and_then(|stamp| CrossTimestamp::count_at(&self.before[0], &now.at, stamp));
                 let arrived = now.stamp(arrived.unwrap_or(now.at.count));
-                let from = arrival.from()?.ip();
-                let answer = core.answer(arrival.bytes(), from, now.at.monotonic, arrived, &now.host);
+                let (bytes, from) = (arrival.bytes(), arrival.from()?.ip());
+                let answer = core.answer(Request { bytes, from, now: now.at.monotonic, arrived }, &now.host);
                 answer.map_err(|why| tally.silent(why)).ok().map(|answer| (arrival, answer))
             })
             .collect();
