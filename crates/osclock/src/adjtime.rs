@@ -42,7 +42,7 @@ pub struct State {
 
 /// The clock's quality, as the kernel reports it to programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct KernelStatus {
     /// Whether it is synchronised.
     pub synchronised: bool,
     /// Estimated error, in microseconds.
@@ -134,7 +134,7 @@ pub fn step(ns: i64) -> nix::Result<()> {
 ///
 /// # Errors
 /// As [`may_steer`].
-pub fn tell(told: Told) -> nix::Result<()> {
+pub fn tell(told: KernelStatus) -> nix::Result<()> {
     let leap = match told.leap {
         Leap::None => 0,
         Leap::Insert => libc::STA_INS,

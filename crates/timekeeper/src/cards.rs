@@ -15,7 +15,7 @@ use tracing::{info, warn};
 const LOOK_AGAIN: i64 = 10_000_000_000;
 
 /// A card, or why there is none.
-type Found = Result<Arc<Nic>, String>;
+type NicOrReason = Result<Arc<Nic>, String>;
 
 /// The cards of the network namespace in which this was made.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Cards {
 struct Interface {
     name: String,
     looked: i64,
-    found: Found,
+    found: NicOrReason,
     changed: Option<Changed>,
 }
 
@@ -64,7 +64,7 @@ impl Cards {
     }
 
     /// The card by which a server is reached now.
-    pub(crate) fn toward(&mut self, server: SocketAddr, now: i64) -> Found {
+    pub(crate) fn toward(&mut self, server: SocketAddr, now: i64) -> NicOrReason {
         if self.wanted == HardwareStamps::Never {
             return Err("hardware_stamps = \"never\"".into());
         }
@@ -128,7 +128,7 @@ impl Cards {
 }
 
 impl Interface {
-    fn find(&mut self, wanted: HardwareStamps) -> Found {
+    fn find(&mut self, wanted: HardwareStamps) -> NicOrReason {
         let name = &self.name;
         let card = Card::named(name).map_err(|error| format!("{name}: {error}"))?;
         let abilities = card.abilities().map_err(|error| format!("{name}: {error}"))?;

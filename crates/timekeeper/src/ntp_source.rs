@@ -5,7 +5,7 @@ use crate::config::{Config, Transmit};
 use crate::log_rate_limit::LogRateLimit;
 use crate::random;
 use crate::report::SourceReport;
-use crate::resolver::{Address, Found, Resolver};
+use crate::resolver::{Address, ResolvedServer, Resolver};
 use crate::server_config::Server;
 use crate::source::{Measurement, Source, silence_timeout};
 use crate::stamp_choice::{StampChoice, Stamps};
@@ -131,7 +131,7 @@ impl NtpSource {
 
     /// Runs what is due: lookup, key establishment, request. Returns an address that was found, to
     /// be [opened](Self::open) unless another source polls it.
-    fn advance(&mut self, now: i64, cards: &mut Cards) -> Option<Found> {
+    fn advance(&mut self, now: i64, cards: &mut Cards) -> Option<ResolvedServer> {
         let silent = self.silent >= MOVED;
         let found = self.resolver.turn(now, &self.client, silent, &mut self.log_limit);
         if found.is_some() || self.resolver.socket().is_none() {
@@ -145,7 +145,7 @@ impl NtpSource {
 
     /// The address to poll instead of one that does not answer or denies service. If there is no
     /// other, the name is looked up again.
-    fn move_on(&mut self, now: i64) -> Option<Found> {
+    fn move_on(&mut self, now: i64) -> Option<ResolvedServer> {
         // With NTS the name is looked up again when no cookie is left.
         if self.resolver.needs_keys() {
             return None;
@@ -183,7 +183,7 @@ impl NtpSource {
     /// Another source polls its address: one server has one vote. Returns another address of its
     /// name to try instead. If there is none, no request is sent until the next lookup, which may
     /// give another server.
-    fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<Found> {
+    fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<ResolvedServer> {
         if let Some(other) = self.resolver.another(now) {
             return Some(other);
         }
@@ -197,7 +197,7 @@ impl NtpSource {
 
     /// Starts to poll this address, or continues with new keys. Returns another address to try
     /// instead if this one cannot be polled.
-    fn open(&mut self, found: Found, now: i64) -> Option<Found> {
+    fn open(&mut self, found: ResolvedServer, now: i64) -> Option<ResolvedServer> {
         let address = found.address();
         if self.resolver.take_keys(found) {
             return None;
@@ -478,7 +478,7 @@ fn reference(address: IpAddr) -> u32 {
 mod tests {
     use super::*;
     use crate::lookup::Failure;
-    use crate::resolver::Told;
+    use crate::resolver::LookupResult;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::net::UdpSocket;
     use tickwire_ntp::{Mode, Packet, Stamp};
@@ -504,7 +504,7 @@ mod tests {
         /// Its name was looked up, and has these addresses.
         pub(crate) fn tell(&mut self, all: &[&UdpSocket]) {
             let all = all.iter().map(|socket| socket.local_addr().unwrap()).collect();
-            self.resolver.be_looked_up().send(Ok(Told::At(all))).unwrap();
+            self.resolver.be_looked_up().send(Ok(LookupResult::Addresses(all))).unwrap();
         }
 
         /// When its next lookup or request is due.
@@ -617,10 +617,10 @@ mod tests {
         // A connection to it is refused: broadcast is not allowed.
         let nowhere = SocketAddr::from(([255, 255, 255, 255], 123));
         let all = vec![nowhere, alive.local_addr().unwrap()];
-        source.resolver.be_looked_up().send(Ok(Told::At(all))).unwrap();
+        source.resolver.be_looked_up().send(Ok(LookupResult::Addresses(all))).unwrap();
         turn(&mut source, 0);
         assert_eq!(source.peer(), Some(alive.local_addr().unwrap()));
-        source.resolver.be_looked_up().send(Ok(Told::At(vec![nowhere]))).unwrap();
+        source.resolver.be_looked_up().send(Ok(LookupResult::Addresses(vec![nowhere]))).unwrap();
         turn(&mut source, 1);
         assert!(
             matches!(source.resolver.address(), Address::Due(_)) && source.why_silent(1).contains("255.255.255.255")
@@ -780,7 +780,7 @@ mod tests {
         let mut source = NtpSource::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
-        source.open(Found::At(address), 0);
+        source.open(ResolvedServer::Address(address), 0);
         let tell = source.resolver.be_looked_up();
         assert!(source.advance(1, &mut cards).is_none() && source.polls(address), "while it is looked up anew");
         tell.send(Err(Failure::new("no such name", ""))).unwrap();

@@ -28,7 +28,7 @@ const LONGEST: usize = 64 * 1024;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
     Begin(Begin),
-    Exchange(Told),
+    Exchange(ExchangeRecord),
     /// The silence timeout of a server from now on.
     Patience {
         server: usize,
@@ -80,7 +80,7 @@ struct Server {
 /// An exchange; times are Unix time, counts are the counter's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct ExchangeRecord {
     server: usize,
     sent: u64,
     server_received_ns: i64,
@@ -156,7 +156,7 @@ impl From<&Parameters> for Page {
     }
 }
 
-impl Told {
+impl ExchangeRecord {
     fn new(server: usize, exchange: &Exchange, announced: Announcement) -> Self {
         let Exchange { sent, server_received, server_sent, received, server: state, stamp_error } = *exchange;
         Self {
@@ -267,7 +267,7 @@ impl<W: Write> Recorder<W> {
     /// # Errors
     /// See [`Self::begin`].
     pub fn exchange(&mut self, server: usize, exchange: &Exchange, announced: Announcement) -> io::Result<()> {
-        self.line(&Line::Exchange(Told::new(server, exchange, announced)))
+        self.line(&Line::Exchange(ExchangeRecord::new(server, exchange, announced)))
     }
 
     /// Writes a server's new silence timeout.
@@ -425,7 +425,7 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
         };
         match serde_json::from_slice(line).map_err(|error| wrong(no_line(&error)))? {
             Line::Begin(_) => return Err(wrong("the record begins for a second time".into())),
-            Line::Exchange(Told { server, .. }) | Line::Patience { server, .. } if server >= replayed.servers.len() => {
+            Line::Exchange(ExchangeRecord { server, .. }) | Line::Patience { server, .. } if server >= replayed.servers.len() => {
                 return Err(wrong(format!("there is no server {server}")));
             }
             Line::Patience { server, ns } => ensemble.set_silence_timeout(server, ns),
@@ -454,7 +454,7 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
     Ok(replayed)
 }
 
-impl Told {
+impl ExchangeRecord {
     fn announced(&self) -> Result<Announcement, String> {
         match self.leap {
             0 => Ok(Announcement::None),

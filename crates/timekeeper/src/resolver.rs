@@ -29,29 +29,29 @@ const LOOK_UP_AGAIN: i64 = 30_000_000_000;
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum LookupResult {
     /// The addresses of its name, in the resolver's order.
-    At(Vec<SocketAddr>),
+    Addresses(Vec<SocketAddr>),
     Agreed(Agreed),
 }
 
 /// Where a server is, and how its replies are authenticated, if they must be.
 #[derive(Debug)]
-pub(crate) enum Found {
-    At(SocketAddr),
+pub(crate) enum ResolvedServer {
+    Address(SocketAddr),
     Agreed(Agreed),
 }
 
-impl Found {
+impl ResolvedServer {
     pub(crate) const fn address(&self) -> SocketAddr {
         match self {
-            Self::At(address) | Self::Agreed(Agreed { address, .. }) => *address,
+            Self::Address(address) | Self::Agreed(Agreed { address, .. }) => *address,
         }
     }
 }
 
 /// A pending lookup: where a server may be, or why it cannot be polled.
-type LookUp = mpsc::Receiver<Result<Told, Failure>>;
+type LookUp = mpsc::Receiver<Result<LookupResult, Failure>>;
 
 /// A server's address.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Resolver {
 
     /// Starts a lookup that is due, or processes the result of one; returns what to open. `client`
     /// is the association with the address polled last; `silent`: that one does not answer.
-    pub(crate) fn turn(&mut self, now: i64, client: &Client, silent: bool, lines: &mut LogRateLimit) -> Option<Found> {
+    pub(crate) fn turn(&mut self, now: i64, client: &Client, silent: bool, lines: &mut LogRateLimit) -> Option<ResolvedServer> {
         if let Some(told) = self.renewal.as_ref().and_then(answered) {
             self.renewal = None;
             match told {
@@ -166,23 +166,23 @@ impl Resolver {
     }
 
     /// Processes the result of a lookup; returns what to open.
-    fn found(&mut self, told: Told, now: i64) -> Option<Found> {
+    fn found(&mut self, told: LookupResult, now: i64) -> Option<ResolvedServer> {
         (self.found, self.trouble) = (now, None);
         match told {
-            Told::At(all) => self.addresses.found(all, now).map(Found::At),
-            Told::Agreed(agreed) => Some(Found::Agreed(agreed)),
+            LookupResult::Addresses(all) => self.addresses.found(all, now).map(ResolvedServer::Address),
+            LookupResult::Agreed(agreed) => Some(ResolvedServer::Agreed(agreed)),
         }
     }
 
     /// The lookup failed: returns what to open of the addresses known before. With NTS there are
     /// none: each key establishment starts anew.
-    fn not_found(&mut self, now: i64, client: &Client) -> Option<Found> {
+    fn not_found(&mut self, now: i64, client: &Client) -> Option<ResolvedServer> {
         self.found = now;
         let next = self.addresses.not_found(now);
         if next.is_none() {
             self.leave(now, client);
         }
-        next.map(Found::At)
+        next.map(ResolvedServer::Address)
     }
 
     /// Keeps, counts and logs the reason why a lookup failed.
@@ -222,8 +222,8 @@ impl Resolver {
     }
 
     /// Another address of its name to poll.
-    pub(crate) fn another(&mut self, now: i64) -> Option<Found> {
-        self.addresses.another(now).map(Found::At)
+    pub(crate) fn another(&mut self, now: i64) -> Option<ResolvedServer> {
+        self.addresses.another(now).map(ResolvedServer::Address)
     }
 
     /// No address of its name is left to poll: schedules a lookup, unless the host is a numeric
@@ -267,9 +267,9 @@ impl Resolver {
     }
 
     /// Takes over established keys, if there are any; returns whether nothing but the keys is new.
-    pub(crate) fn take_keys(&mut self, found: Found) -> bool {
+    pub(crate) fn take_keys(&mut self, found: ResolvedServer) -> bool {
         let address = found.address();
-        let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) else { return false };
+        let (Some(nts), ResolvedServer::Agreed(agreed)) = (&mut self.nts, found) else { return false };
         let server = self.server.label();
         debug!(server, %address, cookies = agreed.association.cookies(), "keys are agreed on");
         nts.agreed(agreed.association);
@@ -331,7 +331,7 @@ impl Resolver {
 }
 
 /// The result of a lookup; `None` while it is pending.
-fn answered(told: &LookUp) -> Option<Result<Told, Failure>> {
+fn answered(told: &LookUp) -> Option<Result<LookupResult, Failure>> {
     match told.try_recv() {
         Ok(found) => Some(found),
         Err(mpsc::TryRecvError::Empty) => None,
@@ -347,9 +347,9 @@ fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
     let server = server.clone();
     let look_up = move || {
         let told = if server.nts {
-            nts::agree(&server, avoided).map(Told::Agreed)
+            nts::agree(&server, avoided).map(LookupResult::Agreed)
         } else {
-            lookup::resolve(&server.host, server.port).map(Told::At)
+            lookup::resolve(&server.host, server.port).map(LookupResult::Addresses)
         };
         // There is no receiver any more if the daemon has ended.
         let _ = sender.send(told);
@@ -365,7 +365,7 @@ fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
 #[cfg(test)]
 impl Resolver {
     /// Makes a lookup pending; its result comes from the returned sender.
-    pub(crate) fn be_looked_up(&mut self) -> mpsc::Sender<Result<Told, Failure>> {
+    pub(crate) fn be_looked_up(&mut self) -> mpsc::Sender<Result<LookupResult, Failure>> {
         let (tell, told) = mpsc::channel();
         self.address = Address::Asked(told);
         tell

@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tally::Told;
+use tally::LoggedTally;
 use tickclock::OpenError;
 use tickwire_ntp::Server;
 use time::{Event, Time};
@@ -138,7 +138,7 @@ impl TimeServer {
     /// `poll` fails.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
         let mut looked = Instant::now();
-        let mut told = Told::new(looked);
+        let mut told = LoggedTally::new(looked);
         loop {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();

@@ -50,12 +50,12 @@ impl Tally {
 
 /// The statistics logged last, and when the last hour ended.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct LoggedTally {
     at: Instant,
     tally: Tally,
 }
 
-impl Told {
+impl LoggedTally {
     /// Nothing was logged until `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { at: now, tally: Tally::default() }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn it_is_told_each_hour_in_which_it_has_changed() {
         let begin = Instant::now();
-        let mut told = Told::new(begin);
+        let mut told = LoggedTally::new(begin);
         let mut tally = Tally::default();
         let mut hours = Vec::new();
         for minute in 1..=8 * 60 {

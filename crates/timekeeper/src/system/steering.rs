@@ -15,7 +15,7 @@ use super::law::{Law, Seen};
 use crate::report::SystemClockReport;
 use nix::errno::Errno;
 use tickclock::{Leap, Reading, Status};
-use tickwire_osclock::adjtime::{self, MOST_PPM, State, Told, UNITS_PER_PPM};
+use tickwire_osclock::adjtime::{self, MOST_PPM, State, KernelStatus, UNITS_PER_PPM};
 
 const SECOND: i64 = 1_000_000_000;
 /// The clock must have been untouched by other programs for so long before it is steered, in ns.
@@ -203,9 +203,9 @@ impl<K: Kernel> Steering<K> {
             _ => adjtime::Leap::None,
         };
         if synchronised {
-            self.kernel.tell(Told { synchronised, error: us(error), most_error: us(bound), leap })?;
+            self.kernel.tell(KernelStatus { synchronised, error: us(error), most_error: us(bound), leap })?;
         } else {
-            self.kernel.tell(Told { synchronised, error: 16_000_000, most_error: 16_000_000, leap })?;
+            self.kernel.tell(KernelStatus { synchronised, error: 16_000_000, most_error: 16_000_000, leap })?;
         }
         let known = status.contains(Status::TAI_KNOWN).then_some(offset);
         if let Some(offset) = known.filter(|_| known != self.tai && synchronised) {

@@ -13,7 +13,7 @@ struct Clock {
     state: State,
     ahead: f64,
     steps: Vec<i64>,
-    told: Option<Told>,
+    told: Option<KernelStatus>,
     tai: Option<i32>,
     writes: usize,
     refuses: bool,
@@ -55,7 +55,7 @@ impl Kernel for Fake {
         })
     }
 
-    fn tell(&mut self, told: Told) -> Result<(), Errno> {
+    fn tell(&mut self, told: KernelStatus) -> Result<(), Errno> {
         self.change(|clock| {
             clock.told = Some(told);
             clock.state.most_error = told.most_error;
