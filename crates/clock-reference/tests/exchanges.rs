@@ -10,9 +10,9 @@ use tickwire_clock_reference::Truth;
 use tickwire_clock_reference::function::{Recipe, Wander};
 use tickwire_clock_reference::path::{Level, Path};
 use tickwire_clock_reference::server::{Leaving, Server};
-use tickwire_ntp::client::{Config, Poll, Transmit};
-use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Answer, Client, CompletedExchange, Reply};
+use tickwire_ntp::client::{ClientConfig, Poll, TransmitContents};
+use tickwire_ntp::socket::NtpSocket;
+use tickwire_ntp::{AcceptedReply, Client, CompletedExchange, Reply};
 use tickwire_stamping::Quality;
 
 /// Maximum error of the readings of the kernel's clock, in ns.
@@ -33,8 +33,8 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<CompletedExchange> {
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let serving = std::thread::spawn(move || server.run(stop.as_fd()));
     let pace = Poll { usual: 1, longest: 1 };
-    let mut client = Client::new(Config { poll: pace, transmit: Transmit::Nonce, interleaved: true }, 0);
-    let mut socket = Socket::open(address, truth.kind(), truth.period()).unwrap();
+    let mut client = Client::new(ClientConfig { poll: pace, transmit: TransmitContents::Nonce, interleaved: true }, 0);
+    let mut socket = NtpSocket::open(address, truth.kind(), truth.period()).unwrap();
     let (mut all, mut now) = (Vec::new(), 0);
     while all.len() < count {
         now += 1_000_000_000;
@@ -52,7 +52,7 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<CompletedExchange> {
         let Some(Ok(one)) = received.first() else { continue };
         let reply = Reply { bytes: &one.bytes, sent: one.sent, received: one.received, now, near };
         let answer = client.answer(reply).unwrap();
-        if let Answer { exchange: Some(exchange), interleaved: true, .. } = answer
+        if let AcceptedReply { exchange: Some(exchange), interleaved: true, .. } = answer
             && one.quality == Quality::Kernel
         {
             all.push(exchange);

@@ -17,7 +17,7 @@ mod schedule;
 pub use schedule::Poll;
 
 use crate::kiss::Kiss;
-use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
+use crate::packet::{LeapIndicator, MalformedPacket, Mode, NtpPacket};
 use crate::stamp::Stamp;
 use schedule::Schedule;
 use thiserror::Error;
@@ -25,18 +25,18 @@ use tickwire_clockpage::{Count, Nanos};
 
 /// The configuration of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ClientConfig {
     /// The poll intervals.
     pub poll: Poll,
     /// The contents of a request's transmit timestamp.
-    pub transmit: Transmit,
+    pub transmit: TransmitContents,
     /// Whether to request interleaved mode (RFC 9769). A server without it replies in basic mode.
     pub interleaved: bool,
 }
 
 /// The contents of a request's transmit timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transmit {
+pub enum TransmitContents {
     /// An unpredictable number.
     #[default]
     Nonce,
@@ -50,7 +50,7 @@ pub enum Transmit {
 pub enum Rejection {
     /// Not an NTP message of version 3 or 4.
     #[error("garbage: {0}")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedPacket),
     /// Not a server's reply.
     #[error("not from a server")]
     Mode,
@@ -112,7 +112,7 @@ pub struct ServerVariables {
 
 /// A valid reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AcceptedReply {
     /// The exchange that is now complete, its server timestamps in Unix time: this one in basic
     /// mode, the previous one in interleaved mode. None if the previous one was already reported.
     pub exchange: Option<CompletedExchange>,
@@ -146,7 +146,7 @@ struct Before {
 /// An association with one server.
 #[derive(Clone, Debug)]
 pub struct Client {
-    config: Config,
+    config: ClientConfig,
     schedule: Schedule,
     asked: Option<Asked>,
     /// The pending request received a kiss; this is the schedule before it.
@@ -157,7 +157,7 @@ pub struct Client {
 impl Client {
     /// The first request is due at `now`, in ns of any monotonic clock.
     #[must_use]
-    pub const fn new(config: Config, now: i64) -> Self {
+    pub const fn new(config: ClientConfig, now: i64) -> Self {
         Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
     }
 
@@ -208,19 +208,19 @@ impl Client {
     }
 
     /// The request to send at `now`, if one is due. `random` must be unpredictable.
-    pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<Packet> {
+    pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<NtpPacket> {
         if now < self.due() {
             return None;
         }
         self.schedule.asked(now);
         let transmit = match self.config.transmit {
-            Transmit::Nonce => Stamp(random[0] | 1),
-            Transmit::Counter => Stamp(counter.0.max(1)),
+            TransmitContents::Nonce => Stamp(random[0] | 1),
+            TransmitContents::Counter => Stamp(counter.0.max(1)),
         };
         // Never equal to the transmit timestamp, and never 0: RFC 9769 §2 distinguishes the modes
         // by that.
         let receive = Stamp((random[1] | 1) ^ u64::from(random[1] | 1 == transmit.0) << 1);
-        let mut packet = Packet::request(transmit);
+        let mut packet = NtpPacket::request(transmit);
         if let Some(before) = self.before.filter(|_| self.config.interleaved) {
             packet.interleave(receive, before.arrived);
         }
@@ -237,12 +237,12 @@ impl Client {
 
     /// Whether this header matches the pending request; a cheap filter for many messages.
     #[must_use]
-    pub fn is_asked(&self, packet: &Packet) -> bool {
+    pub fn is_asked(&self, packet: &NtpPacket) -> bool {
         self.mode_of(packet).is_some()
     }
 
     /// Whether it answers the pending request, and whether in interleaved mode.
-    fn mode_of(&self, packet: &Packet) -> Option<bool> {
+    fn mode_of(&self, packet: &NtpPacket) -> Option<bool> {
         // One kiss is enough.
         let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
         if packet.origin_timestamp == asked.transmit {
@@ -258,9 +258,9 @@ impl Client {
     /// # Errors
     /// Why it is rejected. Only a kiss changes state, and only one that returns the request's
     /// number; a reply that still arrives undoes it.
-    pub fn answer(&mut self, reply: Reply<'_>) -> Result<Answer, Rejection> {
+    pub fn answer(&mut self, reply: Reply<'_>) -> Result<AcceptedReply, Rejection> {
         let Reply { bytes, sent, received, now, near } = reply;
-        let (packet, _) = Packet::parse(bytes)?;
+        let (packet, _) = NtpPacket::parse(bytes)?;
         if packet.mode != Mode::Server {
             return Err(Rejection::Mode);
         }
@@ -292,7 +292,7 @@ impl Client {
         };
         // The first reply in interleaved mode completes an exchange of basic mode (RFC 9769 §2).
         // That one is not reported again: a better timestamp does not make two exchanges of one.
-        Ok(Answer {
+        Ok(AcceptedReply {
             exchange: if interleaved {
                 before.filter(|before| !before.told).map(exchange)
             } else {
@@ -306,7 +306,7 @@ impl Client {
 }
 
 /// What a server announces about itself.
-const fn variables(packet: &Packet) -> ServerVariables {
+const fn variables(packet: &NtpPacket) -> ServerVariables {
     ServerVariables {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
         stratum: packet.stratum,

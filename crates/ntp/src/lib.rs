@@ -30,8 +30,8 @@ pub mod server;
 pub mod socket;
 pub mod stamp;
 
-pub use client::{Answer, Client, CompletedExchange, Rejection, Reply, ServerVariables};
+pub use client::{AcceptedReply, Client, CompletedExchange, Rejection, Reply, ServerVariables};
 pub use kiss::Kiss;
-pub use packet::{LeapIndicator, Malformed, Mode, Packet};
-pub use server::{Request, Server};
+pub use packet::{LeapIndicator, MalformedPacket, Mode, NtpPacket};
+pub use server::{NtpServer, Request};
 pub use stamp::{Short, Stamp};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tickwire_host::{Host, RouteKind, RouteQuery};
-use tickwire_stamping::card::{Abilities, Card, Setting};
-use tickwire_stamping::nic::Nic;
+use tickwire_stamping::card::{Abilities, Card, TimestampSetting};
+use tickwire_stamping::nic::NicClock;
 use tracing::{info, warn};
 
 /// Interval between two looks at an interface, in ns: its setting, its link's speed, or the device
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 const LOOK_AGAIN: i64 = 10_000_000_000;
 
 /// A card, or why there is none.
-type NicOrReason = Result<Arc<Nic>, String>;
+type NicOrReason = Result<Arc<NicClock>, String>;
 
 /// The cards of the network namespace in which this was made.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ struct Interface {
 #[derive(Debug)]
 struct Changed {
     card: Card,
-    before: Setting,
-    ours: Setting,
+    before: TimestampSetting,
+    ours: TimestampSetting,
 }
 
 impl Drop for Changed {
@@ -142,14 +142,19 @@ impl Interface {
         }
         match &self.found {
             Ok(nic) if nic.is(clock, mbits) => Ok(Arc::clone(nic)),
-            _ => Nic::open(clock, mbits).map(Arc::new).map_err(|error| format!("/dev/ptp{clock}: {error}")),
+            _ => NicClock::open(clock, mbits).map(Arc::new).map_err(|error| format!("/dev/ptp{clock}: {error}")),
         }
     }
 }
 
 impl Changed {
     /// Sets a card to timestamp what NTP needs.
-    fn make(card: Card, before: Setting, abilities: &Abilities, wanted: HardwareStamps) -> Result<Self, String> {
+    fn make(
+        card: Card,
+        before: TimestampSetting,
+        abilities: &Abilities,
+        wanted: HardwareStamps,
+    ) -> Result<Self, String> {
         let name = card.name();
         let Some(setting) = before.with_ntp(abilities) else {
             return Err(format!("{name} cannot stamp the packets of NTP, both ways"));

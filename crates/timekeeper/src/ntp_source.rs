@@ -1,12 +1,12 @@
 //! One NTP server and its association: sends requests when they are due, and processes the replies.
 
 use crate::cards::Cards;
-use crate::config::{Config, Transmit};
+use crate::config::{TimekeeperConfig, TransmitSetting};
 use crate::log_rate_limit::LogRateLimit;
 use crate::random;
 use crate::report::SourceReport;
 use crate::resolver::{Address, ResolvedServer, Resolver};
-use crate::server_config::Server;
+use crate::server_config::PolledServer;
 use crate::source::{Measurement, Source, silence_timeout};
 use crate::stamp_choice::{StampChoice, Stamps};
 use crate::tally::Tally;
@@ -18,8 +18,8 @@ use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::{Exchange, ServerState};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::nts::Unproven;
-use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Answer, Client, CompletedExchange, Kiss, LeapIndicator, Rejection, Reply, ServerVariables};
+use tickwire_ntp::socket::NtpSocket;
+use tickwire_ntp::{AcceptedReply, Client, CompletedExchange, Kiss, LeapIndicator, Rejection, Reply, ServerVariables};
 use tickwire_stamping::Quality;
 use tickwire_stamping::hardware::Lack;
 use tracing::{debug, info, warn};
@@ -50,7 +50,7 @@ pub(crate) struct NtpSource {
     name: String,
     resolver: Resolver,
     client: Client,
-    settings: client::Config,
+    settings: client::ClientConfig,
     kind: CounterKind,
     nominal: Scale,
     /// Unanswered requests in a row.
@@ -73,13 +73,19 @@ pub(crate) struct NtpSource {
 }
 
 impl NtpSource {
-    pub(crate) fn new(config: &Config, server: &Server, kind: CounterKind, nominal: Scale, now: i64) -> Self {
+    pub(crate) fn new(
+        config: &TimekeeperConfig,
+        server: &PolledServer,
+        kind: CounterKind,
+        nominal: Scale,
+        now: i64,
+    ) -> Self {
         let ns = |seconds: f64| (seconds * 1e9) as i64;
-        let settings = client::Config {
+        let settings = client::ClientConfig {
             poll: Poll { usual: ns(config.poll), longest: ns(config.longest_poll) },
             transmit: match config.transmit {
-                Transmit::Nonce => client::Transmit::Nonce,
-                Transmit::Counter => client::Transmit::Counter,
+                TransmitSetting::Nonce => client::TransmitContents::Nonce,
+                TransmitSetting::Counter => client::TransmitContents::Counter,
             },
             interleaved: server.interleaved,
         };
@@ -112,12 +118,12 @@ impl NtpSource {
     }
 
     fn peer(&self) -> Option<SocketAddr> {
-        self.resolver.socket().and_then(Socket::peer)
+        self.resolver.socket().and_then(NtpSocket::peer)
     }
 
-    /// Whether its socket must not be waited for: see [`Socket::is_leaving`].
+    /// Whether its socket must not be waited for: see [`NtpSocket::is_leaving`].
     fn is_leaving(&self) -> bool {
-        self.resolver.socket().is_some_and(Socket::is_leaving)
+        self.resolver.socket().is_some_and(NtpSocket::is_leaving)
     }
 
     /// When [`Self::advance`] has something to do.
@@ -168,7 +174,7 @@ impl NtpSource {
         if now < self.client.due() || !self.resolver.has_keys(now, self.silent >= MOVED) {
             return;
         }
-        let request = |socket: &Socket| self.client.request(now, random::words(), socket.counter());
+        let request = |socket: &NtpSocket| self.client.request(now, random::words(), socket.counter());
         let Some((socket, bytes)) = self.resolver.request(request) else { return };
         self.silent = self.silent.saturating_add(1);
         let peer = socket.peer();
@@ -202,7 +208,7 @@ impl NtpSource {
         if self.resolver.take_keys(found) {
             return None;
         }
-        match Socket::open(address, self.kind, self.nominal.period()) {
+        match NtpSocket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
                 let before = self.resolver.is_at(address, socket);
                 // The silence timeout starts with the first request, and anew after the source was
@@ -280,7 +286,7 @@ impl NtpSource {
             let before = self.before;
             let reply = Reply { bytes: &received.bytes, sent, received: came, now, near };
             match self.client.answer(reply) {
-                Ok(Answer { exchange: Some(exchange), leap, interleaved, .. }) => {
+                Ok(AcceptedReply { exchange: Some(exchange), leap, interleaved, .. }) => {
                     self.tally.interleaved = Some(interleaved);
                     let announced = match leap {
                         LeapIndicator::Insert => Announcement::Insert,
@@ -299,7 +305,7 @@ impl NtpSource {
                         Err(lack) => take(Err(lack.to_string())),
                     }
                 }
-                Ok(Answer { exchange: None, .. }) => self.before = Some((sent, kind)),
+                Ok(AcceptedReply { exchange: None, .. }) => self.before = Some((sent, kind)),
                 Err(Rejection::Kiss(kiss)) => {
                     let hours = |until: i64| ((until - now) as f64 / 3.6e12 * 10.0).round() / 10.0;
                     self.denied = self.client.denied().map(|_| now);
@@ -353,7 +359,7 @@ impl Source for NtpSource {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        if self.is_leaving() { None } else { self.resolver.socket().map(Socket::as_fd) }
+        if self.is_leaving() { None } else { self.resolver.socket().map(NtpSocket::as_fd) }
     }
 
     fn wakeup(&self, now: i64) -> i64 {
@@ -481,7 +487,7 @@ mod tests {
     use crate::resolver::LookupResult;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::net::UdpSocket;
-    use tickwire_ntp::{Mode, Packet, Stamp};
+    use tickwire_ntp::{Mode, NtpPacket, Stamp};
 
     #[test]
     fn servers_are_named_as_others_name_them() {
@@ -494,9 +500,9 @@ mod tests {
 
     /// A source with a name that is never looked up.
     fn source() -> (NtpSource, Cards) {
-        let server = Server::named("time.example").unwrap();
+        let server = PolledServer::named("time.example").unwrap();
         let nominal = Scale::from_period(1.0).unwrap();
-        let source = NtpSource::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let source = NtpSource::new(&TimekeeperConfig::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         (source, Cards::new(crate::config::HardwareStamps::Never))
     }
 
@@ -548,17 +554,17 @@ mod tests {
     }
 
     /// The requests that a server has received.
-    fn requests(server: &UdpSocket) -> Vec<(Packet, SocketAddr)> {
+    fn requests(server: &UdpSocket) -> Vec<(NtpPacket, SocketAddr)> {
         let one = || {
             let mut bytes = [0; 48];
             let (_, from) = server.recv_from(&mut bytes).ok()?;
-            Some((Packet::parse(&bytes).unwrap().0, from))
+            Some((NtpPacket::parse(&bytes).unwrap().0, from))
         };
         std::iter::from_fn(one).collect()
     }
 
-    fn answer(request: &Packet) -> Packet {
-        Packet {
+    fn answer(request: &NtpPacket) -> NtpPacket {
+        NtpPacket {
             mode: Mode::Server,
             stratum: 1,
             origin_timestamp: request.transmit_timestamp,
@@ -568,8 +574,8 @@ mod tests {
         }
     }
 
-    fn kiss(by: Kiss, request: &Packet) -> Packet {
-        Packet { stratum: 0, reference_id: by.to_reference(), ..answer(request) }
+    fn kiss(by: Kiss, request: &NtpPacket) -> NtpPacket {
+        NtpPacket { stratum: 0, reference_id: by.to_reference(), ..answer(request) }
     }
 
     /// The source receives what a server has sent; returns the number of completed exchanges.
@@ -775,9 +781,9 @@ mod tests {
     #[test]
     fn a_name_that_is_not_found_any_more_leaves_its_address_to_others() {
         // With NTS: without it the known addresses are still polled.
-        let server = Server { nts: true, ..Server::named("time.example").unwrap() };
+        let server = PolledServer { nts: true, ..PolledServer::named("time.example").unwrap() };
         let nominal = Scale::from_period(1.0).unwrap();
-        let mut source = NtpSource::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let mut source = NtpSource::new(&TimekeeperConfig::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
         source.open(ResolvedServer::Address(address), 0);

@@ -14,13 +14,13 @@ use crate::log_rate_limit::LogRateLimit;
 use crate::lookup::{self, Failure};
 use crate::nts::{self, Agreed, Nts};
 use crate::report::NtsReport;
-use crate::server_config::Server;
+use crate::server_config::PolledServer;
 use addresses::Addresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use tickwire_ntp::nts::Unproven;
-use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Client, Packet};
+use tickwire_ntp::socket::NtpSocket;
+use tickwire_ntp::{Client, NtpPacket};
 use tracing::{debug, warn};
 
 /// Interval between lookups of a name without a known address, or without one that this host has a
@@ -60,13 +60,13 @@ pub(crate) enum Address {
     Due(i64),
     /// Being looked up, by a thread of its own: the system's resolver blocks.
     Asked(LookUp),
-    Known(Socket),
+    Known(NtpSocket),
 }
 
 /// Where one server is.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    server: Server,
+    server: PolledServer,
     address: Address,
     /// The addresses of its name without NTS. With NTS each key establishment gives one address.
     addresses: Addresses,
@@ -84,7 +84,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// To be looked up at `now`.
-    pub(crate) fn new(server: &Server, now: i64) -> Self {
+    pub(crate) fn new(server: &PolledServer, now: i64) -> Self {
         Self {
             server: server.clone(),
             address: Address::Due(now),
@@ -106,11 +106,11 @@ impl Resolver {
         self.asked
     }
 
-    pub(crate) const fn socket(&self) -> Option<&Socket> {
+    pub(crate) const fn socket(&self) -> Option<&NtpSocket> {
         if let Address::Known(socket) = &self.address { Some(socket) } else { None }
     }
 
-    pub(crate) const fn socket_mut(&mut self) -> Option<&mut Socket> {
+    pub(crate) const fn socket_mut(&mut self) -> Option<&mut NtpSocket> {
         if let Address::Known(socket) = &mut self.address { Some(socket) } else { None }
     }
 
@@ -140,7 +140,13 @@ impl Resolver {
 
     /// Starts a lookup that is due, or processes the result of one; returns what to open. `client`
     /// is the association with the address polled last; `silent`: that one does not answer.
-    pub(crate) fn turn(&mut self, now: i64, client: &Client, silent: bool, lines: &mut LogRateLimit) -> Option<ResolvedServer> {
+    pub(crate) fn turn(
+        &mut self,
+        now: i64,
+        client: &Client,
+        silent: bool,
+        lines: &mut LogRateLimit,
+    ) -> Option<ResolvedServer> {
         if let Some(told) = self.renewal.as_ref().and_then(answered) {
             self.renewal = None;
             match told {
@@ -251,7 +257,10 @@ impl Resolver {
 
     /// The bytes of the request that `make` gives, and the socket to send them by. `None`: there is
     /// nothing to send.
-    pub(crate) fn request(&mut self, make: impl FnOnce(&Socket) -> Option<Packet>) -> Option<(&mut Socket, Vec<u8>)> {
+    pub(crate) fn request(
+        &mut self,
+        make: impl FnOnce(&NtpSocket) -> Option<NtpPacket>,
+    ) -> Option<(&mut NtpSocket, Vec<u8>)> {
         let Address::Known(socket) = &mut self.address else { return None };
         let request = make(socket)?;
         let bytes = match &mut self.nts {
@@ -273,11 +282,11 @@ impl Resolver {
         let server = self.server.label();
         debug!(server, %address, cookies = agreed.association.cookies(), "keys are agreed on");
         nts.agreed(agreed.association);
-        self.socket().and_then(Socket::peer) == Some(address)
+        self.socket().and_then(NtpSocket::peer) == Some(address)
     }
 
     /// Polls this address from now on; returns the previous one.
-    pub(crate) fn is_at(&mut self, address: SocketAddr, socket: Socket) -> Option<SocketAddr> {
+    pub(crate) fn is_at(&mut self, address: SocketAddr, socket: NtpSocket) -> Option<SocketAddr> {
         self.address = Address::Known(socket);
         self.asked.replace(address)
     }
@@ -341,7 +350,7 @@ fn answered(told: &LookUp) -> Option<Result<LookupResult, Failure>> {
 
 /// Looks a server up in a thread of its own, and establishes keys if need be, at another address
 /// than `avoided` if there is one. A numeric address without NTS needs no thread.
-fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
+fn look_up(server: &PolledServer, avoided: Option<SocketAddr>) -> LookUp {
     let (sender, receiver) = mpsc::channel();
     let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
     let server = server.clone();

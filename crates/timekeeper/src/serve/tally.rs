@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 use tickwire_ntp::Kiss;
-use tickwire_ntp::server::{Kind, Silence};
+use tickwire_ntp::server::{ReplyKind, Silence};
 
 /// The statistics are logged at this interval, if they have changed.
 const TELL: Duration = Duration::from_secs(3600);
@@ -38,12 +38,12 @@ impl Tally {
         }
     }
 
-    pub(super) const fn answered(&mut self, kind: Kind) {
+    pub(super) const fn answered(&mut self, kind: ReplyKind) {
         match kind {
-            Kind::Basic { .. } => self.basic += 1,
-            Kind::Interleaved => self.interleaved += 1,
-            Kind::Kiss(Kiss::Rate) => self.told_rate += 1,
-            Kind::Kiss(_) => self.told_denied += 1,
+            ReplyKind::Basic { .. } => self.basic += 1,
+            ReplyKind::Interleaved => self.interleaved += 1,
+            ReplyKind::Kiss(Kiss::Rate) => self.told_rate += 1,
+            ReplyKind::Kiss(_) => self.told_denied += 1,
         }
     }
 }

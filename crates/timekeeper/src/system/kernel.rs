@@ -1,11 +1,11 @@
 //! The kernel's clock, as the steering sees it: the real one, or that of a test.
 
 use nix::errno::Errno;
-use tickwire_osclock::adjtime::{self, State, KernelStatus};
+use tickwire_osclock::adjtime::{self, KernelClockState, KernelStatus};
 
 /// The operations on the kernel's clock.
 pub(super) trait Kernel {
-    fn look(&mut self) -> Result<State, Errno>;
+    fn look(&mut self) -> Result<KernelClockState, Errno>;
     /// Ends the adjustments of other programs.
     fn take_over(&mut self) -> Result<(), Errno>;
     /// In 2^-16 ppm.
@@ -33,7 +33,7 @@ impl Real {
 }
 
 impl Kernel for Real {
-    fn look(&mut self) -> Result<State, Errno> {
+    fn look(&mut self) -> Result<KernelClockState, Errno> {
         adjtime::look()
     }
 
