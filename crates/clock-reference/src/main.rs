@@ -17,8 +17,8 @@ use tickwire_clock_reference::server::{ReferenceServer, TransmitStamping};
 use tickwire_clock_reference::system_clock::Remembered;
 use tickwire_sim::Scenario;
 use tickwire_sim::scenario::SCENARIOS;
-use tickwire_timekeeper::config::Server as TimeServer;
-use tickwire_timekeeper::{Config, Daemon};
+use tickwire_timekeeper::config::PolledServer as TimeServer;
+use tickwire_timekeeper::{Daemon, TimekeeperConfig};
 
 /// A time server whose clock is a known function of the counter, and a probe that compares a clock
 /// with it
@@ -158,7 +158,7 @@ fn main() -> Result<()> {
         }
         Task::Keep { server, page, poll } => {
             let servers = vec![TimeServer::named(&server).map_err(anyhow::Error::msg)?];
-            let config = Config { servers, page, poll, ..Config::default() };
+            let config = TimekeeperConfig { servers, page, poll, ..TimekeeperConfig::default() };
             let (stop, _never) = nix::unistd::pipe()?;
             Ok(Daemon::start(&config)?.run(stop.as_fd())?)
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tickclock::{Count, Nanos, counter};
-use tickwire_ntp::{Mode, Packet, Short, Stamp};
+use tickwire_ntp::{Mode, NtpPacket, Short, Stamp};
 use tickwire_sim::Rng;
 
 /// Replies that are remembered for interleaved mode.
@@ -100,7 +100,7 @@ impl ReferenceServer {
         self.departures();
         while let Some(arrival) = self.socket.receive() {
             let Some(at) = arrival.at else { continue };
-            let Ok((request, _)) = Packet::parse(&arrival.bytes) else { continue };
+            let Ok((request, _)) = NtpPacket::parse(&arrival.bytes) else { continue };
             if request.mode != Mode::Client {
                 continue;
             }
@@ -119,11 +119,11 @@ impl ReferenceServer {
             let sent = self.socket.send(&arrival.from, |now| {
                 let here = truth.at(now.count).plus(-delays.back);
                 let answer = match leaving {
-                    TransmitStamping::Told => Packet {
+                    TransmitStamping::Told => NtpPacket {
                         root_dispersion: Short::from_ns(if before.is_some() { 0 } else { unsure }),
                         ..answer(&request, received, before, here.plus(way))
                     },
-                    TransmitStamping::Completed => Packet {
+                    TransmitStamping::Completed => NtpPacket {
                         reference_timestamp: Stamp(now.monotonic.unsigned_abs()),
                         ..answer(&request, received, None, here)
                     },
@@ -176,12 +176,12 @@ impl ReferenceServer {
 
 /// The reply to a request: in interleaved mode if the transmit timestamp of the previous reply is
 /// known, else with `leaves`.
-fn answer(request: &Packet, received: Stamp, before: Option<Stamp>, leaves: Nanos) -> Packet {
+fn answer(request: &NtpPacket, received: Stamp, before: Option<Stamp>, leaves: Nanos) -> NtpPacket {
     let (origin, transmitted) = match before {
         Some(before) => (request.receive_timestamp, before),
         None => (request.transmit_timestamp, Stamp::from_unix(leaves)),
     };
-    Packet {
+    NtpPacket {
         mode: Mode::Server,
         stratum: 1,
         precision: PRECISION,
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_interleaved_answer_gives_the_other_number_back() {
-        let mut request = Packet::request(Stamp(5));
+        let mut request = NtpPacket::request(Stamp(5));
         let plain = answer(&request, Stamp(8), None, Nanos(0));
         assert_eq!(
             (plain.origin_timestamp, plain.receive_timestamp, plain.transmit_timestamp),

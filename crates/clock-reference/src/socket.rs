@@ -117,7 +117,7 @@ impl Socket {
 
     fn departure(&self) -> Option<(u32, i64)> {
         loop {
-            let socket_stamps::Departure { number, stamp, .. } = socket_stamps::departure(&self.socket)?;
+            let socket_stamps::TxTimestamps { number, stamp, .. } = socket_stamps::departure(&self.socket)?;
             if let Some(both) = number.zip(stamp) {
                 return Some(both);
             }

@@ -20,7 +20,7 @@ mod reading;
 mod scale;
 mod time;
 
-pub use page::{CounterKind, Fault, MAGIC, Page, SIZE, VERSION, WORDS};
+pub use page::{CounterKind, MAGIC, Page, PageFault, SIZE, VERSION, WORDS};
 pub use parameters::{Leap, Parameters, Root, Status};
 pub use reading::Reading;
 pub use scale::Scale;

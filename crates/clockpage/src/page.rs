@@ -70,7 +70,7 @@ impl CounterKind {
 
 /// Why this program cannot read a piece of memory as a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum PageFault {
     /// Smaller or larger than a page.
     Size(u64),
     /// The magic number is wrong.
@@ -85,7 +85,7 @@ pub enum Fault {
     Counter(u64),
 }
 
-impl core::fmt::Display for Fault {
+impl core::fmt::Display for PageFault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Size(size) => write!(f, "it has {size} bytes instead of {SIZE}"),
@@ -102,7 +102,7 @@ impl core::fmt::Display for Fault {
     }
 }
 
-impl core::error::Error for Fault {}
+impl core::error::Error for PageFault {}
 
 /// A page in any memory.
 #[derive(Clone, Copy, Debug)]
@@ -128,23 +128,23 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// Why this page cannot be read.
-    pub fn open(words: &'a [AtomicU64; WORDS], boot: u64) -> Result<(Self, CounterKind), Fault> {
+    pub fn open(words: &'a [AtomicU64; WORDS], boot: u64) -> Result<(Self, CounterKind), PageFault> {
         match words[WORD_MAGIC].load(Ordering::Acquire) {
             MAGIC => {}
-            0 => return Err(Fault::Blank),
-            _ => return Err(Fault::Magic),
+            0 => return Err(PageFault::Blank),
+            _ => return Err(PageFault::Magic),
         }
         let word = |index: usize| words[index].load(Ordering::Relaxed);
         if word(WORD_VERSION) != VERSION {
-            return Err(Fault::Version(word(WORD_VERSION)));
+            return Err(PageFault::Version(word(WORD_VERSION)));
         }
         if word(WORD_SIZE) != SIZE as u64 {
-            return Err(Fault::Size(word(WORD_SIZE)));
+            return Err(PageFault::Size(word(WORD_SIZE)));
         }
         if word(WORD_BOOT) != boot && word(WORD_BOOT) != 0 && boot != 0 {
-            return Err(Fault::Boot);
+            return Err(PageFault::Boot);
         }
-        let counter = CounterKind::from_number(word(WORD_COUNTER)).ok_or(Fault::Counter(word(WORD_COUNTER)))?;
+        let counter = CounterKind::from_number(word(WORD_COUNTER)).ok_or(PageFault::Counter(word(WORD_COUNTER)))?;
         Ok((Self { words }, counter))
     }
 
@@ -233,19 +233,19 @@ mod tests {
     #[test]
     fn what_is_no_page_is_told_from_one() {
         let memory = words();
-        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Blank);
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), PageFault::Blank);
         let page = Page::create(&memory, CounterKind::Tsc, 7);
         assert_eq!(Page::open(&memory, 7).unwrap().1, CounterKind::Tsc);
         assert!(page.read(|| ()).unwrap().0.status.is_empty(), "nothing is published yet");
-        assert_eq!(Page::open(&memory, 8).unwrap_err(), Fault::Boot);
+        assert_eq!(Page::open(&memory, 8).unwrap_err(), PageFault::Boot);
         assert!(Page::open(&memory, 0).is_ok(), "a reader without a boot ID accepts it");
         memory[WORD_COUNTER].store(77, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Counter(77));
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), PageFault::Counter(77));
         memory[WORD_SIZE].store(12, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Size(12));
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), PageFault::Size(12));
         memory[WORD_VERSION].store(9, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Version(9));
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), PageFault::Version(9));
         memory[WORD_MAGIC].store(1, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Magic);
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), PageFault::Magic);
     }
 }

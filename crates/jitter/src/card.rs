@@ -7,7 +7,7 @@ use crate::readout::driver;
 use crate::sender::{Message, SendError, Sender};
 use std::net::SocketAddr;
 use tickwire_stamping::card::Card;
-use tickwire_stamping::nic::Nic;
+use tickwire_stamping::nic::NicClock;
 
 /// A card, and the address to send to.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl CardPath {
         let mut sender = Sender::open(self.to, self.frame)?;
         sender.by(&self.interface)?;
         // The link speed does not matter for transmit timestamps.
-        sender.stamp(self.clock.and_then(|number| Nic::open(number, None).ok()))?;
+        sender.stamp(self.clock.and_then(|number| NicClock::open(number, None).ok()))?;
         sender.transmit(wait, messages).map(|(messages, _)| messages)
     }
 }
@@ -61,7 +61,7 @@ fn stamping_clock(interface: &str) -> Result<u32, String> {
             "the card is not set to stamp what leaves: `hwstamp_ctl -i {interface} -t 1` (linuxptp) does so"
         ));
     }
-    Nic::open(number, None).map(|_| number).map_err(|error| format!("/dev/ptp{number}: {error}"))
+    NicClock::open(number, None).map(|_| number).map_err(|error| format!("/dev/ptp{number}: {error}"))
 }
 
 #[cfg(test)]

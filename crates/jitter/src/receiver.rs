@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tickwire_stamping::socket_stamps::{self, Arrival};
+use tickwire_stamping::socket_stamps::{self, RxTimestamps};
 
 /// Receive buffer for messages that arrive while this program is not scheduled on a busy machine,
 /// in bytes as the kernel counts them: enough for some seconds.
@@ -74,7 +74,7 @@ impl Receiver {
                 return None;
             }
         };
-        let stamp = Arrival::read(&control).stamp?;
+        let stamp = RxTimestamps::read(&control).stamp?;
         let number = bytes[..length].first_chunk::<NUMBER>().filter(|_| length == payload)?;
         Some((u64::from_le_bytes(*number), stamp))
     }

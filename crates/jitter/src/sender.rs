@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tickclock::CounterKind;
 use tickwire_stamping::cross_timestamp::{CrossTimestamp, now};
-use tickwire_stamping::hardware::{Reading, Track};
-use tickwire_stamping::nic::Nic;
+use tickwire_stamping::hardware::{CardReading, Track};
+use tickwire_stamping::nic::NicClock;
 use tickwire_stamping::socket_stamps;
 
 /// Valid frame lengths in bytes: those of Ethernet without the checksum, which no tool shows.
@@ -102,7 +102,7 @@ pub struct Sender {
     to: SocketAddr,
     payload: usize,
     stamped: bool,
-    nic: Option<Nic>,
+    nic: Option<NicClock>,
 }
 
 /// The timestamps of one message: the driver's in ns of CLOCK_REALTIME, the card's in ns of its own
@@ -139,7 +139,7 @@ impl Sender {
     ///
     /// # Errors
     /// The kernel does not support them.
-    pub fn stamp(&mut self, nic: Option<Nic>) -> Result<(), SendError> {
+    pub fn stamp(&mut self, nic: Option<NicClock>) -> Result<(), SendError> {
         let asked =
             if nic.is_some() { socket_stamps::ask_card(&self.socket) } else { socket_stamps::ask(&self.socket) };
         asked.map_err(SendError::Stamps)?;
@@ -188,7 +188,7 @@ impl Sender {
         Ok((sent, self.socket))
     }
 
-    fn reading(&self) -> Option<Reading> {
+    fn reading(&self) -> Option<CardReading> {
         self.nic.as_ref().and_then(|nic| nic.read().ok())
     }
 
@@ -221,7 +221,7 @@ fn offset() -> i64 {
 }
 
 /// Converts a card's timestamp to CLOCK_REALTIME, by the readings of its clock before and after it.
-fn realtime(readings: &[Reading], stamp: i64) -> Option<i64> {
+fn realtime(readings: &[CardReading], stamp: i64) -> Option<i64> {
     let after = readings.partition_point(|reading| reading.card <= stamp);
     let (before, after) = (readings.get(after.checked_sub(1)?)?, readings.get(after)?);
     Track::default().realtime(before, after, [stamp; 2]).ok().map(|[at, _]| at)
@@ -273,8 +273,9 @@ mod tests {
     #[test]
     fn a_cards_stamp_is_placed_between_the_readings_around_it() {
         let second = 1_000_000_000;
-        let readings: Vec<Reading> =
-            (0..4).map(|n| Reading { realtime: second + n * 500_000, card: 77 + n * 500_000, doubt: 500 }).collect();
+        let readings: Vec<CardReading> = (0..4)
+            .map(|n| CardReading { realtime: second + n * 500_000, card: 77 + n * 500_000, doubt: 500 })
+            .collect();
         assert_eq!(realtime(&readings, 77 + 600_000), Some(second + 600_000));
         assert_eq!(realtime(&readings, 77), Some(second));
         assert_eq!(realtime(&readings, 0), None, "before all readings");

@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use tickclock::{CounterKind, counter};
 use tickwire_lab::{LabHost, LabPair};
-use tickwire_ntp::socket::{Received, Socket};
-use tickwire_ntp::{Packet, Stamp};
+use tickwire_ntp::socket::{NtpSocket, ReceivedReply};
+use tickwire_ntp::{NtpPacket, Stamp};
 use tickwire_stamping::Quality;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 
 struct Exchange {
     server: UdpSocket,
-    socket: Socket,
+    socket: NtpSocket,
     /// Fills the queue.
     junk: UdpSocket,
 }
@@ -27,7 +27,7 @@ impl Exchange {
         let (socket, junk) = pair
             .a
             .within(|| {
-                let socket = Socket::open(address, CounterKind::MonotonicRaw, 1.0).unwrap();
+                let socket = NtpSocket::open(address, CounterKind::MonotonicRaw, 1.0).unwrap();
                 (socket, UdpSocket::bind("0.0.0.0:0").unwrap())
             })
             .unwrap();
@@ -40,17 +40,17 @@ impl Exchange {
         for _ in 0..2 {
             self.junk.send_to(&[0; 1400], &discard).unwrap();
         }
-        self.socket.send(&Packet::request(Stamp(number)).to_bytes()).unwrap();
+        self.socket.send(&NtpPacket::request(Stamp(number)).to_bytes()).unwrap();
     }
 
-    fn receive(&mut self) -> Option<Received> {
+    fn receive(&mut self) -> Option<ReceivedReply> {
         let mut all = Vec::new();
         self.socket.receive(|_| true, |one| all.extend(one), |_| {});
         all.pop()
     }
 
     /// Echoes the request.
-    fn answer(&mut self) -> Received {
+    fn answer(&mut self) -> ReceivedReply {
         let mut bytes = [0; 100];
         let (length, client) = self.server.recv_from(&mut bytes).unwrap();
         self.server.send_to(&bytes[..length], client).unwrap();
@@ -80,7 +80,7 @@ fn a_request_in_a_queue_is_leaving_until_the_driver_has_it() {
     // requested it.
     let begin = Instant::now();
     for number in 1.. {
-        exchange.socket.send(&Packet::request(Stamp(number)).to_bytes()).unwrap();
+        exchange.socket.send(&NtpPacket::request(Stamp(number)).to_bytes()).unwrap();
         assert!(!exchange.socket.is_leaving(), "there is no queue");
         if exchange.answer().quality == Quality::Kernel {
             break;

@@ -8,7 +8,7 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It rises and falls.
     Gauge,
     /// It only rises, or starts again.
@@ -34,11 +34,17 @@ impl Exposition {
 
     /// Writes a metric with all of its samples; nothing if it has none. Prometheus rejects two
     /// samples with the same labels, so only the first is written.
-    pub fn family(&mut self, name: &str, kind: Kind, help: &str, samples: impl IntoIterator<Item = (Labels, f64)>) {
+    pub fn family(
+        &mut self,
+        name: &str,
+        kind: MetricKind,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels, f64)>,
+    ) {
         let prefix = self.prefix;
         let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
         };
         let mut known = BTreeSet::new();
         for (labels, value) in samples {
@@ -56,7 +62,7 @@ impl Exposition {
     }
 
     /// Writes a metric that has no labels; nothing if its value is not known.
-    pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: Option<f64>) {
+    pub fn single(&mut self, name: &str, kind: MetricKind, help: &str, value: Option<f64>) {
         self.family(name, kind, help, value.map(|value| (Labels::new(), value)));
     }
 
@@ -124,15 +130,15 @@ mod tests {
     #[test]
     fn a_family_has_its_help_and_type_once_and_none_without_samples() {
         let mut metrics = Exposition::new("x_");
-        metrics.family("none", Kind::Gauge, "Not written.", []);
-        metrics.single("unknown", Kind::Gauge, "Not written.", None);
-        metrics.family("late_total", Kind::Counter, "Late ones.", [(labels("a"), 3.0), (labels("b"), 0.25)]);
-        metrics.single("up", Kind::Gauge, "Whether it runs.", Some(1.0));
+        metrics.family("none", MetricKind::Gauge, "Not written.", []);
+        metrics.single("unknown", MetricKind::Gauge, "Not written.", None);
+        metrics.family("late_total", MetricKind::Counter, "Late ones.", [(labels("a"), 3.0), (labels("b"), 0.25)]);
+        metrics.single("up", MetricKind::Gauge, "Whether it runs.", Some(1.0));
         let late = "# HELP x_late_total Late ones.\n# TYPE x_late_total counter\nx_late_total{name=\"a\",unit=\"s\"} 3\nx_late_total{name=\"b\",unit=\"s\"} 0.25\n";
         let up = "# HELP x_up Whether it runs.\n# TYPE x_up gauge\nx_up 1\n";
         assert_eq!(metrics.text(), format!("{late}{up}"));
         let mut other = Exposition::new("y_");
-        other.single("up", Kind::Gauge, "Whether it runs.", Some(0.0));
+        other.single("up", MetricKind::Gauge, "Whether it runs.", Some(0.0));
         metrics.append(&other);
         assert!(metrics.text().ends_with("x_up 1\n# HELP y_up Whether it runs.\n# TYPE y_up gauge\ny_up 0\n"));
     }
@@ -140,7 +146,7 @@ mod tests {
     #[test]
     fn of_two_samples_with_the_same_labels_the_first_is_written() {
         let mut metrics = Exposition::new("");
-        metrics.family("one", Kind::Gauge, "One.", [(labels("a"), 1.0), (labels("b"), 2.0), (labels("a"), 3.0)]);
+        metrics.family("one", MetricKind::Gauge, "One.", [(labels("a"), 1.0), (labels("b"), 2.0), (labels("a"), 3.0)]);
         assert_eq!(metrics.text().matches("one{name=\"a\"").count(), 1, "{}", metrics.text());
         assert!(metrics.text().contains("one{name=\"a\",unit=\"s\"} 1\n"), "{}", metrics.text());
     }
@@ -148,7 +154,7 @@ mod tests {
     #[test]
     fn nothing_in_a_value_or_a_help_ends_its_line_or_its_quotation_marks() {
         let mut metrics = Exposition::new("");
-        metrics.family("one", Kind::Gauge, "A \"b\" \\ c\nd", [(labels("a\\b\"c\nd\x1b[2J\r日本"), 1.0)]);
+        metrics.family("one", MetricKind::Gauge, "A \"b\" \\ c\nd", [(labels("a\\b\"c\nd\x1b[2J\r日本"), 1.0)]);
         let sample = r#"one{name="a\\b\"c\nd\\u{1b}[2J\\u{d}日本",unit="s"} 1"#;
         assert_eq!(metrics.text(), format!("# HELP one A \"b\" \\\\ c\\nd\n# TYPE one gauge\n{sample}\n"));
     }

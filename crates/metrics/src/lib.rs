@@ -11,5 +11,5 @@
 mod exposition;
 mod responder;
 
-pub use exposition::{Exposition, Kind, Labels};
+pub use exposition::{Exposition, Labels, MetricKind};
 pub use responder::Responder;

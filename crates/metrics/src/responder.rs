@@ -2,12 +2,17 @@
 //! client gets one response, and its connection is closed.
 //!
 //! Nothing blocks: the owner waits with `poll` for the descriptors that are [`readable`] or
-//! [`writable`], calls [`advance`], and if it [`is_asked`] for the text, [`answer`]. No
-//! client can take more than one of a few places, for a limited time, with a request of limited
-//! size.
+//! [`writable`], until something is [`due`]. It then calls [`advance`], and if it [`is_asked`] for
+//! the text, [`answer`]. No client can take more than one of a few places, for a limited time, with
+//! a request of limited size. A new client takes the place of one that has sent no request.
+//!
+//! A connection is closed in steps, because Linux sends a RST if input is unread at `close`
+//! (RFC 1122 §4.2.2.13), and a RST discards what the client has not read of the response. So the
+//! responder shuts down its side, reads the client's until its end, and then closes.
 //!
 //! [`readable`]: Responder::readable
 //! [`writable`]: Responder::writable
+//! [`due`]: Responder::due
 //! [`advance`]: Responder::advance
 //! [`is_asked`]: Responder::is_asked
 //! [`answer`]: Responder::answer
@@ -18,12 +23,16 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// While so many clients are served, a further connection is closed at once.
+/// Clients that are served at a time.
 const PLACES: usize = 8;
 /// Connections accepted at a time, so that a flood of them does not keep the owner.
 const ACCEPTED_AT_ONCE: usize = 2 * PLACES;
 /// The timeout of receiving a request, and of sending the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of waiting for the client's end of the connection, after the response.
+const LINGER: Duration = Duration::from_secs(1);
+/// Bytes that are read and discarded meanwhile, at most.
+const LONGEST_DRAIN: usize = 64 << 10;
 /// The longest request, in bytes.
 const LONGEST_REQUEST: usize = 8192;
 /// The end of a request.
@@ -38,6 +47,8 @@ pub struct Responder {
     clients: Vec<Client>,
     /// No connection is accepted before this, because `accept` has failed.
     paused_until: Option<Instant>,
+    /// When the clients were last served.
+    advanced: Instant,
 }
 
 impl Responder {
@@ -48,7 +59,7 @@ impl Responder {
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, clients: Vec::new(), paused_until: None })
+        Ok(Self { listener, clients: Vec::new(), paused_until: None, advanced: Instant::now() })
     }
 
     /// The address that it listens on.
@@ -62,8 +73,8 @@ impl Responder {
     /// The descriptors to wait for until they are readable.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let listener = self.paused_until.is_none().then(|| self.listener.as_fd());
-        let requests = self.clients.iter().filter(|client| matches!(client.state, State::Request(_)));
-        listener.into_iter().chain(requests.map(|client| client.stream.as_fd()))
+        let reading = |client: &&Client| matches!(client.state, State::Request(_) | State::Draining { .. });
+        listener.into_iter().chain(self.clients.iter().filter(reading).map(|client| client.stream.as_fd()))
     }
 
     /// The descriptors to wait for until they are writable.
@@ -82,6 +93,7 @@ impl Responder {
     /// that are too slow. Requests that have come by now count, even if their time is over: the
     /// owner may have been busy.
     pub fn advance(&mut self, now: Instant) {
+        self.advanced = now;
         self.clients.retain_mut(|client| client.advance(now));
         if self.paused_until.is_some_and(|until| now < until) {
             return;
@@ -89,9 +101,12 @@ impl Responder {
         self.paused_until = None;
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listener.accept() {
-                // Without a free place the connection is closed.
-                Ok((stream, _)) if self.clients.len() < PLACES => self.clients.extend(Client::new(stream, now)),
-                Ok(_) => {}
+                // Without a place the connection is closed.
+                Ok((stream, _)) => {
+                    if self.has_place() {
+                        self.clients.extend(Client::new(stream, now));
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(_) => {
@@ -102,17 +117,35 @@ impl Responder {
         }
     }
 
+    /// Whether there is a place for a new client. If all are taken, the oldest client that has not
+    /// sent its request is dropped; without one, the oldest that has its whole response.
+    fn has_place(&mut self) -> bool {
+        if self.clients.len() < PLACES {
+            return true;
+        }
+        // The clients are in the order in which they have connected.
+        let silent = self.clients.iter().position(|client| matches!(client.state, State::Request(_)));
+        let served = || self.clients.iter().position(|client| matches!(client.state, State::Draining { .. }));
+        silent.or_else(served).map(|oldest| self.clients.remove(oldest)).is_some()
+    }
+
     /// Whether a client waits for the text.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.clients.iter().any(|client| matches!(client.state, State::Asked { .. }))
     }
 
-    /// Gives the text to all clients that wait for it.
+    /// Gives the text to all clients that wait for it. The time since [`Responder::advance`], in
+    /// which the owner has made the text, does not count for the other clients' timeouts.
     pub fn answer(&mut self, text: &str, now: Instant) {
-        self.clients.retain_mut(|client| match client.state {
-            State::Asked { body } => client.respond("200 OK", text, body, now),
-            State::Request(_) | State::Response { .. } => true,
+        let busy = now.saturating_duration_since(self.advanced);
+        self.advanced = now;
+        self.clients.retain_mut(|client| {
+            client.until += busy;
+            match client.state {
+                State::Asked { body } => client.respond("200 OK", text, body, now),
+                State::Request(_) | State::Response { .. } | State::Draining { .. } => true,
+            }
         });
     }
 }
@@ -133,6 +166,8 @@ enum State {
     Asked { body: bool },
     /// The response, and how much of it is sent.
     Response { bytes: Vec<u8>, sent: usize },
+    /// The response is sent, and so many bytes of further input are discarded.
+    Draining { discarded: usize },
 }
 
 impl Client {
@@ -148,7 +183,8 @@ impl Client {
         let stays = match self.state {
             State::Request(_) => self.receive(now),
             State::Asked { .. } => Ok(true),
-            State::Response { .. } => self.send(),
+            State::Response { .. } => self.send(now),
+            State::Draining { .. } => self.drain(),
         };
         stays.unwrap_or(false) && now < self.until
     }
@@ -190,11 +226,11 @@ impl Client {
         let bytes = if body { head + text } else { head }.into_bytes();
         self.state = State::Response { bytes, sent: 0 };
         self.until = now + TIMEOUT;
-        self.send().unwrap_or(false)
+        self.send(now).unwrap_or(false)
     }
 
-    /// Sends what the socket takes. Returns whether anything is left.
-    fn send(&mut self) -> io::Result<bool> {
+    /// Sends what the socket takes. Returns whether the client keeps its place.
+    fn send(&mut self, now: Instant) -> io::Result<bool> {
         let State::Response { bytes, sent } = &mut self.state else { return Ok(true) };
         while *sent < bytes.len() {
             match self.stream.write(&bytes[*sent..]) {
@@ -206,6 +242,23 @@ impl Client {
             }
         }
         self.stream.shutdown(Shutdown::Write)?;
+        (self.state, self.until) = (State::Draining { discarded: 0 }, now + LINGER);
+        self.drain()
+    }
+
+    /// Discards further input. Returns whether the client may still send some.
+    fn drain(&mut self) -> io::Result<bool> {
+        let State::Draining { discarded } = &mut self.state else { return Ok(true) };
+        let mut buffer = [0; 4096];
+        while *discarded < LONGEST_DRAIN {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Ok(false),
+                Ok(count) => *discarded += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(false)
     }
 }
@@ -336,28 +389,140 @@ mod tests {
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
     }
 
+    /// Clients that have connected and are silent, one for each place.
+    fn silent(responder: &mut Responder, address: SocketAddr, now: Instant) -> Vec<TcpStream> {
+        let mut connect = |count| {
+            let stream = TcpStream::connect(address).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            run_until(responder, now, |responder| responder.clients.len() == count);
+            stream
+        };
+        (1..=PLACES).map(&mut connect).collect()
+    }
+
+    fn is_open(mut stream: &TcpStream) -> bool {
+        matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
     #[test]
     fn silent_clients_keep_their_places_only_for_a_while() {
         let (mut responder, address) = responder();
         let now = Instant::now();
-        let _silent: Vec<TcpStream> = (0..PLACES).map(|_| TcpStream::connect(address).unwrap()).collect();
-        run_until(&mut responder, now, |responder| responder.clients.len() == PLACES);
+        let _silent = silent(&mut responder, address, now);
         assert_eq!((responder.readable().count(), responder.writable().count()), (PLACES + 1, 0));
         assert_eq!(responder.due(), Some(now + TIMEOUT));
-        // All places are taken: a new connection is closed at once.
-        let mut refused = TcpStream::connect(address).unwrap();
-        refused.set_nonblocking(true).unwrap();
-        run_until(
-            &mut responder,
-            now,
-            |_| !matches!(refused.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock),
-        );
-        assert_eq!(responder.clients.len(), PLACES);
         responder.advance(now + TIMEOUT);
         assert!(responder.clients.is_empty() && responder.due().is_none());
-        let mut served = TcpStream::connect(address).unwrap();
-        served.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        run_until(&mut responder, now + TIMEOUT, Responder::is_asked);
+    }
+
+    #[test]
+    fn a_new_client_takes_the_place_of_the_oldest_that_has_sent_no_request() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let mut clients = silent(&mut responder, address, now);
+        // The oldest has sent its request, so the second one has to leave.
+        clients[0].write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        clients[1].write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        run_until(&mut responder, now, Responder::is_asked);
+        let mut new = TcpStream::connect(address).unwrap();
+        new.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        run_until(&mut responder, now, |_| !is_open(&clients[1]));
+        assert!(clients.iter().enumerate().all(|(at, client)| at == 1 || is_open(client)));
+        let asked = |responder: &Responder| {
+            responder.clients.iter().filter(|client| matches!(client.state, State::Asked { .. })).count()
+        };
+        run_until(&mut responder, now, |responder| asked(responder) == 2);
+        assert_eq!(responder.clients.len(), PLACES);
+    }
+
+    #[test]
+    fn clients_that_wait_for_their_response_are_not_displaced_and_served_ones_are() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let mut clients = silent(&mut responder, address, now);
+        clients.iter_mut().for_each(|client| client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap());
+        let asked =
+            |responder: &Responder| responder.clients.iter().all(|client| matches!(client.state, State::Asked { .. }));
+        run_until(&mut responder, now, asked);
+        let refused = TcpStream::connect(address).unwrap();
+        refused.set_nonblocking(true).unwrap();
+        run_until(&mut responder, now, |_| !is_open(&refused));
+        assert!(responder.clients.len() == PLACES && clients.iter().all(is_open));
+        responder.answer(TEXT, now);
+        assert_eq!(responder.clients.len(), PLACES, "they have not closed their ends yet");
+        let _new = TcpStream::connect(address).unwrap();
+        let accepted = |responder: &Responder| matches!(responder.clients[PLACES - 1].state, State::Request(_));
+        run_until(&mut responder, now, accepted);
+        assert_eq!(responder.clients.len(), PLACES);
+    }
+
+    #[test]
+    fn input_behind_the_request_does_not_cut_the_response() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        run_until(&mut responder, now, Responder::is_asked);
+        // What the responder has not read when the response is sent.
+        client.write_all(&[b'x'; 2 * LONGEST_REQUEST]).unwrap();
+        responder.answer(TEXT, now);
+        assert_eq!((responder.readable().count(), responder.writable().count()), (2, 0));
+        assert_eq!(responder.due(), Some(now + LINGER));
+        client.write_all(b"and more").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        run_until(&mut responder, now, |responder| responder.clients.is_empty());
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("no reset");
+        assert!(answer.ends_with(TEXT), "{answer}");
+    }
+
+    #[test]
+    fn draining_is_bounded_in_time_and_in_bytes() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let serve = |responder: &mut Responder| {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            run_until(responder, now, Responder::is_asked);
+            responder.answer(TEXT, now);
+            client
+        };
+        let _silent = serve(&mut responder);
+        responder.advance(now + LINGER);
+        assert!(responder.clients.is_empty());
+        let mut endless = serve(&mut responder);
+        let flood = std::thread::spawn(move || while endless.write_all(&[b'x'; 4096]).is_ok() {});
+        run_until(&mut responder, now, |responder| responder.clients.is_empty());
+        flood.join().unwrap();
+    }
+
+    #[test]
+    fn the_time_in_which_the_text_is_made_cuts_no_response() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let text = "x".repeat(16 << 20);
+        let asks = |responder: &mut Responder, now| {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            run_until(responder, now, Responder::is_asked);
+            client
+        };
+        let mut first = asks(&mut responder, now);
+        responder.answer(&text, now);
+        assert_eq!(responder.writable().count(), 1, "more than the sockets take at once");
+        // Another client asks, and making its text takes longer than the timeout.
+        let soon = now + Duration::from_secs(1);
+        let _second = asks(&mut responder, soon);
+        let late = soon + 2 * TIMEOUT;
+        responder.answer(TEXT, late);
+        assert!(responder.due().is_some_and(|due| due > late), "the first one keeps its 4 s");
+        let reader = std::thread::spawn(move || {
+            let mut answer = String::new();
+            first.read_to_string(&mut answer).map(|_| answer)
+        });
+        run_until(&mut responder, late, |_| reader.is_finished());
+        let answer = reader.join().unwrap().expect("no reset");
+        assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), text.len());
     }
 
     #[test]

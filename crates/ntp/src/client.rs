@@ -17,27 +17,26 @@ mod schedule;
 pub use schedule::Poll;
 
 use crate::kiss::Kiss;
-use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
+use crate::packet::{LeapIndicator, MalformedPacket, Mode, NtpPacket};
 use crate::stamp::Stamp;
 use schedule::Schedule;
 use thiserror::Error;
-use tickwire_clock::{Exchange, ServerState};
 use tickwire_clockpage::{Count, Nanos};
 
 /// The configuration of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ClientConfig {
     /// The poll intervals.
     pub poll: Poll,
     /// The contents of a request's transmit timestamp.
-    pub transmit: Transmit,
+    pub transmit: TransmitContents,
     /// Whether to request interleaved mode (RFC 9769). A server without it replies in basic mode.
     pub interleaved: bool,
 }
 
 /// The contents of a request's transmit timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transmit {
+pub enum TransmitContents {
     /// An unpredictable number.
     #[default]
     Nonce,
@@ -51,7 +50,7 @@ pub enum Transmit {
 pub enum Rejection {
     /// Not an NTP message of version 3 or 4.
     #[error("garbage: {0}")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedPacket),
     /// Not a server's reply.
     #[error("not from a server")]
     Mode,
@@ -81,12 +80,42 @@ pub struct Reply<'a> {
     pub near: Nanos,
 }
 
+/// The four timestamps of a completed exchange, and the server's variables in its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletedExchange {
+    /// The counter when the request left.
+    pub sent: Count,
+    /// The server's clock when the request arrived.
+    pub server_received: Nanos,
+    /// The server's clock when the reply left.
+    pub server_sent: Nanos,
+    /// The counter when the reply arrived.
+    pub received: Count,
+    /// What the server announced about itself.
+    pub server: ServerVariables,
+}
+
+/// What a server announces about itself: its system variables (RFC 5905 §7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerVariables {
+    /// Whether it is synchronised: leap indicator not 3, stratum 1 to 15.
+    pub synchronised: bool,
+    /// Stratum: hops from the reference clock.
+    pub stratum: u8,
+    /// Reference ID: an address or a name.
+    pub reference_id: u32,
+    /// Root delay: round trip to the reference, in ns.
+    pub root_delay: u64,
+    /// Root dispersion: its maximum error without `root_delay`, in ns.
+    pub root_dispersion: u64,
+}
+
 /// A valid reply.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Answer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptedReply {
     /// The exchange that is now complete, its server timestamps in Unix time: this one in basic
     /// mode, the previous one in interleaved mode. None if the previous one was already reported.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<CompletedExchange>,
     /// What the server announces for the end of the day.
     pub leap: LeapIndicator,
     /// The server's version.
@@ -109,7 +138,7 @@ struct Before {
     received: Count,
     /// The server's receive timestamp, which identifies the exchange to the server.
     arrived: Stamp,
-    server: ServerState,
+    server: ServerVariables,
     /// Whether the exchange was already reported with its own reply's transmit timestamp.
     told: bool,
 }
@@ -117,7 +146,7 @@ struct Before {
 /// An association with one server.
 #[derive(Clone, Debug)]
 pub struct Client {
-    config: Config,
+    config: ClientConfig,
     schedule: Schedule,
     asked: Option<Asked>,
     /// The pending request received a kiss; this is the schedule before it.
@@ -128,7 +157,7 @@ pub struct Client {
 impl Client {
     /// The first request is due at `now`, in ns of any monotonic clock.
     #[must_use]
-    pub const fn new(config: Config, now: i64) -> Self {
+    pub const fn new(config: ClientConfig, now: i64) -> Self {
         Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
     }
 
@@ -179,19 +208,19 @@ impl Client {
     }
 
     /// The request to send at `now`, if one is due. `random` must be unpredictable.
-    pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<Packet> {
+    pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<NtpPacket> {
         if now < self.due() {
             return None;
         }
         self.schedule.asked(now);
         let transmit = match self.config.transmit {
-            Transmit::Nonce => Stamp(random[0] | 1),
-            Transmit::Counter => Stamp(counter.0.max(1)),
+            TransmitContents::Nonce => Stamp(random[0] | 1),
+            TransmitContents::Counter => Stamp(counter.0.max(1)),
         };
         // Never equal to the transmit timestamp, and never 0: RFC 9769 §2 distinguishes the modes
         // by that.
         let receive = Stamp((random[1] | 1) ^ u64::from(random[1] | 1 == transmit.0) << 1);
-        let mut packet = Packet::request(transmit);
+        let mut packet = NtpPacket::request(transmit);
         if let Some(before) = self.before.filter(|_| self.config.interleaved) {
             packet.interleave(receive, before.arrived);
         }
@@ -208,12 +237,12 @@ impl Client {
 
     /// Whether this header matches the pending request; a cheap filter for many messages.
     #[must_use]
-    pub fn is_asked(&self, packet: &Packet) -> bool {
+    pub fn is_asked(&self, packet: &NtpPacket) -> bool {
         self.mode_of(packet).is_some()
     }
 
     /// Whether it answers the pending request, and whether in interleaved mode.
-    fn mode_of(&self, packet: &Packet) -> Option<bool> {
+    fn mode_of(&self, packet: &NtpPacket) -> Option<bool> {
         // One kiss is enough.
         let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
         if packet.origin_timestamp == asked.transmit {
@@ -229,9 +258,9 @@ impl Client {
     /// # Errors
     /// Why it is rejected. Only a kiss changes state, and only one that returns the request's
     /// number; a reply that still arrives undoes it.
-    pub fn answer(&mut self, reply: Reply<'_>) -> Result<Answer, Rejection> {
+    pub fn answer(&mut self, reply: Reply<'_>) -> Result<AcceptedReply, Rejection> {
         let Reply { bytes, sent, received, now, near } = reply;
-        let (packet, _) = Packet::parse(bytes)?;
+        let (packet, _) = NtpPacket::parse(bytes)?;
         if packet.mode != Mode::Server {
             return Err(Rejection::Mode);
         }
@@ -250,21 +279,20 @@ impl Client {
             self.schedule = before;
         }
         self.schedule.answered(now);
-        let server = state(&packet);
+        let server = variables(&packet);
         let this = Before { sent, received, arrived: packet.receive_timestamp, server, told: !interleaved };
         let before = self.before.replace(this);
         let unix = |stamp: Stamp| stamp.to_unix(near);
-        let exchange = |of: Before| Exchange {
+        let exchange = |of: Before| CompletedExchange {
             sent: of.sent,
             server_received: unix(of.arrived),
             server_sent: unix(packet.transmit_timestamp),
             received: of.received,
             server: of.server,
-            stamp_error: 0,
         };
         // The first reply in interleaved mode completes an exchange of basic mode (RFC 9769 §2).
         // That one is not reported again: a better timestamp does not make two exchanges of one.
-        Ok(Answer {
+        Ok(AcceptedReply {
             exchange: if interleaved {
                 before.filter(|before| !before.told).map(exchange)
             } else {
@@ -278,11 +306,11 @@ impl Client {
 }
 
 /// What a server announces about itself.
-const fn state(packet: &Packet) -> ServerState {
-    ServerState {
+const fn variables(packet: &NtpPacket) -> ServerVariables {
+    ServerVariables {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
         stratum: packet.stratum,
-        reference: packet.reference_id,
+        reference_id: packet.reference_id,
         root_delay: packet.root_delay.to_ns(),
         root_dispersion: packet.root_dispersion.to_ns(),
     }

@@ -1,5 +1,6 @@
-//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. The crate knows the clock's
-//! algorithm. Of the operating system it uses only sockets and clocks (feature `os`).
+//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. The crate does not depend on the
+//! clock's estimator: its results are timestamps. Of the operating system it uses only sockets and
+//! clocks (feature `os`).
 //!
 //! | module | purpose |
 //! |---|---|
@@ -29,8 +30,8 @@ pub mod server;
 pub mod socket;
 pub mod stamp;
 
-pub use client::{Answer, Client, Rejection, Reply};
+pub use client::{AcceptedReply, Client, CompletedExchange, Rejection, Reply, ServerVariables};
 pub use kiss::Kiss;
-pub use packet::{LeapIndicator, Malformed, Mode, Packet};
-pub use server::Server;
+pub use packet::{LeapIndicator, MalformedPacket, Mode, NtpPacket};
+pub use server::{NtpServer, Request};
 pub use stamp::{Short, Stamp};

@@ -12,7 +12,7 @@ use nix::sys::socket::{
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use tickwire_stamping::socket_stamps::{self, Departure};
+use tickwire_stamping::socket_stamps::{self, TxTimestamps};
 
 /// Messages per system call.
 pub const BATCH: usize = 64;
@@ -22,7 +22,7 @@ const ROOM: usize = 1 << 20;
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct ReceivedRequest {
     bytes: [u8; HEADER],
     length: usize,
     from: SockaddrStorage,
@@ -40,7 +40,7 @@ pub enum Local {
     V6(Ipv6Addr, u32),
 }
 
-impl Arrival {
+impl ReceivedRequest {
     /// Its header; bytes beyond it are ignored.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -62,7 +62,7 @@ impl Arrival {
 
 /// A bound socket.
 #[derive(Debug)]
-pub struct Listener {
+pub struct NtpListener {
     socket: OwnedFd,
     /// Whether the kernel timestamps departures now.
     stamped: bool,
@@ -70,7 +70,7 @@ pub struct Listener {
     next: u32,
 }
 
-impl Listener {
+impl NtpListener {
     /// Binds a socket. An IPv6 socket receives IPv6 only, so that both families can share one port.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Listener {
 
     /// Receives at most a [`BATCH`] of requests; `true`: there may be more. Broadcast and multicast
     /// requests are dropped: all their receivers would reply.
-    pub fn receive(&self, arrivals: &mut Vec<Arrival>) -> bool {
+    pub fn receive(&self, arrivals: &mut Vec<ReceivedRequest>) -> bool {
         arrivals.clear();
         let mut bytes = [[0; HEADER]; BATCH];
         let mut slices: Vec<_> = bytes.iter_mut().map(|bytes| [IoSliceMut::new(bytes)]).collect();
@@ -120,8 +120,13 @@ impl Listener {
             all += 1;
             let Some(from) = message.address else { continue };
             let Some(local) = local(&message) else { continue };
-            let mut arrival =
-                Arrival { bytes: [0; HEADER], length: 0, from, local, stamp: socket_stamps::arrival(&message).stamp };
+            let mut arrival = ReceivedRequest {
+                bytes: [0; HEADER],
+                length: 0,
+                from,
+                local,
+                stamp: socket_stamps::arrival(&message).stamp,
+            };
             for part in message.iovs() {
                 arrival.length = part.len().min(HEADER);
                 arrival.bytes[..arrival.length].copy_from_slice(&part[..arrival.length]);
@@ -137,7 +142,7 @@ impl Listener {
     ///
     /// # Errors
     /// Why the first was not sent.
-    pub fn send(&mut self, answers: &[(&Arrival, [u8; HEADER])], stamped: bool) -> nix::Result<(usize, u32)> {
+    pub fn send(&mut self, answers: &[(&ReceivedRequest, [u8; HEADER])], stamped: bool) -> nix::Result<(usize, u32)> {
         let Some(((first, _), _)) = answers.split_first() else { return Ok((0, self.next)) };
         if stamped != self.stamped {
             self.stamp(stamped)?;
@@ -186,7 +191,7 @@ impl Listener {
         let mut all = 0;
         for message in messages {
             all += 1;
-            if let Departure { number: Some(number), stamp: Some(stamp), .. } = socket_stamps::departed(&message) {
+            if let TxTimestamps { number: Some(number), stamp: Some(stamp), .. } = socket_stamps::departed(&message) {
                 left(number, stamp);
             }
         }
@@ -216,7 +221,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for NtpListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

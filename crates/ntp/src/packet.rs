@@ -31,7 +31,7 @@ pub enum Mode {
 
 /// A message's header, without extension fields and MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
+pub struct NtpPacket {
     /// Leap second announced, or not synchronised.
     pub leap: LeapIndicator,
     /// 3 or 4.
@@ -63,7 +63,7 @@ pub struct Packet {
 
 /// Why bytes are not a supported NTP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Malformed {
+pub enum MalformedPacket {
     /// Shorter than a header.
     #[error("shorter than {HEADER} bytes")]
     Short,
@@ -75,7 +75,7 @@ pub enum Malformed {
     Mode(u8),
 }
 
-impl Packet {
+impl NtpPacket {
     /// A request with this transmit timestamp, and no other information about the client (data
     /// minimisation).
     #[must_use]
@@ -109,13 +109,13 @@ impl Packet {
     ///
     /// # Errors
     /// Why the bytes are not a message.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(Malformed::Short)?;
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), MalformedPacket> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(MalformedPacket::Short)?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let stamp = |at: usize| Stamp(u64::from(word(at)) << 32 | u64::from(word(at + 4)));
         let version = header[0] >> 3 & 7;
         if !(3..=4).contains(&version) {
-            return Err(Malformed::Version(version));
+            return Err(MalformedPacket::Version(version));
         }
         let packet = Self {
             leap: match header[0] >> 6 {
@@ -128,7 +128,7 @@ impl Packet {
             mode: match header[0] & 7 {
                 3 => Mode::Client,
                 4 => Mode::Server,
-                other => return Err(Malformed::Mode(other)),
+                other => return Err(MalformedPacket::Mode(other)),
             },
             stratum: header[1],
             poll: header[2] as i8,
@@ -179,7 +179,7 @@ mod tests {
             0x24, 0x0a, 0x00, 0xe7, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 0x7f, 0x01, 0x01, 0xec, 0, 0, 0, 0, 0, 0, 0, //
             1, 2, 3, 4, 5, 6, 7, 8, 0xec, 0, 0, 1, 0, 0, 0, 9, 0xec, 0, 0, 1, 0, 0, 1, 0, 0xaa,
         ];
-        let (packet, rest) = Packet::parse(&bytes).unwrap();
+        let (packet, rest) = NtpPacket::parse(&bytes).unwrap();
         assert_eq!((packet.leap, packet.version, packet.mode), (LeapIndicator::None, 4, Mode::Server));
         assert_eq!((packet.stratum, packet.precision, packet.reference_id), (10, -25, 0x7f7f_0101));
         assert_eq!((packet.root_delay, packet.root_dispersion), (Short(0), Short(1)));
@@ -193,23 +193,23 @@ mod tests {
 
     #[test]
     fn what_is_no_message_of_ours_says_why() {
-        assert_eq!(Packet::parse(&[0x24; 47]), Err(Malformed::Short));
-        assert_eq!(Packet::parse(&[0x14; 48]), Err(Malformed::Version(2)));
-        assert_eq!(Packet::parse(&[0x25; 48]), Err(Malformed::Mode(5)));
+        assert_eq!(NtpPacket::parse(&[0x24; 47]), Err(MalformedPacket::Short));
+        assert_eq!(NtpPacket::parse(&[0x14; 48]), Err(MalformedPacket::Version(2)));
+        assert_eq!(NtpPacket::parse(&[0x25; 48]), Err(MalformedPacket::Mode(5)));
     }
 
     proptest! {
         #[test]
         fn bytes_there_and_back(mut bytes in proptest::collection::vec(any::<u8>(), 48..100), mode in 3u8..5, version in 3u8..5) {
             bytes[0] = bytes[0] & 0xc0 | version << 3 | mode;
-            let (packet, rest) = Packet::parse(&bytes).unwrap();
+            let (packet, rest) = NtpPacket::parse(&bytes).unwrap();
             prop_assert_eq!(&packet.to_bytes()[..], &bytes[..48]);
             prop_assert_eq!(rest, &bytes[48..]);
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Packet::parse(&bytes);
+            let _ = NtpPacket::parse(&bytes);
         }
     }
 }

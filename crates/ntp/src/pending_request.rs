@@ -4,8 +4,8 @@
 use tickclock::Count;
 use tickwire_stamping::Quality;
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
-use tickwire_stamping::hardware::{self, Lack, Reading, Track};
-use tickwire_stamping::socket_stamps::{Arrival, Departure};
+use tickwire_stamping::hardware::{self, CardReading, Lack, Track};
+use tickwire_stamping::socket_stamps::{RxTimestamps, TxTimestamps};
 
 /// Why a received message has no timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub(crate) struct PendingRequest {
     /// The counter just before the system call.
     program: Count,
     /// The card's clock before sending, if a card is used.
-    clock: Option<Result<Reading, Lack>>,
+    clock: Option<Result<CardReading, Lack>>,
     /// The kernel's transmit timestamp, in ns of CLOCK_REALTIME.
     kernel: Option<i64>,
     /// The card's transmit timestamp, in ns of its clock.
@@ -39,7 +39,7 @@ pub(crate) struct PendingRequest {
 /// A received message, perhaps the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Landing {
-    pub(crate) arrival: Arrival,
+    pub(crate) arrival: RxTimestamps,
     /// The counter just after the system call.
     pub(crate) program: Count,
     /// Taken after the arrival.
@@ -54,14 +54,14 @@ impl PendingRequest {
         number: u32,
         before: CrossTimestamp,
         program: Count,
-        clock: Option<Result<Reading, Lack>>,
+        clock: Option<Result<CardReading, Lack>>,
     ) -> Self {
         Self { number, before, program, clock, kernel: None, card: None, awaited: false }
     }
 
     /// Takes a report of the error queue, which may concern another request, or none. Kernel and
     /// card report one after the other.
-    pub(crate) fn departed(&mut self, departure: Departure) {
+    pub(crate) fn departed(&mut self, departure: TxTimestamps) {
         if departure.number == Some(self.number) {
             (self.kernel, self.card) = (departure.stamp.or(self.kernel), departure.card.or(self.card));
         }
@@ -79,7 +79,7 @@ impl PendingRequest {
 
     /// Whether to wait for the card's transmit timestamp, now that a reply with a card's timestamp
     /// is here. True at most once.
-    pub(crate) const fn awaits_card(&mut self, arrival: &Arrival) -> bool {
+    pub(crate) const fn awaits_card(&mut self, arrival: &RxTimestamps) -> bool {
         let awaits = arrival.card.is_some() && self.clock.is_some() && self.card.is_none() && !self.awaited;
         self.awaited |= arrival.card.is_some();
         awaits
@@ -112,9 +112,9 @@ impl PendingRequest {
         outer: [Count; 2],
         track: &mut Track,
         period: f64,
-        read: impl FnOnce() -> Result<Reading, Lack>,
+        read: impl FnOnce() -> Result<CardReading, Lack>,
     ) -> Option<Result<[Count; 2], Lack>> {
-        let ends = |before: Reading| {
+        let ends = |before: CardReading| {
             let stamps = [self.card.ok_or(Lack::Departure)?, landing.arrival.card.ok_or(Lack::Arrival)?];
             let after = read()?;
             let [departure, arrival] = track.realtime(&before, &after, stamps)?;
@@ -156,8 +156,8 @@ mod tests {
         CrossTimestamp { count: count(realtime), width: 10, realtime, monotonic: realtime - BEGIN }
     }
 
-    fn reading(realtime: i64) -> Reading {
-        Reading { realtime, card: realtime + CARD, doubt: 400 }
+    fn reading(realtime: i64) -> CardReading {
+        CardReading { realtime, card: realtime + CARD, doubt: 400 }
     }
 
     fn flight() -> PendingRequest {
@@ -171,7 +171,7 @@ mod tests {
 
     /// A report of the error queue, on a message or on none.
     fn told(flight: &mut PendingRequest, number: Option<u32>, kernel: i64, card: i64) {
-        flight.departed(Departure { number, stamp: stamp(kernel), card: stamp(card) });
+        flight.departed(TxTimestamps { number, stamp: stamp(kernel), card: stamp(card) });
     }
 
     fn by_kernel(flight: &mut PendingRequest) {
@@ -185,7 +185,7 @@ mod tests {
     /// A reply with these timestamps.
     fn landing(kernel: i64, card: i64) -> Landing {
         Landing {
-            arrival: Arrival { stamp: stamp(kernel), card: stamp(card) },
+            arrival: RxTimestamps { stamp: stamp(kernel), card: stamp(card) },
             program: count(HEARD + 5_000),
             after: cross_timestamp(HEARD + 6_000),
             on_the_wire: 0,
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(ends(&flight, &landing(HEARD, CAME)).1, Some(Err(Lack::Foreign)), "of another clock");
         assert_eq!(ends(&flight, &landing(HEARD, i64::MAX)).1, Some(Err(Lack::Foreign)));
         let set = flight.by_card(&landed(), KERNEL.map(count), &mut Track::default(), 1.0, || {
-            Ok(Reading { card: HEARD + SECOND, ..reading(HEARD + 9_000) })
+            Ok(CardReading { card: HEARD + SECOND, ..reading(HEARD + 9_000) })
         });
         assert_eq!(set, Some(Err(Lack::Set)));
     }

@@ -18,13 +18,13 @@ mod limit;
 mod network;
 mod tx_latency;
 
-pub use host::Host;
-pub use limit::Rate;
+pub use host::SystemVariables;
+pub use limit::RateLimit;
 pub use network::{BadNetwork, Network};
 pub use tx_latency::TxLatency;
 
 use crate::kiss::Kiss;
-use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
+use crate::packet::{LeapIndicator, MalformedPacket, Mode, NtpPacket};
 use crate::stamp::{Short, Stamp};
 use core::net::IpAddr;
 use interleaved_cache::InterleavedCache;
@@ -32,25 +32,38 @@ use limit::{Limit, Verdict};
 
 /// The server's configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Config {
+pub struct ServerConfig {
     /// Networks whose clients are allowed; empty: all.
     pub allow: Vec<Network>,
     /// Rate limit of each client; `None`: no limit.
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
+}
+
+/// A received message, and when it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The client's address.
+    pub from: IpAddr,
+    /// When it arrived, in ns of any monotonic clock.
+    pub now: i64,
+    /// The same instant by the host's clock.
+    pub arrived: Stamp,
 }
 
 /// A reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    packet: Packet,
-    kind: Kind,
+pub struct ServerReply {
+    packet: NtpPacket,
+    kind: ReplyKind,
     /// What the packet's dispersion was rounded from, in ns.
     dispersion: u64,
 }
 
 /// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ReplyKind {
     /// The time, and a predicted transmit timestamp of this reply. `asks`: the request looks like
     /// one of interleaved mode, so the true transmit timestamp is worth recording.
     Basic {
@@ -63,20 +76,20 @@ pub enum Kind {
     Kiss(Kiss),
 }
 
-impl Answer {
+impl ServerReply {
     /// What the reply says.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ReplyKind {
         self.kind
     }
 
-    /// Whether to call [`Server::departed`] when it has left.
+    /// Whether to call [`NtpServer::departed`] when it has left.
     #[must_use]
     pub const fn asks(&self) -> bool {
-        matches!(self.kind, Kind::Basic { asks: true } | Kind::Interleaved)
+        matches!(self.kind, ReplyKind::Basic { asks: true } | ReplyKind::Interleaved)
     }
 
-    /// The receive timestamp by which [`Server::departed`] identifies it.
+    /// The receive timestamp by which [`NtpServer::departed`] identifies it.
     #[must_use]
     pub const fn receive_timestamp(&self) -> Stamp {
         self.packet.receive_timestamp
@@ -84,10 +97,10 @@ impl Answer {
 
     /// The message for a departure at this time, or at most `early` ns earlier.
     #[must_use]
-    pub const fn leaving(&self, at: Stamp, early: u64) -> Packet {
+    pub const fn leaving(&self, at: Stamp, early: u64) -> NtpPacket {
         match self.kind {
-            Kind::Interleaved => self.packet,
-            Kind::Basic { .. } | Kind::Kiss(_) => Packet {
+            ReplyKind::Interleaved => self.packet,
+            ReplyKind::Basic { .. } | ReplyKind::Kiss(_) => NtpPacket {
                 transmit_timestamp: interleaved_cache::transmit(at),
                 root_dispersion: Short::from_ns(self.dispersion.saturating_add(early)),
                 ..self.packet
@@ -101,7 +114,7 @@ impl Answer {
 pub enum Silence {
     /// Not a message of NTP version 3 or 4, or in a mode that is not served.
     #[error("garbage: {0}")]
-    Malformed(Malformed),
+    Malformed(MalformedPacket),
     /// The message is a reply: two servers must not answer each other for ever.
     #[error("no request")]
     Mode,
@@ -115,41 +128,38 @@ pub enum Silence {
 
 /// A server.
 #[derive(Clone, Debug)]
-pub struct Server {
-    config: Config,
+pub struct NtpServer {
+    config: ServerConfig,
     limit: Limit,
     pairs: InterleavedCache,
 }
 
-impl Server {
+impl NtpServer {
     /// Allocates all memory of the server. `key` must be unpredictable: an attacker with the key
     /// could make other clients share its bucket.
     #[must_use]
-    pub fn new(config: Config, key: [u64; 2]) -> Self {
+    pub fn new(config: ServerConfig, key: [u64; 2]) -> Self {
         let limit = Limit::new(config.rate, key);
         Self { config, limit, pairs: InterleavedCache::new() }
     }
 
-    /// Answers a message that arrived from `from` at `now`, in ns of any monotonic clock. `arrived`
-    /// is the same instant by the host's clock.
+    /// Answers a message with what the host announces about its clock.
     ///
     /// # Errors
     /// Why there is no reply.
-    pub fn answer(
-        &mut self,
-        request: &[u8],
-        from: IpAddr,
-        now: i64,
-        arrived: Stamp,
-        host: &Host,
-    ) -> Result<Answer, Silence> {
-        let (request, _) = Packet::parse(request).map_err(Silence::Malformed)?;
+    pub fn answer(&mut self, request: Request<'_>, host: &SystemVariables) -> Result<ServerReply, Silence> {
+        let Request { bytes, from, now, arrived } = request;
+        let (request, _) = NtpPacket::parse(bytes).map_err(Silence::Malformed)?;
         if request.mode != Mode::Client {
             return Err(Silence::Mode);
         }
         let from = from.to_canonical();
         let received = interleaved_cache::receive(arrived);
-        let kiss = |kiss| Answer { packet: refusal(&request, kiss, received), kind: Kind::Kiss(kiss), dispersion: 0 };
+        let kiss = |kiss| ServerReply {
+            packet: refusal(&request, kiss, received),
+            kind: ReplyKind::Kiss(kiss),
+            dispersion: 0,
+        };
         if !self.config.allow.is_empty() && !self.config.allow.iter().any(|network| network.contains(from)) {
             let told = self.limit.tell(from, now);
             return if told { Ok(kiss(Kiss::Deny)) } else { Err(Silence::NotAllowed) };
@@ -159,7 +169,7 @@ impl Server {
             Verdict::Tell => return Ok(kiss(Kiss::Rate)),
             Verdict::Beyond => return Err(Silence::TooOften),
         }
-        let packet = Packet {
+        let packet = NtpPacket {
             receive_timestamp: received,
             origin_timestamp: request.transmit_timestamp,
             ..host.answer(&request)
@@ -170,11 +180,14 @@ impl Server {
             && interleaved_cache::is_receive(request.origin_timestamp);
         Ok(match self.pairs.get(request.origin_timestamp).filter(|_| asks) {
             Some(transmitted) => {
-                let packet =
-                    Packet { origin_timestamp: request.receive_timestamp, transmit_timestamp: transmitted, ..packet };
-                Answer { packet, kind: Kind::Interleaved, dispersion: host.dispersion }
+                let packet = NtpPacket {
+                    origin_timestamp: request.receive_timestamp,
+                    transmit_timestamp: transmitted,
+                    ..packet
+                };
+                ServerReply { packet, kind: ReplyKind::Interleaved, dispersion: host.dispersion }
             }
-            None => Answer { packet, kind: Kind::Basic { asks }, dispersion: host.dispersion },
+            None => ServerReply { packet, kind: ReplyKind::Basic { asks }, dispersion: host.dispersion },
         })
     }
 
@@ -186,8 +199,8 @@ impl Server {
 
 /// A Kiss-o'-Death reply (RFC 5905 §7.4). Its origin proves to the client that it is no blind
 /// forgery.
-const fn refusal(request: &Packet, kiss: Kiss, received: Stamp) -> Packet {
-    Packet {
+const fn refusal(request: &NtpPacket, kiss: Kiss, received: Stamp) -> NtpPacket {
+    NtpPacket {
         leap: LeapIndicator::Unknown,
         version: request.version,
         mode: Mode::Server,
@@ -195,6 +208,6 @@ const fn refusal(request: &Packet, kiss: Kiss, received: Stamp) -> Packet {
         reference_id: kiss.to_reference(),
         origin_timestamp: request.transmit_timestamp,
         receive_timestamp: received,
-        ..Packet::request(Stamp(0))
+        ..NtpPacket::request(Stamp(0))
     }
 }

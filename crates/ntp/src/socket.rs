@@ -1,7 +1,7 @@
 //! A socket to one server, with timestamps by the network card or the kernel: as late as possible
 //! for departures, as early as possible for arrivals.
 
-use crate::packet::{HEADER, Malformed, Packet};
+use crate::packet::{HEADER, MalformedPacket, NtpPacket};
 pub use crate::pending_request::Lost;
 use crate::pending_request::{Landing, PendingRequest};
 use nix::errno::Errno;
@@ -19,8 +19,8 @@ use tickclock::{Count, CounterKind, counter};
 use tickwire_stamping::Quality;
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
 use tickwire_stamping::hardware::{self, Lack, Track};
-use tickwire_stamping::nic::Nic;
-use tickwire_stamping::socket_stamps::{self, Arrival};
+use tickwire_stamping::nic::NicClock;
+use tickwire_stamping::socket_stamps::{self, RxTimestamps};
 
 /// The longest message that is parsed; a reply with NTS is as long as its request at most (RFC 8915
 /// §5.7).
@@ -36,7 +36,7 @@ const QUEUED: i64 = 200_000_000;
 
 /// A received message, with both timestamps of the exchange that it may complete.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedReply {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// When the last request left.
@@ -51,7 +51,7 @@ pub struct Received {
 
 /// A socket to one server.
 #[derive(Debug)]
-pub struct Socket {
+pub struct NtpSocket {
     socket: OwnedFd,
     kind: CounterKind,
     period: f64,
@@ -62,18 +62,18 @@ pub struct Socket {
     /// The number of the next request on this socket: the kernel identifies its timestamp by it.
     number: u32,
     /// The card whose timestamps are used.
-    nic: Option<Arc<Nic>>,
+    nic: Option<Arc<NicClock>>,
     track: Track,
     v6: bool,
 }
 
-impl AsFd for Socket {
+impl AsFd for NtpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Socket {
+impl NtpSocket {
     /// A socket connected to this server, on a port that the kernel chooses at random.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Socket {
     ///
     /// # Errors
     /// This kernel has no hardware timestamps.
-    pub fn use_card(&mut self, nic: Option<&Arc<Nic>>) -> nix::Result<()> {
+    pub fn use_card(&mut self, nic: Option<&Arc<NicClock>>) -> nix::Result<()> {
         let same = match (&self.nic, nic) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
@@ -167,16 +167,16 @@ impl Socket {
     /// none. `wanted` filters messages first: a rejected one costs no cross timestamp.
     pub fn receive(
         &mut self,
-        mut wanted: impl FnMut(&Packet) -> bool,
-        mut take: impl FnMut(Result<Received, Lost>),
-        mut garbage: impl FnMut(Option<Malformed>),
+        mut wanted: impl FnMut(&NtpPacket) -> bool,
+        mut take: impl FnMut(Result<ReceivedReply, Lost>),
+        mut garbage: impl FnMut(Option<MalformedPacket>),
     ) {
         self.departures();
         for _ in 0..AT_ONCE {
             let mut bytes = [0; LONGEST];
             let Some((length, arrival)) = self.message(&mut bytes, MsgFlags::MSG_DONTWAIT) else { return };
             let program = self.counter();
-            match Packet::parse(&bytes[..length]) {
+            match NtpPacket::parse(&bytes[..length]) {
                 Ok((packet, _)) if wanted(&packet) => {
                     self.departures();
                     if self.sent.as_mut().is_some_and(|sent| sent.awaits_card(&arrival)) {
@@ -191,7 +191,7 @@ impl Socket {
     }
 
     /// Adds timestamps to a message.
-    fn stamped(&mut self, bytes: &[u8], arrival: Arrival, program: Count) -> Result<Received, Lost> {
+    fn stamped(&mut self, bytes: &[u8], arrival: RxTimestamps, program: Count) -> Result<ReceivedReply, Lost> {
         let sent = self.sent.ok_or(Lost::Unasked)?;
         let after = CrossTimestamp::take(self.kind, self.period);
         let mbits = self.nic.as_ref().and_then(|nic| nic.mbits());
@@ -200,7 +200,7 @@ impl Socket {
         let (ends, quality) = sent.ends(&landing)?;
         let read = || self.nic.as_ref().ok_or(Lack::Unread)?.read();
         let hardware = sent.by_card(&landing, ends, &mut self.track, self.period, read);
-        Ok(Received { bytes: bytes.to_vec(), sent: ends[0], received: ends[1], quality, hardware })
+        Ok(ReceivedReply { bytes: bytes.to_vec(), sent: ends[0], received: ends[1], quality, hardware })
     }
 
     /// Waits briefly for the card's transmit timestamp.
@@ -227,14 +227,14 @@ impl Socket {
     }
 
     /// One message and its receive timestamps.
-    fn message(&self, bytes: &mut [u8], flags: MsgFlags) -> Option<(usize, Arrival)> {
+    fn message(&self, bytes: &mut [u8], flags: MsgFlags) -> Option<(usize, RxTimestamps)> {
         loop {
             let mut iov = [IoSliceMut::new(bytes)];
             let mut control = nix::cmsg_space!(Timestamps);
             match recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags) {
                 Ok(message) => {
                     let length = message.bytes;
-                    return Some((length, Arrival::read(&control)));
+                    return Some((length, RxTimestamps::read(&control)));
                 }
                 // An ICMP error reports that the server is unreachable: the missing reply shows the
                 // same.

@@ -1,24 +1,27 @@
 //! The client's exchange against servers of every kind, in virtual time.
 
 use tickwire_clockpage::{Count, Nanos};
-use tickwire_ntp::client::{Config, Poll, Transmit};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Short, Stamp};
+use tickwire_ntp::client::{ClientConfig, Poll, TransmitContents};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, NtpPacket, Rejection, Reply, Short, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
 const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
-const CONFIG: Config =
-    Config { poll: Poll { usual: 16 * SECOND, longest: 1024 * SECOND }, transmit: Transmit::Nonce, interleaved: false };
+const CONFIG: ClientConfig = ClientConfig {
+    poll: Poll { usual: 16 * SECOND, longest: 1024 * SECOND },
+    transmit: TransmitContents::Nonce,
+    interleaved: false,
+};
 
 /// Sends the due request, with unpredictable numbers; returns the time.
-fn ask(client: &mut Client) -> (i64, Packet) {
+fn ask(client: &mut Client) -> (i64, NtpPacket) {
     let now = client.due();
     let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
     (now, client.request(now, random, Count(now as u64)).expect("due"))
 }
 
 /// The reply of an honest server that received the request at `at`, and replied 10 us later.
-fn honest(request: &Packet, at: Nanos) -> Packet {
-    Packet {
+fn honest(request: &NtpPacket, at: Nanos) -> NtpPacket {
+    NtpPacket {
         mode: Mode::Server,
         stratum: 1,
         root_delay: Short(1),
@@ -31,7 +34,7 @@ fn honest(request: &Packet, at: Nanos) -> Packet {
     }
 }
 
-fn give(client: &mut Client, answer: &Packet, now: i64) -> Result<tickwire_ntp::Answer, Rejection> {
+fn give(client: &mut Client, answer: &NtpPacket, now: i64) -> Result<tickwire_ntp::AcceptedReply, Rejection> {
     let (bytes, sent, received) = (&answer.to_bytes(), Count(now as u64), Count(now as u64 + 50_000));
     client.answer(Reply { bytes, sent, received, now: now + 50_000, near: NEAR })
 }
@@ -59,14 +62,14 @@ fn nothing_but_the_answer_to_the_request_is_believed() {
     let (now, request) = ask(&mut client);
     assert_ne!(request.transmit_timestamp, first.transmit_timestamp);
     assert_eq!(give(&mut client, &honest(&first, NEAR), now), Err(Rejection::Unasked), "replayed");
-    let forged = Packet { origin_timestamp: Stamp(0), ..honest(&request, NEAR) };
+    let forged = NtpPacket { origin_timestamp: Stamp(0), ..honest(&request, NEAR) };
     assert_eq!(give(&mut client, &forged, now), Err(Rejection::Unasked), "forged");
-    let kiss = Packet { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged };
+    let kiss = NtpPacket { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged };
     assert_eq!(give(&mut client, &kiss, now), Err(Rejection::Unasked), "a forged kiss");
     assert_eq!(give(&mut client, &request, now), Err(Rejection::Mode), "reflected");
     let garbage = Reply { bytes: &[1; 30], sent: Count(0), received: Count(1), now, near: NEAR };
     assert!(matches!(client.answer(garbage), Err(Rejection::Malformed(_))));
-    let empty = Packet { transmit_timestamp: Stamp(0), ..honest(&request, NEAR) };
+    let empty = NtpPacket { transmit_timestamp: Stamp(0), ..honest(&request, NEAR) };
     assert_eq!(give(&mut client, &empty, now), Err(Rejection::Empty));
     let (now, request) = ask(&mut client);
     assert!(give(&mut client, &honest(&request, NEAR), now).is_ok(), "and nothing of that has done harm");
@@ -112,8 +115,8 @@ fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
     assert_eq!(client.interval(), 16 * SECOND, "asks as before when it is back");
 }
 
-fn kiss(kiss: Kiss, request: &Packet) -> Packet {
-    Packet { stratum: 0, reference_id: kiss.to_reference(), ..honest(request, NEAR) }
+fn kiss(kiss: Kiss, request: &NtpPacket) -> NtpPacket {
+    NtpPacket { stratum: 0, reference_id: kiss.to_reference(), ..honest(request, NEAR) }
 }
 
 /// Sends one request, which gets a kiss; returns the time.
@@ -281,7 +284,7 @@ fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wi
     }
     let (now, request) = ask(&mut client);
     assert!(now > 162 * SECOND);
-    let kiss = Packet { stratum: 0, reference_id: Kiss::Rate.to_reference(), ..honest(&request, NEAR) };
+    let kiss = NtpPacket { stratum: 0, reference_id: Kiss::Rate.to_reference(), ..honest(&request, NEAR) };
     assert!(give(&mut client, &kiss, now).is_err());
     let due = client.due();
     client.disrupt(now + 20 * SECOND);
@@ -290,14 +293,14 @@ fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wi
 
 #[test]
 fn an_interleaving_server_tells_when_the_answer_before_left() {
-    let mut client = Client::new(Config { interleaved: true, ..CONFIG }, 0);
+    let mut client = Client::new(ClientConfig { interleaved: true, ..CONFIG }, 0);
     let (now, first) = ask(&mut client);
     assert_eq!((first.origin_timestamp, first.receive_timestamp), (Stamp(0), Stamp(0)));
     assert!(give(&mut client, &honest(&first, NEAR), now).unwrap().exchange.is_some());
     let (now, second) = ask(&mut client);
     assert_eq!(second.origin_timestamp, Stamp::from_unix(NEAR), "names the exchange before");
     assert!(second.receive_timestamp != Stamp(0) && second.receive_timestamp != second.transmit_timestamp);
-    let interleave = |request: &Packet, at: i64, before: i64| Packet {
+    let interleave = |request: &NtpPacket, at: i64, before: i64| NtpPacket {
         origin_timestamp: request.receive_timestamp,
         transmit_timestamp: Stamp::from_unix(NEAR.plus(before)),
         ..honest(request, NEAR.plus(at))
@@ -322,6 +325,6 @@ fn an_interleaving_server_tells_when_the_answer_before_left() {
 
 #[test]
 fn the_counter_can_stand_in_requests_as_in_2015() {
-    let mut client = Client::new(Config { transmit: Transmit::Counter, ..CONFIG }, 77);
+    let mut client = Client::new(ClientConfig { transmit: TransmitContents::Counter, ..CONFIG }, 77);
     assert_eq!(ask(&mut client).1.transmit_timestamp, Stamp(77));
 }

@@ -4,20 +4,20 @@ mod hostile;
 
 use proptest::prelude::*;
 use tickwire_ntp::extension::append;
-use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
+use tickwire_ntp::{Kiss, Mode, NtpPacket, Stamp};
 use tickwire_sim::corpus;
 
 /// The fuzzer's initial inputs, by the name of the seed in the corpus: one of every kind of
 /// message, to a server and to a client.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
-    let request = |number: u64| Packet::request(Stamp(number)).to_bytes();
-    let answer = |stratum: u8, reference_id: u32| Packet {
+    let request = |number: u64| NtpPacket::request(Stamp(number)).to_bytes();
+    let answer = |stratum: u8, reference_id: u32| NtpPacket {
         mode: Mode::Server,
         stratum,
         reference_id,
         receive_timestamp: Stamp(0xec00_0001_0000_0001),
         transmit_timestamp: Stamp(0xec00_0001_0000_1000),
-        ..Packet::request(Stamp(0))
+        ..NtpPacket::request(Stamp(0))
     };
     let records = |first: u8, all: &[(u8, [u8; 48])]| {
         let mut bytes = vec![first];
@@ -27,7 +27,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         }
         bytes
     };
-    let mut interleaved = Packet::request(Stamp(5));
+    let mut interleaved = NtpPacket::request(Stamp(5));
     interleaved.interleave(Stamp(6), Stamp(7));
     let interleaved = interleaved.to_bytes();
     let time = answer(1, u32::from_be_bytes(*b"GPS\0")).to_bytes();

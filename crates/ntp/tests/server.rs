@@ -2,15 +2,18 @@
 
 use std::net::IpAddr;
 use tickwire_clockpage::{Count, Leap, Nanos, Parameters, Root, Scale, Status};
-use tickwire_ntp::client::{self, Poll, Transmit};
+use tickwire_ntp::client::{self, Poll, TransmitContents};
 use tickwire_ntp::packet::HEADER;
-use tickwire_ntp::server::{Config, Host, Kind, Rate, Silence};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Stamp};
+use tickwire_ntp::server::{RateLimit, ReplyKind, Request, ServerConfig, Silence, SystemVariables};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, NtpPacket, NtpServer, Rejection, Reply, Stamp};
 
 const SECOND: i64 = 1_000_000_000;
 const EPOCH: Nanos = Nanos(1_790_000_000 * SECOND);
-const CLIENT: client::Config =
-    client::Config { poll: Poll { usual: SECOND, longest: 64 * SECOND }, transmit: Transmit::Nonce, interleaved: true };
+const CLIENT: client::ClientConfig = client::ClientConfig {
+    poll: Poll { usual: SECOND, longest: 64 * SECOND },
+    transmit: TransmitContents::Nonce,
+    interleaved: true,
+};
 /// One-way delay, and the server's latencies: until it has made the reply, and until that is in the
 /// driver.
 const WAY: i64 = 50_000;
@@ -21,11 +24,11 @@ fn somebody() -> IpAddr {
     "192.0.2.7".parse().unwrap()
 }
 
-fn open() -> Server {
-    Server::new(Config::default(), [1, 2])
+fn open() -> NtpServer {
+    NtpServer::new(ServerConfig::default(), [1, 2])
 }
 
-fn host() -> Host {
+fn host() -> SystemVariables {
     let scale = Scale::from_period(1.0).unwrap();
     let page = Parameters {
         status: Status::SYNCHRONISED,
@@ -39,7 +42,7 @@ fn host() -> Host {
         root: Root { stratum: 1, reference: 0xc000_0201, delay: 90_000 },
         ..Parameters::UNKNOWN
     };
-    Host::new(&page, &page.reading(page.at))
+    SystemVariables::new(&page, &page.reading(page.at))
 }
 
 /// Time `ns` after the beginning.
@@ -47,13 +50,22 @@ fn at(ns: i64) -> Stamp {
     Stamp::from_unix(EPOCH.plus(ns))
 }
 
+/// A request that arrived `ns` after the beginning.
+fn request_of(bytes: &[u8], from: IpAddr, ns: i64) -> Request<'_> {
+    Request { bytes, from, now: ns, arrived: at(ns) }
+}
+
 /// One exchange between client and server. Both clocks are right, so every exchange must show that.
-fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<client::Answer, Rejection> {
+fn exchange(
+    client: &mut Client,
+    server: &mut NtpServer,
+    host: &SystemVariables,
+) -> Result<client::AcceptedReply, Rejection> {
     let now = client.due();
     let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
     let request = client.request(now, random, Count(now as u64)).expect("due");
     let arrived = now + WAY;
-    let answer = server.answer(&request.to_bytes(), somebody(), arrived, at(arrived), host).expect("answered");
+    let answer = server.answer(request_of(&request.to_bytes(), somebody(), arrived), host).expect("answered");
     let leaves = arrived + MAKING;
     let packet = answer.leaving(at(leaves), 0);
     if answer.asks() {
@@ -71,9 +83,9 @@ fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<cli
 
 #[test]
 fn an_answer_tells_the_time_and_how_well_it_is_known() {
-    let request = Packet { poll: 6, ..Packet::request(Stamp(77)) };
-    let answer = open().answer(&request.to_bytes(), somebody(), 0, at(1000), &host()).unwrap();
-    assert_eq!(answer.kind(), Kind::Basic { asks: false });
+    let request = NtpPacket { poll: 6, ..NtpPacket::request(Stamp(77)) };
+    let answer = open().answer(request_of(&request.to_bytes(), somebody(), 0), &host()).unwrap();
+    assert_eq!(answer.kind(), ReplyKind::Basic { asks: false });
     let packet = answer.leaving(at(9000), 0);
     assert_eq!((packet.mode, packet.version, packet.stratum, packet.poll), (Mode::Server, 4, 2, 6));
     assert_eq!(
@@ -92,8 +104,8 @@ fn an_answer_tells_the_time_and_how_well_it_is_known() {
 
 #[test]
 fn version_3_is_answered_in_version_3() {
-    let request = Packet { version: 3, ..Packet::request(Stamp(77)) };
-    let answer = open().answer(&request.to_bytes(), somebody(), 0, at(0), &host()).unwrap();
+    let request = NtpPacket { version: 3, ..NtpPacket::request(Stamp(77)) };
+    let answer = open().answer(request_of(&request.to_bytes(), somebody(), 0), &host()).unwrap();
     assert_eq!(answer.leaving(at(1), 0).version, 3);
 }
 
@@ -132,17 +144,17 @@ fn after_a_break_of_the_counter_no_exchange_from_before_is_told() {
 #[test]
 fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
     let (mut server, host) = (open(), host());
-    let mut before = Packet::request(Stamp(0));
+    let mut before = NtpPacket::request(Stamp(0));
     for number in 1..100 {
         // A request as ntpd's: its own receive timestamp of the previous reply, and that reply's
         // transmit timestamp as origin.
-        let request = Packet {
+        let request = NtpPacket {
             origin_timestamp: before.transmit_timestamp,
             receive_timestamp: Stamp(number),
-            ..Packet::request(Stamp(number << 8))
+            ..NtpPacket::request(Stamp(number << 8))
         };
-        let answer = server.answer(&request.to_bytes(), somebody(), 0, at(0), &host).unwrap();
-        assert_eq!((answer.kind(), answer.asks()), (Kind::Basic { asks: false }, false));
+        let answer = server.answer(request_of(&request.to_bytes(), somebody(), 0), &host).unwrap();
+        assert_eq!((answer.kind(), answer.asks()), (ReplyKind::Basic { asks: false }, false));
         before = answer.leaving(at(number as i64 * 7), 0);
     }
 }
@@ -150,7 +162,7 @@ fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
 #[test]
 fn a_host_that_does_not_know_the_time_says_so_and_moves_no_clock() {
     let (mut client, mut server) = (Client::new(CLIENT, 0), open());
-    let answer = exchange(&mut client, &mut server, &Host::UNSYNCHRONISED).unwrap();
+    let answer = exchange(&mut client, &mut server, &SystemVariables::UNSYNCHRONISED).unwrap();
     assert_eq!(answer.leap, LeapIndicator::Unknown);
     let server = answer.exchange.unwrap().server;
     assert_eq!((server.stratum, server.synchronised), (16, false));
@@ -159,8 +171,8 @@ fn a_host_that_does_not_know_the_time_says_so_and_moves_no_clock() {
 #[test]
 fn nothing_but_requests_is_answered() {
     let (mut server, host) = (open(), host());
-    let mut ask = |bytes: &[u8]| server.answer(bytes, somebody(), 0, at(0), &host);
-    let request = Packet::request(Stamp(77)).to_bytes();
+    let mut ask = |bytes: &[u8]| server.answer(request_of(bytes, somebody(), 0), &host);
+    let request = NtpPacket::request(Stamp(77)).to_bytes();
     for length in 0..HEADER {
         assert!(matches!(ask(&request[..length]), Err(Silence::Malformed(_))), "{length} bytes");
     }
@@ -178,16 +190,16 @@ fn nothing_but_requests_is_answered() {
 
 #[test]
 fn an_answer_is_never_longer_than_its_request() {
-    let mut long = Packet::request(Stamp(77)).to_bytes().to_vec();
+    let mut long = NtpPacket::request(Stamp(77)).to_bytes().to_vec();
     long.resize(1400, 9);
-    let answer = open().answer(&long, somebody(), 0, at(0), &host()).unwrap();
+    let answer = open().answer(request_of(&long, somebody(), 0), &host()).unwrap();
     assert_eq!(answer.leaving(at(1), 0).to_bytes().len(), HEADER);
 }
 
 #[test]
 fn a_client_that_asks_too_often_is_told_and_obeys() {
-    let rate = Rate { per_second: 0.25, burst: 4 };
-    let mut server = Server::new(Config { rate: Some(rate), ..Config::default() }, [1, 2]);
+    let rate = RateLimit { per_second: 0.25, burst: 4 };
+    let mut server = NtpServer::new(ServerConfig { rate: Some(rate), ..ServerConfig::default() }, [1, 2]);
     let (mut client, host) = (Client::new(CLIENT, 0), host());
     let mut kisses = 0;
     for _ in 0..60 {
@@ -203,15 +215,15 @@ fn a_client_that_asks_too_often_is_told_and_obeys() {
 
 #[test]
 fn a_flood_is_answered_at_the_rate_and_told_once_a_second() {
-    let rate = Rate { per_second: 10.0, burst: 20 };
-    let mut server = Server::new(Config { rate: Some(rate), ..Config::default() }, [1, 2]);
+    let rate = RateLimit { per_second: 10.0, burst: 20 };
+    let mut server = NtpServer::new(ServerConfig { rate: Some(rate), ..ServerConfig::default() }, [1, 2]);
     let (mut time, mut kisses, mut silent) = (0, 0, 0);
     for number in 0..50_000u64 {
         let now = number as i64 * SECOND / 10_000;
-        let request = Packet::request(Stamp(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        match server.answer(&request.to_bytes(), somebody(), now, at(now), &host()).map(|answer| answer.kind()) {
-            Ok(Kind::Kiss(Kiss::Rate)) => kisses += 1,
-            Ok(Kind::Basic { .. }) => time += 1,
+        let request = NtpPacket::request(Stamp(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        match server.answer(request_of(&request.to_bytes(), somebody(), now), &host()).map(|answer| answer.kind()) {
+            Ok(ReplyKind::Kiss(Kiss::Rate)) => kisses += 1,
+            Ok(ReplyKind::Basic { .. }) => time += 1,
             Err(Silence::TooOften) => silent += 1,
             other => panic!("{other:?}"),
         }
@@ -220,19 +232,24 @@ fn a_flood_is_answered_at_the_rate_and_told_once_a_second() {
     assert!((70 + 2000..70 + 4500).contains(&time), "{time} answers: the rate, and one in sixteen of the rest");
     assert!(silent > 44_000, "{silent}");
     let other = "192.0.2.8".parse().unwrap();
-    let answer = server.answer(&Packet::request(Stamp(1)).to_bytes(), other, 5 * SECOND, at(0), &host()).unwrap();
-    assert_eq!(answer.kind(), Kind::Basic { asks: false }, "others notice nothing");
+    let answer =
+        server.answer(request_of(&NtpPacket::request(Stamp(1)).to_bytes(), other, 5 * SECOND), &host()).unwrap();
+    assert_eq!(answer.kind(), ReplyKind::Basic { asks: false }, "others notice nothing");
 }
 
 #[test]
 fn a_client_that_may_not_ask_is_told_so_and_does_not_ask_for_an_hour() {
     let allow = vec!["198.51.100.0/24".parse().unwrap()];
-    let mut server = Server::new(Config { allow, ..Config::default() }, [1, 2]);
+    let mut server = NtpServer::new(ServerConfig { allow, ..ServerConfig::default() }, [1, 2]);
     let mut client = Client::new(CLIENT, 0);
     assert_eq!(exchange(&mut client, &mut server, &host()), Err(Rejection::Kiss(Kiss::Deny)));
     assert!(client.denied() == Some(client.due()) && client.due() >= 3600 * SECOND);
-    let request = Packet::request(Stamp(77)).to_bytes();
-    assert_eq!(server.answer(&request, somebody(), WAY + 1, at(0), &host()), Err(Silence::NotAllowed), "told once");
+    let request = NtpPacket::request(Stamp(77)).to_bytes();
+    assert_eq!(
+        server.answer(request_of(&request, somebody(), WAY + 1), &host()),
+        Err(Silence::NotAllowed),
+        "told once"
+    );
     let friend = "::ffff:198.51.100.9".parse().unwrap();
-    assert!(matches!(server.answer(&request, friend, 0, at(0), &host()).unwrap().kind(), Kind::Basic { .. }));
+    assert!(matches!(server.answer(request_of(&request, friend, 0), &host()).unwrap().kind(), ReplyKind::Basic { .. }));
 }

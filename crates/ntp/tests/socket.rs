@@ -2,8 +2,8 @@
 
 use std::net::UdpSocket;
 use tickclock::{CounterKind, counter};
-use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Packet, Stamp};
+use tickwire_ntp::socket::NtpSocket;
+use tickwire_ntp::{NtpPacket, Stamp};
 use tickwire_stamping::Quality;
 
 /// Requests until three are timestamped: many, because a busy machine takes its time.
@@ -13,16 +13,16 @@ const MOST: u64 = 100_000;
 fn both_stamps_are_the_kernels_and_in_order() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let server = UdpSocket::bind(address).unwrap();
-        let mut socket = Socket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
+        let mut socket = NtpSocket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
         // The kernel starts to timestamp arrivals some time after the first socket has enabled it
         // (it patches its code in the background).
         let mut stamped = 0;
         for number in 1..=MOST {
             let begin = counter::read(CounterKind::MonotonicRaw);
-            socket.send(&Packet::request(Stamp(number)).to_bytes()).unwrap();
+            socket.send(&NtpPacket::request(Stamp(number)).to_bytes()).unwrap();
             let mut bytes = [0; 100];
             let (length, client) = server.recv_from(&mut bytes).unwrap();
-            assert_eq!(Packet::parse(&bytes[..length]).unwrap().0.transmit_timestamp, Stamp(number));
+            assert_eq!(NtpPacket::parse(&bytes[..length]).unwrap().0.transmit_timestamp, Stamp(number));
             server.send_to(b"garbage", client).unwrap();
             server.send_to(&bytes[..length], client).unwrap();
             let (mut all, mut garbage) = (Vec::new(), 0);
@@ -60,9 +60,9 @@ fn a_closed_port_is_silence_and_no_error_for_ever() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     drop(server);
-    let mut socket = Socket::open(address, CounterKind::MonotonicRaw, 1.0).unwrap();
+    let mut socket = NtpSocket::open(address, CounterKind::MonotonicRaw, 1.0).unwrap();
     for _ in 0..3 {
-        socket.send(&Packet::request(Stamp(1)).to_bytes()).unwrap();
+        socket.send(&NtpPacket::request(Stamp(1)).to_bytes()).unwrap();
         socket.receive(|_| true, |received| panic!("{received:?}"), |_| panic!("garbage"));
     }
 }

@@ -11,7 +11,7 @@ pub const MOST_PPM: f64 = 500.0;
 
 /// A leap second at the end of this UTC day, which the kernel applies itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leap {
+pub enum KernelLeap {
     /// None.
     #[default]
     None,
@@ -23,7 +23,7 @@ pub enum Leap {
 
 /// The state of the kernel's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct KernelClockState {
     /// Frequency adjustment in 2^-16 ppm; positive is faster.
     pub frequency: i64,
     /// Microseconds in a tick: usually 10000, but a program may change it.
@@ -42,7 +42,7 @@ pub struct State {
 
 /// The clock's quality, as the kernel reports it to programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct KernelStatus {
     /// Whether it is synchronised.
     pub synchronised: bool,
     /// Estimated error, in microseconds.
@@ -50,7 +50,7 @@ pub struct Told {
     /// Maximum error, in microseconds.
     pub most_error: i64,
     /// The leap second at the end of the day.
-    pub leap: Leap,
+    pub leap: KernelLeap,
 }
 
 const LOOPS: c_int = libc::STA_PLL | libc::STA_FLL | libc::STA_PPSFREQ | libc::STA_PPSTIME;
@@ -70,9 +70,9 @@ fn adjust(modes: c_uint, fill: impl FnOnce(&mut timex)) -> nix::Result<timex> {
 ///
 /// # Errors
 /// A system call filter forbids the call.
-pub fn look() -> nix::Result<State> {
+pub fn look() -> nix::Result<KernelClockState> {
     let timex = adjust(0, |_| ())?;
-    Ok(State {
+    Ok(KernelClockState {
         frequency: timex.freq,
         tick: timex.tick,
         offset: timex.offset,
@@ -134,11 +134,11 @@ pub fn step(ns: i64) -> nix::Result<()> {
 ///
 /// # Errors
 /// As [`may_steer`].
-pub fn tell(told: Told) -> nix::Result<()> {
+pub fn tell(told: KernelStatus) -> nix::Result<()> {
     let leap = match told.leap {
-        Leap::None => 0,
-        Leap::Insert => libc::STA_INS,
-        Leap::Delete => libc::STA_DEL,
+        KernelLeap::None => 0,
+        KernelLeap::Insert => libc::STA_INS,
+        KernelLeap::Delete => libc::STA_DEL,
     };
     adjust(libc::ADJ_STATUS | libc::ADJ_ESTERROR | libc::ADJ_MAXERROR, |timex| {
         timex.status = leap | if told.synchronised { 0 } else { libc::STA_UNSYNC };

@@ -41,7 +41,7 @@ const _: () = assert!(SIZE == 96 && std::mem::offset_of!(ShmTime, receive_s) == 
 /// The leap indicator for the end of the day (RFC 5905 §7.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Leap {
+pub enum ShmLeap {
     /// No leap second.
     #[default]
     None = 0,
@@ -59,14 +59,14 @@ pub struct Sample {
     /// The system clock: Unix time in ns.
     pub system: i64,
     /// The leap second at the end of the day.
-    pub leap: Leap,
+    pub leap: ShmLeap,
     /// Precision of the reference clock, log2 of seconds.
     pub precision: i8,
 }
 
 /// Why a unit cannot be used.
 #[derive(Debug, Error)]
-pub enum Error {
+pub enum ShmError {
     /// The system refused.
     #[error("cannot {what} the NTP shared memory of unit {unit}: {errno}{}", advice(*.errno))]
     System {
@@ -122,8 +122,8 @@ impl Segment {
     ///
     /// # Errors
     /// It belongs to another user, or the system refuses.
-    pub fn attach(unit: u8) -> Result<Self, Error> {
-        let system = |what| move |errno| Error::System { what, unit, errno };
+    pub fn attach(unit: u8) -> Result<Self, ShmError> {
+        let system = |what| move |errno| ShmError::System { what, unit, errno };
         // SAFETY: creates or finds a segment; touches no memory.
         let id = Errno::result(unsafe { libc::shmget(key(unit), SIZE, libc::IPC_CREAT | mode(unit)) })
             .map_err(system("make"))?;
@@ -134,7 +134,7 @@ impl Segment {
         let owner = [about.shm_perm.uid, about.shm_perm.cuid];
         let trusted = [0, nix::unistd::geteuid().as_raw()];
         if let Some(&owner) = owner.iter().find(|owner| !trusted.contains(owner)) {
-            return Err(Error::Foreign { unit, owner });
+            return Err(ShmError::Foreign { unit, owner });
         }
         // SAFETY: attaches the segment wherever there is room; nothing else is there.
         let start = unsafe { libc::shmat(id, std::ptr::null(), 0) };
@@ -202,9 +202,9 @@ impl Segment {
         }
         time.valid.store(0, order);
         let leap = match leap {
-            0 => Leap::None,
-            1 => Leap::Insert,
-            2 => Leap::Delete,
+            0 => ShmLeap::None,
+            1 => ShmLeap::Insert,
+            2 => ShmLeap::Delete,
             _ => return None,
         };
         Some(Sample { clock: clock?, system: system?, leap, precision: i8::try_from(precision).ok()? })

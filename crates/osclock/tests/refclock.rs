@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use tickwire_osclock::refclock::{Error, Leap, Sample, Segment, remove};
+use tickwire_osclock::refclock::{Sample, Segment, ShmError, ShmLeap, remove};
 
 /// The unit that a test uses alone; its segment is removed at the end.
 struct Unit(u8);
@@ -16,7 +16,7 @@ impl Drop for Unit {
 
 fn sample(second: i64) -> Sample {
     let system = second * 1_000_000_000 + 123_456_789;
-    Sample { clock: system - 1_500_000_000, system, leap: Leap::Insert, precision: -22 }
+    Sample { clock: system - 1_500_000_000, system, leap: ShmLeap::Insert, precision: -22 }
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_segment_of_another_user_is_not_trusted() {
         .current_dir("/");
     assert!(other.output().unwrap().status.success());
     let error = Segment::attach(unit.0).unwrap_err();
-    assert!(matches!(error, Error::Foreign { owner: 65_534, .. }), "{error}");
+    assert!(matches!(error, ShmError::Foreign { owner: 65_534, .. }), "{error}");
     assert!(error.to_string().contains("ipcrm -M 0x4e54512e"), "{error}");
 }
 

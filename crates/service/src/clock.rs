@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
-use tickwire_timekeeper::{Config, Daemon};
+use tickwire_timekeeper::{Daemon, TimekeeperConfig};
 
 /// After a failure the clock is tried again after this time, in milliseconds: an address may not
 /// exist yet, or another daemon may be about to end.
@@ -21,7 +21,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// Starts the clock's thread.
-    pub(crate) fn start(config: Config) -> Self {
+    pub(crate) fn start(config: TimekeeperConfig) -> Self {
         let start = || {
             let (stop, stopper) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
             let thread = std::thread::Builder::new().name("clock".into()).spawn(move || keep(&config, stop.as_fd()))?;
@@ -49,7 +49,7 @@ impl Drop for Clock {
 }
 
 /// Runs the clock until `stop` is readable.
-fn keep(config: &Config, stop: BorrowedFd<'_>) {
+fn keep(config: &TimekeeperConfig, stop: BorrowedFd<'_>) {
     let mut told = String::new();
     loop {
         let ended = std::panic::catch_unwind(|| attempt(config, stop));
@@ -67,7 +67,7 @@ fn keep(config: &Config, stop: BorrowedFd<'_>) {
 }
 
 /// Runs the clock until `stop` is readable, or until it fails.
-fn attempt(config: &Config, stop: BorrowedFd<'_>) -> Result<(), String> {
+fn attempt(config: &TimekeeperConfig, stop: BorrowedFd<'_>) -> Result<(), String> {
     let mut daemon = Daemon::start(config).map_err(|error| error.to_string())?;
     daemon.run(stop).map_err(|error| format!("the clock daemon cannot wait: {error}"))
 }

@@ -35,7 +35,7 @@ pub struct ServiceConfig {
     /// What members of single groups get beyond a lane, by the group's name.
     pub groups: BTreeMap<String, GroupConfig>,
     /// The clock. Unset: the service keeps none.
-    pub clock: Option<tickwire_timekeeper::Config>,
+    pub clock: Option<tickwire_timekeeper::TimekeeperConfig>,
 }
 
 /// How divert is attached to an interface.
@@ -364,7 +364,7 @@ mod tests {
         // A clock that runs alone knows the service's settings by name.
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &uncommented).unwrap();
-        tickwire_timekeeper::Config::read(file.path()).unwrap();
+        tickwire_timekeeper::TimekeeperConfig::read(file.path()).unwrap();
         for key in [
             "interfaces",
             "attach",

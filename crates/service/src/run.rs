@@ -128,7 +128,7 @@ pub fn run(options: RunOptions) -> Result<(), ServiceError> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
     // The only fault of the clock that waiting does not mend: an unusable file.
-    config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
+    config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::TimekeeperConfig::check_files)?;
     // Rights first: a process without them gets that error even if another service runs here.
     // Nothing is attached before all checks have passed.
     rights::check().map_err(ServiceError::Privilege)?;

@@ -3,7 +3,7 @@
 
 use crate::oscillator::Oscillator;
 use crate::rng::Rng;
-use tickwire_clock::ensemble::Source;
+use tickwire_clock::ensemble::SourceConfig;
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::{Exchange, ServerState};
 use tickwire_clockpage::Nanos;
@@ -99,7 +99,7 @@ pub struct SimulatedTimeServer {
     /// How it applies leap seconds.
     pub leaps: Leaping,
     /// What the client is configured to know about it.
-    pub known: Source,
+    pub known: SourceConfig,
     /// Leap announcement that it sends.
     pub announces: Announcement,
     rng: Rng,
@@ -124,7 +124,7 @@ impl SimulatedTimeServer {
             loss: 0,
             silent: false,
             leaps: Leaping::default(),
-            known: Source::default(),
+            known: SourceConfig::default(),
             announces: Announcement::None,
             rng: Rng::new(seed),
         }

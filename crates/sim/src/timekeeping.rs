@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::time_server::{SimulatedTimeServer, Utc, truth};
 use tickwire_clock::Exchange;
 use tickwire_clock::ensemble::{self, Ensemble};
-use tickwire_clock::sync::{Outcome, Refusal};
+use tickwire_clock::sync::{ExchangeRefusal, Outcome};
 use tickwire_clockpage::{Count, Parameters, Reading, Scale, Status};
 
 /// The counter's nominal frequency in Hz.
@@ -37,7 +37,7 @@ pub struct Happened {
     /// The exchange.
     pub exchange: Exchange,
     /// The clock's verdict on it.
-    pub outcome: Result<Outcome, Refusal>,
+    pub outcome: Result<Outcome, ExchangeRefusal>,
 }
 
 /// The daemon, its environment and its readers.
@@ -72,7 +72,7 @@ impl Timekeeping {
     #[must_use]
     pub fn new(wander: OscillatorWander, servers: Vec<SimulatedTimeServer>, poll: f64, start: f64, seed: u64) -> Self {
         assert!(!servers.is_empty());
-        let config = ensemble::Config {
+        let config = ensemble::EnsembleConfig {
             nominal: Scale::from_period(1e9 / FREQUENCY).expect("a counter's frequency"),
             rate_error: 100e-6,
             holdover_after: ((poll * POLLS + TIMEOUT) * 1e9) as i64,

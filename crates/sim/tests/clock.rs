@@ -1,7 +1,7 @@
 //! The clock with oscillators and paths of all kinds: its error, and whether its bound holds.
 //! Errors are in nanoseconds.
 
-use tickwire_clock::sync::{Config, Outcome, Refusal, Sync};
+use tickwire_clock::sync::{ExchangeRefusal, Outcome, Sync, SyncConfig};
 use tickwire_clockpage::Scale;
 use tickwire_sim::{Delay, Oscillator, OscillatorWander, SimulatedTimeServer, truth};
 
@@ -25,7 +25,7 @@ struct Run {
     errors: Vec<f64>,
     /// Readings whose error exceeded the bound.
     lies: usize,
-    outcomes: Vec<Result<Outcome, Refusal>>,
+    outcomes: Vec<Result<Outcome, ExchangeRefusal>>,
 }
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
         Self {
             oscillator: Oscillator::new(FREQUENCY, wander, seed),
             server: SimulatedTimeServer::new(seed ^ 0x5eed),
-            sync: Sync::new(Config::new(nominal)),
+            sync: Sync::new(SyncConfig::new(nominal)),
             now: 0.0,
             next: 0.0,
             exchanges: 0,

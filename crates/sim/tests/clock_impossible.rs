@@ -3,7 +3,7 @@
 
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
-use tickwire_clock::ensemble::{Config, Ensemble, Source};
+use tickwire_clock::ensemble::{Ensemble, EnsembleConfig, SourceConfig};
 use tickwire_clock::{Exchange, ServerState};
 use tickwire_clockpage::{Count, Nanos, Scale};
 use tickwire_sim::Rng;
@@ -35,7 +35,7 @@ fn table(rng: &mut Rng) -> Option<Table> {
 fn ensemble(rng: &mut Rng) -> (Ensemble, Scale) {
     let exponent = rng.uniform() * 12.0 - 3.0;
     let nominal = Scale::from_period(libm::pow(10.0, one(&[exponent, 6.0, 9.0, -3.0], rng))).expect("a counter's");
-    let config = Config {
+    let config = EnsembleConfig {
         nominal,
         rate_error: one(&NUMBERS, rng),
         holdover_after: near(10_000_000_000, 1 << 40, rng),
@@ -44,7 +44,7 @@ fn ensemble(rng: &mut Rng) -> (Ensemble, Scale) {
     };
     let asymmetry = |rng: &mut Rng| if rng.chance(500_000) { 0.0 } else { one(&NUMBERS, rng) };
     let sources: [_; SERVERS] =
-        core::array::from_fn(|_| Source { asymmetry: asymmetry(rng), smeared: rng.chance(100_000) });
+        core::array::from_fn(|_| SourceConfig { asymmetry: asymmetry(rng), smeared: rng.chance(100_000) });
     let mut ensemble = Ensemble::new(config, &sources).after(rng.next_u64() as u32, Count(rng.next_u64()));
     if let Some(table) = table(rng).filter(|_| rng.chance(700_000)) {
         ensemble.set_leap_table(table);
@@ -110,8 +110,9 @@ fn nothing_makes_the_clock_panic() {
 #[test]
 fn a_server_that_takes_all_of_the_exchange_makes_no_round_trip_of_less_than_nothing() {
     let nominal = Scale::from_period(0.4).expect("a counter's");
-    let config = Config { nominal, rate_error: 1e-4, holdover_after: 1 << 40, fresh_for: 1 << 40, tai_offset: None };
-    let mut ensemble = Ensemble::new(config, &[Source::default()]);
+    let config =
+        EnsembleConfig { nominal, rate_error: 1e-4, holdover_after: 1 << 40, fresh_for: 1 << 40, tai_offset: None };
+    let mut ensemble = Ensemble::new(config, &[SourceConfig::default()]);
     for second in 0..60_i64 {
         // 40000.8 ns, which rounds to 40001. Each end rounded by itself from the middle of the
         // first exchange gives 40000.

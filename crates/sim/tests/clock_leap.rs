@@ -3,7 +3,7 @@
 
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
-use tickwire_clock::sync::Refusal;
+use tickwire_clock::sync::ExchangeRefusal;
 use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::TAI_OFFSET;
 use tickwire_sim::{Leaping, OscillatorWander, SimulatedTimeServer, Timekeeping, truth};
@@ -124,7 +124,7 @@ fn once_a_leap_second_is_taken_back_no_server_is_late_with_it() {
         });
         // Two of three are a majority: the eighth reply of the second one is already used.
         let (denials, rest) = outcomes.split_at(8 + 7 + 7);
-        assert!(denials.iter().all(|outcome| *outcome == Err(Refusal::Leaping)), "poll {poll}: {denials:?}");
+        assert!(denials.iter().all(|outcome| *outcome == Err(ExchangeRefusal::Leaping)), "poll {poll}: {denials:?}");
         assert!(rest.len() > 9 && rest.iter().all(Result::is_ok), "poll {poll}: {rest:?}");
         let at = run.now() + 0.5;
         assert!(!run.reading(at).status.contains(Status::HOLDOVER), "poll {poll}");

@@ -2,7 +2,7 @@
 
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
-use tickwire_clock::ensemble::{Source, Standing};
+use tickwire_clock::ensemble::{SourceConfig, Standing};
 use tickwire_clockpage::{Nanos, Status};
 use tickwire_sim::timekeeping::{FREQUENCY, TAI_OFFSET};
 use tickwire_sim::{Leaping, OscillatorWander, SimulatedTimeServer, Timekeeping, truth};
@@ -210,7 +210,7 @@ fn a_server_that_is_to_be_polled_rarely_is_not_silent_in_between() {
     assert_eq!([holdover(seldom, 12.0), holdover(seldom, 128.0), holdover(seldom, 132.0)], [false, false, true]);
 }
 
-const SMEARED: Source = Source { asymmetry: 0.0, smeared: true };
+const SMEARED: SourceConfig = SourceConfig { asymmetry: 0.0, smeared: true };
 
 #[test]
 fn smeared_servers_are_not_mixed() {

@@ -64,13 +64,13 @@ pub struct Abilities {
 
 /// The timestamping setting of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct TimestampSetting {
     flags: i32,
     transmit: i32,
     filter: i32,
 }
 
-impl Setting {
+impl TimestampSetting {
     /// Whether it timestamps transmitted packets when a socket requests it.
     #[must_use]
     pub const fn stamps_departures(&self) -> bool {
@@ -161,21 +161,21 @@ impl Card {
     ///
     /// # Errors
     /// The interface no longer exists, or its driver does not report the setting (`EOPNOTSUPP`).
-    pub fn setting(&self) -> nix::Result<Setting> {
+    pub fn setting(&self) -> nix::Result<TimestampSetting> {
         let mut config = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: 0 };
         sys::get_stamps(&self.socket, &self.name, &mut config)?;
-        Ok(Setting { flags: config.flags, transmit: config.tx_type, filter: config.rx_filter })
+        Ok(TimestampSetting { flags: config.flags, transmit: config.tx_type, filter: config.rx_filter })
     }
 
     /// Changes the setting, and returns the one that the driver has applied.
     ///
     /// # Errors
     /// `EPERM`: CAP_NET_ADMIN is missing; `ERANGE`: the card does not support it.
-    pub fn set(&self, setting: Setting) -> nix::Result<Setting> {
-        let Setting { flags, transmit, filter } = setting;
+    pub fn set(&self, setting: TimestampSetting) -> nix::Result<TimestampSetting> {
+        let TimestampSetting { flags, transmit, filter } = setting;
         let mut config = hwtstamp_config { flags, tx_type: transmit, rx_filter: filter };
         sys::set_stamps(&self.socket, &self.name, &mut config)?;
-        Ok(Setting { flags: config.flags, transmit: config.tx_type, filter: config.rx_filter })
+        Ok(TimestampSetting { flags: config.flags, transmit: config.tx_type, filter: config.rx_filter })
     }
 
     /// The link speed in Mbit/s, if it is known.
@@ -239,7 +239,7 @@ mod sys {
 mod tests {
     use super::*;
 
-    const OFF: Setting = Setting { flags: 0, transmit: 0, filter: 0 };
+    const OFF: TimestampSetting = TimestampSetting { flags: 0, transmit: 0, filter: 0 };
 
     #[test]
     fn loopback_has_no_clock_and_stamps_nothing() {
@@ -264,7 +264,7 @@ mod tests {
         let on = OFF.with_ntp(&able).unwrap();
         assert_eq!((on.transmit, on.filter, on.stamps_ntp()), (1, 1, true));
         // As ptp4l sets it, one-step.
-        let ptp = Setting { flags: 0, transmit: 2, filter: 12 };
+        let ptp = TimestampSetting { flags: 0, transmit: 2, filter: 12 };
         assert!(!ptp.stamps_ntp());
         assert_eq!(ptp.with_ntp(&able).map(|on| (on.transmit, on.filter)), Some((2, 1)));
         // A filter for NTP would replace the one for PTP.

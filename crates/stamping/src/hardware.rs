@@ -59,7 +59,7 @@ pub enum Lack {
 
 /// Simultaneous readings of a card's clock and the system's, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct CardReading {
     /// CLOCK_REALTIME, in the middle of the reading.
     pub realtime: i64,
     /// The card's clock.
@@ -68,7 +68,7 @@ pub struct Reading {
     pub doubt: i64,
 }
 
-impl Reading {
+impl CardReading {
     /// The quickest valid reading; `None` if there is none.
     #[must_use]
     pub fn quickest(triples: &[Triple]) -> Option<Self> {
@@ -92,7 +92,7 @@ impl Reading {
 /// State of a card's clock, kept from one exchange to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Track {
-    last: Option<Reading>,
+    last: Option<CardReading>,
 }
 
 impl Track {
@@ -100,7 +100,7 @@ impl Track {
     ///
     /// # Errors
     /// The clock was set between the readings, or the timestamps are of another clock.
-    pub fn realtime(&mut self, before: &Reading, after: &Reading, stamps: [i64; 2]) -> Result<[i64; 2], Lack> {
+    pub fn realtime(&mut self, before: &CardReading, after: &CardReading, stamps: [i64; 2]) -> Result<[i64; 2], Lack> {
         let last = self.last.replace(*after);
         let (card, system, doubt) = after.since(before);
         if system <= 0.0 || card <= 0.0 {
@@ -123,7 +123,7 @@ impl Track {
         let of = i128::from(after.card) - i128::from(before.card);
         let realtime = |stamp: i64| {
             let into = i128::from(stamp) - i128::from(before.card);
-            let may = |one: &Reading| i128::from(one.doubt) + i128::from(STEP);
+            let may = |one: &CardReading| i128::from(one.doubt) + i128::from(STEP);
             let within = (-may(before)..=of + may(after)).contains(&into);
             // Readings far apart may have uncertainties beyond any real clock: a result that is no
             // valid time is no timestamp.
@@ -186,9 +186,9 @@ mod tests {
 
         /// A reading that takes `width`; the card's clock is actually read after the fraction
         /// `part` of it.
-        fn read(&self, time: i64, width: i64, part: f64) -> Reading {
+        fn read(&self, time: i64, width: i64, part: f64) -> CardReading {
             let card = self.at(time + (width as f64 * part) as i64);
-            Reading::quickest(&[Triple { before: time, card, after: time + width }]).unwrap()
+            CardReading::quickest(&[Triple { before: time, card, after: time + width }]).unwrap()
         }
 
         /// An exchange at `begin`, whose ends are 20 us and `took` ns later.
@@ -271,8 +271,8 @@ mod tests {
     fn the_quickest_reading_counts_and_what_is_none_does_not() {
         let triple = |before, card, after| Triple { before, card, after };
         let all = [triple(0, 10, 900), triple(1000, 20, 1101), triple(2000, 30, 1999), triple(i64::MIN, 0, i64::MAX)];
-        assert_eq!(Reading::quickest(&all), Some(Reading { realtime: 1050, card: 20, doubt: 51 }));
-        assert_eq!(Reading::quickest(&all[2..]), None);
+        assert_eq!(CardReading::quickest(&all), Some(CardReading { realtime: 1050, card: 20, doubt: 51 }));
+        assert_eq!(CardReading::quickest(&all[2..]), None);
     }
 
     #[test]
@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn doubts_that_no_clock_has_are_refused() {
-        let reading = |realtime, card| Reading { realtime, card, doubt: i64::MAX / 4 };
+        let reading = |realtime, card| CardReading { realtime, card, doubt: i64::MAX / 4 };
         let (before, after) = (reading(0, 0), reading(i64::MAX / 8, 1));
         assert_eq!(Track::default().realtime(&before, &after, [i64::MAX / 8, 0]), Err(Lack::Foreign));
-        let widest = Reading::quickest(&[Triple { before: 0, card: 0, after: i64::MAX }]);
+        let widest = CardReading::quickest(&[Triple { before: 0, card: 0, after: i64::MAX }]);
         assert_eq!(widest.unwrap().doubt, i64::MAX / 2 + 1);
     }
 
@@ -338,11 +338,11 @@ mod tests {
             let [a, b, c, d, e, f, g, h] = numbers;
             let mut track = Track::default();
             for (a, b, c, d) in [(a, b, c, d), (e, f, g, h)] {
-                let reading = |realtime: i64, card, doubt| Reading { realtime: realtime / 4, card, doubt };
+                let reading = |realtime: i64, card, doubt| CardReading { realtime: realtime / 4, card, doubt };
                 let _ = track.realtime(&reading(a, b, doubts[0]), &reading(c, d, doubts[1]), [b, e]);
                 let [a, b, c, d] = [a, b, c, d].map(|n| Count(n as u64 >> 2));
                 let _ = inside([a, b], [c, d], doubt / 4, SLACK);
-                let _ = Reading::quickest(&[Triple { before: numbers[0], card: numbers[1], after: numbers[2] }]);
+                let _ = CardReading::quickest(&[Triple { before: numbers[0], card: numbers[1], after: numbers[2] }]);
             }
         }
     }

@@ -1,18 +1,18 @@
 //! A network card that timestamps packets: its clock and its link speed.
 
-use crate::hardware::{Lack, Reading};
+use crate::hardware::{CardReading, Lack};
 use crate::phc::Phc;
 use std::io;
 
 /// A card with usable timestamps.
 #[derive(Debug)]
-pub struct Nic {
+pub struct NicClock {
     clock: Phc,
     number: u32,
     mbits: Option<u32>,
 }
 
-impl Nic {
+impl NicClock {
     /// Opens the clock `/dev/ptpN` of a card. `mbits` is the link speed in Mbit/s, if known.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Nic {
     ///
     /// # Errors
     /// It cannot be read now.
-    pub fn read(&self) -> Result<Reading, Lack> {
-        self.clock.read().ok().and_then(|triples| Reading::quickest(&triples)).ok_or(Lack::Unread)
+    pub fn read(&self) -> Result<CardReading, Lack> {
+        self.clock.read().ok().and_then(|triples| CardReading::quickest(&triples)).ok_or(Lack::Unread)
     }
 }

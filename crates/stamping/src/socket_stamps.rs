@@ -20,7 +20,7 @@ const OPT_TX_SWHW: u32 = 1 << 14;
 
 /// A report of the error queue: a departure, or a socket error, which has none of these fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Departure {
+pub struct TxTimestamps {
     /// The message's number among those sent on this socket, counted from 0.
     pub number: Option<u32>,
     /// The kernel's transmit timestamp.
@@ -31,7 +31,7 @@ pub struct Departure {
 
 /// Receive timestamps of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrival {
+pub struct RxTimestamps {
     /// The kernel's receive timestamp.
     pub stamp: Option<i64>,
     /// The card's receive timestamp, of the beginning of the frame.
@@ -66,7 +66,7 @@ fn software() -> TimestampingFlag {
         | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
-impl Arrival {
+impl RxTimestamps {
     /// From the control messages of a received message, in the kernel's layout. Other bytes are
     /// ignored.
     #[must_use]
@@ -82,7 +82,7 @@ impl Arrival {
     }
 }
 
-impl Departure {
+impl TxTimestamps {
     /// From the control messages of the error queue, in the kernel's layout. Other bytes are
     /// ignored.
     #[must_use]
@@ -101,26 +101,26 @@ impl Departure {
 /// The receive timestamps of a message that was received with room for the control message
 /// [`Timestamps`].
 #[must_use]
-pub fn arrival<S>(message: &RecvMsg<'_, '_, S>) -> Arrival {
-    Arrival::of(decoded(message))
+pub fn arrival<S>(message: &RecvMsg<'_, '_, S>) -> RxTimestamps {
+    RxTimestamps::of(decoded(message))
 }
 
 /// The next report of the socket's error queue; `None` if it is empty.
 #[must_use]
-pub fn departure(socket: &impl AsRawFd) -> Option<Departure> {
+pub fn departure(socket: &impl AsRawFd) -> Option<TxTimestamps> {
     // The queue returns no payload (OPT_TSONLY), except for errors: that of one message, truncated.
     let mut none = [0; 64];
     let mut iov = [IoSliceMut::new(&mut none)];
     let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut iov, Some(&mut control), flags).ok()?;
-    Some(Departure::read(&control))
+    Some(TxTimestamps::read(&control))
 }
 
 /// The report in a message of the error queue.
 #[must_use]
-pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> Departure {
-    Departure::of(decoded(message))
+pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> TxTimestamps {
+    TxTimestamps::of(decoded(message))
 }
 
 /// The same facts from messages that nix has received in a batch; it does not expose their control
@@ -150,21 +150,21 @@ mod tests {
         for (kernel, card) in [(Some(5), None), (None, Some(7)), (Some(5), Some(7))] {
             let stamps = stamps(kernel.unwrap_or(0), card.unwrap_or(0));
             for v6 in [false, true] {
-                let report = Departure::read(&[stamps.clone(), departed(v6, 4)].concat());
-                assert_eq!(report, Departure { number: Some(4), stamp: kernel, card });
+                let report = TxTimestamps::read(&[stamps.clone(), departed(v6, 4)].concat());
+                assert_eq!(report, TxTimestamps { number: Some(4), stamp: kernel, card });
             }
-            assert_eq!(Arrival::read(&stamps), Arrival { stamp: kernel, card });
+            assert_eq!(RxTimestamps::read(&stamps), RxTimestamps { stamp: kernel, card });
         }
     }
 
     #[test]
     fn a_report_on_no_message_has_no_number() {
-        let some = Departure { number: None, stamp: Some(5), card: Some(7) };
-        assert_eq!(Departure::read(&stamps(5, 7)), some);
+        let some = TxTimestamps { number: None, stamp: Some(5), card: Some(7) };
+        assert_eq!(TxTimestamps::read(&stamps(5, 7)), some);
         // The network reports a closed port; its data field looks like a message's number, but is
         // none.
         let report = [stamps(5, 7), error(false, Errno::ECONNREFUSED, 2, 4)].concat();
-        assert_eq!(Departure::read(&report), some);
-        assert_eq!(Departure::read(&[]), Departure::default());
+        assert_eq!(TxTimestamps::read(&report), some);
+        assert_eq!(TxTimestamps::read(&[]), TxTimestamps::default());
     }
 }

@@ -80,7 +80,7 @@ const fn code(error: &OpenError) -> c_int {
     match error {
         OpenError::Missing(_) => libc::ENOENT,
         OpenError::System(_, errno) => *errno as c_int,
-        OpenError::Fault(_, crate::Fault::Version(_)) => libc::EPROTO,
+        OpenError::Fault(_, crate::PageFault::Version(_)) => libc::EPROTO,
         OpenError::Fault(..) | OpenError::Kind(_) => libc::EBADMSG,
         OpenError::Counter(..) | OpenError::Moved(..) => libc::ENOTSUP,
     }

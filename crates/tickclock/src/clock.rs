@@ -5,7 +5,7 @@ use crate::map::{MapFault, Mapping};
 use nix::errno::Errno;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use tickwire_clockpage::{Count, CounterKind, Fault, Parameters, Reading};
+use tickwire_clockpage::{Count, CounterKind, PageFault, Parameters, Reading};
 
 /// The path of the service's page.
 pub const DEFAULT_PATH: &str = "/run/tickwire/clock";
@@ -32,7 +32,7 @@ pub enum OpenError {
     System(PathBuf, Errno),
     /// The file is not a page, or not one that this program supports.
     #[error("{0} cannot be read as a clock: {1}")]
-    Fault(PathBuf, Fault),
+    Fault(PathBuf, PageFault),
     /// It is not a regular file.
     #[error("{0} is no ordinary file, so no clock")]
     Kind(PathBuf),

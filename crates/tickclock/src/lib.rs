@@ -35,4 +35,4 @@ mod wait;
 pub use boot::boot_id;
 pub use clock::{Clock, DEFAULT_PATH, OpenError, VARIABLE, default_path};
 pub use map::{CreateError, Writer};
-pub use tickwire_clockpage::{Count, CounterKind, Fault, Leap, Nanos, Parameters, Reading, Root, Scale, Status};
+pub use tickwire_clockpage::{Count, CounterKind, Leap, Nanos, PageFault, Parameters, Reading, Root, Scale, Status};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use thiserror::Error;
-use tickwire_clockpage::{Count, CounterKind, Fault, Page, Parameters, SIZE, WORDS};
+use tickwire_clockpage::{Count, CounterKind, Page, PageFault, Parameters, SIZE, WORDS};
 
 /// A mapped page.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) enum MapFault {
     System(Errno),
     /// Not a regular file.
     Kind,
-    Page(Fault),
+    Page(PageFault),
 }
 
 impl From<Errno> for MapFault {
@@ -52,7 +52,9 @@ impl Mapping {
         });
         match page {
             // A daemon is just making the page, or none has run since boot.
-            Err(MapFault::Page(Fault::Size(0) | Fault::Blank | Fault::Boot)) => Err(MapFault::System(Errno::ENOENT)),
+            Err(MapFault::Page(PageFault::Size(0) | PageFault::Blank | PageFault::Boot)) => {
+                Err(MapFault::System(Errno::ENOENT))
+            }
             page => page,
         }
     }
@@ -63,7 +65,7 @@ impl Mapping {
             return Err(MapFault::Kind);
         }
         if stat.st_size != SIZE as i64 {
-            return Err(MapFault::Page(Fault::Size(stat.st_size.unsigned_abs())));
+            return Err(MapFault::Page(PageFault::Size(stat.st_size.unsigned_abs())));
         }
         let size = const { NonZeroUsize::new(SIZE).unwrap() };
         // SAFETY: a new mapping of a file that is as long as the mapping; the file's owner, the
@@ -231,10 +233,10 @@ impl Writer {
         match Page::open(mapping.words(), boot()) {
             Ok((_, existing)) if existing == counter => {}
             // Just created, perhaps by a daemon that died while it did.
-            Err(Fault::Blank) => {
+            Err(PageFault::Blank) => {
                 let _ = Page::create(mapping.words(), counter, boot());
             }
-            Err(Fault::Magic) => return Err(CreateError::Foreign(path.into())),
+            Err(PageFault::Magic) => return Err(CreateError::Foreign(path.into())),
             // The existing page is for another counter, of another version, or from before this
             // boot.
             Ok(_) | Err(_) => {

@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::Path;
-use tickclock::{Clock, Count, CounterKind, CreateError, Fault, Nanos, OpenError, Parameters, Status, Writer};
+use tickclock::{Clock, Count, CounterKind, CreateError, Nanos, OpenError, PageFault, Parameters, Status, Writer};
 
 fn second(n: i64) -> Nanos {
     Nanos(n * 1_000_000_000)
@@ -88,12 +88,12 @@ fn what_is_no_page_is_refused_and_left_alone() {
         |path: &Path| (Clock::open(path).unwrap_err(), Writer::create(path, CounterKind::MonotonicRaw).unwrap_err());
     std::fs::write(&path, "a letter").unwrap();
     let (reader, writer) = refused(&path);
-    assert!(matches!(reader, OpenError::Fault(_, Fault::Size(8))), "{reader}");
+    assert!(matches!(reader, OpenError::Fault(_, PageFault::Size(8))), "{reader}");
     assert!(matches!(writer, CreateError::Foreign(_)), "{writer}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     std::fs::write(&path, vec![7; 4096]).unwrap();
     let (reader, writer) = refused(&path);
-    assert!(matches!(reader, OpenError::Fault(_, Fault::Magic)), "{reader}");
+    assert!(matches!(reader, OpenError::Fault(_, PageFault::Magic)), "{reader}");
     assert!(matches!(writer, CreateError::Foreign(_)), "{writer}");
     let (reader, writer) = refused(directory.path());
     assert!(matches!(reader, OpenError::Kind(_)), "{reader}");
@@ -119,7 +119,7 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
     bytes[8..16].copy_from_slice(&99u64.to_ne_bytes());
     std::fs::write(&path, &bytes).unwrap();
     let error = Clock::open(&path).unwrap_err();
-    assert!(matches!(error, OpenError::Fault(_, Fault::Version(99))), "{error}");
+    assert!(matches!(error, OpenError::Fault(_, PageFault::Version(99))), "{error}");
     assert!(reader.now().is_known());
     let _writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     assert!(Clock::open(&path).is_ok());

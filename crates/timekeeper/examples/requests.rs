@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, Nanos, Parameters, Root, Scale, Status, Writer, counter};
-use tickwire_ntp::{Packet, Stamp};
+use tickwire_ntp::{NtpPacket, Stamp};
 use tickwire_timekeeper::TimeServer;
 use tickwire_timekeeper::serve::Serve;
 
@@ -113,7 +113,7 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
     while begin.elapsed() < LASTS {
         while sent - answers < WINDOW {
             sent += 1;
-            let mut request = Packet::request(Stamp(sent << 1));
+            let mut request = NtpPacket::request(Stamp(sent << 1));
             if interleaved {
                 request.interleave(Stamp(sent << 1 | 1), before);
             }
@@ -121,7 +121,7 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
             let _ = socket.send(&request.to_bytes());
         }
         while let Ok(length) = socket.recv(&mut bytes) {
-            before = Packet::parse(&bytes[..length])?.0.receive_timestamp;
+            before = NtpPacket::parse(&bytes[..length])?.0.receive_timestamp;
             answers += 1;
             heard = Instant::now();
         }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tickwire_host::{RouteKind, RouteNetlink, RouteQuery};
-use tickwire_stamping::card::{Abilities, Card, Setting};
-use tickwire_stamping::nic::Nic;
+use tickwire_stamping::card::{Abilities, Card, TimestampSetting};
+use tickwire_stamping::nic::NicClock;
 use tracing::{info, warn};
 
 /// Interval between two looks at an interface, in ns: its setting, its link's speed, or the device
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 const LOOK_AGAIN: i64 = 10_000_000_000;
 
 /// A card, or why there is none.
-type Found = Result<Arc<Nic>, String>;
+type NicOrReason = Result<Arc<NicClock>, String>;
 
 /// The cards of the network namespace in which this was made.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Cards {
 struct Interface {
     name: String,
     looked: i64,
-    found: Found,
+    found: NicOrReason,
     changed: Option<Changed>,
 }
 
@@ -39,8 +39,8 @@ struct Interface {
 #[derive(Debug)]
 struct Changed {
     card: Card,
-    before: Setting,
-    ours: Setting,
+    before: TimestampSetting,
+    ours: TimestampSetting,
 }
 
 impl Drop for Changed {
@@ -64,7 +64,7 @@ impl Cards {
     }
 
     /// The card by which a server is reached now.
-    pub(crate) fn toward(&mut self, server: SocketAddr, now: i64) -> Found {
+    pub(crate) fn toward(&mut self, server: SocketAddr, now: i64) -> NicOrReason {
         if self.wanted == HardwareStamps::Never {
             return Err("hardware_stamps = \"never\"".into());
         }
@@ -128,7 +128,7 @@ impl Cards {
 }
 
 impl Interface {
-    fn find(&mut self, wanted: HardwareStamps) -> Found {
+    fn find(&mut self, wanted: HardwareStamps) -> NicOrReason {
         let name = &self.name;
         let card = Card::named(name).map_err(|error| format!("{name}: {error}"))?;
         let abilities = card.abilities().map_err(|error| format!("{name}: {error}"))?;
@@ -142,14 +142,19 @@ impl Interface {
         }
         match &self.found {
             Ok(nic) if nic.is(clock, mbits) => Ok(Arc::clone(nic)),
-            _ => Nic::open(clock, mbits).map(Arc::new).map_err(|error| format!("/dev/ptp{clock}: {error}")),
+            _ => NicClock::open(clock, mbits).map(Arc::new).map_err(|error| format!("/dev/ptp{clock}: {error}")),
         }
     }
 }
 
 impl Changed {
     /// Sets a card to timestamp what NTP needs.
-    fn make(card: Card, before: Setting, abilities: &Abilities, wanted: HardwareStamps) -> Result<Self, String> {
+    fn make(
+        card: Card,
+        before: TimestampSetting,
+        abilities: &Abilities,
+        wanted: HardwareStamps,
+    ) -> Result<Self, String> {
         let name = card.name();
         let Some(setting) = before.with_ntp(abilities) else {
             return Err(format!("{name} cannot stamp the packets of NTP, both ways"));

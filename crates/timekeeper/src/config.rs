@@ -3,7 +3,7 @@
 use crate::leap_table::{self, TableError};
 use crate::nts;
 use crate::serve::Serve;
-pub use crate::server_config::Server;
+pub use crate::server_config::PolledServer;
 use crate::server_config::host_name;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
@@ -16,16 +16,16 @@ pub use tickwire_settings::{SettingsError as ConfigError, Wrong};
 /// All settings of the clock.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub struct TimekeeperConfig {
     /// The servers to poll.
     #[serde(deserialize_with = "servers")]
-    pub servers: Vec<Server>,
+    pub servers: Vec<PolledServer>,
     /// Seconds between requests.
     pub poll: f64,
     /// At most so many, for servers that are silent or limit the rate.
     pub longest_poll: f64,
     /// The content of a request's transmit timestamp.
-    pub transmit: Transmit,
+    pub transmit: TransmitSetting,
     /// Whether to use the timestamps of network cards.
     pub hardware_stamps: HardwareStamps,
     /// Where the page is.
@@ -42,7 +42,7 @@ pub struct Config {
     pub tai_offset: Option<i32>,
     /// Where to record all exchanges, for `tickwire clock replay`: a file that does not exist yet.
     pub record: Option<PathBuf>,
-    /// All servers spread leap seconds over a day (see [`Server::smeared`]).
+    /// All servers spread leap seconds over a day (see [`PolledServer::smeared`]).
     pub smeared: bool,
     /// Whether to steer the system clock.
     pub steer_system_clock: bool,
@@ -54,13 +54,13 @@ pub struct Config {
     pub serve: Serve,
 }
 
-impl Default for Config {
+impl Default for TimekeeperConfig {
     fn default() -> Self {
         Self {
             servers: Vec::new(),
             poll: 1.0,
             longest_poll: 1024.0,
-            transmit: Transmit::Nonce,
+            transmit: TransmitSetting::Nonce,
             hardware_stamps: HardwareStamps::Auto,
             page: tickclock::DEFAULT_PATH.into(),
             state: None,
@@ -85,7 +85,7 @@ pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
-    clock: Config,
+    clock: TimekeeperConfig,
     interfaces: IgnoredAny,
     attach: IgnoredAny,
     attach_by_interface: IgnoredAny,
@@ -96,7 +96,7 @@ struct File {
     lane: IgnoredAny,
 }
 
-impl Config {
+impl TimekeeperConfig {
     /// The `[clock]` table of a file.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Config {
             let wrong = |key: &str, message: String| Err(Wrong::new(format!("clock.servers.{number}.{key}"), message));
             if let Err(what) = host_name(&server.host) {
                 // As on the command line.
-                let both = Server::named(&server.host).is_ok();
+                let both = PolledServer::named(&server.host).is_ok();
                 let hint = if both { " (its port has a key of its own: port = 123)" } else { "" };
                 return wrong("host", format!("{what}{hint}"));
             }
@@ -176,7 +176,7 @@ impl Config {
     }
 }
 
-impl Config {
+impl TimekeeperConfig {
     /// Checks the files that it names and that must exist from the start.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Config {
 
     /// Checks that there are trusted certificates for those of the servers that are polled with
     /// NTS.
-    pub(crate) fn check_trust(&self, of: impl Fn(&Server) -> bool) -> Result<(), FileError> {
+    pub(crate) fn check_trust(&self, of: impl Fn(&PolledServer) -> bool) -> Result<(), FileError> {
         for server in self.servers.iter().filter(|server| server.nts && of(server)) {
             nts::check_roots(server.nts_ca.as_deref())
                 .map_err(|failure| FileError::Trust(server.host.clone(), failure.to_string()))?;
@@ -211,11 +211,11 @@ pub enum FileError {
 
 /// A list of servers. For names only, or one table that is no list, the error shows the right
 /// syntax.
-fn servers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Server>, D::Error> {
+fn servers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PolledServer>, D::Error> {
     struct List;
 
     impl<'de> Visitor<'de> for List {
-        type Value = Vec<Server>;
+        type Value = Vec<PolledServer>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list of servers, each as [[clock.servers]] with a line host = \"ntp.example\"")
@@ -235,7 +235,7 @@ fn servers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Server>, D:
 /// The content of a request's transmit timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Transmit {
+pub enum TransmitSetting {
     /// An unpredictable number.
     #[default]
     Nonce,
@@ -243,7 +243,7 @@ pub enum Transmit {
     Counter,
 }
 
-impl TryFrom<String> for Transmit {
+impl TryFrom<String> for TransmitSetting {
     type Error = String;
 
     fn try_from(word: String) -> Result<Self, String> {
@@ -291,9 +291,9 @@ mod tests {
         let file = directory.path().join("tickwire.toml");
         let read = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            Config::read(&file).map_err(|error| error.to_string())
+            TimekeeperConfig::read(&file).map_err(|error| error.to_string())
         };
-        assert_eq!(read("interfaces = ['eth0']\n").unwrap(), Config::default());
+        assert_eq!(read("interfaces = ['eth0']\n").unwrap(), TimekeeperConfig::default());
         let config = read("[clock]\npoll = 4\n[[clock.servers]]\nhost = 'a.example'\nasymmetry = -2.5\n").unwrap();
         assert_eq!(
             (config.poll, config.servers[0].host.as_str(), config.servers[0].asymmetry),
@@ -353,7 +353,7 @@ mod tests {
         assert!(read("[clock]\npoll = nan\n").unwrap_err().contains("clock.poll must be"));
         assert!(read("[clock]\npage = 'clock'\n").unwrap_err().contains("clock.page must be an absolute path"));
         assert!(read("[clock]\ntransmit = 'x'\n").unwrap_err().contains("expected `nonce` or `counter`"));
-        assert_eq!(read("[clock]\ntransmit = 'counter'\n").unwrap().transmit, Transmit::Counter);
+        assert_eq!(read("[clock]\ntransmit = 'counter'\n").unwrap().transmit, TransmitSetting::Counter);
         let enable = read("[clock]\nhardware_stamps = 'enable'\n").unwrap().hardware_stamps;
         assert_eq!(enable, HardwareStamps::Enable);
         let error = read("[clock]\nhardware_stamps = 'on'\n").unwrap_err();
@@ -375,6 +375,8 @@ mod tests {
         assert!(error.contains("toml:2:10: ") && error.contains("expected an address of this host"), "{error}");
         assert!(read("[clock.serve]\nallow = ['lan']\n").unwrap_err().contains("is no network"));
         assert!(read("[clock.serve]\nrate = -1\n").unwrap_err().contains("clock.serve.rate must be"));
-        assert!(Config::read(Path::new("/nowhere")).unwrap_err().to_string().ends_with("cannot read /nowhere"));
+        assert!(
+            TimekeeperConfig::read(Path::new("/nowhere")).unwrap_err().to_string().ends_with("cannot read /nowhere")
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::cards::Cards;
 use crate::event_log::{EventLog, Seen};
 use crate::hardware::Look;
 use crate::ntp_source::NtpSource;
-use crate::record::Recorder;
+use crate::record::ExchangeRecorder;
 use crate::report::{Report, SourceReport};
 use crate::source::{Measurement, Source};
 use crate::state::{Known, State};
@@ -25,10 +25,11 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Instant;
 use tickclock::{Count, CounterKind, Nanos, Parameters, Scale, Status, Writer, counter};
 use tickwire_clock::Ensemble;
 use tickwire_clock::ensemble::Standing;
-use tickwire_clock::sync::Clock;
+use tickwire_clock::sync::ClockEstimate;
 use tickwire_stamping::cross_timestamp;
 use tracing::{debug, info, warn};
 
@@ -62,7 +63,7 @@ pub struct Daemon {
     published: i64,
     handed: i64,
     kept: i64,
-    recorder: Option<Recorder<BufWriter<File>>>,
+    recorder: Option<ExchangeRecorder<BufWriter<File>>>,
     event_log: EventLog,
     /// The page, and the lock that shows that this daemon is alive. It is dropped last. The next
     /// holder of the lock replaces leftover files beside the page by its own, and a daemon that
@@ -125,7 +126,11 @@ impl Daemon {
         let now = monotonic();
         let wakeup = self.sources.iter().map(|source| source.wakeup(now)).min().unwrap_or(i64::MAX);
         let due = wakeup.min(self.published + PUBLISH).min(self.handed + HAND);
-        let left = (due - now).clamp(0, PUBLISH);
+        let clients = self.status_endpoints.due().map_or(PUBLISH, |due| {
+            let left = due.saturating_duration_since(Instant::now());
+            i64::try_from(left.as_nanos()).unwrap_or(PUBLISH)
+        });
+        let left = (due - now).min(clients).clamp(0, PUBLISH);
         // Rounded up: an iteration of the loop before the due time does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
@@ -226,7 +231,7 @@ impl Daemon {
         }
     }
 
-    fn source_report(&self, number: usize, count: Count, published: Option<&Clock>) -> SourceReport {
+    fn source_report(&self, number: usize, count: Count, published: Option<&ClockEstimate>) -> SourceReport {
         let source = &self.sources[number];
         let sync = self.ensemble.server(number);
         let own = sync.clock(count);
@@ -344,8 +349,8 @@ impl Daemon {
 
 /// Records until a write fails; from then on the clock runs without a record.
 fn record(
-    recorder: &mut Option<Recorder<BufWriter<File>>>,
-    what: impl FnOnce(&mut Recorder<BufWriter<File>>) -> io::Result<()>,
+    recorder: &mut Option<ExchangeRecorder<BufWriter<File>>>,
+    what: impl FnOnce(&mut ExchangeRecorder<BufWriter<File>>) -> io::Result<()>,
 ) {
     if let Some(Err(error)) = recorder.as_mut().map(what) {
         warn!(%error, "the record ends here: it cannot be written");
@@ -372,15 +377,16 @@ fn about(clock: Nanos) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Server};
+    use crate::config::{PolledServer, TimekeeperConfig};
     use tickclock::Clock;
 
     /// A daemon whose server answers nothing, and a reader of its page.
     fn daemon() -> (tempfile::TempDir, Daemon, Clock) {
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("clock");
-        let servers = vec![Server::named("127.0.0.1:9").unwrap()];
-        let daemon = Daemon::start(&Config { servers, page: page.clone(), ..Config::default() }).unwrap();
+        let servers = vec![PolledServer::named("127.0.0.1:9").unwrap()];
+        let daemon =
+            Daemon::start(&TimekeeperConfig { servers, page: page.clone(), ..TimekeeperConfig::default() }).unwrap();
         let clock = Clock::open(page).unwrap();
         (directory, daemon, clock)
     }
@@ -430,9 +436,9 @@ mod tests {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let servers = vec![Server::named(&server.local_addr().unwrap().to_string()).unwrap()];
+        let servers = vec![PolledServer::named(&server.local_addr().unwrap().to_string()).unwrap()];
         let page = directory.path().join("clock");
-        let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
+        let mut daemon = Daemon::start(&TimekeeperConfig { servers, page, ..TimekeeperConfig::default() }).unwrap();
         // Lookup, open, request.
         for _ in 0..3 {
             daemon.ask(monotonic());
@@ -448,9 +454,9 @@ mod tests {
         let (shared, dead, alone) = (server(), server(), server());
         let address = |server: &std::net::UdpSocket| server.local_addr().unwrap().to_string();
         let directory = tempfile::tempdir().unwrap();
-        let servers = [&address(&shared), "time.example"].map(|name| Server::named(name).unwrap()).to_vec();
+        let servers = [&address(&shared), "time.example"].map(|name| PolledServer::named(name).unwrap()).to_vec();
         let page = directory.path().join("clock");
-        let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
+        let mut daemon = Daemon::start(&TimekeeperConfig { servers, page, ..TimekeeperConfig::default() }).unwrap();
         let mut now = monotonic();
         for _ in 0..2 {
             daemon.sources[0].run(now, &mut daemon.cards, &|_| None);
@@ -488,12 +494,12 @@ mod tests {
 
     /// The same with this stratum and reference.
     fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference_id: u32) {
-        use tickwire_ntp::{Mode, Packet, Stamp};
+        use tickwire_ntp::{Mode, NtpPacket, Stamp};
         let mut bytes = [0; 48];
         let (_, client) = server.recv_from(&mut bytes).unwrap();
-        let (request, _) = Packet::parse(&bytes).unwrap();
+        let (request, _) = NtpPacket::parse(&bytes).unwrap();
         let now = Stamp::from_unix(realtime());
-        let answer = Packet {
+        let answer = NtpPacket {
             mode: Mode::Server,
             stratum,
             reference_id,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickclock::Nanos;
 use tickwire_clock::ensemble::calendar::civil;
-use tickwire_clock::ensemble::table::{Malformed, Table};
+use tickwire_clock::ensemble::table::{MalformedTable, Table};
 use tracing::{info, warn};
 
 /// Its paths in the time zone data.
@@ -22,7 +22,7 @@ pub enum TableError {
     Read(PathBuf, io::Error),
     /// It is malformed.
     #[error("{0} is no table of leap seconds: {1}")]
-    Wrong(PathBuf, Malformed),
+    Wrong(PathBuf, MalformedTable),
 }
 
 /// The configured table, else the host's, if it has one. `now` is the system clock's time, at which

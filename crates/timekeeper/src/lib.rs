@@ -49,9 +49,9 @@ mod status_endpoints;
 mod system;
 mod tally;
 
-pub use config::Config;
+pub use config::TimekeeperConfig;
 pub use daemon::{Daemon, StartError};
 pub use report::{NtsReport, Report, SourceReport, SystemClockReport};
 pub use serve::TimeServer;
 pub use status_endpoints::{ask, socket_of};
-pub use system::Error as SystemError;
+pub use system::SystemError;

@@ -1,12 +1,12 @@
 //! One NTP server and its association: sends requests when they are due, and processes the replies.
 
 use crate::cards::Cards;
-use crate::config::{Config, Transmit};
+use crate::config::{TimekeeperConfig, TransmitSetting};
 use crate::log_rate_limit::LogRateLimit;
 use crate::random;
 use crate::report::SourceReport;
-use crate::resolver::{Address, Found, Resolver};
-use crate::server_config::Server;
+use crate::resolver::{Address, ResolvedServer, Resolver};
+use crate::server_config::PolledServer;
 use crate::source::{Measurement, Source, silence_timeout};
 use crate::stamp_choice::{StampChoice, Stamps};
 use crate::tally::Tally;
@@ -18,8 +18,8 @@ use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::{Exchange, ServerState};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::nts::Unproven;
-use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection, Reply};
+use tickwire_ntp::socket::NtpSocket;
+use tickwire_ntp::{AcceptedReply, Client, CompletedExchange, Kiss, LeapIndicator, Rejection, Reply, ServerVariables};
 use tickwire_stamping::Quality;
 use tickwire_stamping::hardware::Lack;
 use tracing::{debug, info, warn};
@@ -50,7 +50,7 @@ pub(crate) struct NtpSource {
     name: String,
     resolver: Resolver,
     client: Client,
-    settings: client::Config,
+    settings: client::ClientConfig,
     kind: CounterKind,
     nominal: Scale,
     /// Unanswered requests in a row.
@@ -73,13 +73,19 @@ pub(crate) struct NtpSource {
 }
 
 impl NtpSource {
-    pub(crate) fn new(config: &Config, server: &Server, kind: CounterKind, nominal: Scale, now: i64) -> Self {
+    pub(crate) fn new(
+        config: &TimekeeperConfig,
+        server: &PolledServer,
+        kind: CounterKind,
+        nominal: Scale,
+        now: i64,
+    ) -> Self {
         let ns = |seconds: f64| (seconds * 1e9) as i64;
-        let settings = client::Config {
+        let settings = client::ClientConfig {
             poll: Poll { usual: ns(config.poll), longest: ns(config.longest_poll) },
             transmit: match config.transmit {
-                Transmit::Nonce => client::Transmit::Nonce,
-                Transmit::Counter => client::Transmit::Counter,
+                TransmitSetting::Nonce => client::TransmitContents::Nonce,
+                TransmitSetting::Counter => client::TransmitContents::Counter,
             },
             interleaved: server.interleaved,
         };
@@ -112,12 +118,12 @@ impl NtpSource {
     }
 
     fn peer(&self) -> Option<SocketAddr> {
-        self.resolver.socket().and_then(Socket::peer)
+        self.resolver.socket().and_then(NtpSocket::peer)
     }
 
-    /// Whether its socket must not be waited for: see [`Socket::is_leaving`].
+    /// Whether its socket must not be waited for: see [`NtpSocket::is_leaving`].
     fn is_leaving(&self) -> bool {
-        self.resolver.socket().is_some_and(Socket::is_leaving)
+        self.resolver.socket().is_some_and(NtpSocket::is_leaving)
     }
 
     /// When [`Self::advance`] has something to do.
@@ -131,7 +137,7 @@ impl NtpSource {
 
     /// Runs what is due: lookup, key establishment, request. Returns an address that was found, to
     /// be [opened](Self::open) unless another source polls it.
-    fn advance(&mut self, now: i64, cards: &mut Cards) -> Option<Found> {
+    fn advance(&mut self, now: i64, cards: &mut Cards) -> Option<ResolvedServer> {
         let silent = self.silent >= MOVED;
         let found = self.resolver.turn(now, &self.client, silent, &mut self.log_limit);
         if found.is_some() || self.resolver.socket().is_none() {
@@ -145,7 +151,7 @@ impl NtpSource {
 
     /// The address to poll instead of one that does not answer or denies service. If there is no
     /// other, the name is looked up again.
-    fn move_on(&mut self, now: i64) -> Option<Found> {
+    fn move_on(&mut self, now: i64) -> Option<ResolvedServer> {
         // With NTS the name is looked up again when no cookie is left.
         if self.resolver.needs_keys() {
             return None;
@@ -168,7 +174,7 @@ impl NtpSource {
         if now < self.client.due() || !self.resolver.has_keys(now, self.silent >= MOVED) {
             return;
         }
-        let request = |socket: &Socket| self.client.request(now, random::words(), socket.counter());
+        let request = |socket: &NtpSocket| self.client.request(now, random::words(), socket.counter());
         let Some((socket, bytes)) = self.resolver.request(request) else { return };
         self.silent = self.silent.saturating_add(1);
         let peer = socket.peer();
@@ -183,7 +189,7 @@ impl NtpSource {
     /// Another source polls its address: one server has one vote. Returns another address of its
     /// name to try instead. If there is none, no request is sent until the next lookup, which may
     /// give another server.
-    fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<Found> {
+    fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<ResolvedServer> {
         if let Some(other) = self.resolver.another(now) {
             return Some(other);
         }
@@ -197,12 +203,12 @@ impl NtpSource {
 
     /// Starts to poll this address, or continues with new keys. Returns another address to try
     /// instead if this one cannot be polled.
-    fn open(&mut self, found: Found, now: i64) -> Option<Found> {
+    fn open(&mut self, found: ResolvedServer, now: i64) -> Option<ResolvedServer> {
         let address = found.address();
         if self.resolver.take_keys(found) {
             return None;
         }
-        match Socket::open(address, self.kind, self.nominal.period()) {
+        match NtpSocket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
                 let before = self.resolver.is_at(address, socket);
                 // The silence timeout starts with the first request, and anew after the source was
@@ -280,7 +286,7 @@ impl NtpSource {
             let before = self.before;
             let reply = Reply { bytes: &received.bytes, sent, received: came, now, near };
             match self.client.answer(reply) {
-                Ok(Answer { exchange: Some(exchange), leap, interleaved, .. }) => {
+                Ok(AcceptedReply { exchange: Some(exchange), leap, interleaved, .. }) => {
                     self.tally.interleaved = Some(interleaved);
                     let announced = match leap {
                         LeapIndicator::Insert => Announcement::Insert,
@@ -293,13 +299,13 @@ impl NtpSource {
                     match told.map_or(kind, |(_, kind)| kind) {
                         Ok(_) if follows(&exchange.server, own) => take(Err(LOOP.into())),
                         Ok(quality) => {
-                            let exchange = Exchange { stamp_error: quality.stamp_error(), ..exchange };
+                            let exchange = measured(&exchange, quality);
                             take(Ok(Measurement { exchange, announced, quality }));
                         }
                         Err(lack) => take(Err(lack.to_string())),
                     }
                 }
-                Ok(Answer { exchange: None, .. }) => self.before = Some((sent, kind)),
+                Ok(AcceptedReply { exchange: None, .. }) => self.before = Some((sent, kind)),
                 Err(Rejection::Kiss(kiss)) => {
                     let hours = |until: i64| ((until - now) as f64 / 3.6e12 * 10.0).round() / 10.0;
                     self.denied = self.client.denied().map(|_| now);
@@ -353,7 +359,7 @@ impl Source for NtpSource {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        if self.is_leaving() { None } else { self.resolver.socket().map(Socket::as_fd) }
+        if self.is_leaving() { None } else { self.resolver.socket().map(NtpSocket::as_fd) }
     }
 
     fn wakeup(&self, now: i64) -> i64 {
@@ -445,8 +451,21 @@ impl Source for NtpSource {
 
 /// Whether a server's reference ID is this host's address toward it: then it returns our own time
 /// (RFC 5905 §7.3). At stratum 1 the reference ID is a name.
-fn follows(server: &ServerState, own: Option<u32>) -> bool {
-    server.stratum > 1 && own == Some(server.reference)
+fn follows(server: &ServerVariables, own: Option<u32>) -> bool {
+    server.stratum > 1 && own == Some(server.reference_id)
+}
+
+/// An exchange as the estimator's input.
+const fn measured(exchange: &CompletedExchange, quality: Quality) -> Exchange {
+    let ServerVariables { synchronised, stratum, reference_id, root_delay, root_dispersion } = exchange.server;
+    Exchange {
+        sent: exchange.sent,
+        server_received: exchange.server_received,
+        server_sent: exchange.server_sent,
+        received: exchange.received,
+        server: ServerState { synchronised, stratum, reference: reference_id, root_delay, root_dispersion },
+        stamp_error: quality.stamp_error(),
+    }
 }
 
 /// A server's address as a 32-bit reference ID. MD5 hides nothing here: all servers use it, so that
@@ -465,10 +484,10 @@ fn reference(address: IpAddr) -> u32 {
 mod tests {
     use super::*;
     use crate::lookup::Failure;
-    use crate::resolver::Told;
+    use crate::resolver::LookupResult;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::net::UdpSocket;
-    use tickwire_ntp::{Mode, Packet, Stamp};
+    use tickwire_ntp::{Mode, NtpPacket, Stamp};
 
     #[test]
     fn servers_are_named_as_others_name_them() {
@@ -481,9 +500,9 @@ mod tests {
 
     /// A source with a name that is never looked up.
     fn source() -> (NtpSource, Cards) {
-        let server = Server::named("time.example").unwrap();
+        let server = PolledServer::named("time.example").unwrap();
         let nominal = Scale::from_period(1.0).unwrap();
-        let source = NtpSource::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let source = NtpSource::new(&TimekeeperConfig::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         (source, Cards::new(crate::config::HardwareStamps::Never))
     }
 
@@ -491,7 +510,7 @@ mod tests {
         /// Its name was looked up, and has these addresses.
         pub(crate) fn tell(&mut self, all: &[&UdpSocket]) {
             let all = all.iter().map(|socket| socket.local_addr().unwrap()).collect();
-            self.resolver.be_looked_up().send(Ok(Told::At(all))).unwrap();
+            self.resolver.be_looked_up().send(Ok(LookupResult::Addresses(all))).unwrap();
         }
 
         /// When its next lookup or request is due.
@@ -535,17 +554,17 @@ mod tests {
     }
 
     /// The requests that a server has received.
-    fn requests(server: &UdpSocket) -> Vec<(Packet, SocketAddr)> {
+    fn requests(server: &UdpSocket) -> Vec<(NtpPacket, SocketAddr)> {
         let one = || {
             let mut bytes = [0; 48];
             let (_, from) = server.recv_from(&mut bytes).ok()?;
-            Some((Packet::parse(&bytes).unwrap().0, from))
+            Some((NtpPacket::parse(&bytes).unwrap().0, from))
         };
         std::iter::from_fn(one).collect()
     }
 
-    fn answer(request: &Packet) -> Packet {
-        Packet {
+    fn answer(request: &NtpPacket) -> NtpPacket {
+        NtpPacket {
             mode: Mode::Server,
             stratum: 1,
             origin_timestamp: request.transmit_timestamp,
@@ -555,8 +574,8 @@ mod tests {
         }
     }
 
-    fn kiss(by: Kiss, request: &Packet) -> Packet {
-        Packet { stratum: 0, reference_id: by.to_reference(), ..answer(request) }
+    fn kiss(by: Kiss, request: &NtpPacket) -> NtpPacket {
+        NtpPacket { stratum: 0, reference_id: by.to_reference(), ..answer(request) }
     }
 
     /// The source receives what a server has sent; returns the number of completed exchanges.
@@ -604,10 +623,10 @@ mod tests {
         // A connection to it is refused: broadcast is not allowed.
         let nowhere = SocketAddr::from(([255, 255, 255, 255], 123));
         let all = vec![nowhere, alive.local_addr().unwrap()];
-        source.resolver.be_looked_up().send(Ok(Told::At(all))).unwrap();
+        source.resolver.be_looked_up().send(Ok(LookupResult::Addresses(all))).unwrap();
         turn(&mut source, 0);
         assert_eq!(source.peer(), Some(alive.local_addr().unwrap()));
-        source.resolver.be_looked_up().send(Ok(Told::At(vec![nowhere]))).unwrap();
+        source.resolver.be_looked_up().send(Ok(LookupResult::Addresses(vec![nowhere]))).unwrap();
         turn(&mut source, 1);
         assert!(
             matches!(source.resolver.address(), Address::Due(_)) && source.why_silent(1).contains("255.255.255.255")
@@ -762,12 +781,12 @@ mod tests {
     #[test]
     fn a_name_that_is_not_found_any_more_leaves_its_address_to_others() {
         // With NTS: without it the known addresses are still polled.
-        let server = Server { nts: true, ..Server::named("time.example").unwrap() };
+        let server = PolledServer { nts: true, ..PolledServer::named("time.example").unwrap() };
         let nominal = Scale::from_period(1.0).unwrap();
-        let mut source = NtpSource::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let mut source = NtpSource::new(&TimekeeperConfig::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
-        source.open(Found::At(address), 0);
+        source.open(ResolvedServer::Address(address), 0);
         let tell = source.resolver.be_looked_up();
         assert!(source.advance(1, &mut cards).is_none() && source.polls(address), "while it is looked up anew");
         tell.send(Err(Failure::new("no such name", ""))).unwrap();

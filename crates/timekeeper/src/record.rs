@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickclock::{Count, Leap, Nanos, Parameters, Scale, Status};
-use tickwire_clock::ensemble::Source;
+use tickwire_clock::ensemble::SourceConfig;
 use tickwire_clock::ensemble::leap::Announcement;
 use tickwire_clock::ensemble::table::Table;
 use tickwire_clock::{Ensemble, Exchange, ServerState, ensemble};
@@ -28,7 +28,7 @@ const LONGEST: usize = 64 * 1024;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
     Begin(Begin),
-    Exchange(Told),
+    Exchange(ExchangeRecord),
     /// The silence timeout of a server from now on.
     Patience {
         server: usize,
@@ -38,7 +38,7 @@ enum Line {
     Disruption {
         at: u64,
     },
-    Page(Page),
+    Page(RecordedPage),
 }
 
 /// The clock's configuration.
@@ -80,7 +80,7 @@ struct Server {
 /// An exchange; times are Unix time, counts are the counter's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct ExchangeRecord {
     server: usize,
     sent: u64,
     server_received_ns: i64,
@@ -98,7 +98,7 @@ struct Told {
 /// The page as it was published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Page {
+pub struct RecordedPage {
     /// The clock's status flags (`Status`).
     pub status: u32,
     /// The counter when it was published.
@@ -133,7 +133,7 @@ const fn scale(scale: Scale) -> [u64; 2] {
     [scale.mult, scale.shift as u64]
 }
 
-impl From<&Parameters> for Page {
+impl From<&Parameters> for RecordedPage {
     fn from(parameters: &Parameters) -> Self {
         let Parameters { status: Status(status), at, time, local, difference, error, bound, growth, .. } = *parameters;
         let Leap { offset, step, at: leap_at } = parameters.leap;
@@ -156,7 +156,7 @@ impl From<&Parameters> for Page {
     }
 }
 
-impl Told {
+impl ExchangeRecord {
     fn new(server: usize, exchange: &Exchange, announced: Announcement) -> Self {
         let Exchange { sent, server_received, server_sent, received, server: state, stamp_error } = *exchange;
         Self {
@@ -199,11 +199,11 @@ impl Told {
 
 /// Writes a record.
 #[derive(Debug)]
-pub struct Recorder<W: Write> {
+pub struct ExchangeRecorder<W: Write> {
     to: W,
 }
 
-impl Recorder<BufWriter<File>> {
+impl ExchangeRecorder<BufWriter<File>> {
     /// Creates a new file; an existing one is kept as it is, and is an error.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Recorder<BufWriter<File>> {
     }
 }
 
-impl<W: Write> Recorder<W> {
+impl<W: Write> ExchangeRecorder<W> {
     /// Writes to `to`.
     pub const fn new(to: W) -> Self {
         Self { to }
@@ -231,13 +231,13 @@ impl<W: Write> Recorder<W> {
     /// The line cannot be written.
     pub fn begin(
         &mut self,
-        config: &ensemble::Config,
+        config: &ensemble::EnsembleConfig,
         counter: &str,
-        servers: &[(&str, Source)],
+        servers: &[(&str, SourceConfig)],
         table: Option<&Table>,
         (disruptions, since): (u32, Count),
     ) -> io::Result<()> {
-        let server = |&(name, Source { asymmetry, smeared }): &(&str, Source)| Server {
+        let server = |&(name, SourceConfig { asymmetry, smeared }): &(&str, SourceConfig)| Server {
             name: name.into(),
             asymmetry_ns: asymmetry,
             smeared,
@@ -267,7 +267,7 @@ impl<W: Write> Recorder<W> {
     /// # Errors
     /// See [`Self::begin`].
     pub fn exchange(&mut self, server: usize, exchange: &Exchange, announced: Announcement) -> io::Result<()> {
-        self.line(&Line::Exchange(Told::new(server, exchange, announced)))
+        self.line(&Line::Exchange(ExchangeRecord::new(server, exchange, announced)))
     }
 
     /// Writes a server's new silence timeout.
@@ -339,14 +339,14 @@ pub struct Replayed {
     /// The record ends within a line: its writer was killed, or is still running.
     pub cut: bool,
     /// The last page, as the replay gives it.
-    pub page: Option<Page>,
+    pub page: Option<RecordedPage>,
 }
 
 /// Replays a file; `each` gets every page as the replay gives it.
 ///
 /// # Errors
 /// It cannot be read, or is no record; the error names the line.
-pub fn replay(path: &Path, each: impl FnMut(&Page)) -> Result<Replayed, ReplayError> {
+pub fn replay(path: &Path, each: impl FnMut(&RecordedPage)) -> Result<Replayed, ReplayError> {
     let read = |error| ReplayError::Read(path.into(), error);
     let file = File::open(path).map_err(read)?;
     replay_from(io::BufReader::new(file), each).map_err(|error| match error {
@@ -406,7 +406,7 @@ fn no_line(error: &serde_json::Error) -> String {
     format!("it is no line of a record: {error}")
 }
 
-fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Replayed, Fault> {
+fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&RecordedPage)) -> Result<Replayed, Fault> {
     let mut text = Vec::new();
     next(&mut from, &mut text)?;
     let begin = begun(&text)?;
@@ -425,7 +425,9 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
         };
         match serde_json::from_slice(line).map_err(|error| wrong(no_line(&error)))? {
             Line::Begin(_) => return Err(wrong("the record begins for a second time".into())),
-            Line::Exchange(Told { server, .. }) | Line::Patience { server, .. } if server >= replayed.servers.len() => {
+            Line::Exchange(ExchangeRecord { server, .. }) | Line::Patience { server, .. }
+                if server >= replayed.servers.len() =>
+            {
                 return Err(wrong(format!("there is no server {server}")));
             }
             Line::Patience { server, ns } => ensemble.set_silence_timeout(server, ns),
@@ -440,7 +442,7 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
                 replayed.disruptions += 1;
             }
             Line::Page(recorded) => {
-                let page = Page::from(&ensemble.parameters(Count(recorded.at)));
+                let page = RecordedPage::from(&ensemble.parameters(Count(recorded.at)));
                 replayed.pages += 1;
                 if page != recorded {
                     replayed.different += 1;
@@ -454,7 +456,7 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
     Ok(replayed)
 }
 
-impl Told {
+impl ExchangeRecord {
     fn announced(&self) -> Result<Announcement, String> {
         match self.leap {
             0 => Ok(Announcement::None),
@@ -488,14 +490,14 @@ impl Begin {
         if self.servers.is_empty() || self.servers.len() > 64 {
             return Err("there must be 1 to 64 servers".into());
         }
-        let config = ensemble::Config {
+        let config = ensemble::EnsembleConfig {
             nominal,
             rate_error: self.rate_error,
             holdover_after: self.holdover_after_ns,
             fresh_for: self.fresh_for_ns,
             tai_offset: self.tai_offset_s,
         };
-        let source = |server: &Server| Source { asymmetry: server.asymmetry_ns, smeared: server.smeared };
+        let source = |server: &Server| SourceConfig { asymmetry: server.asymmetry_ns, smeared: server.smeared };
         let mut ensemble = Ensemble::new(config, &self.servers.iter().map(source).collect::<Vec<_>>())
             .after(self.disruptions, Count(self.since));
         if let Some(LeapSeconds { entries, expires_s }) = &self.leap_seconds {
@@ -517,17 +519,17 @@ mod tests {
     fn record() -> Vec<u8> {
         use tickwire_sim::{Oscillator, OscillatorWander, SimulatedTimeServer};
         let nominal = Scale::from_period(0.4).unwrap();
-        let config = ensemble::Config {
+        let config = ensemble::EnsembleConfig {
             nominal,
             rate_error: 100e-6,
             holdover_after: 10_000_000_000,
             fresh_for: 5_000_000_000,
             tai_offset: None,
         };
-        let known = [0.1, 1.0 / 3.0, 0.0].map(|asymmetry| Source { asymmetry, smeared: false });
+        let known = [0.1, 1.0 / 3.0, 0.0].map(|asymmetry| SourceConfig { asymmetry, smeared: false });
         let unix = |seconds: i64| Nanos(seconds * SECOND);
         let table = Table::new(vec![(unix(1_483_228_800), 37)], unix(1_800_000_000)).unwrap();
-        let mut recorder = Recorder::new(Vec::new());
+        let mut recorder = ExchangeRecorder::new(Vec::new());
         let names: Vec<_> = ["a", "b", "c"].into_iter().zip(known).collect();
         recorder.begin(&config, "TSC", &names, Some(&table), (3, Count(7))).unwrap();
         let mut ensemble = Ensemble::new(config, &known).after(3, Count(7));

@@ -14,13 +14,13 @@ use crate::log_rate_limit::LogRateLimit;
 use crate::lookup::{self, Failure};
 use crate::nts::{self, Agreed, Nts};
 use crate::report::NtsReport;
-use crate::server_config::Server;
+use crate::server_config::PolledServer;
 use addresses::Addresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use tickwire_ntp::nts::Unproven;
-use tickwire_ntp::socket::Socket;
-use tickwire_ntp::{Client, Packet};
+use tickwire_ntp::socket::NtpSocket;
+use tickwire_ntp::{Client, NtpPacket};
 use tracing::{debug, warn};
 
 /// Interval between lookups of a name without a known address, or without one that this host has a
@@ -29,29 +29,29 @@ const LOOK_UP_AGAIN: i64 = 30_000_000_000;
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum LookupResult {
     /// The addresses of its name, in the resolver's order.
-    At(Vec<SocketAddr>),
+    Addresses(Vec<SocketAddr>),
     Agreed(Agreed),
 }
 
 /// Where a server is, and how its replies are authenticated, if they must be.
 #[derive(Debug)]
-pub(crate) enum Found {
-    At(SocketAddr),
+pub(crate) enum ResolvedServer {
+    Address(SocketAddr),
     Agreed(Agreed),
 }
 
-impl Found {
+impl ResolvedServer {
     pub(crate) const fn address(&self) -> SocketAddr {
         match self {
-            Self::At(address) | Self::Agreed(Agreed { address, .. }) => *address,
+            Self::Address(address) | Self::Agreed(Agreed { address, .. }) => *address,
         }
     }
 }
 
 /// A pending lookup: where a server may be, or why it cannot be polled.
-type LookUp = mpsc::Receiver<Result<Told, Failure>>;
+type LookUp = mpsc::Receiver<Result<LookupResult, Failure>>;
 
 /// A server's address.
 #[derive(Debug)]
@@ -60,13 +60,13 @@ pub(crate) enum Address {
     Due(i64),
     /// Being looked up, by a thread of its own: the system's resolver blocks.
     Asked(LookUp),
-    Known(Socket),
+    Known(NtpSocket),
 }
 
 /// Where one server is.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    server: Server,
+    server: PolledServer,
     address: Address,
     /// The addresses of its name without NTS. With NTS each key establishment gives one address.
     addresses: Addresses,
@@ -84,7 +84,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// To be looked up at `now`.
-    pub(crate) fn new(server: &Server, now: i64) -> Self {
+    pub(crate) fn new(server: &PolledServer, now: i64) -> Self {
         Self {
             server: server.clone(),
             address: Address::Due(now),
@@ -106,11 +106,11 @@ impl Resolver {
         self.asked
     }
 
-    pub(crate) const fn socket(&self) -> Option<&Socket> {
+    pub(crate) const fn socket(&self) -> Option<&NtpSocket> {
         if let Address::Known(socket) = &self.address { Some(socket) } else { None }
     }
 
-    pub(crate) const fn socket_mut(&mut self) -> Option<&mut Socket> {
+    pub(crate) const fn socket_mut(&mut self) -> Option<&mut NtpSocket> {
         if let Address::Known(socket) = &mut self.address { Some(socket) } else { None }
     }
 
@@ -140,7 +140,13 @@ impl Resolver {
 
     /// Starts a lookup that is due, or processes the result of one; returns what to open. `client`
     /// is the association with the address polled last; `silent`: that one does not answer.
-    pub(crate) fn turn(&mut self, now: i64, client: &Client, silent: bool, lines: &mut LogRateLimit) -> Option<Found> {
+    pub(crate) fn turn(
+        &mut self,
+        now: i64,
+        client: &Client,
+        silent: bool,
+        lines: &mut LogRateLimit,
+    ) -> Option<ResolvedServer> {
         if let Some(told) = self.renewal.as_ref().and_then(answered) {
             self.renewal = None;
             match told {
@@ -166,23 +172,23 @@ impl Resolver {
     }
 
     /// Processes the result of a lookup; returns what to open.
-    fn found(&mut self, told: Told, now: i64) -> Option<Found> {
+    fn found(&mut self, told: LookupResult, now: i64) -> Option<ResolvedServer> {
         (self.found, self.trouble) = (now, None);
         match told {
-            Told::At(all) => self.addresses.found(all, now).map(Found::At),
-            Told::Agreed(agreed) => Some(Found::Agreed(agreed)),
+            LookupResult::Addresses(all) => self.addresses.found(all, now).map(ResolvedServer::Address),
+            LookupResult::Agreed(agreed) => Some(ResolvedServer::Agreed(agreed)),
         }
     }
 
     /// The lookup failed: returns what to open of the addresses known before. With NTS there are
     /// none: each key establishment starts anew.
-    fn not_found(&mut self, now: i64, client: &Client) -> Option<Found> {
+    fn not_found(&mut self, now: i64, client: &Client) -> Option<ResolvedServer> {
         self.found = now;
         let next = self.addresses.not_found(now);
         if next.is_none() {
             self.leave(now, client);
         }
-        next.map(Found::At)
+        next.map(ResolvedServer::Address)
     }
 
     /// Keeps, counts and logs the reason why a lookup failed.
@@ -222,8 +228,8 @@ impl Resolver {
     }
 
     /// Another address of its name to poll.
-    pub(crate) fn another(&mut self, now: i64) -> Option<Found> {
-        self.addresses.another(now).map(Found::At)
+    pub(crate) fn another(&mut self, now: i64) -> Option<ResolvedServer> {
+        self.addresses.another(now).map(ResolvedServer::Address)
     }
 
     /// No address of its name is left to poll: schedules a lookup, unless the host is a numeric
@@ -251,7 +257,10 @@ impl Resolver {
 
     /// The bytes of the request that `make` gives, and the socket to send them by. `None`: there is
     /// nothing to send.
-    pub(crate) fn request(&mut self, make: impl FnOnce(&Socket) -> Option<Packet>) -> Option<(&mut Socket, Vec<u8>)> {
+    pub(crate) fn request(
+        &mut self,
+        make: impl FnOnce(&NtpSocket) -> Option<NtpPacket>,
+    ) -> Option<(&mut NtpSocket, Vec<u8>)> {
         let Address::Known(socket) = &mut self.address else { return None };
         let request = make(socket)?;
         let bytes = match &mut self.nts {
@@ -267,17 +276,17 @@ impl Resolver {
     }
 
     /// Takes over established keys, if there are any; returns whether nothing but the keys is new.
-    pub(crate) fn take_keys(&mut self, found: Found) -> bool {
+    pub(crate) fn take_keys(&mut self, found: ResolvedServer) -> bool {
         let address = found.address();
-        let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) else { return false };
+        let (Some(nts), ResolvedServer::Agreed(agreed)) = (&mut self.nts, found) else { return false };
         let server = self.server.label();
         debug!(server, %address, cookies = agreed.association.cookies(), "keys are agreed on");
         nts.agreed(agreed.association);
-        self.socket().and_then(Socket::peer) == Some(address)
+        self.socket().and_then(NtpSocket::peer) == Some(address)
     }
 
     /// Polls this address from now on; returns the previous one.
-    pub(crate) fn is_at(&mut self, address: SocketAddr, socket: Socket) -> Option<SocketAddr> {
+    pub(crate) fn is_at(&mut self, address: SocketAddr, socket: NtpSocket) -> Option<SocketAddr> {
         self.address = Address::Known(socket);
         self.asked.replace(address)
     }
@@ -331,7 +340,7 @@ impl Resolver {
 }
 
 /// The result of a lookup; `None` while it is pending.
-fn answered(told: &LookUp) -> Option<Result<Told, Failure>> {
+fn answered(told: &LookUp) -> Option<Result<LookupResult, Failure>> {
     match told.try_recv() {
         Ok(found) => Some(found),
         Err(mpsc::TryRecvError::Empty) => None,
@@ -341,15 +350,15 @@ fn answered(told: &LookUp) -> Option<Result<Told, Failure>> {
 
 /// Looks a server up in a thread of its own, and establishes keys if need be, at another address
 /// than `avoided` if there is one. A numeric address without NTS needs no thread.
-fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
+fn look_up(server: &PolledServer, avoided: Option<SocketAddr>) -> LookUp {
     let (sender, receiver) = mpsc::channel();
     let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
     let server = server.clone();
     let look_up = move || {
         let told = if server.nts {
-            nts::agree(&server, avoided).map(Told::Agreed)
+            nts::agree(&server, avoided).map(LookupResult::Agreed)
         } else {
-            lookup::resolve(&server.host, server.port).map(Told::At)
+            lookup::resolve(&server.host, server.port).map(LookupResult::Addresses)
         };
         // There is no receiver any more if the daemon has ended.
         let _ = sender.send(told);
@@ -365,7 +374,7 @@ fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
 #[cfg(test)]
 impl Resolver {
     /// Makes a lookup pending; its result comes from the returned sender.
-    pub(crate) fn be_looked_up(&mut self) -> mpsc::Sender<Result<Told, Failure>> {
+    pub(crate) fn be_looked_up(&mut self) -> mpsc::Sender<Result<LookupResult, Failure>> {
         let (tell, told) = mpsc::channel();
         self.address = Address::Asked(told);
         tell

@@ -25,9 +25,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tally::Told;
+use tally::LoggedTally;
 use tickclock::OpenError;
-use tickwire_ntp::Server;
+use tickwire_ntp::NtpServer;
 use time::{Event, Time};
 use tracing::{info, warn};
 
@@ -64,7 +64,7 @@ const fn hint(errno: Errno) -> &'static str {
 pub struct TimeServer {
     page: PathBuf,
     time: Time,
-    core: Server,
+    core: NtpServer,
     desks: Vec<ServerSocket>,
     tally: Tally,
 }
@@ -100,7 +100,7 @@ impl TimeServer {
         Ok(Self {
             page: page.into(),
             time,
-            core: Server::new(config.core(), random::words()),
+            core: NtpServer::new(config.core(), random::words()),
             desks,
             tally: Tally::default(),
         })
@@ -138,7 +138,7 @@ impl TimeServer {
     /// `poll` fails.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
         let mut looked = Instant::now();
-        let mut told = Told::new(looked);
+        let mut told = LoggedTally::new(looked);
         loop {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();

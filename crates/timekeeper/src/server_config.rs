@@ -4,12 +4,12 @@
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
-use tickwire_clock::ensemble::Source;
+use tickwire_clock::ensemble::SourceConfig;
 
 /// The settings of one server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a server as [[clock.servers]] with a line host = \"ntp.example\"")]
-pub struct Server {
+pub struct PolledServer {
     /// Its name or address.
     pub host: String,
     /// Its port.
@@ -73,7 +73,7 @@ const fn yes() -> bool {
     true
 }
 
-impl Server {
+impl PolledServer {
     /// A server as `HOST` or `HOST:PORT`, `[ADDRESS]:PORT` with IPv6.
     ///
     /// # Errors
@@ -115,8 +115,8 @@ impl Server {
     }
 
     /// What the clock has to know of it.
-    pub(crate) fn known(&self, all_smeared: bool) -> Source {
-        Source { asymmetry: self.asymmetry * 1e3, smeared: self.smeared || all_smeared }
+    pub(crate) fn known(&self, all_smeared: bool) -> SourceConfig {
+        SourceConfig { asymmetry: self.asymmetry * 1e3, smeared: self.smeared || all_smeared }
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
             ("[2001:db8::1]:99", "2001:db8::1", 99),
             ("[fe80::1%eth0]:99", "fe80::1%eth0", 99),
         ] {
-            let server = Server::named(name).unwrap();
+            let server = PolledServer::named(name).unwrap();
             assert_eq!((server.host.as_str(), server.port), (host, port), "{name}");
         }
         for (name, part) in [
@@ -149,7 +149,7 @@ mod tests {
             ("[]", "is no name"),
             ("2001:db8::g", "is no name"),
         ] {
-            let error = Server::named(name).unwrap_err();
+            let error = PolledServer::named(name).unwrap_err();
             assert!(error.contains(part), "{name}: {error}");
         }
     }

@@ -300,12 +300,12 @@ mod tests {
     #[test]
     fn a_warm_clock_is_warm_at_once_and_stays_within_what_was_known() {
         use tickclock::Status;
-        use tickwire_clock::ensemble::{Config, Ensemble, Source};
+        use tickwire_clock::ensemble::{Ensemble, EnsembleConfig, SourceConfig};
         use tickwire_sim::{Oscillator, OscillatorWander, SimulatedTimeServer};
         let bed = Bed::written();
         let now = bed.read(&at(1001)).unwrap().unwrap();
         let still = OscillatorWander { skew: -1e-7, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };
-        let config = Config {
+        let config = EnsembleConfig {
             nominal: now.period,
             rate_error: now.deviation(),
             holdover_after: 10 * SECOND,
@@ -315,7 +315,7 @@ mod tests {
         for seed in 1..=8 {
             let mut oscillator = Oscillator::new(1e9 / now.period.period(), still, seed);
             let mut server = SimulatedTimeServer::new(seed);
-            let mut ensemble = Ensemble::new(config, &[Source::default()]);
+            let mut ensemble = Ensemble::new(config, &[SourceConfig::default()]);
             for number in 0..100 {
                 let second = if number < 8 { f64::from(number) * 0.2 } else { f64::from(number) - 6.0 };
                 let exchange = server.exchange(second, &mut oscillator).unwrap();

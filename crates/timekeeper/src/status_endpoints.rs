@@ -82,6 +82,11 @@ impl StatusEndpoints {
         readable.chain(writable.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLOUT)))
     }
 
+    /// When [`Self::receive`] has something to do although no descriptor is ready.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.metrics.as_ref().and_then(Responder::due)
+    }
+
     /// Accepts clients and receives requests. Returns whether one waits for the report.
     pub(crate) fn receive(&mut self) -> bool {
         for _ in 0..AT_ONCE {
@@ -174,5 +179,7 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("\ntickwire_clock_synchronised 1\n"), "{answer}");
         assert_eq!(endpoints.awaited().count(), 3, "the silent client is still there");
+        let due = endpoints.due().expect("its time is limited");
+        assert!(due <= Instant::now() + std::time::Duration::from_secs(5));
     }
 }

@@ -9,23 +9,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tickclock::{Clock, Nanos, Status};
-use tickwire_ntp::{LeapIndicator, Mode, Packet, Short, Stamp};
-use tickwire_timekeeper::config::Server;
-use tickwire_timekeeper::{Config, Daemon, StartError};
+use tickwire_ntp::{LeapIndicator, Mode, NtpPacket, Short, Stamp};
+use tickwire_timekeeper::config::PolledServer;
+use tickwire_timekeeper::{Daemon, StartError, TimekeeperConfig};
 
 fn unix() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
 }
 
 /// Answers until `end` is set, with what `change` makes of an honest reply.
-fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
+fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut NtpPacket)) {
     server.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut bytes = [0; 200];
     while !end.load(Ordering::Relaxed) {
         let Ok((length, client)) = server.recv_from(&mut bytes) else { continue };
         let received = Stamp::from_unix(unix());
-        let (request, _) = Packet::parse(&bytes[..length]).unwrap();
-        let mut answer = Packet {
+        let (request, _) = NtpPacket::parse(&bytes[..length]).unwrap();
+        let mut answer = NtpPacket {
             mode: Mode::Server,
             stratum: 1,
             root_dispersion: Short(1),
@@ -41,22 +41,22 @@ fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
 }
 
 /// Runs a daemon against one server until `seen` returns `true`.
-fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock, &Path) -> bool) -> Clock {
+fn with_daemon(change: impl Fn(&mut NtpPacket) + Send + Sync, seen: impl Fn(&Clock, &Path) -> bool) -> Clock {
     daemon_in(tempfile::tempdir().unwrap().path(), change, seen)
 }
 
 /// The same, with the page in this directory.
 fn daemon_in(
     directory: &Path,
-    change: impl Fn(&mut Packet) + Send + Sync,
+    change: impl Fn(&mut NtpPacket) + Send + Sync,
     seen: impl Fn(&Clock, &Path) -> bool,
 ) -> Clock {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let page = directory.join("clock");
-    let servers = vec![Server::named(&server.local_addr().unwrap().to_string()).unwrap()];
+    let servers = vec![PolledServer::named(&server.local_addr().unwrap().to_string()).unwrap()];
     // One record for the first of several runs.
     let record = Some(directory.join("record")).filter(|record| !record.exists());
-    let config = Config { servers, poll: 0.05, page: page.clone(), record, ..Config::default() };
+    let config = TimekeeperConfig { servers, poll: 0.05, page: page.clone(), record, ..TimekeeperConfig::default() };
     let mut daemon = Daemon::start(&config).unwrap();
     let clock = Clock::open(&page).unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
@@ -111,7 +111,7 @@ fn a_server_that_is_not_synchronised_moves_no_clock() {
 
 #[test]
 fn no_server_is_an_error_that_says_what_to_do() {
-    let error = Daemon::start(&Config::default()).unwrap_err();
+    let error = Daemon::start(&TimekeeperConfig::default()).unwrap_err();
     assert!(matches!(error, StartError::NoServer) && error.to_string().contains("--server"), "{error}");
 }
 
@@ -142,8 +142,10 @@ fn a_server_that_is_named_twice_has_one_vote() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
     let names = ["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.1"];
-    let servers = names.map(|host| Server { port, ..Server::named(host).unwrap() }).into();
-    let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
+    let servers = names.map(|host| PolledServer { port, ..PolledServer::named(host).unwrap() }).into();
+    let mut daemon =
+        Daemon::start(&TimekeeperConfig { servers, poll: 0.05, page: page.clone(), ..TimekeeperConfig::default() })
+            .unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let end = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
@@ -164,7 +166,7 @@ fn a_server_that_is_named_twice_has_one_vote() {
 }
 
 /// Makes a server unusable.
-fn unsynchronised(answer: &mut Packet) {
+fn unsynchronised(answer: &mut NtpPacket) {
     answer.leap = LeapIndicator::Unknown;
 }
 
@@ -260,16 +262,16 @@ fn a_start_that_fails_leaves_nothing_behind() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = tempfile::tempdir().unwrap();
     let nowhere = Some("/nonexistent/file".into());
-    let good = Config {
-        servers: vec![Server::named("127.0.0.1:9").unwrap()],
+    let good = TimekeeperConfig {
+        servers: vec![PolledServer::named("127.0.0.1:9").unwrap()],
         page: directory.path().join("clock"),
-        ..Config::default()
+        ..TimekeeperConfig::default()
     };
     for config in [
-        Config { servers: Vec::new(), ..good.clone() },
-        Config { metrics: Some(taken.local_addr().unwrap()), ..good.clone() },
-        Config { leap_seconds: nowhere.clone(), ..good.clone() },
-        Config { record: nowhere, ..good },
+        TimekeeperConfig { servers: Vec::new(), ..good.clone() },
+        TimekeeperConfig { metrics: Some(taken.local_addr().unwrap()), ..good.clone() },
+        TimekeeperConfig { leap_seconds: nowhere.clone(), ..good.clone() },
+        TimekeeperConfig { record: nowhere, ..good },
     ] {
         let error = Daemon::start(&config).unwrap_err();
         let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path()).collect();
@@ -282,11 +284,11 @@ fn a_record_is_never_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let record = directory.path().join("record");
     std::fs::write(&record, "precious").unwrap();
-    let config = Config {
-        servers: vec![Server::named("127.0.0.1:9").unwrap()],
+    let config = TimekeeperConfig {
+        servers: vec![PolledServer::named("127.0.0.1:9").unwrap()],
         page: directory.path().join("clock"),
         record: Some(record.clone()),
-        ..Config::default()
+        ..TimekeeperConfig::default()
     };
     let error = Daemon::start(&config).unwrap_err();
     assert!(matches!(error, StartError::Record(..)), "{error}");

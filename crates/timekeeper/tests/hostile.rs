@@ -12,18 +12,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tickclock::{Clock, Nanos, Status};
-use tickwire_ntp::{Kiss, LeapIndicator, Mode, Packet, Short, Stamp};
-use tickwire_timekeeper::config::Server;
-use tickwire_timekeeper::{Config, Daemon, Report};
+use tickwire_ntp::{Kiss, LeapIndicator, Mode, NtpPacket, Short, Stamp};
+use tickwire_timekeeper::config::PolledServer;
+use tickwire_timekeeper::{Daemon, Report, TimekeeperConfig};
 
 fn unix() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
 }
 
 /// What an honest server answers.
-fn honest(request: &Packet) -> Packet {
+fn honest(request: &NtpPacket) -> NtpPacket {
     let now = Stamp::from_unix(unix());
-    Packet {
+    NtpPacket {
         mode: Mode::Server,
         stratum: 1,
         leap: LeapIndicator::None,
@@ -37,7 +37,7 @@ fn honest(request: &Packet) -> Packet {
 }
 
 /// Moves the timestamps so many seconds ahead.
-fn ahead(mut packet: Packet, seconds: i64) -> Packet {
+fn ahead(mut packet: NtpPacket, seconds: i64) -> NtpPacket {
     let shift = |stamp: Stamp| Stamp::from_unix(stamp.to_unix(unix()).plus(seconds * 1_000_000_000));
     (packet.receive_timestamp, packet.transmit_timestamp) =
         (shift(packet.receive_timestamp), shift(packet.transmit_timestamp));
@@ -45,9 +45,9 @@ fn ahead(mut packet: Packet, seconds: i64) -> Packet {
 }
 
 /// The messages that a server sends for a request.
-type Answers<'a> = &'a (dyn Fn(&Packet) -> Vec<Vec<u8>> + Sync);
+type Answers<'a> = &'a (dyn Fn(&NtpPacket) -> Vec<Vec<u8>> + Sync);
 /// The message that is sent from another port than the server's.
-type Elsewhere<'a> = Option<&'a (dyn Fn(&Packet) -> Vec<u8> + Sync)>;
+type Elsewhere<'a> = Option<&'a (dyn Fn(&NtpPacket) -> Vec<u8> + Sync)>;
 
 /// Runs a daemon against these servers, each of which answers a request with some messages, until
 /// `seen` has seen enough. Meanwhile the true time lies within the bound.
@@ -55,8 +55,9 @@ fn with_daemon(answers: &[Answers<'_>], wrong_port: Elsewhere<'_>, seen: impl Fn
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
     let sockets: Vec<_> = answers.iter().map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-    let servers = sockets.iter().map(|socket| Server::named(&socket.local_addr().unwrap().to_string()).unwrap());
-    let config = Config { servers: servers.collect(), poll: 0.05, page: page.clone(), ..Config::default() };
+    let servers = sockets.iter().map(|socket| PolledServer::named(&socket.local_addr().unwrap().to_string()).unwrap());
+    let config =
+        TimekeeperConfig { servers: servers.collect(), poll: 0.05, page: page.clone(), ..TimekeeperConfig::default() };
     let mut daemon = Daemon::start(&config).unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let end = AtomicBool::new(false);
@@ -94,7 +95,7 @@ fn serve(server: &UdpSocket, end: &AtomicBool, answer: Answers<'_>, wrong_port: 
     let mut bytes = [0; 200];
     while !end.load(Ordering::Relaxed) {
         let Ok((length, client)) = server.recv_from(&mut bytes) else { continue };
-        let (request, _) = Packet::parse(&bytes[..length]).unwrap();
+        let (request, _) = NtpPacket::parse(&bytes[..length]).unwrap();
         let send = |socket: &UdpSocket, message: &[u8], to: SocketAddr| {
             let _ = socket.send_to(message, to);
         };
@@ -110,7 +111,7 @@ fn refused(report: &Report, why: &str) -> u64 {
 }
 
 /// The message that is sent before each honest reply.
-type Trick = fn(&Packet, &VecDeque<Packet>) -> Vec<u8>;
+type Trick = fn(&NtpPacket, &VecDeque<NtpPacket>) -> Vec<u8>;
 
 /// Each with the reason under which it is counted.
 const BESIDE: [(&str, Trick); 10] = [
@@ -123,27 +124,27 @@ const BESIDE: [(&str, Trick); 10] = [
         forged(request, Stamp(request.transmit_timestamp.0 ^ 1)).to_bytes().to_vec()
     }),
     ("answers nothing that was asked", |request, _| {
-        let kiss = Packet { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged(request, Stamp(7)) };
+        let kiss = NtpPacket { stratum: 0, reference_id: Kiss::Deny.to_reference(), ..forged(request, Stamp(7)) };
         kiss.to_bytes().to_vec()
     }),
     ("answers nothing that was asked", |_, before| before.back().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
     ("answers nothing that was asked", |_, before| before.front().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
     // The request comes back as it was sent.
     ("not from a server", |request, _| {
-        Packet { origin_timestamp: request.transmit_timestamp, ..*request }.to_bytes().to_vec()
+        NtpPacket { origin_timestamp: request.transmit_timestamp, ..*request }.to_bytes().to_vec()
     }),
 ];
 
 /// A forged reply with this origin timestamp, 5 s ahead.
-fn forged(request: &Packet, origin: Stamp) -> Packet {
-    ahead(Packet { origin_timestamp: origin, ..honest(request) }, 5)
+fn forged(request: &NtpPacket, origin: Stamp) -> NtpPacket {
+    ahead(NtpPacket { origin_timestamp: origin, ..honest(request) }, 5)
 }
 
 #[test]
 fn what_is_forged_replayed_or_garbage_is_counted_and_moves_no_clock() {
     let trick = AtomicUsize::new(0);
     let before = Mutex::new(VecDeque::new());
-    let answer = |request: &Packet| {
+    let answer = |request: &NtpPacket| {
         let mut before = before.lock().unwrap();
         let honest = honest(request);
         let (_, make) = BESIDE[trick.load(Ordering::Relaxed)];
@@ -179,26 +180,30 @@ fn what_is_forged_replayed_or_garbage_is_counted_and_moves_no_clock() {
     );
 }
 
-type Change = fn(Packet) -> Packet;
+type Change = fn(NtpPacket) -> NtpPacket;
 
 /// Invalid states of a server, and why it is not used.
 const INSANE: [(&str, Change); 8] = [
-    ("the server is not synchronised", |answer| Packet { leap: LeapIndicator::Unknown, ..answer }),
-    ("the server is not synchronised", |answer| Packet { stratum: 16, ..answer }),
-    ("the server is not synchronised", |answer| Packet { stratum: 255, ..answer }),
-    ("the server says \"XXXX\"", |answer| Packet { stratum: 0, reference_id: u32::from_be_bytes(*b"XXXX"), ..answer }),
-    ("stamps are missing", |answer| Packet { receive_timestamp: Stamp(0), ..answer }),
-    ("stamps are missing", |answer| Packet { transmit_timestamp: Stamp(0), ..answer }),
+    ("the server is not synchronised", |answer| NtpPacket { leap: LeapIndicator::Unknown, ..answer }),
+    ("the server is not synchronised", |answer| NtpPacket { stratum: 16, ..answer }),
+    ("the server is not synchronised", |answer| NtpPacket { stratum: 255, ..answer }),
+    ("the server says \"XXXX\"", |answer| NtpPacket {
+        stratum: 0,
+        reference_id: u32::from_be_bytes(*b"XXXX"),
+        ..answer
+    }),
+    ("stamps are missing", |answer| NtpPacket { receive_timestamp: Stamp(0), ..answer }),
+    ("stamps are missing", |answer| NtpPacket { transmit_timestamp: Stamp(0), ..answer }),
     // It has answered before it was asked, and it has kept the request for an hour.
-    ("stamps out of order", |answer| Packet { receive_timestamp: ahead(answer, 3).receive_timestamp, ..answer }),
-    ("stamps out of order", |answer| Packet { receive_timestamp: ahead(answer, -3600).receive_timestamp, ..answer }),
+    ("stamps out of order", |answer| NtpPacket { receive_timestamp: ahead(answer, 3).receive_timestamp, ..answer }),
+    ("stamps out of order", |answer| NtpPacket { receive_timestamp: ahead(answer, -3600).receive_timestamp, ..answer }),
 ];
 
 #[test]
 fn a_server_out_of_its_mind_is_not_believed_and_the_reason_is_told() {
     let kind = AtomicUsize::new(0);
     let sane = AtomicBool::new(true);
-    let answer = |request: &Packet| {
+    let answer = |request: &NtpPacket| {
         let honest = honest(request);
         let (_, change) = INSANE[kind.load(Ordering::Relaxed)];
         vec![if sane.load(Ordering::Relaxed) { honest } else { change(honest) }.to_bytes().to_vec()]
@@ -225,8 +230,8 @@ fn a_server_out_of_its_mind_is_not_believed_and_the_reason_is_told() {
 
 #[test]
 fn a_server_whose_own_error_is_huge_makes_the_bound_huge() {
-    let answer = |request: &Packet| {
-        let wide = Packet { root_dispersion: Short(3 << 16), root_delay: Short(2 << 16), ..honest(request) };
+    let answer = |request: &NtpPacket| {
+        let wide = NtpPacket { root_dispersion: Short(3 << 16), root_delay: Short(2 << 16), ..honest(request) };
         // It is as wrong as it says.
         vec![ahead(wide, 3).to_bytes().to_vec()]
     };
@@ -241,11 +246,11 @@ fn a_liar_among_three_is_outvoted_by_name() {
     for seconds in [5, -5, 86_400 * 365] {
         // Nothing contradicts the very first reply; so the liar comes later.
         let begun = AtomicBool::new(false);
-        let liar = |request: &Packet| {
+        let liar = |request: &NtpPacket| {
             let lie = begun.load(Ordering::Relaxed).then(|| ahead(honest(request), seconds).to_bytes().to_vec());
             lie.into_iter().collect()
         };
-        let good = |request: &Packet| vec![honest(request).to_bytes().to_vec()];
+        let good = |request: &NtpPacket| vec![honest(request).to_bytes().to_vec()];
         with_daemon(&[&good, &good, &liar], None, |report, _| {
             begun.store(report.sources[..2].iter().all(|source| source.used > 0), Ordering::Relaxed);
             let standings: Vec<_> = report.sources.iter().map(|source| source.standing.as_str()).collect();
@@ -258,10 +263,10 @@ fn a_liar_among_three_is_outvoted_by_name() {
 fn a_server_that_limits_the_rate_is_not_silent_meanwhile() {
     let last = Mutex::new(None::<Instant>);
     // It allows a request every 3 s; the usual timeout with a poll of 50 ms ends after 2.4 s.
-    let answer = |request: &Packet| {
+    let answer = |request: &NtpPacket| {
         let mut last = last.lock().unwrap();
         if last.is_some_and(|last| last.elapsed() < Duration::from_secs(3)) {
-            let kiss = Packet { stratum: 0, reference_id: Kiss::Rate.to_reference(), ..honest(request) };
+            let kiss = NtpPacket { stratum: 0, reference_id: Kiss::Rate.to_reference(), ..honest(request) };
             return vec![kiss.to_bytes().to_vec()];
         }
         *last = Some(Instant::now());
@@ -281,8 +286,10 @@ fn a_server_that_cannot_be_reached_is_silent_and_nothing_is_known() {
     let page = directory.path().join("clock");
     // No socket is bound there any more: the kernel reports that.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let servers = vec![Server::named(&address).unwrap()];
-    let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
+    let servers = vec![PolledServer::named(&address).unwrap()];
+    let mut daemon =
+        Daemon::start(&TimekeeperConfig { servers, poll: 0.05, page: page.clone(), ..TimekeeperConfig::default() })
+            .unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
@@ -301,8 +308,9 @@ fn a_silent_server_with_a_name_is_asked_no_more_often_than_one_with_an_address()
     let directory = tempfile::tempdir().unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let name = format!("localhost:{}", socket.local_addr().unwrap().port());
-    let servers = vec![Server::named(&name).unwrap()];
-    let config = Config { servers, poll: 1.5, page: directory.path().join("clock"), ..Config::default() };
+    let servers = vec![PolledServer::named(&name).unwrap()];
+    let config =
+        TimekeeperConfig { servers, poll: 1.5, page: directory.path().join("clock"), ..TimekeeperConfig::default() };
     let mut daemon = Daemon::start(&config).unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let requests = std::thread::scope(|scope| {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tickclock::{Clock, Count, CounterKind, Nanos, Parameters, Root, Scale, Status, Writer, counter};
-use tickwire_ntp::{Kiss, LeapIndicator, Mode, Packet, Stamp};
-use tickwire_timekeeper::config::Server;
+use tickwire_ntp::{Kiss, LeapIndicator, Mode, NtpPacket, Stamp};
+use tickwire_timekeeper::config::PolledServer;
 use tickwire_timekeeper::serve::{Serve, ServeError, Tally};
-use tickwire_timekeeper::{Config, Daemon, TimeServer};
+use tickwire_timekeeper::{Daemon, TimeServer, TimekeeperConfig};
 
 const KIND: CounterKind = CounterKind::MonotonicRaw;
 /// How far the page's clock is ahead of the system's, in ns: so that one cannot be taken for the
@@ -81,14 +81,14 @@ fn to(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-fn answer(socket: &UdpSocket) -> Packet {
+fn answer(socket: &UdpSocket) -> NtpPacket {
     let mut bytes = [0; 200];
     let length = socket.recv(&mut bytes).unwrap();
     assert_eq!(length, 48, "no answer is longer than a header");
-    Packet::parse(&bytes[..length]).unwrap().0
+    NtpPacket::parse(&bytes[..length]).unwrap().0
 }
 
-fn ask(socket: &UdpSocket, request: &Packet) -> Packet {
+fn ask(socket: &UdpSocket, request: &NtpPacket) -> NtpPacket {
     socket.send(&request.to_bytes()).unwrap();
     answer(socket)
 }
@@ -101,7 +101,7 @@ fn the_pages_time_is_told_with_its_bound() {
         for &address in addresses {
             for version in [3, 4] {
                 let before = clock.now().utc();
-                let said = ask(&to(address), &Packet { version, ..Packet::request(Stamp(77)) });
+                let said = ask(&to(address), &NtpPacket { version, ..NtpPacket::request(Stamp(77)) });
                 let after = clock.now().utc();
                 let (received, left) =
                     (said.receive_timestamp.to_unix(before), said.transmit_timestamp.to_unix(before));
@@ -123,13 +123,13 @@ fn a_server_that_does_not_know_the_time_says_so_until_it_does() {
     let config = Serve { listen: local(), ..Serve::default() };
     with_server(&config, &Parameters::UNKNOWN, |addresses, _, writer| {
         let socket = to(addresses[0]);
-        let said = ask(&socket, &Packet::request(Stamp(77)));
+        let said = ask(&socket, &NtpPacket::request(Stamp(77)));
         assert_eq!((said.leap, said.stratum, said.origin_timestamp), (LeapIndicator::Unknown, 16, Stamp(77)));
         writer.publish(&known());
-        let said = ask(&socket, &Packet::request(Stamp(78)));
+        let said = ask(&socket, &NtpPacket::request(Stamp(78)));
         assert_eq!((said.leap, said.stratum), (LeapIndicator::None, 2));
         writer.publish(&Parameters { bound: 20_000_000_000, ..known() });
-        let said = ask(&socket, &Packet::request(Stamp(79)));
+        let said = ask(&socket, &NtpPacket::request(Stamp(79)));
         assert_eq!((said.leap, said.stratum), (LeapIndicator::Unknown, 16), "a clock that far off is none");
     });
 }
@@ -139,9 +139,9 @@ fn a_page_that_another_daemon_has_replaced_is_followed() {
     let config = Serve { listen: local(), ..Serve::default() };
     with_server(&config, &known(), |addresses, page, writer| {
         let socket = to(addresses[0]);
-        assert_eq!(ask(&socket, &Packet::request(Stamp(77))).stratum, 2);
+        assert_eq!(ask(&socket, &NtpPacket::request(Stamp(77))).stratum, 2);
         writer.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
-        assert_eq!(ask(&socket, &Packet::request(Stamp(78))).stratum, 16, "its own daemon says that it is over");
+        assert_eq!(ask(&socket, &NtpPacket::request(Stamp(78))).stratum, 16, "its own daemon says that it is over");
         std::fs::remove_file(page).unwrap();
         let new = Writer::create(page, KIND).unwrap();
         new.publish(&Parameters { root: Root { stratum: 6, reference: SERVER, delay: 0 }, ..known() });
@@ -152,7 +152,7 @@ fn a_page_that_another_daemon_has_replaced_is_followed() {
 /// Sends requests until a reply has this stratum.
 fn until(socket: &UdpSocket, stratum: u8) {
     let begin = Instant::now();
-    while ask(socket, &Packet::request(Stamp(79))).stratum != stratum {
+    while ask(socket, &NtpPacket::request(Stamp(79))).stratum != stratum {
         assert!(begin.elapsed() < Duration::from_secs(20), "no answer of stratum {stratum}");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -170,14 +170,14 @@ fn a_page_that_is_not_there_yet_is_waited_for() {
         scope.spawn(|| server.run(stop.as_fd()).unwrap());
         let _end = Ending(Some(stopper));
         let socket = to(address);
-        let said = ask(&socket, &Packet::request(Stamp(77)));
+        let said = ask(&socket, &NtpPacket::request(Stamp(77)));
         assert_eq!((said.leap, said.stratum, said.origin_timestamp), (LeapIndicator::Unknown, 16, Stamp(77)));
         // Its counter differs from the one that the server has used until now, where this machine
         // has another.
         let writer = Writer::create(&page, KIND).unwrap();
         writer.publish(&known());
         until(&socket, 2);
-        let (before, said) = (unix(), ask(&socket, &Packet::request(Stamp(80))));
+        let (before, said) = (unix(), ask(&socket, &NtpPacket::request(Stamp(80))));
         let ahead = said.receive_timestamp.to_unix(before).since(before) - AHEAD;
         assert!((-1_000_000..1_000_000_000).contains(&ahead), "{ahead} ns");
         // The time is unknown until another daemon starts.
@@ -196,7 +196,7 @@ fn garbage_is_not_answered_and_does_no_harm() {
     let tally = with_server(&config, &known(), |addresses, _, _| {
         for &address in addresses {
             let socket = to(address);
-            let good = Packet::request(Stamp(77)).to_bytes();
+            let good = NtpPacket::request(Stamp(77)).to_bytes();
             let mut sent = 0;
             let mut send = |bytes: &[u8]| {
                 socket.send(bytes).unwrap();
@@ -221,7 +221,7 @@ fn garbage_is_not_answered_and_does_no_harm() {
             assert_eq!(sent, 17);
             assert_eq!(answer(&socket).origin_timestamp, Stamp(77), "the long one is a request");
             assert_eq!(
-                ask(&socket, &Packet::request(Stamp(78))).origin_timestamp,
+                ask(&socket, &NtpPacket::request(Stamp(78))).origin_timestamp,
                 Stamp(78),
                 "and nothing was answered between"
             );
@@ -237,13 +237,13 @@ fn answers_come_from_the_address_that_was_asked_and_not_to_what_all_hear() {
         let at = |address: &str| SocketAddr::new(address.parse().unwrap(), addresses[0].port());
         // A connected socket receives from no other address.
         let second = to(at("127.0.0.9"));
-        assert_eq!(ask(&second, &Packet::request(Stamp(77))).origin_timestamp, Stamp(77));
+        assert_eq!(ask(&second, &NtpPacket::request(Stamp(77))).origin_timestamp, Stamp(77));
         let all = UdpSocket::bind("127.0.0.1:0").unwrap();
         all.set_broadcast(true).unwrap();
-        all.send_to(&Packet::request(Stamp(78)).to_bytes(), at("127.255.255.255")).unwrap();
+        all.send_to(&NtpPacket::request(Stamp(78)).to_bytes(), at("127.255.255.255")).unwrap();
         let both = [to(at("127.0.0.9")), to(at("127.0.0.8"))];
         for socket in &both {
-            socket.send(&Packet::request(Stamp(79)).to_bytes()).unwrap();
+            socket.send(&NtpPacket::request(Stamp(79)).to_bytes()).unwrap();
         }
         for socket in &both {
             assert_eq!(answer(socket).origin_timestamp, Stamp(79));
@@ -261,16 +261,16 @@ fn a_flood_gets_no_more_than_its_rate_and_others_notice_nothing() {
     let tally = with_server(&config, &known(), |addresses, _, _| {
         let (flood, other) = (to(addresses[0]), to(addresses[1]));
         for number in 1..=FLOOD {
-            flood.send(&Packet::request(Stamp(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_bytes()).unwrap();
+            flood.send(&NtpPacket::request(Stamp(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_bytes()).unwrap();
             if number % 4000 == 0 {
-                assert_eq!(ask(&other, &Packet::request(Stamp(number))).stratum, 2);
+                assert_eq!(ask(&other, &NtpPacket::request(Stamp(number))).stratum, 2);
             }
         }
         let mut answers = 0;
         flood.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut bytes = [0; 100];
         while let Ok(length) = flood.recv(&mut bytes) {
-            let said = Packet::parse(&bytes[..length]).unwrap().0;
+            let said = NtpPacket::parse(&bytes[..length]).unwrap().0;
             assert!(said.stratum == 2 || Kiss::from_reference(said.reference_id) == Kiss::Rate, "{said:?}");
             answers += 1;
         }
@@ -284,9 +284,9 @@ fn a_flood_gets_no_more_than_its_rate_and_others_notice_nothing() {
 fn a_client_that_may_not_ask_is_told_so() {
     let config = Serve { listen: local(), allow: vec!["::1".parse().unwrap()], ..Serve::default() };
     let tally = with_server(&config, &known(), |addresses, _, _| {
-        let refused = ask(&to(addresses[0]), &Packet::request(Stamp(77)));
+        let refused = ask(&to(addresses[0]), &NtpPacket::request(Stamp(77)));
         assert_eq!((refused.stratum, Kiss::from_reference(refused.reference_id)), (0, Kiss::Deny));
-        assert_eq!(ask(&to(addresses[1]), &Packet::request(Stamp(78))).stratum, 2);
+        assert_eq!(ask(&to(addresses[1]), &NtpPacket::request(Stamp(78))).stratum, 2);
     });
     assert_eq!((tally.basic, tally.told_denied), (1, 1), "{tally}");
 }
@@ -298,9 +298,10 @@ fn our_daemon_follows_it_in_interleaved_mode_and_its_bound_holds() {
         let truth = Clock::open(page).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("clock");
-        let servers = addresses.iter().map(|address| Server::named(&address.to_string()).unwrap()).collect();
+        let servers = addresses.iter().map(|address| PolledServer::named(&address.to_string()).unwrap()).collect();
         let mut daemon =
-            Daemon::start(&Config { servers, page: page.clone(), poll: 0.05, ..Config::default() }).unwrap();
+            Daemon::start(&TimekeeperConfig { servers, page: page.clone(), poll: 0.05, ..TimekeeperConfig::default() })
+                .unwrap();
         let clock = Clock::open(&page).unwrap();
         let (stop, stopper) = nix::unistd::pipe().unwrap();
         std::thread::scope(|scope| {

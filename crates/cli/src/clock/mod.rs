@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use terminal_size::{Width, terminal_size_of};
 use tickclock::OpenError;
-use tickwire_timekeeper::{Config, Report};
+use tickwire_timekeeper::{Report, TimekeeperConfig};
 
 /// The status of `tickwire clock` if the time is not known.
 const NOT_SYNCHRONISED: u8 = 3;
@@ -78,10 +78,10 @@ pub(crate) fn until_told() -> Result<OwnedFd> {
 }
 
 /// The `[clock]` table of the file that was named, else of the usual one.
-fn configured(file: Option<&Path>) -> Result<Config> {
+fn configured(file: Option<&Path>) -> Result<TimekeeperConfig> {
     Ok(match file {
-        Some(file) => Config::read(file)?,
-        None => Config::read_default()?,
+        Some(file) => TimekeeperConfig::read(file)?,
+        None => TimekeeperConfig::read_default()?,
     })
 }
 

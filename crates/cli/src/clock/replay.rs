@@ -7,13 +7,13 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::process::ExitCode;
 use tickclock::Nanos;
-use tickwire_timekeeper::record::{Page, Replayed, replay};
+use tickwire_timekeeper::record::{RecordedPage, Replayed, replay};
 
 /// A page as its line in the record: the same text, so that the two can be compared.
-fn line_of(page: &Page) -> serde_json::Result<String> {
+fn line_of(page: &RecordedPage) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct Line<'a> {
-        page: &'a Page,
+        page: &'a RecordedPage,
     }
     serde_json::to_string(&Line { page })
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn nothing_known() -> Page {
+    fn nothing_known() -> RecordedPage {
         let page = json!({
             "status": 0, "at": 5, "tai_ns": 0, "local": [0, 0], "difference": [0, 0], "error_ns": u64::MAX,
             "bound_ns": u64::MAX, "growth": 0, "fresh_until": 9, "tai_utc_s": 37, "leap": 0, "leap_at_tai_ns": 0,

@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tickwire_timekeeper::Daemon;
-use tickwire_timekeeper::config::Server;
+use tickwire_timekeeper::config::PolledServer;
 
 pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     crate::log::begin();
     let mut config = super::configured(arguments.config.file.as_deref())?;
     if !arguments.servers.is_empty() {
-        let named = |name: &String| Server::named(name).map_err(|what| Usage::of("--server", what));
+        let named = |name: &String| PolledServer::named(name).map_err(|what| Usage::of("--server", what));
         config.servers = arguments.servers.iter().map(named).collect::<Result<_, _>>()?;
         for server in &mut config.servers {
             server.nts = arguments.nts;

@@ -6,7 +6,7 @@ use super::dropped::{self, KINDS};
 use super::snapshot::Snapshot;
 use crate::stat::{Lane, Reading};
 use std::collections::BTreeMap;
-use tickwire_metrics::{Exposition, Kind, Labels};
+use tickwire_metrics::{Exposition, Labels, MetricKind};
 use tickwire_testbed::controller::{Live, LiveStream};
 use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
@@ -24,7 +24,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Exposition {
         up("service", snapshot.service.is_ok()),
         up("testbed", snapshot.testbed.is_ok()),
     ];
-    metrics.family("up", Kind::Gauge, "Whether a part of Tickwire is there and may be watched.", parts);
+    metrics.family("up", MetricKind::Gauge, "Whether a part of Tickwire is there and may be watched.", parts);
     if let Ok(watched) = &snapshot.testbed {
         testbed(&mut metrics, &watched.shown);
     }
@@ -51,8 +51,8 @@ fn testbed(metrics: &mut Exposition, shown: &Shown) {
         ("timing", timing(live).to_owned()),
         ("pid", shown.pid.to_string()),
     ];
-    metrics.family("testbed_info", Kind::Gauge, "The testbed's run at this moment: 1.", [(info, 1.0)]);
-    let mut one = |name: &str, help: &str, value: f64| metrics.single(name, Kind::Gauge, help, Some(value));
+    metrics.family("testbed_info", MetricKind::Gauge, "The testbed's run at this moment: 1.", [(info, 1.0)]);
+    let mut one = |name: &str, help: &str, value: f64| metrics.single(name, MetricKind::Gauge, help, Some(value));
     if let Some(step) = shown.step {
         one("testbed_run_number", "Which of its runs the testbed is at.", step.number as f64);
         one("testbed_runs", "How many runs the testbed makes.", step.of as f64);
@@ -87,21 +87,25 @@ fn streams(metrics: &mut Exposition, shown: &Shown, live: &Live) {
     };
     let seconds = |ns: u64| ns as f64 / 1e9;
     let described = |stream: &LiveStream, of: fn(&StreamDescription) -> f64| known.get(&stream.id).map(|what| of(what));
-    each("stream_size_bytes", Kind::Gauge, "Bytes of a message.", &|s| described(s, |what| what.size_bytes.into()));
-    each("stream_period_seconds", Kind::Gauge, "From one message to the next, at the pattern's rate.", &|s| {
+    each("stream_size_bytes", MetricKind::Gauge, "Bytes of a message.", &|s| {
+        described(s, |what| what.size_bytes.into())
+    });
+    each("stream_period_seconds", MetricKind::Gauge, "From one message to the next, at the pattern's rate.", &|s| {
         described(s, |what| what.period_ms / 1e3)
     });
-    each("stream_deadline_seconds", Kind::Gauge, "How long a message may take.", &|s| Some(seconds(s.deadline_ns)));
+    each("stream_deadline_seconds", MetricKind::Gauge, "How long a message may take.", &|s| {
+        Some(seconds(s.deadline_ns))
+    });
     // There is no latency before the first message.
-    each("stream_latency_recent_worst_seconds", Kind::Gauge, "The longest that a message took lately.", &|s| {
+    each("stream_latency_recent_worst_seconds", MetricKind::Gauge, "The longest that a message took lately.", &|s| {
         (s.worst_ns > 0).then(|| seconds(s.worst_ns))
     });
-    each("stream_latency_worst_seconds", Kind::Gauge, "The longest that a message took in this run.", &|s| {
+    each("stream_latency_worst_seconds", MetricKind::Gauge, "The longest that a message took in this run.", &|s| {
         (s.worst_ever_ns > 0).then(|| seconds(s.worst_ever_ns))
     });
-    each("stream_sent_total", Kind::Counter, "Messages sent in this run.", &|s| Some(s.sent as f64));
-    each("stream_received_total", Kind::Counter, "Messages received in this run.", &|s| Some(s.received as f64));
-    each("stream_late_total", Kind::Counter, "Messages later than their deadline in this run.", &|s| {
+    each("stream_sent_total", MetricKind::Counter, "Messages sent in this run.", &|s| Some(s.sent as f64));
+    each("stream_received_total", MetricKind::Counter, "Messages received in this run.", &|s| Some(s.received as f64));
+    each("stream_late_total", MetricKind::Counter, "Messages later than their deadline in this run.", &|s| {
         Some(s.late as f64)
     });
 }
@@ -128,11 +132,16 @@ fn host(metrics: &mut Exposition, reading: &Reading) {
         let labels = vec![label("interface", &interface.name), ("mode", interface.mode.to_owned())];
         (labels, f64::from(u8::from(interface.reason.is_none())))
     });
-    metrics.family("interface_accelerated", Kind::Gauge, "Whether packets of an interface are diverted.", interfaces);
+    metrics.family(
+        "interface_accelerated",
+        MetricKind::Gauge,
+        "Whether packets of an interface are diverted.",
+        interfaces,
+    );
     let counters =
         reading.host.counters.iter().map(|(name, value)| (vec![("kind", (*name).to_owned())], *value as f64));
     let help = "Packets of all interfaces, by what became of them (`tickwire stat`).";
-    metrics.family("host_packets_total", Kind::Counter, help, counters);
+    metrics.family("host_packets_total", MetricKind::Counter, help, counters);
 }
 
 fn lanes(metrics: &mut Exposition, lanes: &[Lane]) {
@@ -144,22 +153,25 @@ fn lanes(metrics: &mut Exposition, lanes: &[Lane]) {
         let values = labelled.iter().filter_map(|(labels, lane)| Some((labels.clone(), of(lane)?)));
         metrics.family(name, kind, help, values);
     };
-    each("lane_accelerated", Kind::Gauge, "Whether a program has a lane.", &|lane| {
+    each("lane_accelerated", MetricKind::Gauge, "Whether a program has a lane.", &|lane| {
         Some(f64::from(u8::from(lane.accelerated)))
     });
-    each("lane_memory_bytes", Kind::Gauge, "Memory of a lane.", &|lane| {
+    each("lane_memory_bytes", MetricKind::Gauge, "Memory of a lane.", &|lane| {
         lane.accelerated.then_some(lane.memory_bytes as f64)
     });
-    each("lane_round_trip_seconds", Kind::Gauge, "The longest smoothed round trip of its connections.", &|lane| {
-        longest_round_trip_us(lane).map(|us| f64::from(us) / 1e6)
-    });
-    each("lane_receive_queue_bytes", Kind::Gauge, "Bytes that wait for the program.", &|lane| {
+    each(
+        "lane_round_trip_seconds",
+        MetricKind::Gauge,
+        "The longest smoothed round trip of its connections.",
+        &|lane| longest_round_trip_us(lane).map(|us| f64::from(us) / 1e6),
+    );
+    each("lane_receive_queue_bytes", MetricKind::Gauge, "Bytes that wait for the program.", &|lane| {
         Some(lane.sockets.iter().filter_map(|socket| socket.rx_queue).map(f64::from).sum())
     });
-    each("lane_send_queue_bytes", Kind::Gauge, "Bytes that wait to be sent or acknowledged.", &|lane| {
+    each("lane_send_queue_bytes", MetricKind::Gauge, "Bytes that wait to be sent or acknowledged.", &|lane| {
         Some(lane.sockets.iter().filter_map(|socket| socket.tx_queue).map(f64::from).sum())
     });
-    each("lane_retransmitted_segments_total", Kind::Counter, "TCP segments sent again.", &|lane| {
+    each("lane_retransmitted_segments_total", MetricKind::Counter, "TCP segments sent again.", &|lane| {
         lane.counters.get("TcpRetransSegs").map(|count| *count as f64)
     });
     let mut split =
@@ -172,20 +184,20 @@ fn lanes(metrics: &mut Exposition, lanes: &[Lane]) {
             };
             metrics.family(name, kind, help, labelled.iter().flat_map(all));
         };
-    split("lane_sockets", Kind::Gauge, "Sockets of a program, by what carries them.", "on", &|lane| {
+    split("lane_sockets", MetricKind::Gauge, "Sockets of a program, by what carries them.", "on", &|lane| {
         let on = |lanes: bool| lane.sockets.iter().filter(|socket| socket.accelerated == lanes).count() as f64;
         vec![("lane", on(true)), ("kernel", on(false))]
     });
     let guard = |lane: &Lane, names: [(&'static str, &str); 2]| {
         names.into_iter().filter_map(|(way, name)| Some((way, *lane.guard.get(name)? as f64))).collect::<Vec<_>>()
     };
-    split("lane_packets_total", Kind::Counter, "Packets to and from a lane.", "direction", &|lane| {
+    split("lane_packets_total", MetricKind::Counter, "Packets to and from a lane.", "direction", &|lane| {
         guard(lane, [("in", "in_packets"), ("out", "out_packets")])
     });
-    split("lane_bytes_total", Kind::Counter, "Bytes to and from a lane.", "direction", &|lane| {
+    split("lane_bytes_total", MetricKind::Counter, "Bytes to and from a lane.", "direction", &|lane| {
         guard(lane, [("in", "in_bytes"), ("out", "out_bytes")])
     });
-    split("lane_dropped_total", Kind::Counter, "What a lane has lost, by reason.", "reason", &|lane| {
+    split("lane_dropped_total", MetricKind::Counter, "What a lane has lost, by reason.", "reason", &|lane| {
         if !lane.accelerated {
             return Vec::new();
         }

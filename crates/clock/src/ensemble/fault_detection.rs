@@ -12,9 +12,9 @@
 //! because the kernel reads the same counter. But then most servers contradict the clock at once,
 //! or the counts of an exchange lie far before the last ones.
 
-use super::{Ensemble, Outcome, Refusal, Server};
+use super::{Ensemble, ExchangeRefusal, Outcome, Server};
 use crate::exchange::Exchange;
-use crate::sync::Clock;
+use crate::sync::ClockEstimate;
 use tickwire_clockpage::{Count, Leap, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
@@ -92,7 +92,7 @@ impl Ensemble {
     /// Whether a server has not fully applied a recent leap second, so that the exchange cannot be
     /// used. If most servers deny the leap second and it is not from the table, it is withdrawn.
     /// `clock` is the followed clock at the end of the exchange.
-    pub(super) fn is_late(&mut self, server: usize, exchange: &Exchange, clock: &Clock) -> bool {
+    pub(super) fn is_late(&mut self, server: usize, exchange: &Exchange, clock: &ClockEstimate) -> bool {
         let lacks = self.lacks(exchange, clock);
         let this = &mut self.servers[server];
         let last = exchange.received;
@@ -112,7 +112,7 @@ impl Ensemble {
     }
 
     /// How much of a recent leap second a server has not applied, if that exceeds the other errors.
-    fn lacks(&self, exchange: &Exchange, clock: &Clock) -> Option<Lacks> {
+    fn lacks(&self, exchange: &Exchange, clock: &ClockEstimate) -> Option<Lacks> {
         let Leap { step, at, .. } = self.leaps.leap();
         if step == 0 || self.all_smeared() || !(0..LATE).contains(&clock.time.since(at)) {
             return None;
@@ -146,29 +146,29 @@ impl Ensemble {
         server: usize,
         exchange: &Exchange,
         now: Nanos,
-        before: Option<Clock>,
-    ) -> Result<Outcome, Refusal> {
+        before: Option<ClockEstimate>,
+    ) -> Result<Outcome, ExchangeRefusal> {
         let spread = self.leaps.spread(now) && !self.all_smeared();
         let nominal = self.config.nominal;
         let this = &mut self.servers[server];
         let result = this.sync.exchange(exchange);
         // Other refusals say nothing about the offset.
-        if matches!(result, Ok(_) | Err(Refusal::Outlier)) {
+        if matches!(result, Ok(_) | Err(ExchangeRefusal::Outlier)) {
             this.contradicts = result.is_err().then_some(exchange.received);
         }
         let back = |last: Count| nominal.nanos(exchange.received.since(last)) < -BACK;
-        if matches!(result, Err(Refusal::Old)) && this.last.is_some_and(back)
+        if matches!(result, Err(ExchangeRefusal::Old)) && this.last.is_some_and(back)
             || !spread && self.all_contradict(exchange.received)
         {
             self.disrupt(exchange.received);
             // Restart with this exchange; if it is refused, with the next one.
-            return self.servers[server].sync.exchange(exchange).map_err(|_| Refusal::CounterBroke);
+            return self.servers[server].sync.exchange(exchange).map_err(|_| ExchangeRefusal::CounterBroke);
         }
         if spread && (matches!(result, Ok(Outcome::ServerStepped)) || self.runs_off(server, exchange.received)) {
             self.servers[server].smears = true;
             self.servers[server].forget();
             self.choose(exchange.received, before);
-            return Err(Refusal::Smeared);
+            return Err(ExchangeRefusal::Smeared);
         }
         result
     }

@@ -21,7 +21,7 @@ pub mod table;
 pub use selection::Standing;
 
 use crate::exchange::Exchange;
-use crate::sync::{self, Clock, Outcome, Refusal, Sync};
+use crate::sync::{self, ClockEstimate, ExchangeRefusal, Outcome, Sync};
 use difference::Difference;
 use fault_detection::Denial;
 use leap::{Announcement, Leaps};
@@ -32,7 +32,7 @@ use tickwire_clockpage::{Count, Nanos, Parameters, Root, Scale, Status};
 
 /// Configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct EnsembleConfig {
     /// The counter's nominal period.
     pub nominal: Scale,
     /// Relative standard deviation of the true period from the nominal one.
@@ -48,7 +48,7 @@ pub struct Config {
 
 /// The user's configuration of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Source {
+pub struct SourceConfig {
     /// How much longer requests take than replies, in ns. Half of it corrects the clock.
     pub asymmetry: f64,
     /// It smears leap seconds over a day. It is not mixed with servers that do not (RFC 8633
@@ -74,7 +74,7 @@ const WARM: f64 = 1_000.0;
 /// One server and its clock.
 #[derive(Clone, Debug)]
 struct Server {
-    config: sync::Config,
+    config: sync::SyncConfig,
     sync: Sync,
     difference: Difference,
     /// After this many ns without a usable exchange the server is silent.
@@ -95,7 +95,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(config: sync::Config, smeared: bool, silence_timeout: i64) -> Self {
+    fn new(config: sync::SyncConfig, smeared: bool, silence_timeout: i64) -> Self {
         Self {
             config,
             sync: Sync::new(config),
@@ -134,7 +134,7 @@ impl Server {
 /// One clock from several servers.
 #[derive(Clone, Debug)]
 pub struct Ensemble {
-    config: Config,
+    config: EnsembleConfig,
     servers: Vec<Server>,
     standings: Vec<Standing>,
     chosen: Option<usize>,
@@ -155,10 +155,10 @@ pub struct Ensemble {
 impl Ensemble {
     /// A new ensemble, without any exchange.
     #[must_use]
-    pub fn new(config: Config, sources: &[Source]) -> Self {
-        let server = |&Source { asymmetry, smeared }| {
-            let Config { nominal, rate_error, .. } = config;
-            Server::new(sync::Config { nominal, rate_error, asymmetry }, smeared, config.holdover_after)
+    pub fn new(config: EnsembleConfig, sources: &[SourceConfig]) -> Self {
+        let server = |&SourceConfig { asymmetry, smeared }| {
+            let EnsembleConfig { nominal, rate_error, .. } = config;
+            Server::new(sync::SyncConfig { nominal, rate_error, asymmetry }, smeared, config.holdover_after)
         };
         Self {
             config,
@@ -208,17 +208,17 @@ impl Ensemble {
         server: usize,
         exchange: &Exchange,
         announced: Announcement,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, ExchangeRefusal> {
         self.look_up(exchange.received, exchange.server_sent);
         let told = exchange;
         let exchange = self.in_tai(told)?;
         let before = self.bridged(exchange.received).filter(|_| self.is_settled(exchange.received));
         let now = before.map_or(exchange.server_sent, |clock| clock.time);
         if self.is_kept_out(server, now) {
-            return Err(Refusal::Smeared);
+            return Err(ExchangeRefusal::Smeared);
         }
         if before.is_some_and(|clock| self.is_late(server, &exchange, &clock)) {
-            return Err(Refusal::Leaping);
+            return Err(ExchangeRefusal::Leaping);
         }
         // `is_late` may have withdrawn the leap second.
         let exchange = self.in_tai(told)?;
@@ -247,9 +247,9 @@ impl Ensemble {
     }
 
     /// Converts the timestamps of an exchange from Unix time to TAI by the known leap seconds.
-    fn in_tai(&self, exchange: &Exchange) -> Result<Exchange, Refusal> {
+    fn in_tai(&self, exchange: &Exchange) -> Result<Exchange, ExchangeRefusal> {
         let stamps = self.leaps.tai_of(exchange.server_received).zip(self.leaps.tai_of(exchange.server_sent));
-        let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
+        let (server_received, server_sent) = stamps.ok_or(ExchangeRefusal::Leaping)?;
         Ok(Exchange { server_received, server_sent, ..*exchange })
     }
 
@@ -303,7 +303,7 @@ impl Ensemble {
     }
 
     /// Runs the selection; `before` is the clock as it was [followed](Self::bridged) until `now`.
-    fn choose(&mut self, now: Count, before: Option<Clock>) {
+    fn choose(&mut self, now: Count, before: Option<ClockEstimate>) {
         let reserve = self.reserve(now);
         let candidate = |(server, kept_out): (&Server, &bool)| {
             let clock = server.sync.clock(now).filter(|_| !kept_out)?;
@@ -378,21 +378,21 @@ impl Ensemble {
     /// The clock of the followed server without the slew from another: its period is the estimated
     /// period of the counter.
     #[must_use]
-    pub fn followed(&self, now: Count) -> Option<Clock> {
+    pub fn followed(&self, now: Count) -> Option<ClockEstimate> {
         self.servers[self.chosen?].sync.clock(now)
     }
 
     /// The same with the slew, without the bound's growth for disputed servers.
-    fn bridged(&self, now: Count) -> Option<Clock> {
+    fn bridged(&self, now: Count) -> Option<ClockEstimate> {
         Some(self.bridge.over(self.config.nominal, self.followed(now)?))
     }
 
     /// The clock at a count that is not before the last exchange, in TAI. `None` before the first
     /// exchange, and while too few of several servers have been heard.
     #[must_use]
-    pub fn clock(&self, now: Count) -> Option<Clock> {
+    pub fn clock(&self, now: Count) -> Option<ClockEstimate> {
         let clock = self.bridged(now).filter(|_| self.is_settled(now))?;
-        Some(Clock { bound: clock.bound + selection::disagreement(&self.standings), ..clock })
+        Some(ClockEstimate { bound: clock.bound + selection::disagreement(&self.standings), ..clock })
     }
 
     /// What to publish at `now`, which is not before the last exchange.
@@ -435,7 +435,7 @@ impl Ensemble {
 }
 
 /// Error and bound in ns, and their growth, as published: rounded up, and NaN becomes the maximum.
-fn figures(clock: &Clock) -> (u64, u64, u32) {
+fn figures(clock: &ClockEstimate) -> (u64, u64, u32) {
     let whole = |figure: f64| if figure.is_nan() { u64::MAX } else { libm::ceil(figure) as u64 };
     let growth = whole(clock.error_rate * 1e-9 * 4_294_967_296.0);
     (whole(clock.error), whole(clock.bound), u32::try_from(growth).unwrap_or(u32::MAX))
@@ -449,7 +449,7 @@ mod tests {
     fn what_is_no_number_is_not_published_as_no_error() {
         let of = |figure: f64| {
             let (at, time) = (Count(0), Nanos(0));
-            figures(&Clock { at, time, period: 1.0, error: figure, error_rate: figure, bound: figure })
+            figures(&ClockEstimate { at, time, period: 1.0, error: figure, error_rate: figure, bound: figure })
         };
         for wrong in [f64::NAN, -f64::NAN, f64::INFINITY] {
             assert_eq!(of(wrong), (u64::MAX, u64::MAX, u32::MAX), "{wrong}");

@@ -22,14 +22,14 @@ pub struct Table {
 
 /// Why a text cannot be parsed as a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedTable {
     /// The line, counted from 1; 0 means the table as a whole.
     pub line: usize,
     /// What is wrong.
     pub what: &'static str,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => f.write_str(self.what),
@@ -38,7 +38,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for MalformedTable {}
 
 impl Table {
     /// A table of these entries: Unix time at which an offset begins, and the offset in seconds.
@@ -46,8 +46,8 @@ impl Table {
     /// # Errors
     /// There are no entries, they are out of order, or two successive ones differ by other than one
     /// second.
-    pub fn new(entries: Vec<(Nanos, i32)>, expires: Nanos) -> Result<Self, Malformed> {
-        let wrong = |what| Malformed { line: 0, what };
+    pub fn new(entries: Vec<(Nanos, i32)>, expires: Nanos) -> Result<Self, MalformedTable> {
+        let wrong = |what| MalformedTable { line: 0, what };
         if entries.is_empty() {
             return Err(wrong("no leap second is in it"));
         }
@@ -61,10 +61,10 @@ impl Table {
     ///
     /// # Errors
     /// The line that is wrong.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
+    pub fn parse(text: &str) -> Result<Self, MalformedTable> {
         let (mut entries, mut expires) = (Vec::new(), None);
         for (number, line) in text.lines().enumerate() {
-            let wrong = |what| Malformed { line: number + 1, what };
+            let wrong = |what| MalformedTable { line: number + 1, what };
             let words: Vec<_> = line.split_whitespace().collect();
             match *words.as_slice() {
                 ["#@", ntp, ..] => {
@@ -96,7 +96,7 @@ impl Table {
                 _ => return Err(wrong("no line of a table of leap seconds")),
             }
         }
-        let expires = expires.ok_or(Malformed { line: 0, what: "it does not say when it expires" })?;
+        let expires = expires.ok_or(MalformedTable { line: 0, what: "it does not say when it expires" })?;
         Self::new(entries, expires)
     }
 

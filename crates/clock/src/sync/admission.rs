@@ -5,7 +5,7 @@ use core::fmt;
 
 /// Why an exchange was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum ExchangeRefusal {
     /// The server says that it is not synchronised.
     Unsynchronised,
     /// The exchange is a duplicate of the one before, or older.
@@ -30,7 +30,7 @@ pub enum Refusal {
     Leaping,
 }
 
-impl Refusal {
+impl ExchangeRefusal {
     /// All refusals, for statistics.
     pub const ALL: [Self; 10] = [
         Self::Unsynchronised,
@@ -46,7 +46,7 @@ impl Refusal {
     ];
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ExchangeRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unsynchronised => "the server is not synchronised",
@@ -69,28 +69,28 @@ const LONGEST: i64 = 1_000_000_000;
 
 /// Checks an exchange alone and against the one before. `round_trip` is in nanoseconds, and
 /// includes the server's processing time.
-pub(crate) fn check(exchange: &Exchange, before: Option<&Exchange>, round_trip: i64) -> Result<(), Refusal> {
+pub(crate) fn check(exchange: &Exchange, before: Option<&Exchange>, round_trip: i64) -> Result<(), ExchangeRefusal> {
     let ServerState { synchronised, stratum, .. } = exchange.server;
     if !synchronised || !(1..16).contains(&stratum) {
-        return Err(Refusal::Unsynchronised);
+        return Err(ExchangeRefusal::Unsynchronised);
     }
     if before
         .is_some_and(|before| exchange.sent.since(before.sent) <= 0 || exchange.received.since(before.received) <= 0)
     {
-        return Err(Refusal::Old);
+        return Err(ExchangeRefusal::Old);
     }
     let at_server = exchange.at_server();
     if exchange.round_trip() <= 0 || at_server < 0 || at_server > round_trip {
-        return Err(Refusal::Backwards);
+        return Err(ExchangeRefusal::Backwards);
     }
     if round_trip - at_server > LONGEST {
-        return Err(Refusal::TooSlow);
+        return Err(ExchangeRefusal::TooSlow);
     }
     let changed = |before: &Exchange| {
         (before.server.reference, before.server.stratum) != (exchange.server.reference, exchange.server.stratum)
     };
     if before.is_some_and(changed) {
-        return Err(Refusal::ServerChanged);
+        return Err(ExchangeRefusal::ServerChanged);
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ mod path;
 mod periodic;
 mod random_walk;
 
-pub use admission::Refusal;
+pub use admission::ExchangeRefusal;
 
 use crate::exchange::{Exchange, ServerState};
 use asymmetry::Asymmetry;
@@ -39,7 +39,7 @@ use tickwire_clockpage::{Count, Nanos, Scale};
 
 /// Configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct SyncConfig {
     /// The counter's nominal period.
     pub nominal: Scale,
     /// Relative standard deviation of the true period from the nominal one.
@@ -49,7 +49,7 @@ pub struct Config {
     pub asymmetry: f64,
 }
 
-impl Config {
+impl SyncConfig {
     /// The default for a counter with this nominal period that is driven by a common quartz.
     #[must_use]
     pub const fn new(nominal: Scale) -> Self {
@@ -59,7 +59,7 @@ impl Config {
 
 /// A clock: what a reader needs to turn counts into time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Clock {
+pub struct ClockEstimate {
     /// The counter at [`Self::time`].
     pub at: Count,
     /// The time at [`Self::at`].
@@ -110,7 +110,7 @@ const UNFORESEEN: f64 = 3e-8;
 const TURN: f64 = 1e-6;
 const TURN_TAU: f64 = 300.0;
 /// [`TURN`] is computed this many seconds ahead, which is how long published parameters stay valid.
-/// So [`Clock::error_rate`] need not include it and states only how well the rate is known.
+/// So [`ClockEstimate::error_rate`] need not include it and states only how well the rate is known.
 const AHEAD: f64 = 5.0;
 /// An exchange is informative if its standard deviation is within this many noise units.
 const TELLING: f64 = 5.0;
@@ -139,7 +139,7 @@ struct Origin {
 /// The clock of one server.
 #[derive(Clone, Debug)]
 pub struct Sync {
-    config: Config,
+    config: SyncConfig,
     origin: Option<Origin>,
     path: Path,
     bank: ModelMixture,
@@ -161,7 +161,7 @@ pub struct Sync {
 impl Sync {
     /// A new estimate, without any exchange.
     #[must_use]
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: SyncConfig) -> Self {
         let bank = ModelMixture::new(0.0, config.rate_error * 1e9);
         Self {
             config,
@@ -183,10 +183,10 @@ impl Sync {
     ///
     /// # Errors
     /// Why it was not used; the clock is as it was.
-    pub fn exchange(&mut self, exchange: &Exchange) -> Result<Outcome, Refusal> {
+    pub fn exchange(&mut self, exchange: &Exchange) -> Result<Outcome, ExchangeRefusal> {
         let whole = self.config.nominal.nanos(exchange.round_trip());
         let admitted = admission::check(exchange, self.before.as_ref(), whole);
-        if matches!(admitted, Ok(()) | Err(Refusal::ServerChanged)) {
+        if matches!(admitted, Ok(()) | Err(ExchangeRefusal::ServerChanged)) {
             self.before = Some(*exchange);
         }
         admitted?;
@@ -210,7 +210,7 @@ impl Sync {
         // The error of a program's own timestamps need not show in the round trip.
         let open = root + stamp_error;
         let (excess, outcome) = match self.path.take(at, passage) {
-            Seen::Unclear => return Err(Refusal::PathChanging),
+            Seen::Unclear => return Err(ExchangeRefusal::PathChanging),
             Seen::Excess(excess) => (excess, Outcome::Used { excess }),
             Seen::Shifted { least: [forth, back], change } => {
                 if forth.min(back) < -(open + SURE * libm::sqrt(known.variance)) {
@@ -240,7 +240,7 @@ impl Sync {
         if self.used > 0 && (reading.offset - known.offset).abs() > OUTLYING * spread + OUTLYING_UNITS * noise {
             self.outliers += 1;
             if self.outliers < INSISTING {
-                return Err(Refusal::Outlier);
+                return Err(ExchangeRefusal::Outlier);
             }
             *self = Self::new(self.config);
             self.exchange(exchange)?;
@@ -353,12 +353,12 @@ impl Sync {
 
     /// The clock at a count that is not before the last exchange; `None` before the first.
     #[must_use]
-    pub fn clock(&self, now: Count) -> Option<Clock> {
+    pub fn clock(&self, now: Count) -> Option<ClockEstimate> {
         let origin = self.origin.filter(|_| self.used > 0)?;
         let nominal = self.nominal(origin, now);
         let at = nominal.since(origin.time) as f64 * 1e-9;
         let forecast = self.bank.forecast(at);
-        Some(Clock {
+        Some(ClockEstimate {
             at: now,
             time: nominal.plus(libm::round(forecast.offset) as i64),
             period: self.config.nominal.period() * (1.0 + forecast.rate * 1e-9),

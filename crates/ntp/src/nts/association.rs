@@ -5,7 +5,7 @@ use super::records::Agreement;
 use super::seal::{IV, Key};
 use crate::extension::{BadExtension, Extension, Extensions, append, length};
 use crate::kiss::Kiss;
-use crate::packet::{HEADER, Malformed, Packet};
+use crate::packet::{HEADER, MalformedPacket, NtpPacket};
 use core::fmt;
 use std::collections::VecDeque;
 use thiserror::Error;
@@ -39,7 +39,7 @@ const SEALED: u16 = 0x0404;
 pub enum Unproven {
     /// Not an NTP message.
     #[error("garbage: {0}")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedPacket),
     /// Its extension fields are invalid.
     #[error("garbage in the extension fields")]
     Fields(#[from] BadExtension),
@@ -103,7 +103,7 @@ impl Association {
 
     /// The request with the fields of NTS, or `None` if no cookie is left. It asks for as many
     /// cookies as are missing. `random` must be unpredictable.
-    pub fn protect(&mut self, request: &Packet, random: &[u8; RANDOM]) -> Option<Vec<u8>> {
+    pub fn protect(&mut self, request: &NtpPacket, random: &[u8; RANDOM]) -> Option<Vec<u8>> {
         let cookie = self.cookies.pop_front()?;
         let (identifier, nonce) = random.split_first_chunk::<IDENTIFIER>().expect("as long as both");
         self.asked = Some(*identifier);
@@ -127,7 +127,7 @@ impl Association {
     /// Why it is not verified. That changes no state, except that a NAK for unknown keys makes them
     /// [spent](Self::is_spent).
     pub fn prove(&mut self, message: &[u8]) -> Result<(), Unproven> {
-        let (packet, rest) = Packet::parse(message)?;
+        let (packet, rest) = NtpPacket::parse(message)?;
         let asked = self.asked.ok_or(Unproven::Unasked)?;
         let (mut identified, mut sealed) = (false, None);
         for field in Extensions::without_mac(rest) {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn ask(association: &mut Association, number: u8) -> Vec<u8> {
-        association.protect(&Packet::request(Stamp(number.into())), &[number; RANDOM]).unwrap()
+        association.protect(&NtpPacket::request(Stamp(number.into())), &[number; RANDOM]).unwrap()
     }
 
     /// The fields of a message: type and body.
@@ -224,9 +224,9 @@ mod tests {
         for (number, (_, body)) in cookies.enumerate() {
             append(&mut text, COOKIE, &vec![100 + number as u8; body.len()]);
         }
-        let (question, _) = Packet::parse(request).unwrap();
+        let (question, _) = NtpPacket::parse(request).unwrap();
         let answer =
-            Packet { mode: Mode::Server, stratum: 1, origin_timestamp: question.transmit_timestamp, ..question };
+            NtpPacket { mode: Mode::Server, stratum: 1, origin_timestamp: question.transmit_timestamp, ..question };
         let mut message = answer.to_bytes().to_vec();
         append(&mut message, UNIQUE_IDENTIFIER, &fields[0].1);
         let sealed = Key::new(TO_CLIENT).seal(&message, &[9; 16], &text);
@@ -235,10 +235,10 @@ mod tests {
     }
 
     fn nak(request: &[u8]) -> Vec<u8> {
-        let (question, _) = Packet::parse(request).unwrap();
+        let (question, _) = NtpPacket::parse(request).unwrap();
         let reference_id = Kiss::NtsNak.to_reference();
         let answer =
-            Packet { mode: Mode::Server, reference_id, origin_timestamp: question.transmit_timestamp, ..question };
+            NtpPacket { mode: Mode::Server, reference_id, origin_timestamp: question.transmit_timestamp, ..question };
         let mut message = answer.to_bytes().to_vec();
         append(&mut message, UNIQUE_IDENTIFIER, &fields(request)[0].1);
         message
@@ -257,7 +257,7 @@ mod tests {
             assert!(request.len() <= LONGEST && serve(&request).len() <= request.len(), "{}", request.len());
         }
         assert!(association.is_spent());
-        assert_eq!(association.protect(&Packet::request(Stamp(1)), &[0; RANDOM]), None);
+        assert_eq!(association.protect(&NtpPacket::request(Stamp(1)), &[0; RANDOM]), None);
     }
 
     #[test]

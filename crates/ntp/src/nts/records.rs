@@ -57,7 +57,7 @@ impl core::fmt::Debug for Agreement {
 
 /// Why a response gives no keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum NtsRefusal {
     /// It is too long.
     #[error("the answer is longer than {LONGEST} bytes")]
     TooLong,
@@ -140,7 +140,7 @@ impl Reader {
     ///
     /// # Errors
     /// Why there is no agreement. The error is final.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<Option<Agreement>, Refusal> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Option<Agreement>, NtsRefusal> {
         self.rest.extend(bytes.iter().take(LONGEST - self.length));
         let all = std::mem::take(&mut self.rest);
         let mut rest = &all[..];
@@ -154,57 +154,57 @@ impl Reader {
         }
         self.rest = rest.to_vec();
         self.length += bytes.len().min(LONGEST - self.length);
-        if self.length == LONGEST { Err(Refusal::TooLong) } else { Ok(None) }
+        if self.length == LONGEST { Err(NtsRefusal::TooLong) } else { Ok(None) }
     }
 
     /// Parses one record; `true`: it was the last.
-    fn record(&mut self, kind: u16, body: &[u8]) -> Result<bool, Refusal> {
+    fn record(&mut self, kind: u16, body: &[u8]) -> Result<bool, NtsRefusal> {
         let number = <[u8; 2]>::try_from(body).ok().map(u16::from_be_bytes);
         match kind & !CRITICAL {
             END if body.is_empty() => return Ok(true),
-            END => return Err(Refusal::Malformed),
+            END => return Err(NtsRefusal::Malformed),
             PROTOCOL => {
                 if std::mem::replace(&mut self.protocol, true) {
-                    return Err(Refusal::Twice);
+                    return Err(NtsRefusal::Twice);
                 }
                 // The requested protocol, or none.
                 if number != Some(NTPV4) {
-                    return Err(Refusal::Protocol);
+                    return Err(NtsRefusal::Protocol);
                 }
             }
             ERROR => {
                 return Err(match number {
-                    Some(0) => Refusal::NotUnderstood,
-                    Some(1) => Refusal::BadRequest,
-                    Some(2) => Refusal::Internal,
-                    _ => Refusal::OtherError,
+                    Some(0) => NtsRefusal::NotUnderstood,
+                    Some(1) => NtsRefusal::BadRequest,
+                    Some(2) => NtsRefusal::Internal,
+                    _ => NtsRefusal::OtherError,
                 });
             }
-            WARNING => return Err(Refusal::Warning),
+            WARNING => return Err(NtsRefusal::Warning),
             ALGORITHM => {
                 if std::mem::replace(&mut self.algorithm, true) {
-                    return Err(Refusal::Twice);
+                    return Err(NtsRefusal::Twice);
                 }
                 if number != Some(AES_SIV_CMAC_256) {
-                    return Err(Refusal::Algorithm);
+                    return Err(NtsRefusal::Algorithm);
                 }
             }
             COOKIE => self.keep(body),
             SERVER => {
                 let printable = body.iter().all(u8::is_ascii_graphic);
                 let name = str::from_utf8(body).ok().filter(|_| printable && (1..=255).contains(&body.len()));
-                let name = name.ok_or(Refusal::Malformed)?.to_owned();
+                let name = name.ok_or(NtsRefusal::Malformed)?.to_owned();
                 if self.found.server.replace(name).is_some() {
-                    return Err(Refusal::Twice);
+                    return Err(NtsRefusal::Twice);
                 }
             }
             NTP_PORT => {
-                let port = number.filter(|&port| port != 0).ok_or(Refusal::Malformed)?;
+                let port = number.filter(|&port| port != 0).ok_or(NtsRefusal::Malformed)?;
                 if self.found.port.replace(port).is_some() {
-                    return Err(Refusal::Twice);
+                    return Err(NtsRefusal::Twice);
                 }
             }
-            _ if kind & CRITICAL != 0 => return Err(Refusal::Unknown),
+            _ if kind & CRITICAL != 0 => return Err(NtsRefusal::Unknown),
             _ => {}
         }
         Ok(false)
@@ -218,11 +218,11 @@ impl Reader {
         }
     }
 
-    fn complete(&mut self) -> Result<Agreement, Refusal> {
+    fn complete(&mut self) -> Result<Agreement, NtsRefusal> {
         match (self.protocol, self.algorithm, self.found.cookies.is_empty()) {
-            (false, ..) => Err(Refusal::Protocol),
-            (_, false, _) => Err(Refusal::Algorithm),
-            (_, _, true) => Err(Refusal::NoCookie),
+            (false, ..) => Err(NtsRefusal::Protocol),
+            (_, false, _) => Err(NtsRefusal::Algorithm),
+            (_, _, true) => Err(NtsRefusal::NoCookie),
             _ => Ok(std::mem::take(&mut self.found)),
         }
     }
@@ -241,7 +241,7 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<Option<Agreement>, Refusal> {
+    fn read(bytes: &[u8]) -> Result<Option<Agreement>, NtsRefusal> {
         Reader::default().take(bytes)
     }
 
@@ -276,33 +276,33 @@ mod tests {
     fn each_refusal_has_its_reason() {
         let all = |records: &[(u16, &[u8])]| read(&answer(records)).unwrap_err();
         for (records, refusal) in [
-            (&[END_OK][..], Refusal::Protocol),
-            (&[PROTOCOL_OK, COOKIE_OK, END_OK], Refusal::Algorithm),
-            (&[PROTOCOL_OK, ALGORITHM_OK, END_OK], Refusal::NoCookie),
-            (&[PROTOCOL_OK, ALGORITHM_OK, (COOKIE, &[0; 2000]), END_OK], Refusal::NoCookie),
-            (&[PROTOCOL_OK, ALGORITHM_OK, (COOKIE, &[]), END_OK], Refusal::NoCookie),
-            (&[PROTOCOL_OK, PROTOCOL_OK], Refusal::Twice),
-            (&[ALGORITHM_OK, ALGORITHM_OK], Refusal::Twice),
-            (&[(SERVER, b"a"), (SERVER, b"b")], Refusal::Twice),
-            (&[(NTP_PORT, &[0, 1]), (NTP_PORT, &[0, 1])], Refusal::Twice),
-            (&[(PROTOCOL, &[0x80, 0])], Refusal::Protocol),
-            (&[(PROTOCOL, &[])], Refusal::Protocol),
-            (&[(ALGORITHM, &[0, 17])], Refusal::Algorithm),
-            (&[(ALGORITHM, &[])], Refusal::Algorithm),
-            (&[(ALGORITHM, &[0, 15, 0, 17])], Refusal::Algorithm),
-            (&[(CRITICAL | ERROR, &[0, 0])], Refusal::NotUnderstood),
-            (&[(CRITICAL | ERROR, &[0, 1])], Refusal::BadRequest),
-            (&[(CRITICAL | ERROR, &[0, 2])], Refusal::Internal),
-            (&[(ERROR, &[9, 9])], Refusal::OtherError),
-            (&[(ERROR, &[])], Refusal::OtherError),
-            (&[(CRITICAL | WARNING, &[0, 0])], Refusal::Warning),
-            (&[(CRITICAL | 0x4000, &[])], Refusal::Unknown),
-            (&[(CRITICAL | END, &[0])], Refusal::Malformed),
-            (&[(SERVER, b"")], Refusal::Malformed),
-            (&[(SERVER, b"a b")], Refusal::Malformed),
-            (&[(SERVER, &[b'a'; 256])], Refusal::Malformed),
-            (&[(NTP_PORT, &[0, 0])], Refusal::Malformed),
-            (&[(NTP_PORT, &[1])], Refusal::Malformed),
+            (&[END_OK][..], NtsRefusal::Protocol),
+            (&[PROTOCOL_OK, COOKIE_OK, END_OK], NtsRefusal::Algorithm),
+            (&[PROTOCOL_OK, ALGORITHM_OK, END_OK], NtsRefusal::NoCookie),
+            (&[PROTOCOL_OK, ALGORITHM_OK, (COOKIE, &[0; 2000]), END_OK], NtsRefusal::NoCookie),
+            (&[PROTOCOL_OK, ALGORITHM_OK, (COOKIE, &[]), END_OK], NtsRefusal::NoCookie),
+            (&[PROTOCOL_OK, PROTOCOL_OK], NtsRefusal::Twice),
+            (&[ALGORITHM_OK, ALGORITHM_OK], NtsRefusal::Twice),
+            (&[(SERVER, b"a"), (SERVER, b"b")], NtsRefusal::Twice),
+            (&[(NTP_PORT, &[0, 1]), (NTP_PORT, &[0, 1])], NtsRefusal::Twice),
+            (&[(PROTOCOL, &[0x80, 0])], NtsRefusal::Protocol),
+            (&[(PROTOCOL, &[])], NtsRefusal::Protocol),
+            (&[(ALGORITHM, &[0, 17])], NtsRefusal::Algorithm),
+            (&[(ALGORITHM, &[])], NtsRefusal::Algorithm),
+            (&[(ALGORITHM, &[0, 15, 0, 17])], NtsRefusal::Algorithm),
+            (&[(CRITICAL | ERROR, &[0, 0])], NtsRefusal::NotUnderstood),
+            (&[(CRITICAL | ERROR, &[0, 1])], NtsRefusal::BadRequest),
+            (&[(CRITICAL | ERROR, &[0, 2])], NtsRefusal::Internal),
+            (&[(ERROR, &[9, 9])], NtsRefusal::OtherError),
+            (&[(ERROR, &[])], NtsRefusal::OtherError),
+            (&[(CRITICAL | WARNING, &[0, 0])], NtsRefusal::Warning),
+            (&[(CRITICAL | 0x4000, &[])], NtsRefusal::Unknown),
+            (&[(CRITICAL | END, &[0])], NtsRefusal::Malformed),
+            (&[(SERVER, b"")], NtsRefusal::Malformed),
+            (&[(SERVER, b"a b")], NtsRefusal::Malformed),
+            (&[(SERVER, &[b'a'; 256])], NtsRefusal::Malformed),
+            (&[(NTP_PORT, &[0, 0])], NtsRefusal::Malformed),
+            (&[(NTP_PORT, &[1])], NtsRefusal::Malformed),
         ] {
             assert_eq!(all(records), refusal, "{records:?}");
         }
@@ -318,7 +318,7 @@ mod tests {
             assert!(reader.rest.len() < 4 + usize::from(u16::MAX), "only the beginning of a record is kept");
         }
         assert!((LONGEST - record.len()..LONGEST).contains(&taken), "{taken}");
-        assert_eq!(read(&answer(&[(COOKIE, &[1; 65_535])])), Err(Refusal::TooLong));
+        assert_eq!(read(&answer(&[(COOKIE, &[1; 65_535])])), Err(NtsRefusal::TooLong));
         let many: Vec<_> = [PROTOCOL_OK, ALGORITHM_OK].into_iter().chain([COOKIE_OK; 100]).chain([END_OK]).collect();
         assert_eq!(read(&answer(&many)).unwrap().unwrap().cookies.len(), COOKIES);
     }

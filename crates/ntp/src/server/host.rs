@@ -1,7 +1,7 @@
 //! What this host announces about its own clock, from the clock page: leap indicator, stratum and
 //! root figures (RFC 5905 §7.3).
 
-use crate::packet::{LeapIndicator, Mode, Packet};
+use crate::packet::{LeapIndicator, Mode, NtpPacket};
 use crate::stamp::{Short, Stamp};
 use tickwire_clockpage::{Parameters, Reading, Status};
 
@@ -16,7 +16,7 @@ const NONE: u8 = 16;
 
 /// A host's clock as a reply announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct SystemVariables {
     /// Leap second announced, or not synchronised.
     pub leap: LeapIndicator,
     /// Stratum of the source plus one; 16: not synchronised.
@@ -31,7 +31,7 @@ pub struct Host {
     pub reference_timestamp: Stamp,
 }
 
-impl Host {
+impl SystemVariables {
     /// The clock is not synchronised, and the reply says so.
     pub const UNSYNCHRONISED: Self = Self {
         leap: LeapIndicator::Unknown,
@@ -72,8 +72,8 @@ impl Host {
 
     /// The reply to a request, without its timestamps.
     #[must_use]
-    pub const fn answer(&self, request: &Packet) -> Packet {
-        Packet {
+    pub const fn answer(&self, request: &NtpPacket) -> NtpPacket {
+        NtpPacket {
             leap: self.leap,
             version: request.version,
             mode: Mode::Server,
@@ -116,8 +116,8 @@ mod tests {
         }
     }
 
-    fn host(page: &Parameters) -> Host {
-        Host::new(page, &page.reading(page.at))
+    fn host(page: &Parameters) -> SystemVariables {
+        SystemVariables::new(page, &page.reading(page.at))
     }
 
     #[test]
@@ -136,9 +136,9 @@ mod tests {
         let far = Parameters { root: Root { stratum: 15, ..good.root }, ..good };
         let alone = Parameters { root: Root { stratum: 0, ..good.root }, ..good };
         for page in [Parameters::UNKNOWN, page(2_000_000_000, 0), retired, far, alone] {
-            assert_eq!(host(&page), Host::UNSYNCHRONISED, "{page:?}");
+            assert_eq!(host(&page), SystemVariables::UNSYNCHRONISED, "{page:?}");
         }
-        let said = Host::UNSYNCHRONISED.answer(&Packet::request(Stamp(1)));
+        let said = SystemVariables::UNSYNCHRONISED.answer(&NtpPacket::request(Stamp(1)));
         assert_eq!((said.leap, said.stratum), (LeapIndicator::Unknown, 16));
     }
 
@@ -160,7 +160,7 @@ mod tests {
     proptest! {
         #[test]
         fn dispersion_and_half_the_delay_are_never_less_than_the_bound(bound in 0u64..USELESS, delay in any::<u64>()) {
-            let said = host(&page(bound, delay)).answer(&Packet::request(Stamp(1)));
+            let said = host(&page(bound, delay)).answer(&NtpPacket::request(Stamp(1)));
             let client = u128::from(said.root_dispersion.0) * 2 + u128::from(said.root_delay.0);
             prop_assert!(client * 1_000_000_000 >= u128::from(bound) * 131_072, "{said:?}");
             prop_assert!(client * 1_000_000_000 < u128::from(bound + 40_000) * 131_072, "and not much more: {said:?}");

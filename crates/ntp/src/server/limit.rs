@@ -24,7 +24,7 @@ const NETWORK: u128 = !(u64::MAX as u128);
 
 /// The rate limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
+pub struct RateLimit {
     /// Requests per second, on average.
     pub per_second: f64,
     /// Requests in one burst.
@@ -65,7 +65,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn new(rate: Option<Rate>, key: [u64; 2]) -> Self {
+    pub(super) fn new(rate: Option<RateLimit>, key: [u64; 2]) -> Self {
         let cost = rate.map_or(0, |rate| (SECOND as f64 / rate.per_second.max(1e-6)) as i64);
         let size = cost.saturating_mul(rate.map_or(0, |rate| rate.burst.max(1)).into());
         Self { cost, size, key, beyond: 0, table: vec![[NOBODY; WAYS]; PLACES].into() }
@@ -141,7 +141,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
-    const RATE: Rate = Rate { per_second: 10.0, burst: 5 };
+    const RATE: RateLimit = RateLimit { per_second: 10.0, burst: 5 };
 
     fn address(number: u32) -> IpAddr {
         Ipv4Addr::from_bits(0x0a00_0000 + number).into()
@@ -212,7 +212,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_time_and_no_rate_is_too_strange(times in proptest::collection::vec(any::<i64>(), 0..50), per_second in any::<f64>(), burst in any::<u32>()) {
-            let mut limit = Limit::new(Some(Rate { per_second, burst }), [1, 2]);
+            let mut limit = Limit::new(Some(RateLimit { per_second, burst }), [1, 2]);
             for now in times {
                 let _ = limit.take(address(1), now);
             }

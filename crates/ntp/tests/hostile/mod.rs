@@ -4,13 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 use tickwire_clockpage::{Count, Nanos};
-use tickwire_ntp::client::{Config, Poll, Transmit};
+use tickwire_ntp::client::{ClientConfig, Poll, TransmitContents};
 use tickwire_ntp::extension::{Extensions, append};
 use tickwire_ntp::nts::records::{LONGEST, Reader};
 use tickwire_ntp::nts::{Agreement, Association, COOKIES, KEY, Key, RANDOM, Unproven};
 use tickwire_ntp::packet::HEADER;
-use tickwire_ntp::server::{Host, Kind, Network, Rate};
-use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Reply, Server, Short, Stamp, server};
+use tickwire_ntp::server::{Network, RateLimit, ReplyKind, SystemVariables};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, NtpPacket, NtpServer, Rejection, Reply, Short, Stamp, server};
 
 const SECOND: i64 = 1_000_000_000;
 const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
@@ -28,7 +28,7 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 fn codec(data: &[u8]) {
-    let Ok((packet, rest)) = Packet::parse(data) else { return };
+    let Ok((packet, rest)) = NtpPacket::parse(data) else { return };
     assert_eq!(packet.to_bytes(), data[..HEADER], "what is understood is sent as it came");
     let mut covered = 0;
     for extension in Extensions::new(rest) {
@@ -58,13 +58,13 @@ fn records(data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 /// A server with several clients at once.
 fn serve(data: &[u8]) {
     // A clone is faster than a new server.
-    static NEW: LazyLock<Server> = LazyLock::new(|| {
-        let rate = Rate { per_second: 8.0, burst: 4 };
+    static NEW: LazyLock<NtpServer> = LazyLock::new(|| {
+        let rate = RateLimit { per_second: 8.0, burst: 4 };
         let allow: Vec<Network> = ["192.0.2.0/30", "2001:db8::/126"].map(|text| text.parse().unwrap()).into();
-        Server::new(server::Config { allow, rate: Some(rate) }, [1, 2])
+        NtpServer::new(server::ServerConfig { allow, rate: Some(rate) }, [1, 2])
     });
     let mut server = NEW.clone();
-    let host = Host {
+    let host = SystemVariables {
         leap: LeapIndicator::None,
         stratum: 2,
         reference_id: 7,
@@ -87,19 +87,21 @@ fn serve(data: &[u8]) {
             bytes[24..32].copy_from_slice(&u64::to_be_bytes(before));
         }
         let arrived = Stamp::from_unix(NEAR.plus(now));
-        let Ok(answer) = server.answer(&bytes, from, now, arrived, &host) else { continue };
-        let (request, _) = Packet::parse(&bytes).expect("only messages are answered");
+        let Ok(answer) = server.answer(server::Request { bytes: &bytes, from, now, arrived }, &host) else { continue };
+        let (request, _) = NtpPacket::parse(&bytes).expect("only messages are answered");
         assert_eq!(request.mode, Mode::Client);
         let packet = answer.leaving(Stamp(now as u64), 0);
         assert!(packet.to_bytes().len() <= bytes.len());
         assert_eq!((packet.mode, packet.version), (Mode::Server, request.version));
         assert!(packet.receive_timestamp != Stamp(0) && packet.transmit_timestamp != Stamp(0));
         match answer.kind() {
-            Kind::Basic { .. } => {
+            ReplyKind::Basic { .. } => {
                 assert_eq!((packet.origin_timestamp, packet.stratum), (request.transmit_timestamp, 2))
             }
-            Kind::Interleaved => assert_eq!((packet.origin_timestamp, packet.stratum), (request.receive_timestamp, 2)),
-            Kind::Kiss(kiss) => {
+            ReplyKind::Interleaved => {
+                assert_eq!((packet.origin_timestamp, packet.stratum), (request.receive_timestamp, 2))
+            }
+            ReplyKind::Kiss(kiss) => {
                 assert_eq!((packet.origin_timestamp, packet.stratum), (request.transmit_timestamp, 0));
                 assert_eq!(kiss == Kiss::Deny, client > 3, "{from}");
             }
@@ -114,7 +116,7 @@ fn serve(data: &[u8]) {
 /// A client, and an arbitrary responder.
 fn ask(data: &[u8], interleaved: bool) {
     let poll = Poll { usual: SECOND, longest: 64 * SECOND };
-    let mut client = Client::new(Config { poll, transmit: Transmit::Nonce, interleaved }, 0);
+    let mut client = Client::new(ClientConfig { poll, transmit: TransmitContents::Nonce, interleaved }, 0);
     let (mut now, mut asked, mut kissed) = (0, None, false);
     for (number, (what, record)) in (1u64..).zip(records(data)) {
         now += i64::from(what >> 3) * SECOND / 8;
@@ -136,7 +138,7 @@ fn ask(data: &[u8], interleaved: bool) {
         }
         let (sent, received) = (Count(now as u64), Count(now as u64 + 50_000));
         let answer = client.answer(Reply { bytes: &bytes, sent, received, now, near: NEAR });
-        let parsed = Packet::parse(&bytes);
+        let parsed = NtpPacket::parse(&bytes);
         match answer {
             Ok(answer) => {
                 let (packet, request) =
@@ -188,7 +190,7 @@ fn agree(data: &[u8]) {
         assert!(server.is_none_or(|name| !name.is_empty() && name.is_ascii()) && port != Some(0));
         let mut association =
             Association::new(Key::new([1; KEY]), Key::new([2; KEY]), Agreement { cookies, ..Agreement::default() });
-        while let Some(request) = association.protect(&Packet::request(Stamp(1)), &[3; RANDOM]) {
+        while let Some(request) = association.protect(&NtpPacket::request(Stamp(1)), &[3; RANDOM]) {
             assert!(request.len() <= 1232, "{}", request.len());
         }
     } else {
@@ -203,12 +205,12 @@ fn prove(data: &[u8]) {
     let mut association = Association::new(Key::new([1; KEY]), Key::new([2; KEY]), agreement);
     for (number, (what, record)) in (1u8..).zip(records(data)) {
         let random = [number; RANDOM];
-        if association.protect(&Packet::request(Stamp(number.into())), &random).is_none() {
+        if association.protect(&NtpPacket::request(Stamp(number.into())), &random).is_none() {
             return;
         }
         let stratum = u8::from(what & 8 == 0);
         let reference_id = Kiss::NtsNak.to_reference();
-        let answer = Packet { mode: Mode::Server, stratum, reference_id, ..Packet::request(Stamp(0)) };
+        let answer = NtpPacket { mode: Mode::Server, stratum, reference_id, ..NtpPacket::request(Stamp(0)) };
         let mut bytes = answer.to_bytes().to_vec();
         if what & 1 != 0 {
             append(&mut bytes, 0x0104, &random[..32]);

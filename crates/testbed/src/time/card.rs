@@ -71,7 +71,7 @@ impl CardClock {
             );
         }
         let card = match phc.read() {
-            Ok(triples) => hardware::Reading::quickest(&triples).map(|one| one.card),
+            Ok(triples) => hardware::CardReading::quickest(&triples).map(|one| one.card),
             Err(error) => return refused(format!("{device} cannot be read ({error})")),
         };
         let Some(epoch) = card.and_then(|card| epoch(card, &reading)) else {
@@ -118,7 +118,7 @@ impl Reference for CardClock {
         let before = CrossTimestamp::take(kind, self.period);
         let triples = self.phc.read().ok()?;
         let after = CrossTimestamp::take(kind, self.period);
-        let card = hardware::Reading::quickest(&triples)?;
+        let card = hardware::CardReading::quickest(&triples)?;
         let count = CrossTimestamp::count_at(&before, &after, card.realtime)?;
         let width = before.width.max(after.width) as f64 * self.period / 2.0;
         compared(&clock.at(count), self.epoch, card.card, card.doubt + width as i64)

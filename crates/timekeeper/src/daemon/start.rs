@@ -3,13 +3,13 @@
 
 use super::{Daemon, PUBLISH, SECOND, monotonic, realtime};
 use crate::cards::Cards;
-use crate::config::{Config, FileError};
+use crate::config::{FileError, TimekeeperConfig};
 use crate::event_log::EventLog;
 use crate::hardware::{self, Look};
 use crate::leap_table;
 use crate::ntp_source::NtpSource;
-use crate::record::Recorder;
-use crate::server_config::Server;
+use crate::record::ExchangeRecorder;
+use crate::server_config::PolledServer;
 use crate::source;
 use crate::state::{Known, State};
 use crate::status_endpoints::StatusEndpoints;
@@ -42,7 +42,7 @@ pub enum StartError {
     NoServer,
     /// The system clock cannot be steered, or NTP's shared memory cannot be attached.
     #[error(transparent)]
-    System(#[from] system::Error),
+    System(#[from] system::SystemError),
     /// There is no trusted certificate for a server that requires NTS.
     #[error(transparent)]
     Files(#[from] FileError),
@@ -71,7 +71,7 @@ impl Daemon {
     /// # Errors
     /// No server is configured, the counter is not usable, or a resource that the configuration
     /// requires is not available. Then nothing is left behind.
-    pub fn start(config: &Config) -> Result<Self, StartError> {
+    pub fn start(config: &TimekeeperConfig) -> Result<Self, StartError> {
         if config.servers.is_empty() {
             return Err(StartError::NoServer);
         }
@@ -86,7 +86,7 @@ impl Daemon {
         let status_endpoints = StatusEndpoints::open(&config.page, config.metrics)
             .map_err(|(which, error)| StartError::Door(which, error))?;
         let system = System::new(config)?;
-        let ensemble = ensemble::Config {
+        let ensemble = ensemble::EnsembleConfig {
             nominal,
             rate_error: warm.map_or(QUARTZ, |known| known.deviation()),
             holdover_after: source::silence_timeout((config.poll * 1e9) as i64),
@@ -103,9 +103,9 @@ impl Daemon {
         let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && written));
         let since = if warm.is_some() && written { last.since } else { looked.count };
         let recorder = config.record.as_ref().map(|path| {
-            let names: Vec<_> = config.servers.iter().map(Server::label).collect();
+            let names: Vec<_> = config.servers.iter().map(PolledServer::label).collect();
             let servers: Vec<_> = names.iter().map(String::as_str).zip(known.iter().copied()).collect();
-            Recorder::create(path)
+            ExchangeRecorder::create(path)
                 .and_then(|mut recorder| {
                     recorder
                         .begin(&ensemble, kind.name(), &servers, table.as_ref(), (disruptions, since))

@@ -8,7 +8,7 @@
 
 use super::{Agreed, roots};
 use crate::lookup::{Failure, resolve};
-use crate::server_config::{Server, host_name};
+use crate::server_config::{PolledServer, host_name};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, ClientConnection};
@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tickwire_ntp::nts::records::{self, Reader, Refusal};
+use tickwire_ntp::nts::records::{self, NtsRefusal, Reader};
 use tickwire_ntp::nts::{Agreement, Association, KEY, Key};
 
 /// Timeout from the first packet to the last, however slowly the server sends.
@@ -26,7 +26,7 @@ const EACH: Duration = Duration::from_secs(3);
 
 /// Establishes keys with a server. Addresses of the `avoided` host are tried last, for keys and for
 /// time.
-pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agreed, Failure> {
+pub(crate) fn agree(server: &PolledServer, avoided: Option<SocketAddr>) -> Result<Agreed, Failure> {
     let roots = roots::roots(server.nts_ca.as_deref())?;
     let look_up = |host: &str, port| resolve(host, port).map(|all| last(all, avoided));
     let addresses = look_up(&server.host, server.nts_port)?;
@@ -100,7 +100,7 @@ fn converse(session: &mut ClientConnection, stream: &mut Timed) -> Result<Agreem
     let mut bytes = [0; 2048];
     loop {
         let length = match talk.read(&mut bytes) {
-            Ok(0) => return Err(refused(Refusal::Cut)),
+            Ok(0) => return Err(refused(NtsRefusal::Cut)),
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(failure(&error)),
@@ -114,7 +114,7 @@ fn converse(session: &mut ClientConnection, stream: &mut Timed) -> Result<Agreem
     }
 }
 
-fn refused(refusal: Refusal) -> Failure {
+fn refused(refusal: NtsRefusal) -> Failure {
     Failure::new(&refusal.to_string(), "")
 }
 
@@ -150,7 +150,7 @@ fn failure(error: &io::Error) -> Failure {
     }
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => Failure::new("the server takes too long to agree", ""),
-        ErrorKind::UnexpectedEof => refused(Refusal::Cut),
+        ErrorKind::UnexpectedEof => refused(NtsRefusal::Cut),
         _ => Failure::new("the connection to the server for keys breaks", error),
     }
 }

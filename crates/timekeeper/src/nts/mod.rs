@@ -14,11 +14,11 @@ mod roots;
 use crate::lookup::Failure;
 use crate::random;
 use crate::report::NtsReport;
-use crate::server_config::Server;
+use crate::server_config::PolledServer;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use tickwire_ntp::Packet;
+use tickwire_ntp::NtpPacket;
 use tickwire_ntp::nts::{Association, RANDOM, Retry, Unproven};
 
 /// Whether this program is built with NTS.
@@ -38,7 +38,7 @@ pub(crate) use agreement::agree;
 
 /// A program without NTS never sends a request for keys.
 #[cfg(not(feature = "nts"))]
-pub(crate) fn agree(_: &Server, _: Option<SocketAddr>) -> Result<Agreed, Failure> {
+pub(crate) fn agree(_: &PolledServer, _: Option<SocketAddr>) -> Result<Agreed, Failure> {
     Err(Failure::new("this program is built without NTS", ""))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn check_roots(file: Option<&Path>) -> Result<(), Failure> {
     roots::roots(file).map(|_| ())
 }
 
-/// Nothing to check: without NTS [`Config::check`](crate::Config::check) rejects such a server.
+/// Nothing to check: without NTS [`TimekeeperConfig::check`](crate::TimekeeperConfig::check) rejects such a server.
 #[cfg(not(feature = "nts"))]
 pub(crate) fn check_roots(_: Option<&Path>) -> Result<(), Failure> {
     Ok(())
@@ -65,7 +65,7 @@ pub(crate) struct Nts {
 
 impl Nts {
     /// The initial state; `None` for a server without NTS.
-    pub(crate) fn of(server: &Server, now: i64) -> Option<Self> {
+    pub(crate) fn of(server: &PolledServer, now: i64) -> Option<Self> {
         let new = Self { association: None, retry: Retry::new(now), agreed: 0, failed: BTreeMap::new() };
         server.nts.then_some(new)
     }
@@ -108,7 +108,7 @@ impl Nts {
     }
 
     /// The request with its NTS fields; `None` without a key or cookie.
-    pub(crate) fn protect(&mut self, request: &Packet) -> Option<Vec<u8>> {
+    pub(crate) fn protect(&mut self, request: &NtpPacket) -> Option<Vec<u8>> {
         self.association.as_mut()?.protect(request, &random::bytes::<RANDOM>())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Report, SourceReport};
 use std::collections::BTreeMap;
-use tickwire_metrics::{Exposition, Kind, Labels};
+use tickwire_metrics::{Exposition, Labels, MetricKind};
 
 impl Report {
     /// The report as metrics for Prometheus. What is not known is left out.
@@ -20,7 +20,7 @@ impl Report {
     }
 
     fn clock(&self, metrics: &mut Exposition) {
-        let mut one = |name: &str, help: &str, value: Option<f64>| metrics.single(name, Kind::Gauge, help, value);
+        let mut one = |name: &str, help: &str, value: Option<f64>| metrics.single(name, MetricKind::Gauge, help, value);
         let has = |word: &str| Some(truth(self.status.iter().any(|fact| fact == word)));
         let seconds = |ns: u64| ns as f64 / 1e9;
         one("synchronised", "Whether the time is known.", has("synchronised"));
@@ -32,12 +32,12 @@ impl Report {
         one("bound_seconds", "The most that the time can be wrong by.", self.bound_ns.map(seconds));
         one("period_seconds", "The counter's period.", self.period_ns.map(|ns| ns / 1e9));
         let help = "How often the counter has broken, or the time was set.";
-        metrics.single("disruptions_total", Kind::Counter, help, Some(self.disruptions.into()));
+        metrics.single("disruptions_total", MetricKind::Counter, help, Some(self.disruptions.into()));
     }
 
     fn system(&self, metrics: &mut Exposition) {
         let Some(system) = &self.system_clock else { return };
-        let mut one = |name: &str, help: &str, value: Option<f64>| metrics.single(name, Kind::Gauge, help, value);
+        let mut one = |name: &str, help: &str, value: Option<f64>| metrics.single(name, MetricKind::Gauge, help, value);
         one("system_clock_steered", "Whether the system clock is steered.", Some(truth(system.steered)));
         one(
             "system_clock_ahead_seconds",
@@ -67,15 +67,22 @@ struct Sources<'a>(Vec<&'a SourceReport>);
 impl Sources<'_> {
     /// A gauge with a sample for each server of which it is known.
     fn each(&self, metrics: &mut Exposition, name: &str, help: &str, of: fn(&SourceReport) -> Option<f64>) {
-        self.all(metrics, name, Kind::Gauge, help, of);
+        self.all(metrics, name, MetricKind::Gauge, help, of);
     }
 
     /// A counter with a sample for each server that has it.
     fn count(&self, metrics: &mut Exposition, name: &str, help: &str, of: fn(&SourceReport) -> Option<f64>) {
-        self.all(metrics, name, Kind::Counter, help, of);
+        self.all(metrics, name, MetricKind::Counter, help, of);
     }
 
-    fn all(&self, metrics: &mut Exposition, name: &str, kind: Kind, help: &str, of: fn(&SourceReport) -> Option<f64>) {
+    fn all(
+        &self,
+        metrics: &mut Exposition,
+        name: &str,
+        kind: MetricKind,
+        help: &str,
+        of: fn(&SourceReport) -> Option<f64>,
+    ) {
         let samples = self.0.iter().filter_map(|source| Some((labels(source, None), of(source)?)));
         metrics.family(name, kind, help, samples);
     }
@@ -93,7 +100,7 @@ impl Sources<'_> {
             let counts = of(source).into_iter().flatten();
             counts.map(move |(value, count)| (labels(source, Some((label, value))), *count as f64))
         });
-        metrics.family(name, Kind::Counter, help, samples);
+        metrics.family(name, MetricKind::Counter, help, samples);
     }
 
     fn clocks(&self, metrics: &mut Exposition) {
@@ -121,7 +128,7 @@ impl Sources<'_> {
     fn standings(&self, metrics: &mut Exposition) {
         let standing = |source: &&SourceReport| (labels(source, Some(("standing", &source.standing))), 1.0);
         let help = "How a server stands: 1 with the label that is true.";
-        metrics.family("source_standing", Kind::Gauge, help, self.0.iter().map(standing));
+        metrics.family("source_standing", MetricKind::Gauge, help, self.0.iter().map(standing));
         self.each(metrics, "source_followed", "Whether a server is followed.", |s| {
             Some(truth(s.standing == "followed"))
         });

@@ -106,8 +106,8 @@ impl Addresses {
 mod tests {
     use super::*;
     use tickclock::{Count, Nanos};
-    use tickwire_ntp::client::{Config, Poll, Transmit};
-    use tickwire_ntp::{Kiss, Mode, Packet, Reply, Stamp};
+    use tickwire_ntp::client::{ClientConfig, Poll, TransmitContents};
+    use tickwire_ntp::{Kiss, Mode, NtpPacket, Reply, Stamp};
 
     fn at(last: u8) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, last], 123))
@@ -120,9 +120,9 @@ mod tests {
     /// An association whose first request is answered by a kiss at this time.
     fn kissed(by: Kiss, now: i64) -> Client {
         let poll = Poll { usual: SECOND, longest: 1024 * SECOND };
-        let mut client = Client::new(Config { poll, transmit: Transmit::Nonce, interleaved: false }, now);
+        let mut client = Client::new(ClientConfig { poll, transmit: TransmitContents::Nonce, interleaved: false }, now);
         let request = client.request(now, [1, 2], Count(0)).unwrap();
-        let kiss = Packet {
+        let kiss = NtpPacket {
             mode: Mode::Server,
             stratum: 0,
             reference_id: by.to_reference(),

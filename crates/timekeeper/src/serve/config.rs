@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer, de};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use tickwire_ntp::server::{self, Network, Rate};
+use tickwire_ntp::server::{self, Network, RateLimit};
 use tickwire_settings::Wrong;
 
 const NTP: u16 = 123;
@@ -59,9 +59,9 @@ impl Serve {
         }
     }
 
-    pub(super) fn core(&self) -> server::Config {
-        let rate = Rate { per_second: self.rate, burst: self.burst };
-        server::Config { allow: self.allow.clone(), rate: (self.rate > 0.0).then_some(rate) }
+    pub(super) fn core(&self) -> server::ServerConfig {
+        let rate = RateLimit { per_second: self.rate, burst: self.burst };
+        server::ServerConfig { allow: self.allow.clone(), rate: (self.rate > 0.0).then_some(rate) }
     }
 }
 

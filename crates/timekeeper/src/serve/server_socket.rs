@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use tickclock::Count;
-use tickwire_ntp::listener::{Arrival, BATCH, Listener};
+use tickwire_ntp::listener::{BATCH, NtpListener, ReceivedRequest};
 use tickwire_ntp::packet::HEADER;
-use tickwire_ntp::server::{Answer, TxLatency};
-use tickwire_ntp::{Server, Stamp};
+use tickwire_ntp::server::{Request, ServerReply, TxLatency};
+use tickwire_ntp::{NtpServer, Stamp};
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// Upper bound of the time that a request waits in the socket, in ns.
@@ -35,8 +35,8 @@ struct UnderWay {
 
 #[derive(Debug)]
 pub(super) struct ServerSocket {
-    listener: Listener,
-    arrivals: Vec<Arrival>,
+    listener: NtpListener,
+    arrivals: Vec<ReceivedRequest>,
     /// The one in use is older than all requests still in the socket; the other is its successor. A
     /// request may have waited while others were answered.
     before: [CrossTimestamp; 2],
@@ -50,7 +50,7 @@ impl ServerSocket {
         // Taken before the first request can be received.
         let before = time.cross_timestamp();
         Ok(Self {
-            listener: Listener::bind(address)?,
+            listener: NtpListener::bind(address)?,
             arrivals: Vec::with_capacity(BATCH),
             before: [before; 2],
             pace: TxLatency::default(),
@@ -71,7 +71,7 @@ impl ServerSocket {
     }
 
     /// Answers received requests. Returns `true` if there may be more.
-    pub(super) fn turn(&mut self, core: &mut Server, time: &Time, tally: &mut Tally) -> bool {
+    pub(super) fn turn(&mut self, core: &mut NtpServer, time: &Time, tally: &mut Tally) -> bool {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let more = self.listener.receive(&mut arrivals);
         let now = time.now(time.cross_timestamp());
@@ -80,13 +80,13 @@ impl ServerSocket {
             .filter_map(|arrival| {
                 let arrived = arrival.stamp.and_then(|stamp| CrossTimestamp::count_at(&self.before[0], &now.at, stamp));
                 let arrived = now.stamp(arrived.unwrap_or(now.at.count));
-                let from = arrival.from()?.ip();
-                let answer = core.answer(arrival.bytes(), from, now.at.monotonic, arrived, &now.host);
+                let (bytes, from) = (arrival.bytes(), arrival.from()?.ip());
+                let answer = core.answer(Request { bytes, from, now: now.at.monotonic, arrived }, &now.host);
                 answer.map_err(|why| tally.silent(why)).ok().map(|answer| (arrival, answer))
             })
             .collect();
         answers.sort_by_key(|(arrival, answer)| (arrival.local(), answer.asks()));
-        let alike = |one: &(&Arrival, Answer), other: &(&Arrival, Answer)| {
+        let alike = |one: &(&ReceivedRequest, ServerReply), other: &(&ReceivedRequest, ServerReply)| {
             one.0.local() == other.0.local() && one.1.asks() == other.1.asks()
         };
         for batch in answers.chunk_by(alike) {
@@ -105,14 +105,14 @@ impl ServerSocket {
 
     /// Sends replies with one source address. The transmit time is wanted for all of them, or for
     /// none.
-    fn send(&mut self, batch: &[(&Arrival, Answer)], time: &Time, now: &Now, tally: &mut Tally) {
+    fn send(&mut self, batch: &[(&ReceivedRequest, ServerReply)], time: &Time, now: &Now, tally: &mut Tally) {
         let learn = now.at.monotonic.saturating_sub(self.learnt) > LEARN;
         if learn {
             self.learnt = now.at.monotonic;
         }
         let asks = batch[0].1.asks();
         let read = time.count();
-        let messages: Vec<(&Arrival, [u8; HEADER])> = batch
+        let messages: Vec<(&ReceivedRequest, [u8; HEADER])> = batch
             .iter()
             .enumerate()
             .map(|(place, (arrival, answer))| {
@@ -163,7 +163,7 @@ impl ServerSocket {
     }
 
     /// Processes transmit timestamps.
-    fn departures(&mut self, core: &mut Server, now: &Now) {
+    fn departures(&mut self, core: &mut NtpServer, now: &Now) {
         let mut left = Vec::new();
         while self.listener.departures(|number, stamp| left.push((number, stamp))) {}
         for (number, stamp) in left {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 use tickwire_ntp::Kiss;
-use tickwire_ntp::server::{Kind, Silence};
+use tickwire_ntp::server::{ReplyKind, Silence};
 
 /// The statistics are logged at this interval, if they have changed.
 const TELL: Duration = Duration::from_secs(3600);
@@ -38,24 +38,24 @@ impl Tally {
         }
     }
 
-    pub(super) const fn answered(&mut self, kind: Kind) {
+    pub(super) const fn answered(&mut self, kind: ReplyKind) {
         match kind {
-            Kind::Basic { .. } => self.basic += 1,
-            Kind::Interleaved => self.interleaved += 1,
-            Kind::Kiss(Kiss::Rate) => self.told_rate += 1,
-            Kind::Kiss(_) => self.told_denied += 1,
+            ReplyKind::Basic { .. } => self.basic += 1,
+            ReplyKind::Interleaved => self.interleaved += 1,
+            ReplyKind::Kiss(Kiss::Rate) => self.told_rate += 1,
+            ReplyKind::Kiss(_) => self.told_denied += 1,
         }
     }
 }
 
 /// The statistics logged last, and when the last hour ended.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct LoggedTally {
     at: Instant,
     tally: Tally,
 }
 
-impl Told {
+impl LoggedTally {
     /// Nothing was logged until `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { at: now, tally: Tally::default() }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn it_is_told_each_hour_in_which_it_has_changed() {
         let begin = Instant::now();
-        let mut told = Told::new(begin);
+        let mut told = LoggedTally::new(begin);
         let mut tally = Tally::default();
         let mut hours = Vec::new();
         for minute in 1..=8 * 60 {

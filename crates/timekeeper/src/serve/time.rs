@@ -5,7 +5,7 @@ use crate::hardware::{self, Look};
 use std::path::{Path, PathBuf};
 use tickclock::{Clock, Count, CounterKind, Nanos, OpenError, Parameters, Scale, Status, counter};
 use tickwire_ntp::Stamp;
-use tickwire_ntp::server::Host;
+use tickwire_ntp::server::SystemVariables;
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
 
 /// The clock that the server takes its timestamps from.
@@ -27,7 +27,7 @@ pub(super) struct Time {
 /// The clock for a batch of messages.
 pub(super) struct Now {
     parameters: Parameters,
-    pub(super) host: Host,
+    pub(super) host: SystemVariables,
     pub(super) at: CrossTimestamp,
     nominal: Scale,
 }
@@ -134,7 +134,7 @@ impl Time {
     /// The clock at a moment.
     pub(super) fn now(&self, at: CrossTimestamp) -> Now {
         let parameters = if self.broken.is_some() { Parameters::UNKNOWN } else { self.parameters() };
-        let host = Host::new(&parameters, &parameters.reading(at.count));
+        let host = SystemVariables::new(&parameters, &parameters.reading(at.count));
         Now { parameters, host, at, nominal: self.nominal }
     }
 }
@@ -148,7 +148,7 @@ impl Now {
     /// The time at a count near the moment. While it is unknown, the system clock's time; the
     /// reply then says that it is not synchronised.
     pub(super) fn stamp(&self, count: Count) -> Stamp {
-        if self.host == Host::UNSYNCHRONISED {
+        if self.host == SystemVariables::UNSYNCHRONISED {
             return Stamp::from_unix(Nanos(self.at.realtime).plus(self.nominal.nanos(count.since(self.at.count))));
         }
         Stamp::from_unix(self.parameters.reading(count).utc())
@@ -185,7 +185,7 @@ mod tests {
         let writer = Writer::create(&page, KIND).unwrap();
         writer.publish(&known());
         let mut time = Time::open(&page).unwrap();
-        let knows = |time: &Time| time.now(time.cross_timestamp()).host != Host::UNSYNCHRONISED;
+        let knows = |time: &Time| time.now(time.cross_timestamp()).host != SystemVariables::UNSYNCHRONISED;
         assert!(time.look().is_none() && knows(&time));
         time.looked.0.slept -= 60_000_000_000;
         assert!(matches!(time.look(), Some(Event::Broken(_))));

@@ -1,18 +1,18 @@
 //! The kernel's clock, as the steering sees it: the real one, or that of a test.
 
 use nix::errno::Errno;
-use tickwire_osclock::adjtime::{self, State, Told};
+use tickwire_osclock::adjtime::{self, KernelClockState, KernelStatus};
 
 /// The operations on the kernel's clock.
 pub(super) trait Kernel {
-    fn look(&mut self) -> Result<State, Errno>;
+    fn look(&mut self) -> Result<KernelClockState, Errno>;
     /// Ends the adjustments of other programs.
     fn take_over(&mut self) -> Result<(), Errno>;
     /// In 2^-16 ppm.
     fn set_frequency(&mut self, units: i64) -> Result<(), Errno>;
     /// In ns.
     fn step(&mut self, ns: i64) -> Result<(), Errno>;
-    fn tell(&mut self, told: Told) -> Result<(), Errno>;
+    fn tell(&mut self, told: KernelStatus) -> Result<(), Errno>;
     fn set_tai(&mut self, offset: i32) -> Result<(), Errno>;
     /// The default length of a tick, in us.
     fn usual_tick(&self) -> i64;
@@ -33,7 +33,7 @@ impl Real {
 }
 
 impl Kernel for Real {
-    fn look(&mut self) -> Result<State, Errno> {
+    fn look(&mut self) -> Result<KernelClockState, Errno> {
         adjtime::look()
     }
 
@@ -49,7 +49,7 @@ impl Kernel for Real {
         adjtime::step(ns)
     }
 
-    fn tell(&mut self, told: Told) -> Result<(), Errno> {
+    fn tell(&mut self, told: KernelStatus) -> Result<(), Errno> {
         adjtime::tell(told)
     }
 

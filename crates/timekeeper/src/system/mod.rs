@@ -17,7 +17,7 @@ mod law;
 mod refclock;
 mod steering;
 
-use crate::config::Config;
+use crate::config::TimekeeperConfig;
 use crate::hardware::Look;
 use crate::report::SystemClockReport;
 use gauge::Gauge;
@@ -42,13 +42,13 @@ const REMEMBERED: i64 = 256;
 
 /// Why the time cannot be distributed.
 #[derive(Debug, Error)]
-pub enum Error {
+pub enum SystemError {
     /// The system clock cannot be steered.
     #[error("clock.steer_system_clock: the system clock cannot be steered: {0}{advice}", advice = advice(*.0))]
     Steer(Errno),
     /// The shared memory cannot be attached.
     #[error("clock.shm_unit: {0}")]
-    Refclock(#[from] tickwire_osclock::refclock::Error),
+    Refclock(#[from] tickwire_osclock::refclock::ShmError),
 }
 
 const fn advice(errno: Errno) -> &'static str {
@@ -69,10 +69,10 @@ pub(crate) struct System {
 
 impl System {
     /// Opens the configured receivers.
-    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+    pub(crate) fn new(config: &TimekeeperConfig) -> Result<Self, SystemError> {
         let steering = config.steer_system_clock.then(|| {
-            let kernel = Real::new().map_err(Error::Steer)?;
-            Ok::<_, Error>((Steering::new(kernel, config.step_threshold * 1e9), Gauge::default()))
+            let kernel = Real::new().map_err(SystemError::Steer)?;
+            Ok::<_, SystemError>((Steering::new(kernel, config.step_threshold * 1e9), Gauge::default()))
         });
         let refclock = config.shm_unit.map(Refclock::new).transpose()?;
         Ok(Self { steering: steering.transpose()?, refclock, quickest: i64::MAX })

@@ -1,7 +1,7 @@
 //! Samples for ntpd and chronyd: our clock and the system clock at one instant, once a second.
 
 use tickclock::{Leap, Reading, Status};
-use tickwire_osclock::refclock::{self, Error, Sample, Segment};
+use tickwire_osclock::refclock::{self, Sample, Segment, ShmError};
 
 /// A leap second is announced so long before, in ns: on its day.
 const DAY: i64 = 86_400_000_000_000;
@@ -16,7 +16,7 @@ pub(super) struct Refclock {
 }
 
 impl Refclock {
-    pub(super) fn new(unit: u8) -> Result<Self, Error> {
+    pub(super) fn new(unit: u8) -> Result<Self, ShmError> {
         let segment = Segment::attach(unit)?;
         tracing::info!(unit, "feeding the NTP shared memory");
         Ok(Self { segment })
@@ -39,9 +39,9 @@ fn sample(reading: &Reading, system: i64, leap: Leap) -> Option<Sample> {
         return None;
     }
     let announced = match leap.step {
-        1 if (0..DAY).contains(&until) => refclock::Leap::Insert,
-        -1 if (0..DAY).contains(&until) => refclock::Leap::Delete,
-        _ => refclock::Leap::None,
+        1 if (0..DAY).contains(&until) => refclock::ShmLeap::Insert,
+        -1 if (0..DAY).contains(&until) => refclock::ShmLeap::Delete,
+        _ => refclock::ShmLeap::None,
     };
     Some(Sample { clock: reading.utc().0, system, leap: announced, precision: precision(reading.error) })
 }
@@ -68,14 +68,14 @@ mod tests {
         let no = Leap { offset: 37, step: 0, at: Nanos(0) };
         let plain = sample(&reading(), 1000 * SECOND, no).unwrap();
         let expected =
-            Sample { clock: 1000 * SECOND + 7, system: 1000 * SECOND, leap: refclock::Leap::None, precision: -19 };
+            Sample { clock: 1000 * SECOND + 7, system: 1000 * SECOND, leap: refclock::ShmLeap::None, precision: -19 };
         assert_eq!(plain, expected);
         let leap = |step, seconds: i64| Leap { step, at: Nanos((1037 + seconds) * SECOND), ..no };
         let said = |leap| sample(&reading(), 0, leap).map(|sample| sample.leap);
-        assert_eq!(said(leap(1, 3600)), Some(refclock::Leap::Insert));
-        assert_eq!(said(leap(-1, 3600)), Some(refclock::Leap::Delete));
-        assert_eq!(said(leap(1, 100_000)), Some(refclock::Leap::None), "not on its day yet");
-        assert_eq!(said(leap(1, -3600)), Some(refclock::Leap::None), "over");
+        assert_eq!(said(leap(1, 3600)), Some(refclock::ShmLeap::Insert));
+        assert_eq!(said(leap(-1, 3600)), Some(refclock::ShmLeap::Delete));
+        assert_eq!(said(leap(1, 100_000)), Some(refclock::ShmLeap::None), "not on its day yet");
+        assert_eq!(said(leap(1, -3600)), Some(refclock::ShmLeap::None), "over");
         assert_eq!(said(leap(1, 1)), None);
     }
 

@@ -15,7 +15,7 @@ use super::law::{Law, Seen};
 use crate::report::SystemClockReport;
 use nix::errno::Errno;
 use tickclock::{Leap, Reading, Status};
-use tickwire_osclock::adjtime::{self, MOST_PPM, State, Told, UNITS_PER_PPM};
+use tickwire_osclock::adjtime::{self, KernelClockState, KernelStatus, MOST_PPM, UNITS_PER_PPM};
 
 const SECOND: i64 = 1_000_000_000;
 /// The clock must have been untouched by other programs for so long before it is steered, in ns.
@@ -56,7 +56,7 @@ pub(super) struct Now {
 enum Phase {
     /// Watches since then for other programs that steer; `before` is how the kernel ran the clock
     /// at the last look.
-    Watching { since: i64, before: Option<State> },
+    Watching { since: i64, before: Option<KernelClockState> },
     /// Steers; `set` is the frequency that the kernel was given.
     Steering { set: i64 },
 }
@@ -198,14 +198,14 @@ impl<K: Kernel> Steering<K> {
         let us = |ns: u64| (ns.saturating_add(now.ahead.abs() as u64) / 1000).min(i64::MAX as u64 / 4) as i64 + 1;
         let until = now.leap.at.since(tai);
         let leap = match now.leap.step {
-            1 if (0..DAY).contains(&until) => adjtime::Leap::Insert,
-            -1 if (0..DAY).contains(&until) => adjtime::Leap::Delete,
-            _ => adjtime::Leap::None,
+            1 if (0..DAY).contains(&until) => adjtime::KernelLeap::Insert,
+            -1 if (0..DAY).contains(&until) => adjtime::KernelLeap::Delete,
+            _ => adjtime::KernelLeap::None,
         };
         if synchronised {
-            self.kernel.tell(Told { synchronised, error: us(error), most_error: us(bound), leap })?;
+            self.kernel.tell(KernelStatus { synchronised, error: us(error), most_error: us(bound), leap })?;
         } else {
-            self.kernel.tell(Told { synchronised, error: 16_000_000, most_error: 16_000_000, leap })?;
+            self.kernel.tell(KernelStatus { synchronised, error: 16_000_000, most_error: 16_000_000, leap })?;
         }
         let known = status.contains(Status::TAI_KNOWN).then_some(offset);
         if let Some(offset) = known.filter(|_| known != self.tai && synchronised) {
@@ -251,7 +251,7 @@ fn near_leap(now: &Now) -> bool {
 
 /// Whether another program has changed the kernel's state between two looks. The kernel by itself
 /// only increases the maximum error.
-fn touched(before: &State, now: &State) -> bool {
+fn touched(before: &KernelClockState, now: &KernelClockState) -> bool {
     (before.frequency, before.tick) != (now.frequency, now.tick) || now.most_error < before.most_error
 }
 

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use tickclock::Clock;
 use tickwire_ntp::nts::records::ALPN;
 use tickwire_ntp::nts::{KEY, Key};
-use tickwire_ntp::{Mode, Packet, Short, Stamp};
-use tickwire_timekeeper::config::Server;
+use tickwire_ntp::{Mode, NtpPacket, Short, Stamp};
+use tickwire_timekeeper::config::PolledServer;
 use tickwire_timekeeper::report::{NtsReport, SourceReport};
-use tickwire_timekeeper::{Config, Daemon, Report, StartError, record};
+use tickwire_timekeeper::{Daemon, Report, StartError, TimekeeperConfig, record};
 use time::{Heard, Request, unix};
 
 const HOST: &str = "127.0.0.1";
@@ -57,12 +57,12 @@ impl World {
         self.directory.path().join(name)
     }
 
-    fn server(&self) -> Server {
-        Server {
+    fn server(&self) -> PolledServer {
+        PolledServer {
             nts: true,
             nts_port: self.listener.local_addr().unwrap().port(),
             nts_ca: Some(self.path("ca.pem")),
-            ..Server::named(HOST).unwrap()
+            ..PolledServer::named(HOST).unwrap()
         }
     }
 
@@ -73,13 +73,14 @@ impl World {
     /// Runs a daemon with these servers until `seen` has seen enough; returns its last report.
     fn run(
         &self,
-        servers: Vec<Server>,
+        servers: Vec<PolledServer>,
         talk: impl Fn(TcpStream) + Send + Sync,
         answers: impl FnMut(&Request) -> Vec<Vec<u8>> + Send,
         mut seen: impl FnMut(&Clock, &Report) -> bool,
     ) -> Report {
         let (page, record) = (self.path("clock"), Some(self.path("record")));
-        let config = Config { servers, poll: 0.05, page: page.clone(), record, ..Config::default() };
+        let config =
+            TimekeeperConfig { servers, poll: 0.05, page: page.clone(), record, ..TimekeeperConfig::default() };
         let mut daemon = Daemon::start(&config).unwrap();
         let clock = Clock::open(&page).unwrap();
         let (stop, stopper) = nix::unistd::pipe().unwrap();
@@ -279,7 +280,7 @@ fn a_server_of_another_protocol_gives_no_keys() {
     // No socket listens there.
     let world = World::new();
     let nowhere = TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
-    let server = Server { nts_port: nowhere, ..world.server() };
+    let server = PolledServer { nts_port: nowhere, ..world.server() };
     let report = world.run(vec![server], drop, |_| Vec::new(), |_, report| !nts(report, 0).failed.is_empty());
     assert!(nts(&report, 0).failed.contains_key("the server for keys cannot be reached"), "{report:?}");
 }
@@ -324,10 +325,10 @@ fn plain(socket: &UdpSocket, end: &AtomicBool) -> Duration {
         let Ok((length, client)) = socket.recv_from(&mut bytes) else { continue };
         longest = last.replace(Instant::now()).map_or(longest, |last: Instant| longest.max(last.elapsed()));
         let received = Stamp::from_unix(unix());
-        let (request, _) = Packet::parse(&bytes[..length]).unwrap();
+        let (request, _) = NtpPacket::parse(&bytes[..length]).unwrap();
         let (origin, transmitted) = (request.transmit_timestamp, Stamp::from_unix(unix()));
         let root_dispersion = Short(1);
-        let answer = Packet {
+        let answer = NtpPacket {
             mode: Mode::Server,
             stratum: 1,
             root_dispersion,
@@ -345,7 +346,8 @@ fn plain(socket: &UdpSocket, end: &AtomicBool) -> Duration {
 fn a_slow_server_is_left_and_does_not_delay_others() {
     for drips in [false, true] {
         let (world, other) = (World::new(), UdpSocket::bind((HOST, 0)).unwrap());
-        let plain_server = Server { port: other.local_addr().unwrap().port(), ..Server::named(HOST).unwrap() };
+        let plain_server =
+            PolledServer { port: other.local_addr().unwrap().port(), ..PolledServer::named(HOST).unwrap() };
         let tls = world.authority.server(HOST, false, &[ALPN]);
         let begin = Instant::now();
         let (report, longest) = std::thread::scope(|scope| {
@@ -384,7 +386,8 @@ fn a_slow_server_is_left_and_does_not_delay_others() {
 fn no_trusted_certificate_is_an_error_that_says_what_to_do() {
     let world = World::new();
     std::fs::write(world.path("ca.pem"), "nothing").unwrap();
-    let config = Config { servers: vec![world.server()], page: world.path("clock"), ..Config::default() };
+    let config =
+        TimekeeperConfig { servers: vec![world.server()], page: world.path("clock"), ..TimekeeperConfig::default() };
     let error = Daemon::start(&config).unwrap_err();
     assert!(matches!(error, StartError::Files(..)) && error.to_string().contains("expected: PEM"), "{error}");
 }

@@ -8,7 +8,7 @@ use tickclock::Nanos;
 use tickwire_ntp::extension::{Extensions, append};
 use tickwire_ntp::nts::Key;
 use tickwire_ntp::packet::HEADER;
-use tickwire_ntp::{Kiss, Mode, Packet, Short, Stamp};
+use tickwire_ntp::{Kiss, Mode, NtpPacket, Short, Stamp};
 
 const IDENTIFIER: u16 = 0x0104;
 const COOKIE: u16 = 0x0204;
@@ -21,7 +21,7 @@ pub(crate) fn unix() -> Nanos {
 
 /// A request, and when it was received.
 pub(crate) struct Request {
-    packet: Packet,
+    packet: NtpPacket,
     received: Nanos,
     identifier: Vec<u8>,
     cookie: Vec<u8>,
@@ -35,7 +35,7 @@ impl Request {
     /// `None` for a request without NTS.
     fn parse(bytes: &[u8], given: &Given) -> Option<Self> {
         let received = unix();
-        let (packet, rest) = Packet::parse(bytes).ok()?;
+        let (packet, rest) = NtpPacket::parse(bytes).ok()?;
         let fields: Vec<_> = Extensions::without_mac(rest).collect::<Result<_, _>>().ok()?;
         let find = |kind| fields.iter().find(|field| field.kind == kind);
         let (identifier, cookie, sealed) = (find(IDENTIFIER)?.body, find(COOKIE)?.body, find(SEALED)?);
@@ -50,9 +50,9 @@ impl Request {
         Some(Self { packet, received, identifier: identifier.into(), cookie: cookie.into(), room, keys })
     }
 
-    fn header(&self, ahead: i64) -> Packet {
+    fn header(&self, ahead: i64) -> NtpPacket {
         let at = |time: Nanos| Stamp::from_unix(time.plus(ahead));
-        Packet {
+        NtpPacket {
             mode: Mode::Server,
             stratum: 1,
             root_dispersion: Short(1),
@@ -88,7 +88,7 @@ impl Request {
 
     /// "I do not know the keys".
     pub(crate) fn nak(&self) -> Vec<u8> {
-        let packet = Packet { stratum: 0, reference_id: Kiss::NtsNak.to_reference(), ..self.header(0) };
+        let packet = NtpPacket { stratum: 0, reference_id: Kiss::NtsNak.to_reference(), ..self.header(0) };
         let mut message = self.bare(0);
         message[..HEADER].copy_from_slice(&packet.to_bytes());
         message

@@ -10,10 +10,10 @@ const TICK: i64 = 10_000;
 /// A kernel's clock, seen by the steering and by the test.
 #[derive(Debug, Default)]
 struct Clock {
-    state: State,
+    state: KernelClockState,
     ahead: f64,
     steps: Vec<i64>,
-    told: Option<Told>,
+    told: Option<KernelStatus>,
     tai: Option<i32>,
     writes: usize,
     refuses: bool,
@@ -35,12 +35,12 @@ impl Fake {
 }
 
 impl Kernel for Fake {
-    fn look(&mut self) -> Result<State, Errno> {
+    fn look(&mut self) -> Result<KernelClockState, Errno> {
         Ok(self.0.borrow().state)
     }
 
     fn take_over(&mut self) -> Result<(), Errno> {
-        self.change(|clock| clock.state = State { tick: TICK, looped: false, offset: 0, ..clock.state })
+        self.change(|clock| clock.state = KernelClockState { tick: TICK, looped: false, offset: 0, ..clock.state })
     }
 
     fn set_frequency(&mut self, units: i64) -> Result<(), Errno> {
@@ -55,7 +55,7 @@ impl Kernel for Fake {
         })
     }
 
-    fn tell(&mut self, told: Told) -> Result<(), Errno> {
+    fn tell(&mut self, told: KernelStatus) -> Result<(), Errno> {
         self.change(|clock| {
             clock.told = Some(told);
             clock.state.most_error = told.most_error;
@@ -90,7 +90,12 @@ impl Machine {
         {
             let mut clock = fake.0.borrow_mut();
             clock.ahead = ahead;
-            clock.state = State { tick: TICK, most_error: 16_000_000, unsynchronised: true, ..State::default() };
+            clock.state = KernelClockState {
+                tick: TICK,
+                most_error: 16_000_000,
+                unsynchronised: true,
+                ..KernelClockState::default()
+            };
         }
         let steering = Steering::new(fake.clone(), 100e6);
         let status = Status::SYNCHRONISED | Status::TAI_KNOWN;
@@ -213,7 +218,7 @@ fn nothing_is_touched_while_an_unknown_program_steers() {
 
 #[test]
 fn a_program_that_interferes_gets_the_clock_and_each_time_for_longer() {
-    let change: [fn(&mut State); 3] =
+    let change: [fn(&mut KernelClockState); 3] =
         [|state| state.frequency += 1000, |state| state.tick += 1, |state| state.looped = true];
     for change in change {
         let mut machine = Machine::new(0.0, 10.0);
@@ -274,10 +279,10 @@ fn a_leap_second_is_announced_on_its_day_and_not_corrected_while_it_lasts() {
     let mut machine = Machine::new(0.0, 10.0);
     machine.leap = Leap { offset: 37, step: 1, at: Nanos(90_000 * SECOND) };
     machine.run(100);
-    assert_eq!(machine.clock().told.unwrap().leap, adjtime::Leap::None, "tomorrow");
+    assert_eq!(machine.clock().told.unwrap().leap, adjtime::KernelLeap::None, "tomorrow");
     machine.second = 89_000;
     machine.run(998);
-    assert_eq!(machine.clock().told.unwrap().leap, adjtime::Leap::Insert);
+    assert_eq!(machine.clock().told.unwrap().leap, adjtime::KernelLeap::Insert);
     // The kernel's clock has not gone back yet, ours has.
     machine.clock().ahead = 1e9;
     machine.run(3);
@@ -285,7 +290,7 @@ fn a_leap_second_is_announced_on_its_day_and_not_corrected_while_it_lasts() {
     machine.clock().ahead = 0.0;
     machine.run(3);
     assert!(machine.clock().ahead.abs() < 1e3);
-    assert_eq!(machine.clock().told.unwrap().leap, adjtime::Leap::None);
+    assert_eq!(machine.clock().told.unwrap().leap, adjtime::KernelLeap::None);
 }
 
 #[test]
