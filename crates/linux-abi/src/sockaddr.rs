@@ -16,8 +16,8 @@ const V4_LEN: usize = 16;
 const V6_LEAST: usize = 24;
 
 /// The least length of an address that a socket of IPv4 or IPv6 takes. `bind` and `connect` compare
-/// it before the family: a shorter address of any family is `EINVAL`. An exception is `AF_UNSPEC` in
-/// `connect`.
+/// it before the family: a shorter address of any family is `EINVAL`. An exception is `AF_UNSPEC`
+/// in `connect`.
 #[must_use]
 pub const fn least_len(v6: bool) -> usize {
     if v6 { V6_LEAST } else { V4_LEN }

@@ -58,12 +58,10 @@ pub(crate) fn run() -> Result<()> {
 
 /// The files with the MIR of a crate.
 fn files(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
-    let begin = format!("{}-", name.replace('-', "_"));
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if file.starts_with(&begin) && file.ends_with(".mir") {
+        if is_mir_of(&path.file_name().unwrap_or_default().to_string_lossy(), name) {
             found.push(path);
         }
     }
@@ -71,6 +69,12 @@ fn files(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
         bail!("cargo wrote no MIR of {name} to {}", folder.display());
     }
     Ok(found)
+}
+
+/// Whether a file has the MIR of a crate: a hash follows the name, except in a shared library's.
+fn is_mir_of(file: &str, name: &str) -> bool {
+    let rest = file.strip_suffix(".mir").and_then(|file| file.strip_prefix(&name.replace('-', "_")));
+    rest.is_some_and(|hash| hash.is_empty() || hash.starts_with('-'))
 }
 
 /// The text of a file without the contents of constants, which may be hundreds of megabytes.
@@ -89,4 +93,18 @@ fn code(file: &Path) -> io::Result<String> {
 fn faults_of(name: &str, function: &mir::Function<'_>) -> Vec<String> {
     let found = unassigned::unassigned(function).into_iter().take(SHOWN);
     found.map(|fault| format!("{name}: {} {fault}", function.signature)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_crate_are_told_from_those_of_others() {
+        assert!(is_mir_of("tickwire_link-99c356f5.mir", "tickwire-link"));
+        assert!(is_mir_of("tickwire_preload.mir", "tickwire-preload"));
+        for other in ["tickwire_linked-99c356f5.mir", "tickwire_link-99c356f5.d", "libtickwire_link-99c356f5.rmeta"] {
+            assert!(!is_mir_of(other, "tickwire-link"), "{other}");
+        }
+    }
 }
