@@ -14,8 +14,8 @@ use tickwire_stack::memory::{PAGE, SECTIONS};
 use tickwire_stack::{Limits, Memory};
 use zerocopy::FromBytes;
 
-/// Version of the header page: to be raised when its layout or its meaning changes. For all that the
-/// stack keeps in the region, table rows too, there is [`Memory::LAYOUT_HASH`].
+/// Version of the header page: to be raised when its layout or its meaning changes. For all that
+/// the stack keeps in the region, table rows too, there is [`Memory::LAYOUT_HASH`].
 pub const REGION_VERSION: u32 = 4;
 
 /// First bytes of a header.

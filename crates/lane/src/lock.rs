@@ -232,7 +232,7 @@ impl<'r, M: WaitableMutex> LaneLock<'r, M> {
         answer
     }
 
-    /// The lock was released: wakes a sleeping waiter to try, unless another waiter is about to try.
+    /// The lock was released: wakes a sleeping waiter, unless another one is about to try.
     #[cold]
     fn wake(self) {
         if self.0.state.spinning.load(SeqCst) == 0 && self.0.state.woken.swap(1, SeqCst) == 0 {

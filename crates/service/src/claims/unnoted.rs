@@ -1,5 +1,5 @@
-//! Claims of listeners whose process was killed before it noted the answer. Other processes may keep
-//! the lane, and none of them would ever release such a claim.
+//! Claims of listeners whose process was killed before it noted the answer. Other processes may
+//! keep the lane, and none of them would ever release such a claim.
 //!
 //! The process notes a claim in the row of its listener, under the lane's lock. So the row tells,
 //! once the process is gone, whether the lane's other processes know the claim. A listener that one
@@ -21,8 +21,8 @@ impl Claims {
         }
     }
 
-    /// Removes claims that processes have left behind without having noted them. `uses` says whether
-    /// the process at a connection still uses a lane. Called every second.
+    /// Removes claims that processes have left behind without having noted them. `uses` says
+    /// whether the process at a connection still uses a lane. Called every second.
     pub(crate) fn verify_noted(
         &mut self,
         uses: impl Fn(ConnectionId, LaneId) -> bool,
