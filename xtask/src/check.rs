@@ -1,10 +1,11 @@
 //! `cargo xtask check`: the shared crates depend on nothing of an operating system, no modules use
-//! each other in a circle (`modules`), and comments and documentation keep the rules for words
-//! (`words`).
+//! each other in a circle (`modules`), no two public types have one name (`type_names`), and
+//! comments and documentation keep the rules for words (`words`).
 //!
-//! They will be ported to Windows next, so they may use only what is the same everywhere. The check
-//! walks the dependencies that each is built with (normal and build dependencies for every target,
-//! its own features, no tests). It allows only packages that are listed here with a reason.
+//! The shared crates will be ported to Windows next, so they may use only what is the same
+//! everywhere. The check walks the dependencies that each is built with (normal and build
+//! dependencies for every target, its own features, no tests). It allows only packages that are
+//! listed here with a reason.
 
 use anyhow::{Context, Result, bail};
 
@@ -120,6 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     println!("{} depend on nothing of an operating system", SHARED.join(", "));
     crate::modules::check(options.graph)?;
+    crate::type_names::check()?;
     crate::words::check()
 }
 

@@ -35,7 +35,6 @@ mod sources;
 mod suites;
 mod test;
 mod traffic;
-#[expect(dead_code, reason = "`check` runs it once every name is unique")]
 mod type_names;
 mod unpacked;
 mod wheel;
@@ -63,7 +62,7 @@ enum Task {
     Test(test::Options),
     /// Make two hosts with a service each and open a shell in the first
     Lab(lab::Options),
-    /// Check what crates and modules may use, and the rules for words in comments and documentation
+    /// Check what crates and modules may use, that names are unique, and the rules for words
     Check(check::Options),
     /// Look for code of the data path that the compiler has broken
     Miscompiled,
