@@ -5,12 +5,12 @@ mod tcp_support;
 
 use common::{frame, ip};
 use tcp_support::raw::*;
-use tickwire_sim::{Pair, PairConfig};
+use tickwire_sim::{PairConfig, SimulatedPair};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::checksum;
 use tickwire_stack::path::{Metrics, PathInfo, PathState, Query};
-use tickwire_stack::tcp::{Setting, TcpOptions};
-use tickwire_stack::{Config, TcpId};
+use tickwire_stack::tcp::{TcpOptions, TcpSetting};
+use tickwire_stack::{StackConfig, TcpId};
 
 /// Lengths of the SYN queue: with the second, every SYN is answered by a cookie.
 const SYN_QUEUES: [u32; 2] = [256, 0];
@@ -58,11 +58,11 @@ fn a_cookie_is_sent_with_the_listeners_options() {
         assert_eq!(plain.option(2), Some(&1460u16.to_be_bytes()[..]));
         assert_eq!((plain.window, plain.class, wire.last_ttl, wire.last_may_fragment), (0xffff, 0, 64, false));
         for setting in [
-            Setting::MaxSegment(600),
-            Setting::Ttl(3),
-            Setting::Tos(0xb8),
-            Setting::DontFragment(false),
-            Setting::ReceiveBuffer(5000),
+            TcpSetting::MaxSegment(600),
+            TcpSetting::Ttl(3),
+            TcpSetting::Tos(0xb8),
+            TcpSetting::DontFragment(false),
+            TcpSetting::ReceiveBuffer(5000),
         ] {
             wire.stack().tcp_listener_set(listener, setting).unwrap();
         }
@@ -93,7 +93,7 @@ fn a_cookie_takes_the_listeners_path() {
 }
 
 /// A segment from `from` to `to`, in a frame to host 1.
-fn put(pair: &mut Pair, from: Endpoint, to: Endpoint, seq: u32, ack: u32, bits: u8) {
+fn put(pair: &mut SimulatedPair, from: Endpoint, to: Endpoint, seq: u32, ack: u32, bits: u8) {
     let mut tcp =
         [&from.port.to_be_bytes()[..], &to.port.to_be_bytes(), &seq.to_be_bytes(), &ack.to_be_bytes()].concat();
     tcp.extend_from_slice(&[5 << 4, bits, 0xff, 0xff, 0, 0, 0, 0]);
@@ -106,10 +106,10 @@ fn put(pair: &mut Pair, from: Endpoint, to: Endpoint, seq: u32, ack: u32, bits: 
 }
 
 /// A peer that sends no MSS option opens a connection with host 1.
-fn opened(family: usize, syn_queue: u32) -> (Pair, TcpId) {
-    let mut config = Config::default();
+fn opened(family: usize, syn_queue: u32) -> (SimulatedPair, TcpId) {
+    let mut config = StackConfig::default();
     config.tcp.syn_queue = syn_queue;
-    let mut pair = Pair::new(&PairConfig { stack: config, ..PairConfig::default() });
+    let mut pair = SimulatedPair::new(&PairConfig { stack: config, ..PairConfig::default() });
     let [from, to] = [(0, 4000), (1, 80)].map(|(host, port)| Endpoint::new(pair.host(host).addresses[family], port));
     let options = pair.stack(1).tcp_defaults();
     let listener = pair.stack(1).tcp_listen(&options, Endpoint::new(Address::ANY, 80), 8).unwrap();

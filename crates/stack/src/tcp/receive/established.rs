@@ -307,7 +307,7 @@ impl Stack<'_> {
     /// Puts the frames of a segment's payload into the receive queue, as far as the window and the
     /// connection's share of the frames allow.
     #[inline]
-    fn queue_payload(&mut self, index: usize, mut seq: Seq, first: Link) -> Queued {
+    fn queue_payload(&mut self, index: usize, mut seq: Seq, first: PoolLink) -> Queued {
         let (mut at, mut queued) = (first, Queued { filled: false, early: false });
         let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
         while let Some(id) = at.get() {
