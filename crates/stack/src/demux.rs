@@ -10,8 +10,8 @@ mod tests;
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::error::{Result, StackError};
-use crate::ids::SocketKind;
 use crate::pool::PoolLink;
+use crate::socket_alloc::{ListenerIndex, SocketIndex};
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use zerocopy::FromZeros;
@@ -64,9 +64,9 @@ fn fit(bound: Address, v6only: bool, wanted: Address) -> Option<u8> {
     }
 }
 
-const fn protocol_of(kind: SocketKind) -> u8 {
-    match kind {
-        SocketKind::Udp => UDP,
+const fn protocol_of(socket: SocketIndex) -> u8 {
+    match socket {
+        SocketIndex::Udp(_) => UDP,
         _ => TCP,
     }
 }
@@ -103,17 +103,17 @@ impl Stack<'_> {
     /// [`StackError::AddressInUse`] if that connection exists (TCP).
     pub(crate) fn demux_connect(
         &mut self,
-        kind: SocketKind,
-        index: u32,
+        socket: impl Into<SocketIndex>,
         local: Endpoint,
         remote: Endpoint,
     ) -> Result<()> {
-        let protocol = protocol_of(kind);
+        let socket = socket.into();
+        let protocol = protocol_of(socket);
         if protocol == TCP && self.find_connected(protocol, local, remote).is_some() {
             return Err(StackError::AddressInUse);
         }
-        self.demux_remove(kind, index);
-        let slot = self.slot(kind, index).ok_or(StackError::Stale)?;
+        self.demux_remove(socket);
+        let slot = self.slot_of(socket).ok_or(StackError::Stale)?;
         let bucket = self.connected_bucket(protocol, local, remote);
         let next = core::mem::replace(&mut self.mem.connected[bucket], PoolLink::to(slot as u32));
         self.mem.nodes[slot] = Node {
@@ -137,14 +137,14 @@ impl Stack<'_> {
     /// [`StackError::Stale`] if there is no such slot.
     pub(crate) fn demux_bind(
         &mut self,
-        kind: SocketKind,
-        index: u32,
+        socket: impl Into<SocketIndex>,
         local: Endpoint,
         (v6only, spread): (bool, bool),
     ) -> Result<()> {
-        self.demux_remove(kind, index);
-        let protocol = protocol_of(kind);
-        let slot = self.slot(kind, index).ok_or(StackError::Stale)?;
+        let socket = socket.into();
+        self.demux_remove(socket);
+        let protocol = protocol_of(socket);
+        let slot = self.slot_of(socket).ok_or(StackError::Stale)?;
         let bucket = self.bound_bucket(protocol, local.port);
         let next = core::mem::replace(&mut self.mem.bound[bucket], PoolLink::to(slot as u32));
         self.mem.nodes[slot] = Node {
@@ -161,8 +161,8 @@ impl Stack<'_> {
     }
 
     /// Removes a socket from its table, if it is in one.
-    pub(crate) fn demux_remove(&mut self, kind: SocketKind, index: u32) {
-        let Some(slot) = self.slot(kind, index) else { return };
+    pub(crate) fn demux_remove(&mut self, socket: impl Into<SocketIndex>) {
+        let Some(slot) = self.slot_of(socket) else { return };
         let Some(&Node { next, bucket, place, .. }) = self.mem.nodes.get(slot) else { return };
         let bucket = bucket as usize;
         let head = match place {
@@ -187,12 +187,12 @@ impl Stack<'_> {
     }
 
     /// The connected socket with exactly these endpoints.
-    pub(crate) fn find_connected(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
+    pub(crate) fn find_connected(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<SocketIndex> {
         let mut at = self.mem.connected[self.connected_bucket(protocol, local, remote)];
         while let Some(slot) = at.get() {
             let node = &self.mem.nodes[slot as usize];
             if node.local == local && node.remote == remote && node.protocol == protocol {
-                return Some(self.socket_of_slot(slot as usize));
+                return self.socket_of_slot(slot as usize);
             }
             at = node.next;
         }
@@ -202,7 +202,7 @@ impl Stack<'_> {
     /// The socket bound to that port that matches the address best; of equal ones the one that was
     /// bound last, as on Linux. If flows are spread over that one and others, the hash of the flow
     /// decides, so that a flow stays with its socket.
-    pub(crate) fn find_bound(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
+    pub(crate) fn find_bound(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<SocketIndex> {
         let spread = |slot: u32| self.mem.nodes[slot as usize].spread != 0;
         // The walk begins with the socket that was bound last.
         let (mut best, mut count, mut found) = (0, 0u64, None);
@@ -221,12 +221,15 @@ impl Stack<'_> {
                 .nth(nth as usize)
                 .map(|(slot, _)| slot);
         }
-        found.map(|slot| self.socket_of_slot(slot as usize))
+        found.and_then(|slot| self.socket_of_slot(slot as usize))
     }
 
     /// The listener for a connection to `local` from `remote`.
-    pub(crate) fn find_listener(&self, local: Endpoint, remote: Endpoint) -> Option<u32> {
-        self.find_bound(TCP, local, remote).map(|(_, index)| index)
+    pub(crate) fn find_listener(&self, local: Endpoint, remote: Endpoint) -> Option<ListenerIndex> {
+        match self.find_bound(TCP, local, remote)? {
+            SocketIndex::Listener(index) => Some(index),
+            _ => None,
+        }
     }
 
     /// Every socket bound to that port and address or to any address, with its rank (higher is

@@ -14,6 +14,7 @@ mod tests;
 use crate::Stack;
 use crate::ids::{Ready, SetId, SocketId, SocketKind};
 use crate::pool::{PoolLink, PoolSlot};
+use crate::socket_alloc::{SetIndex, SocketIndex};
 use core::fmt;
 use list::{Ends, Which};
 use zerocopy::FromZeros;
@@ -98,7 +99,7 @@ pub(crate) struct Item {
     /// Links in its lists, by [`Which`].
     ends: [Ends; 3],
     /// The set.
-    set: u32,
+    set: SetIndex,
     /// The handle slot of the watched socket.
     slot: u32,
     /// Distinguishes items on one socket: the descriptor under which it was added.
@@ -162,9 +163,9 @@ impl Stack<'_> {
     /// # Errors
     /// [`WatchError::Full`].
     pub fn set_create(&mut self) -> Result<SetId, WatchError> {
-        let id = self.open(SocketKind::Set).map_err(|_| WatchError::Full)?;
-        self.mem.sets[id.index as usize] = Set::new_zeroed();
-        id.try_into().map_err(|_| WatchError::Full)
+        let set = self.open().map_err(|_| WatchError::Full)?;
+        self.mem.sets[set] = Set::new_zeroed();
+        self.id_of(set).try_into().map_err(|_| WatchError::Full)
     }
 
     /// Destroys a set; its members are no longer watched.
@@ -173,10 +174,10 @@ impl Stack<'_> {
     /// [`WatchError::Stale`].
     pub fn set_destroy(&mut self, set: SetId) -> Result<(), WatchError> {
         let index = self.set_index(set)?;
-        while let Some(item) = self.mem.sets[index as usize].members.get() {
+        while let Some(item) = self.mem.sets[index].members.get() {
             self.item_remove(item);
         }
-        self.release(SocketKind::Set, index);
+        self.release(index);
         Ok(())
     }
 
@@ -197,9 +198,9 @@ impl Stack<'_> {
         if self.item_find(set, slot, key).is_some() {
             return Err(WatchError::Exists);
         }
-        if source.kind == SocketKind::Set {
-            let below = self.nesting(source.index, Side::Inside, set, 0).ok_or(WatchError::Loop)?;
-            let above = self.nesting(set, Side::Around, source.index, 0).ok_or(WatchError::Loop)?;
+        if let Some(SocketIndex::Set(inner)) = self.socket_of_slot(slot) {
+            let below = self.nesting(inner, Side::Inside, set, 0).ok_or(WatchError::Loop)?;
+            let above = self.nesting(set, Side::Around, inner, 0).ok_or(WatchError::Loop)?;
             if below + above + 1 >= MOST_NESTED {
                 return Err(WatchError::Loop);
             }
@@ -208,7 +209,7 @@ impl Stack<'_> {
         let Interest { ready, edge, oneshot } = interest;
         self.mem.items[item as usize] =
             Item { set, slot: slot as u32, key, data, ready, edge, oneshot, ..Item::new_zeroed() };
-        let members = &mut self.mem.sets[set as usize].members;
+        let members = &mut self.mem.sets[set].members;
         list::push_front(self.mem.items, Which::Members, members, item);
         list::push_front(self.mem.items, Which::Watchers, &mut self.mem.handles[slot].watchers, item);
         self.item_if_ready(item);
@@ -266,7 +267,7 @@ impl Stack<'_> {
     pub fn set_wait(&mut self, set: SetId, max: usize, mut sink: impl FnMut(Event)) -> Result<usize, WatchError> {
         let set = self.set_index(set)?;
         // Level-triggered items return to the end of the list; each is visited once.
-        let mut left = self.mem.sets[set as usize].queued;
+        let mut left = self.mem.sets[set].queued;
         let mut reported = 0;
         while left > 0
             && reported < max
@@ -274,9 +275,8 @@ impl Stack<'_> {
         {
             left -= 1;
             let item = &self.mem.items[index as usize];
-            let (kind, source) = self.socket_of_slot(item.slot as usize);
             let (mask, data) = (item.interest().mask(), item.data);
-            let ready = if item.disabled { Ready::NONE } else { self.classes_ready(kind, source, 0) & mask };
+            let ready = if item.disabled { Ready::NONE } else { self.classes_ready(item.slot, 0) & mask };
             if ready.is_empty() {
                 continue;
             }
@@ -307,7 +307,7 @@ impl Stack<'_> {
     ) -> Result<Option<Event>, WatchError> {
         let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
         let index = self.item_find(set, slot, key).ok_or(WatchError::Missing)?;
-        let inside = self.classes_ready(source.kind, source.index, 0);
+        let inside = self.classes_ready(slot as u32, 0);
         let item = &mut self.mem.items[index as usize];
         if item.disabled {
             return Ok(None);
@@ -331,34 +331,34 @@ impl Stack<'_> {
     }
 
     /// The readiness of a socket or set, for a handle known to be valid.
-    pub(crate) fn ready_now(&self, kind: SocketKind, index: u32) -> Ready {
-        self.ready_at_depth(kind, index, 0)
+    pub(crate) fn ready_now(&self, socket: SocketIndex) -> Ready {
+        self.ready_at_depth(socket, 0)
     }
 
-    fn ready_at_depth(&self, kind: SocketKind, index: u32, depth: u32) -> Ready {
-        match kind {
-            SocketKind::None => Ready::NONE,
-            SocketKind::Tcp => self.tcp_readiness(index),
-            SocketKind::Listener => self.listener_readiness(index),
-            SocketKind::Udp => self.udp_readiness(index),
-            SocketKind::Set => self.set_readiness(index, depth),
+    fn ready_at_depth(&self, socket: SocketIndex, depth: u32) -> Ready {
+        match socket {
+            SocketIndex::Tcp(index) => self.tcp_readiness(index),
+            SocketIndex::Listener(index) => self.listener_readiness(index),
+            SocketIndex::Udp(index) => self.udp_readiness(index),
+            SocketIndex::Set(index) => self.set_readiness(index, depth),
         }
     }
 
-    /// The readiness of a socket or set as items report it: with the classes of data.
-    fn classes_ready(&self, kind: SocketKind, index: u32, depth: u32) -> Ready {
-        self.ready_at_depth(kind, index, depth).with_classes(kind)
+    /// The readiness of the socket or set of this slot as items report it: with the classes of
+    /// data.
+    fn classes_ready(&self, slot: u32, depth: u32) -> Ready {
+        let ready = |socket: SocketIndex| self.ready_at_depth(socket, depth).with_classes(socket.kind());
+        self.socket_of_slot(slot as usize).map_or(Ready::NONE, ready)
     }
 
     /// A set is readable while a wait on it would report something.
-    fn set_readiness(&self, set: u32, depth: u32) -> Ready {
-        let mut at = self.mem.sets[set as usize].ready_head;
+    fn set_readiness(&self, set: SetIndex, depth: u32) -> Ready {
+        let mut at = self.mem.sets[set].ready_head;
         while let Some(index) = at.get()
             && depth <= MOST_NESTED
         {
             let item = &self.mem.items[index as usize];
-            let (kind, source) = self.socket_of_slot(item.slot as usize);
-            let ready = self.classes_ready(kind, source, depth + 1) & item.interest().mask();
+            let ready = self.classes_ready(item.slot, depth + 1) & item.interest().mask();
             if !item.disabled && !ready.is_empty() {
                 return Ready::IN;
             }
@@ -370,21 +370,18 @@ impl Stack<'_> {
     /// Queues an item that was added or changed if its socket is already ready.
     fn item_if_ready(&mut self, index: u32) {
         let item = &self.mem.items[index as usize];
-        let (kind, source) = self.socket_of_slot(item.slot as usize);
         let mask = item.interest().mask();
-        if !(self.classes_ready(kind, source, 0) & mask).is_empty() {
+        if !(self.classes_ready(item.slot, 0) & mask).is_empty() {
             self.item_queue(index, 0);
         }
     }
 
-    fn set_index(&self, set: SetId) -> Result<u32, WatchError> {
-        self.check(set.into()).map_err(|_| WatchError::Stale)?;
-        Ok(set.index)
+    fn set_index(&self, set: SetId) -> Result<SetIndex, WatchError> {
+        self.check(set).map_err(|_| WatchError::Stale)
     }
 
     pub(crate) fn source_slot(&self, source: SocketId) -> Result<usize, WatchError> {
-        self.check(source).map_err(|_| WatchError::Stale)?;
-        self.slot(source.kind, source.index).ok_or(WatchError::Stale)
+        self.valid_slot(source).map_err(|_| WatchError::Stale)
     }
 
     /// Removes a socket or set that ends from all sets.
@@ -419,7 +416,7 @@ impl Stack<'_> {
             self.ready_push(index);
         }
         if depth < MOST_NESTED
-            && let Some(slot) = self.slot(SocketKind::Set, set)
+            && let Some(slot) = self.slot_of(set)
         {
             self.notify_slot(slot, Ready::IN.with_classes(SocketKind::Set), depth + 1);
         }
@@ -428,13 +425,13 @@ impl Stack<'_> {
     fn ready_push(&mut self, index: u32) {
         let item = &mut self.mem.items[index as usize];
         item.queued = true;
-        let set = &mut self.mem.sets[item.set as usize];
+        let set = &mut self.mem.sets[item.set];
         set.queued += 1;
         list::push_back(self.mem.items, Which::Ready, &mut set.ready_head, &mut set.ready_tail, index);
     }
 
-    fn ready_pop(&mut self, set: u32) -> Option<u32> {
-        let index = self.mem.sets[set as usize].ready_head.get()?;
+    fn ready_pop(&mut self, set: SetIndex) -> Option<u32> {
+        let index = self.mem.sets[set].ready_head.get()?;
         self.ready_remove(index);
         Some(index)
     }
@@ -442,12 +439,12 @@ impl Stack<'_> {
     fn ready_remove(&mut self, index: u32) {
         let item = &mut self.mem.items[index as usize];
         item.queued = false;
-        let set = &mut self.mem.sets[item.set as usize];
+        let set = &mut self.mem.sets[item.set];
         set.queued -= 1;
         list::remove(self.mem.items, Which::Ready, &mut set.ready_head, Some(&mut set.ready_tail), index);
     }
 
-    fn item_find(&self, set: u32, slot: usize, key: u64) -> Option<u32> {
+    fn item_find(&self, set: SetIndex, slot: usize, key: u64) -> Option<u32> {
         let mut at = self.mem.handles[slot].watchers;
         while let Some(index) = at.get() {
             let item = &self.mem.items[index as usize];
@@ -464,29 +461,29 @@ impl Stack<'_> {
             self.ready_remove(index);
         }
         let (set, slot) = (self.mem.items[index as usize].set, self.mem.items[index as usize].slot);
-        list::remove(self.mem.items, Which::Members, &mut self.mem.sets[set as usize].members, None, index);
+        list::remove(self.mem.items, Which::Members, &mut self.mem.sets[set].members, None, index);
         list::remove(self.mem.items, Which::Watchers, &mut self.mem.handles[slot as usize].watchers, None, index);
         self.mem.core.free_items.give(self.mem.items, index);
     }
 
     /// How deep sets are nested inside `set`, or around it; `None` if `forbidden` is among them, or
     /// it is too deep.
-    fn nesting(&self, set: u32, side: Side, forbidden: u32, depth: u32) -> Option<u32> {
+    fn nesting(&self, set: SetIndex, side: Side, forbidden: SetIndex, depth: u32) -> Option<u32> {
         if set == forbidden || depth > MOST_NESTED {
             return None;
         }
         let (which, mut at) = match side {
-            Side::Inside => (Which::Members, self.mem.sets[set as usize].members),
-            Side::Around => (Which::Watchers, self.mem.handles[self.slot(SocketKind::Set, set)?].watchers),
+            Side::Inside => (Which::Members, self.mem.sets[set].members),
+            Side::Around => (Which::Watchers, self.mem.handles[self.slot_of(set)?].watchers),
         };
         let mut deepest = 0;
         while let Some(index) = at.get() {
             let item = &self.mem.items[index as usize];
-            let (kind, next) = match side {
+            let next = match side {
                 Side::Inside => self.socket_of_slot(item.slot as usize),
-                Side::Around => (SocketKind::Set, item.set),
+                Side::Around => Some(SocketIndex::Set(item.set)),
             };
-            if kind == SocketKind::Set {
+            if let Some(SocketIndex::Set(next)) = next {
                 deepest = deepest.max(self.nesting(next, side, forbidden, depth + 1)? + 1);
             }
             at = item.ends[which as usize].next;

@@ -14,7 +14,7 @@ use crate::frame::{FRAME_SIZE, FrameMeta, Frames};
 use crate::globals::Core;
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
-use crate::pool::{FreeList, PoolLink};
+use crate::pool::{FreeList, PoolLink, Slots};
 use crate::queue::Queued;
 use crate::shared_layout::{Fnv, SharedLayout};
 use crate::socket_alloc::Handle;
@@ -184,9 +184,12 @@ const fn align_of_section<T>(wanted: usize) -> usize {
     if own > wanted { own } else { wanted }
 }
 
+/// A section that is accessed by plain numbers; the others are [`Slots`].
+type Slice<'a, T> = &'a mut [T];
+
 /// Generates [`Memory`], its section list, its placement and the hash of its layout from one list.
 macro_rules! memory {
-    ($( $(#[$doc:meta])* $name:ident : $ty:ty = |$limits:ident| $count:expr ; )*) => {
+    ($( $(#[$doc:meta])* $name:ident : $list:ident<$ty:ty> = |$limits:ident| $count:expr ; )*) => {
         /// The memory of a stack as slices. Every field is a pool or a table; see the types of
         /// their entries.
         pub struct Memory<'a> {
@@ -199,7 +202,7 @@ macro_rules! memory {
             pub rows: &'a [SocketRow],
             /// The global state of the stack.
             pub(crate) core: &'a mut Core,
-            $( $(#[$doc])* pub(crate) $name: &'a mut [$ty], )*
+            $( $(#[$doc])* pub(crate) $name: $list<'a, $ty>, )*
         }
 
         impl<'a> Memory<'a> {
@@ -246,7 +249,7 @@ macro_rules! memory {
                     core,
                     $( $name: {
                         let $limits = limits;
-                        take(place, $count)
+                        take(place, $count).into()
                     }, )*
                 }
             }
@@ -325,7 +328,7 @@ macro_rules! memory {
                     counters: &self.counters,
                     rows: &self.rows,
                     core: &mut self.core,
-                    $( $name: &mut self.$name, )*
+                    $( $name: self.$name.as_mut_slice().into(), )*
                 }
             }
 
@@ -349,47 +352,47 @@ macro_rules! memory {
 
 memory! {
     /// The transmit queue of prompt packets, a ring.
-    queue: Queued = |l| l.frames.next_power_of_two() as usize;
+    queue: Slice<Queued> = |l| l.frames.next_power_of_two() as usize;
     /// The transmit queue of streams, a ring.
-    streams: Queued = |l| l.frames.next_power_of_two() as usize;
+    streams: Slice<Queued> = |l| l.frames.next_power_of_two() as usize;
     /// Generation and watchers of every socket and set.
-    handles: Handle = |l| l.handles();
+    handles: Slice<Handle> = |l| l.handles();
     /// Demultiplexer node of every socket.
-    nodes: Node = |l| l.sockets();
+    nodes: Slice<Node> = |l| l.sockets();
     /// Hash buckets of connected sockets.
-    connected: PoolLink = |l| Limits::buckets(l.tcp as usize + l.udp as usize);
+    connected: Slice<PoolLink> = |l| Limits::buckets(l.tcp as usize + l.udp as usize);
     /// Hash buckets of sockets bound to a port.
-    bound: PoolLink = |l| Limits::buckets(l.listeners as usize + l.udp as usize);
+    bound: Slice<PoolLink> = |l| Limits::buckets(l.listeners as usize + l.udp as usize);
     /// TCP connections.
-    tcp: tcp::Socket = |l| l.tcp as usize;
+    tcp: Slots<tcp::Socket> = |l| l.tcp as usize;
     /// Listening sockets.
-    listeners: tcp::Listener = |l| l.listeners as usize;
+    listeners: Slots<tcp::Listener> = |l| l.listeners as usize;
     /// Timers, one per TCP connection.
-    timers: Timer = |l| l.tcp as usize;
+    timers: Slice<Timer> = |l| l.tcp as usize;
     /// The heap over the timers.
-    heap: Entry = |l| l.tcp as usize;
+    heap: Slice<Entry> = |l| l.tcp as usize;
     /// UDP sockets.
-    udp: udp::Socket = |l| l.udp as usize;
+    udp: Slots<udp::Socket> = |l| l.udp as usize;
     /// Group memberships of UDP sockets.
-    groups: udp::Membership = |l| l.groups as usize;
+    groups: Slice<udp::Membership> = |l| l.groups as usize;
     /// Paths to destinations.
-    paths: Path = |l| l.paths as usize;
+    paths: Slice<Path> = |l| l.paths as usize;
     /// Hash buckets of the paths.
-    path_buckets: PoolLink = |l| Limits::buckets(l.paths as usize);
+    path_buckets: Slice<PoolLink> = |l| Limits::buckets(l.paths as usize);
     /// Packets that wait for a neighbour.
-    waiting: Waiting = |l| l.waiting as usize;
+    waiting: Slice<Waiting> = |l| l.waiting as usize;
     /// Datagrams under reassembly.
-    reassemblies: Reassembly = |l| l.reassemblies as usize;
+    reassemblies: Slice<Reassembly> = |l| l.reassemblies as usize;
     /// Hash buckets of the reassemblies.
-    reassembly_buckets: PoolLink = |l| Limits::buckets(l.reassemblies as usize);
+    reassembly_buckets: Slice<PoolLink> = |l| Limits::buckets(l.reassemblies as usize);
     /// Sockets in epoll sets.
-    items: Item = |l| l.watch_items as usize;
+    items: Slice<Item> = |l| l.watch_items as usize;
     /// Epoll sets.
-    sets: Set = |l| l.watch_sets as usize;
+    sets: Slots<Set> = |l| l.watch_sets as usize;
     /// Sleeping threads.
-    waiters: Waiter = |_l| WAITERS;
+    waiters: Slice<Waiter> = |_l| WAITERS;
     /// Words for the caller's own use.
-    user: u64 = |l| l.user_words as usize;
+    user: Slice<u64> = |l| l.user_words as usize;
 }
 
 impl Memory<'_> {

@@ -3,6 +3,11 @@
 
 #[cfg(any(test, feature = "owned"))]
 pub(crate) mod invariants;
+mod slots;
+
+#[cfg(test)]
+pub(crate) use slots::slot;
+pub(crate) use slots::{SlotIndex, SlotLink, Slots};
 
 use core::marker::PhantomData;
 use zerocopy::FromZeros;

@@ -1,10 +1,12 @@
 //! Allocating and freeing sockets: pool slot, generation, row and demultiplexer entry together.
 
+use crate::epoll_sets::Set;
 use crate::error::{Result, StackError};
-use crate::ids::{SocketId, SocketKind};
-use crate::pool::PoolLink;
+use crate::ids::{ListenerId, SetId, SocketId, SocketKind, TcpId, UdpId};
+use crate::memory::Memory;
+use crate::pool::{FreeList, PoolLink, PoolSlot, SlotIndex, Slots};
 use crate::table::{SocketRow, kind};
-use crate::{Ready, Stack};
+use crate::{Ready, Stack, tcp, udp};
 use zerocopy::FromZeros;
 
 /// What every socket and set has, whatever its kind.
@@ -20,6 +22,99 @@ pub(crate) struct Handle {
 }
 
 shared_layout! { Handle { generation, watchers, waiters } }
+
+/// An entry of a pool of sockets or sets.
+pub(crate) trait SocketSlot: PoolSlot + Sized + 'static {
+    /// The index, with the kind of the pool.
+    fn socket(index: SlotIndex<Self>) -> SocketIndex;
+    /// The pool.
+    fn slots<'m, 'a>(memory: &'m Memory<'a>) -> &'m Slots<'a, Self>;
+    /// The pool and its free list.
+    fn pool<'m, 'a>(memory: &'m mut Memory<'a>) -> (&'m mut Slots<'a, Self>, &'m mut FreeList<Self>);
+}
+
+/// A handle whose type determines the pool.
+pub(crate) trait TypedId: Into<SocketId> {
+    /// The entries of the pool.
+    type Slot: SocketSlot;
+}
+
+macro_rules! socket_pools {
+    ($($(#[$doc:meta])* $index:ident = $kind:ident: $slot:ty, $id:ty, $pool:ident, $free:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) type $index = SlotIndex<$slot>;
+
+            impl SocketSlot for $slot {
+                fn socket(index: $index) -> SocketIndex {
+                    SocketIndex::$kind(index)
+                }
+
+                fn slots<'m, 'a>(memory: &'m Memory<'a>) -> &'m Slots<'a, Self> {
+                    &memory.$pool
+                }
+
+                fn pool<'m, 'a>(memory: &'m mut Memory<'a>) -> (&'m mut Slots<'a, Self>, &'m mut FreeList<Self>) {
+                    (&mut memory.$pool, &mut memory.core.$free)
+                }
+            }
+
+            impl TypedId for $id {
+                type Slot = $slot;
+            }
+        )*
+
+        /// The index of a socket or set of any kind.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum SocketIndex {
+            $( $(#[$doc])* $kind($index), )*
+        }
+
+        impl SocketIndex {
+            /// The socket or set of a handle, whatever its generation; `None` if its pool has no
+            /// such slot.
+            fn of(memory: &Memory<'_>, id: SocketId) -> Option<Self> {
+                match id.kind {
+                    SocketKind::None => None,
+                    $( SocketKind::$kind => memory.$pool.index_of(id.index).map(Self::$kind), )*
+                }
+            }
+
+            /// The kind.
+            pub(crate) const fn kind(self) -> SocketKind {
+                match self { $( Self::$kind(_) => SocketKind::$kind, )* }
+            }
+
+            /// The index in the pool of the kind, as a number.
+            pub(crate) const fn number(self) -> u32 {
+                match self { $( Self::$kind(index) => index.number(), )* }
+            }
+        }
+    };
+}
+
+socket_pools! {
+    /// A TCP connection, half-open ones included.
+    ConnectionIndex = Tcp: tcp::Socket, TcpId, tcp, free_tcp;
+    /// A listening TCP socket.
+    ListenerIndex = Listener: tcp::Listener, ListenerId, listeners, free_listeners;
+    /// A UDP socket.
+    UdpIndex = Udp: udp::Socket, UdpId, udp, free_udp;
+    /// An epoll set.
+    SetIndex = Set: Set, SetId, sets, free_sets;
+}
+
+impl<T: SocketSlot> From<SlotIndex<T>> for SocketIndex {
+    fn from(index: SlotIndex<T>) -> Self {
+        T::socket(index)
+    }
+}
+
+impl core::fmt::Debug for SocketIndex {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?} {}", self.kind(), self.number())
+    }
+}
 
 impl Stack<'_> {
     /// Index into everything that exists once per socket (handles, nodes, rows). `None` if there is
@@ -37,58 +132,60 @@ impl Stack<'_> {
         (index < count).then_some(base + index)
     }
 
-    /// The kind and index that [`Stack::slot`] maps to `slot`.
-    pub(crate) fn socket_of_slot(&self, slot: usize) -> (SocketKind, u32) {
-        let (tcp, listeners, udp) = (self.mem.tcp.len(), self.mem.listeners.len(), self.mem.udp.len());
-        if slot < tcp {
-            (SocketKind::Tcp, slot as u32)
-        } else if slot < tcp + listeners {
-            (SocketKind::Listener, (slot - tcp) as u32)
-        } else if slot < tcp + listeners + udp {
-            (SocketKind::Udp, (slot - tcp - listeners) as u32)
-        } else {
-            (SocketKind::Set, (slot - tcp - listeners - udp) as u32)
+    /// [`Stack::slot`] of a socket or set.
+    pub(crate) fn slot_of(&self, socket: impl Into<SocketIndex>) -> Option<usize> {
+        let socket = socket.into();
+        self.slot(socket.kind(), socket.number())
+    }
+
+    /// The socket or set that [`Stack::slot_of`] maps to `slot`; `None` if the memory was damaged.
+    pub(crate) fn socket_of_slot(&self, slot: usize) -> Option<SocketIndex> {
+        let mem = &self.mem;
+        let number = slot as u32;
+        if let Some(index) = mem.tcp.index_of(number) {
+            return Some(SocketIndex::Tcp(index));
         }
+        let number = number - mem.tcp.len() as u32;
+        if let Some(index) = mem.listeners.index_of(number) {
+            return Some(SocketIndex::Listener(index));
+        }
+        let number = number - mem.listeners.len() as u32;
+        if let Some(index) = mem.udp.index_of(number) {
+            return Some(SocketIndex::Udp(index));
+        }
+        mem.sets.index_of(number - mem.udp.len() as u32).map(SocketIndex::Set)
     }
 
     /// The row of a TCP connection, a listener or a UDP socket.
-    pub(crate) fn row(&self, kind: SocketKind, index: u32) -> &SocketRow {
-        let slot = self.slot(kind, index).unwrap_or_default();
+    pub(crate) fn row(&self, socket: impl Into<SocketIndex>) -> &SocketRow {
+        let slot = self.slot_of(socket).unwrap_or_default();
         &self.mem.rows[slot]
     }
 
-    /// Allocates a slot of the kind's pool. Its content is that of the previous user, except for
-    /// its row, which is cleared and carries its kind.
-    pub(crate) fn open(&mut self, kind: SocketKind) -> Result<SocketId> {
-        let core = &mut *self.mem.core;
-        let index = match kind {
-            SocketKind::None => return Err(StackError::Invalid),
-            SocketKind::Tcp => core.free_tcp.take(self.mem.tcp),
-            SocketKind::Listener => core.free_listeners.take(self.mem.listeners),
-            SocketKind::Udp => core.free_udp.take(self.mem.udp),
-            SocketKind::Set => core.free_sets.take(self.mem.sets),
-        }
-        .ok_or(StackError::NoBuffers)?;
-        let slot = self.slot(kind, index).ok_or(StackError::Invalid)?;
+    /// Allocates a slot of a pool. Its content is that of the previous user, except for its row,
+    /// which is cleared and carries its kind.
+    pub(crate) fn open<T: SocketSlot>(&mut self) -> Result<SlotIndex<T>> {
+        let (slots, free) = T::pool(&mut self.mem);
+        let index = slots.take(free).ok_or(StackError::NoBuffers)?;
+        let slot = self.slot_of(index).ok_or(StackError::Invalid)?;
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(1) | 1;
-        let generation = handle.generation;
-        if kind != SocketKind::Set {
-            let row = &self.mem.rows[slot];
-            row.clear();
-            row.kind.set(match kind {
-                SocketKind::Tcp => kind::TCP,
-                SocketKind::Listener => kind::LISTENER,
-                _ => kind::UDP,
-            });
-        }
-        Ok(SocketId { kind, index, generation })
+        let kind = match T::socket(index) {
+            SocketIndex::Tcp(_) => kind::TCP,
+            SocketIndex::Listener(_) => kind::LISTENER,
+            SocketIndex::Udp(_) => kind::UDP,
+            SocketIndex::Set(_) => return Ok(index),
+        };
+        let row = &self.mem.rows[slot];
+        row.clear();
+        row.kind.set(kind);
+        Ok(index)
     }
 
     /// Makes the program's handle stale and removes the items that watch it. The stack keeps the
     /// socket (a closed connection in FIN-WAIT).
-    pub(crate) fn orphan(&mut self, kind: SocketKind, index: u32) {
-        let Some(slot) = self.slot(kind, index) else { return };
+    pub(crate) fn orphan(&mut self, socket: impl Into<SocketIndex>) {
+        let Some(slot) = self.slot_of(socket) else { return };
         self.unwatch_all(slot);
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(2);
@@ -96,57 +193,72 @@ impl Stack<'_> {
 
     /// Frees a slot: removes it from the demultiplexer, its timers and all sets, clears its row,
     /// and makes every handle to it stale.
-    pub(crate) fn release(&mut self, kind: SocketKind, index: u32) {
-        let Some(slot) = self.slot(kind, index) else { return };
+    pub(crate) fn release(&mut self, socket: impl Into<SocketIndex>) {
+        let socket = socket.into();
+        let Some(slot) = self.slot_of(socket) else { return };
         self.unwatch_all(slot);
         let handle = &mut self.mem.handles[slot];
         handle.generation = handle.generation.wrapping_add(1) & !1;
-        if kind != SocketKind::Set {
-            self.demux_remove(kind, index);
+        if socket.kind() != SocketKind::Set {
+            self.demux_remove(socket);
             self.mem.rows[slot].clear();
         }
-        if kind == SocketKind::Tcp {
+        if let SocketIndex::Tcp(index) = socket {
             self.disarm(index);
         }
         let core = &mut *self.mem.core;
-        match kind {
-            SocketKind::None => {}
-            SocketKind::Tcp => core.free_tcp.give(self.mem.tcp, index),
-            SocketKind::Listener => core.free_listeners.give(self.mem.listeners, index),
-            SocketKind::Udp => core.free_udp.give(self.mem.udp, index),
-            SocketKind::Set => core.free_sets.give(self.mem.sets, index),
+        match socket {
+            SocketIndex::Tcp(index) => self.mem.tcp.give(&mut core.free_tcp, index),
+            SocketIndex::Listener(index) => self.mem.listeners.give(&mut core.free_listeners, index),
+            SocketIndex::Udp(index) => self.mem.udp.give(&mut core.free_udp, index),
+            SocketIndex::Set(index) => self.mem.sets.give(&mut core.free_sets, index),
         }
     }
 
     /// Whether a slot of a pool is in use.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn is_open(&self, kind: SocketKind, index: u32) -> bool {
-        self.slot(kind, index).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
+    pub(crate) fn is_open(&self, socket: impl Into<SocketIndex>) -> bool {
+        self.slot_of(socket).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
     }
 
     /// Checks that the allocated slots of a pool are exactly those in use, with a valid or an
     /// orphaned handle.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn check_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::invariants::Taken) {
-        for index in 0..slots as u32 {
-            assert_eq!(taken.has(index), self.is_open(kind, index), "{kind:?} {index}: taken, and open");
+    pub(crate) fn check_handles<T: SocketSlot>(&self, taken: &crate::pool::invariants::Taken) {
+        for index in T::slots(&self.mem).indices() {
+            let socket = T::socket(index);
+            assert_eq!(taken.has(index.number()), self.is_open(socket), "{socket:?}: taken, and open");
         }
     }
 
-    /// The pool index if the handle is valid, [`StackError::Stale`] if not.
-    pub(crate) fn check(&self, id: SocketId) -> Result<usize> {
+    /// [`Stack::slot`] of a handle if it is valid, [`StackError::Stale`] if not.
+    pub(crate) fn valid_slot(&self, id: SocketId) -> Result<usize> {
         let slot = self.slot(id.kind, id.index).ok_or(StackError::Stale)?;
         if self.mem.handles[slot].generation == id.generation && id.generation & 1 == 1 {
-            Ok(id.index as usize)
+            Ok(slot)
         } else {
             Err(StackError::Stale)
         }
     }
 
+    /// The socket or set if the handle is valid, [`StackError::Stale`] if not.
+    pub(crate) fn check_any(&self, id: SocketId) -> Result<SocketIndex> {
+        self.valid_slot(id)?;
+        SocketIndex::of(&self.mem, id).ok_or(StackError::Stale)
+    }
+
+    /// The pool index if the handle is valid, [`StackError::Stale`] if not.
+    pub(crate) fn check<I: TypedId>(&self, id: I) -> Result<SlotIndex<I::Slot>> {
+        let id = id.into();
+        self.valid_slot(id)?;
+        I::Slot::slots(&self.mem).index_of(id.index).ok_or(StackError::Stale)
+    }
+
     /// The handle that is now valid for a slot.
-    pub(crate) fn id_of(&self, kind: SocketKind, index: u32) -> SocketId {
-        let generation = self.slot(kind, index).map_or(0, |slot| self.mem.handles[slot].generation);
-        SocketId { kind, index, generation }
+    pub(crate) fn id_of(&self, socket: impl Into<SocketIndex>) -> SocketId {
+        let socket = socket.into();
+        let generation = self.slot_of(socket).map_or(0, |slot| self.mem.handles[slot].generation);
+        SocketId { kind: socket.kind(), index: socket.number(), generation }
     }
 
     /// The present readiness of a socket.
@@ -154,8 +266,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn readiness(&self, id: SocketId) -> Result<Ready> {
-        self.check(id)?;
-        Ok(self.ready_now(id.kind, id.index))
+        Ok(self.ready_now(self.check_any(id)?))
     }
 
     /// The public row of a socket, for the caller to fill in process and descriptor.
@@ -163,8 +274,8 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] for a set, which has no row.
     pub fn socket_row(&self, id: SocketId) -> Result<&SocketRow> {
-        self.check(id)?;
-        if id.kind == SocketKind::Set { Err(StackError::Invalid) } else { Ok(self.row(id.kind, id.index)) }
+        let socket = self.check_any(id)?;
+        if id.kind == SocketKind::Set { Err(StackError::Invalid) } else { Ok(self.row(socket)) }
     }
 
     /// The rows of sockets that stay on the kernel; the caller manages them.

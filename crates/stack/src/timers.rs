@@ -10,6 +10,7 @@
 
 use crate::Stack;
 use crate::pool::PoolLink;
+use crate::socket_alloc::ConnectionIndex;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
@@ -28,13 +29,13 @@ pub(crate) struct Timer {
 shared_layout! { Timer { due, key, place } }
 
 /// An entry of the heap.
-#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Entry {
     /// The key of its timer.
     key: Instant,
     /// The connection of the timer.
-    tcp: u32,
+    tcp: ConnectionIndex,
 }
 
 shared_layout! { Entry { key, tcp } }
@@ -44,8 +45,8 @@ const CHILDREN: usize = 4;
 
 impl Stack<'_> {
     /// Sets the timer of a connection to `at`, whatever it was before.
-    pub(crate) fn arm(&mut self, tcp: u32, at: Instant) {
-        let Some(timer) = self.mem.timers.get_mut(tcp as usize) else { return };
+    pub(crate) fn arm(&mut self, tcp: ConnectionIndex, at: Instant) {
+        let Some(timer) = self.mem.timers.get_mut(tcp.as_usize()) else { return };
         timer.due = at;
         match timer.place.get() {
             Some(_) if at >= timer.key => {}
@@ -63,26 +64,26 @@ impl Stack<'_> {
     }
 
     /// Stops the timer of a connection.
-    pub(crate) fn disarm(&mut self, tcp: u32) {
-        if let Some(timer) = self.mem.timers.get_mut(tcp as usize) {
+    pub(crate) fn disarm(&mut self, tcp: ConnectionIndex) {
+        if let Some(timer) = self.mem.timers.get_mut(tcp.as_usize()) {
             timer.due = Instant::NEVER;
         }
     }
 
     /// The next connection whose timer is due; disarms the timer.
-    pub(crate) fn timer_due(&mut self, now: Instant) -> Option<u32> {
+    pub(crate) fn timer_due(&mut self, now: Instant) -> Option<ConnectionIndex> {
         self.timer_next().filter(|&(due, _)| due <= now)?;
         let tcp = self.heap().pop()?;
-        self.mem.timers[tcp as usize].due = Instant::NEVER;
+        self.mem.timers[tcp.as_usize()].due = Instant::NEVER;
         Some(tcp)
     }
 
     /// The earliest deadline and its connection.
-    pub(crate) fn timer_next(&mut self) -> Option<(Instant, u32)> {
+    pub(crate) fn timer_next(&mut self) -> Option<(Instant, ConnectionIndex)> {
         loop {
             let mut heap = self.heap();
             let Entry { key, tcp } = *heap.entries.first()?;
-            let timer = &mut heap.timers[tcp as usize];
+            let timer = &mut heap.timers[tcp.as_usize()];
             let due = timer.due;
             if due.is_never() {
                 heap.pop();
@@ -97,8 +98,8 @@ impl Stack<'_> {
 
     /// The deadline of a connection's timer; never if it has none. Checks its entry in the heap.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn check_timer(&self, tcp: u32) -> Instant {
-        let Timer { due, key, place } = self.mem.timers[tcp as usize];
+    pub(crate) fn check_timer(&self, tcp: ConnectionIndex) -> Instant {
+        let Timer { due, key, place } = self.mem.timers[tcp.as_usize()];
         let Some(place) = place.get() else {
             assert!(due.is_never(), "timer {tcp} is armed and not in the heap");
             return due;
@@ -117,7 +118,7 @@ impl Stack<'_> {
     #[cfg(any(test, feature = "owned"))]
     pub(crate) fn check_heap(&self) {
         for (place, entry) in (0..).zip(&self.mem.heap[..self.mem.core.heap_len as usize]) {
-            let held = self.mem.timers.get(entry.tcp as usize).map(|timer| timer.place);
+            let held = self.mem.timers.get(entry.tcp.as_usize()).map(|timer| timer.place);
             assert_eq!(held, Some(PoolLink::to(place)), "whose timer is at {place}");
         }
     }
@@ -137,7 +138,7 @@ struct Heap<'a> {
 impl Heap<'_> {
     fn put(&mut self, place: usize, entry: Entry) {
         self.entries[place] = entry;
-        self.timers[entry.tcp as usize].place = PoolLink::to(place as u32);
+        self.timers[entry.tcp.as_usize()].place = PoolLink::to(place as u32);
     }
 
     /// Inserts an entry at `place` or above it; the former entry there is overwritten.
@@ -169,10 +170,10 @@ impl Heap<'_> {
         self.put(place, entry);
     }
 
-    fn pop(&mut self) -> Option<u32> {
+    fn pop(&mut self) -> Option<ConnectionIndex> {
         let last = self.entries.len().checked_sub(1)?;
         let (top, entry) = (self.entries[0].tcp, self.entries[last]);
-        self.timers[top as usize].place = PoolLink::NONE;
+        self.timers[top.as_usize()].place = PoolLink::NONE;
         *self.len = last as u32;
         let entries = core::mem::take(&mut self.entries);
         self.entries = &mut entries[..last];
@@ -186,6 +187,7 @@ impl Heap<'_> {
 #[cfg(test)]
 mod tests {
     use crate::memory::{Limits, OwnedMemory};
+    use crate::pool::slot;
     use crate::time::Instant;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -216,18 +218,18 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Arm(i, at) => {
-                        stack.arm(i, Instant::from_nanos(now + at));
+                        stack.arm(slot(i), Instant::from_nanos(now + at));
                         model.insert(i, now + at);
                     }
                     Step::Disarm(i) => {
-                        stack.disarm(i);
+                        stack.disarm(slot(i));
                         model.remove(&i);
                     }
                     Step::Pass(ns) => {
                         now += ns;
                         let mut last = 0;
                         while let Some(i) = stack.timer_due(Instant::from_nanos(now)) {
-                            let at = model.remove(&i).expect("armed");
+                            let at = model.remove(&i.number()).expect("armed");
                             prop_assert!(at <= now && at >= last);
                             last = at;
                         }

@@ -3,8 +3,8 @@
 use super::protocol_of;
 use crate::Stack;
 use crate::addr::Endpoint;
-use crate::ids::SocketKind;
 use crate::pool::invariants::chains;
+use crate::socket_alloc::SocketIndex;
 
 /// How a socket is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +26,21 @@ pub(crate) struct Found {
 
 impl Stack<'_> {
     /// Checks that a socket is found in this way.
-    pub(crate) fn check_way(&self, kind: SocketKind, index: u32, way: Way, found: &mut Found) {
-        let protocol = protocol_of(kind);
+    pub(crate) fn check_way(&self, socket: impl Into<SocketIndex>, way: Way, found: &mut Found) {
+        let socket = socket.into();
+        let protocol = protocol_of(socket);
         match way {
             Way::None => {}
             Way::Connected(local, remote) => {
                 found.connected += 1;
                 let who = self.find_connected(protocol, local, remote);
-                assert_eq!(who, Some((kind, index)), "the socket that is found from {local:?} to {remote:?}");
+                assert_eq!(who, Some(socket), "the socket that is found from {local:?} to {remote:?}");
             }
             Way::Bound(local) => {
                 found.bound += 1;
-                let slot = self.slot(kind, index).map(|slot| slot as u32);
+                let slot = self.slot_of(socket).map(|slot| slot as u32);
                 let is_found = self.bound_to(protocol, local).any(|(bound, _)| Some(bound) == slot);
-                assert!(is_found, "{kind:?} {index} is not found at {local:?}");
+                assert!(is_found, "{socket:?} is not found at {local:?}");
             }
         }
     }
@@ -49,8 +50,8 @@ impl Stack<'_> {
         let nodes = &self.mem.nodes;
         let all = |table: &[_], what| {
             chains(table, nodes.len(), |slot, _| {
-                let (kind, index) = self.socket_of_slot(slot as usize);
-                assert!(self.is_open(kind, index), "{kind:?} {index} is found among the {what}, and not open");
+                let socket = self.socket_of_slot(slot as usize).expect("a slot of a socket");
+                assert!(self.is_open(socket), "{socket:?} is found among the {what}, and not open");
                 nodes[slot as usize].next
             })
         };

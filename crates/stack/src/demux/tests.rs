@@ -2,13 +2,22 @@
 
 use super::{TCP, UDP};
 use crate::addr::{Address, Endpoint};
-use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
+use crate::pool::slot;
+use crate::socket_alloc::SocketIndex;
 use crate::{StackConfig, StackError};
 use proptest::prelude::*;
 
-const KINDS: [SocketKind; 3] = [SocketKind::Tcp, SocketKind::Listener, SocketKind::Udp];
 const EACH: u32 = 8;
+
+/// A socket by the number of its kind and its index.
+fn socket(kind: usize, index: u32) -> SocketIndex {
+    match kind {
+        0 => SocketIndex::Tcp(slot(index)),
+        1 => SocketIndex::Listener(slot(index)),
+        _ => SocketIndex::Udp(slot(index)),
+    }
+}
 
 fn endpoint() -> impl Strategy<Value = Endpoint> {
     let address = prop_oneof![
@@ -39,15 +48,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[derive(Clone, Debug)]
 struct Socket {
-    who: (SocketKind, u32),
+    who: SocketIndex,
     local: Endpoint,
     remote: Option<Endpoint>,
     v6only: bool,
     spread: bool,
 }
 
-fn protocol(kind: SocketKind) -> u8 {
-    if kind == SocketKind::Udp { UDP } else { TCP }
+fn protocol(socket: SocketIndex) -> u8 {
+    if matches!(socket, SocketIndex::Udp(_)) { UDP } else { TCP }
 }
 
 /// How exactly a bound socket matches the address, by RFC 3493 §3.7.
@@ -78,12 +87,12 @@ proptest! {
         for step in steps {
             match step {
                 Step::Connect(k, i, local, remote) => {
-                    let who = (KINDS[k], i);
+                    let who = socket(k, i);
                     let same = |s: &&Socket| {
-                        protocol(s.who.0) == protocol(who.0) && s.local == local && s.remote == Some(remote)
+                        protocol(s.who) == protocol(who) && s.local == local && s.remote == Some(remote)
                     };
-                    let taken = protocol(who.0) == TCP && model.iter().find(same).is_some();
-                    let done = stack.demux_connect(who.0, i, local, remote);
+                    let taken = protocol(who) == TCP && model.iter().find(same).is_some();
+                    let done = stack.demux_connect(who, local, remote);
                     prop_assert_eq!(done, if taken { Err(StackError::AddressInUse) } else { Ok(()) });
                     if !taken {
                         model.retain(|s| s.who != who);
@@ -91,19 +100,19 @@ proptest! {
                     }
                 }
                 Step::Bind(k, i, local, v6only, spread) => {
-                    stack.demux_bind(KINDS[k], i, local, (v6only, spread)).unwrap();
-                    model.retain(|s| s.who != (KINDS[k], i));
-                    model.push(Socket { who: (KINDS[k], i), local, remote: None, v6only, spread });
+                    stack.demux_bind(socket(k, i), local, (v6only, spread)).unwrap();
+                    model.retain(|s| s.who != socket(k, i));
+                    model.push(Socket { who: socket(k, i), local, remote: None, v6only, spread });
                 }
                 Step::Remove(k, i) => {
-                    stack.demux_remove(KINDS[k], i);
-                    model.retain(|s| s.who != (KINDS[k], i));
+                    stack.demux_remove(socket(k, i));
+                    model.retain(|s| s.who != socket(k, i));
                 }
             }
         }
         for (local, remote, udp) in packets {
             let wanted = if udp { UDP } else { TCP };
-            let ours = || model.iter().filter(|s| protocol(s.who.0) == wanted);
+            let ours = || model.iter().filter(|s| protocol(s.who) == wanted);
             let connected = ours().rfind(|s| s.local == local && s.remote == Some(remote)).map(|s| s.who);
             prop_assert_eq!(stack.find_connected(wanted, local, remote), connected);
             if local.address.is_unspecified() {

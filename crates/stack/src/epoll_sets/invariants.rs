@@ -1,8 +1,8 @@
 //! Invariants of epoll sets and their items: see [`Stack::check_invariants`].
 
+use super::Set;
 use super::list::Which;
 use crate::Stack;
-use crate::ids::SocketKind;
 use crate::pool::PoolLink;
 use crate::pool::invariants::{Taken, walk};
 
@@ -28,13 +28,13 @@ impl Stack<'_> {
 
     pub(crate) fn check_sets(&self) {
         let mem = &self.mem;
-        let sets = mem.core.free_sets.taken("sets", mem.sets, |set| set.link);
-        self.check_handles(SocketKind::Set, mem.sets.len(), &sets);
+        let sets = mem.sets.taken("sets", &mem.core.free_sets, |set| set.link);
+        self.check_handles::<Set>(&sets);
         let items = mem.core.free_items.taken("items", mem.items, |item| item.link);
         let mut members = 0;
-        for set in sets.all() {
+        for set in sets.indices(&mem.sets) {
             let item = |index: u32| &mem.items[index as usize];
-            let this = &mem.sets[set as usize];
+            let this = &mem.sets[set];
             members += self.check_items(Which::Members, this.members, &items, |index| item(index).set == set).0;
             let mine = |index| item(index).set == set && item(index).queued;
             let queued = self.check_items(Which::Ready, this.ready_head, &items, mine);

@@ -3,10 +3,10 @@
 
 use crate::addr::{Address, Endpoint};
 use crate::epoll_sets::Interest;
-use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
 use crate::path::{GUESSED, PathInfo, PathState, Query};
-use crate::pool::PoolLink;
+use crate::pool::{PoolLink, slot};
+use crate::socket_alloc::SocketIndex;
 use crate::time::Instant;
 use crate::udp::{GroupFilter, UdpOptions};
 use crate::{InUse, Ready, Stack, StackConfig};
@@ -74,10 +74,10 @@ fn what_is_sound_passes() {
 
 #[test]
 fn a_slot_that_is_taken_without_an_owner_is_found() {
-    tells("Tcp 1: taken, and open", |s| _ = s.mem.core.free_tcp.take(s.mem.tcp));
-    tells("Listener 1: taken, and open", |s| _ = s.mem.core.free_listeners.take(s.mem.listeners));
-    tells("Udp 2: taken, and open", |s| _ = s.mem.core.free_udp.take(s.mem.udp));
-    tells("Set 1: taken, and open", |s| _ = s.mem.core.free_sets.take(s.mem.sets));
+    tells("Tcp 1: taken, and open", |s| _ = s.mem.tcp.take(&mut s.mem.core.free_tcp));
+    tells("Listener 1: taken, and open", |s| _ = s.mem.listeners.take(&mut s.mem.core.free_listeners));
+    tells("Udp 2: taken, and open", |s| _ = s.mem.udp.take(&mut s.mem.core.free_udp));
+    tells("Set 1: taken, and open", |s| _ = s.mem.sets.take(&mut s.mem.core.free_sets));
     tells("memberships", |s| _ = s.mem.core.free_groups.take(s.mem.groups));
     tells("items of sets", |s| _ = s.mem.core.free_items.take(s.mem.items));
     tells("reassemblies by age", |s| _ = s.mem.core.free_reassemblies.take(s.mem.reassemblies));
@@ -88,9 +88,9 @@ fn a_slot_that_is_taken_without_an_owner_is_found() {
 
 #[test]
 fn a_slot_that_is_free_and_still_owned_is_found() {
-    tells("Tcp 0: taken, and open", |s| s.mem.core.free_tcp.give(s.mem.tcp, 0));
-    tells("Listener 0: taken, and open", |s| s.mem.core.free_listeners.give(s.mem.listeners, 0));
-    tells("Udp 1: taken, and open", |s| s.mem.core.free_udp.give(s.mem.udp, 1));
+    tells("Tcp 0: taken, and open", |s| s.mem.tcp.give(&mut s.mem.core.free_tcp, slot(0)));
+    tells("Listener 0: taken, and open", |s| s.mem.listeners.give(&mut s.mem.core.free_listeners, slot(0)));
+    tells("Udp 1: taken, and open", |s| s.mem.udp.give(&mut s.mem.core.free_udp, slot(1)));
     tells("membership 0 of 1 is free", |s| s.mem.core.free_groups.give(s.mem.groups, 0));
     tells("the list of another owner", |s| s.mem.core.free_items.give(s.mem.items, 1));
     tells("path 0 is found, and free", |s| s.mem.core.free_paths.give(s.mem.paths, 0));
@@ -98,24 +98,24 @@ fn a_slot_that_is_free_and_still_owned_is_found() {
 
 #[test]
 fn a_slot_that_is_free_twice_or_lost_from_the_free_list_is_found() {
-    tells("sockets for datagrams: 2 is on the free list twice", |s| s.mem.core.free_udp.give(s.mem.udp, 2));
+    tells("sockets for datagrams: 2 is on the free list twice", |s| s.mem.udp.give(&mut s.mem.core.free_udp, slot(2)));
     tells("sockets for datagrams: 3 is on the free list twice, or was never used", |s| {
-        s.mem.core.free_udp.give(s.mem.udp, 3);
+        s.mem.udp.give(&mut s.mem.core.free_udp, slot(3));
     });
     tells("connections: those that are not on the free list", |s| {
-        let [first, second] = [(); 2].map(|()| s.mem.core.free_tcp.take(s.mem.tcp).unwrap());
-        s.mem.core.free_tcp.give(s.mem.tcp, first);
-        s.mem.core.free_tcp.give(s.mem.tcp, second);
-        *crate::pool::PoolSlot::link(&mut s.mem.tcp[second as usize]) = PoolLink::NONE;
+        let [first, second] = [(); 2].map(|()| s.mem.tcp.take(&mut s.mem.core.free_tcp).unwrap());
+        s.mem.tcp.give(&mut s.mem.core.free_tcp, first);
+        s.mem.tcp.give(&mut s.mem.core.free_tcp, second);
+        *crate::pool::PoolSlot::link(&mut s.mem.tcp[second]) = PoolLink::NONE;
     });
 }
 
 #[test]
 fn a_socket_that_packets_do_not_find_is_found() {
-    tells("the socket that is found from", |s| s.demux_remove(SocketKind::Tcp, 0));
-    tells("the socket that is found from", |s| s.demux_remove(SocketKind::Udp, 0));
-    tells("Listener 0 is not found", |s| s.demux_remove(SocketKind::Listener, 0));
-    tells("Udp 1 is not found", |s| s.demux_remove(SocketKind::Udp, 1));
+    tells("the socket that is found from", |s| s.demux_remove(SocketIndex::Tcp(slot(0))));
+    tells("the socket that is found from", |s| s.demux_remove(SocketIndex::Udp(slot(0))));
+    tells("Listener 0 is not found", |s| s.demux_remove(SocketIndex::Listener(slot(0))));
+    tells("Udp 1 is not found", |s| s.demux_remove(SocketIndex::Udp(slot(1))));
     tells("the path to", |s| s.mem.path_buckets.fill(PoolLink::NONE));
 }
 
@@ -123,12 +123,12 @@ fn a_socket_that_packets_do_not_find_is_found() {
 fn a_socket_that_packets_find_though_it_is_closed_is_found() {
     tells("Udp 0 is found among the connected, and not open", |s| {
         let before = s.mem.connected.to_vec();
-        s.udp_close(s.id_of(SocketKind::Udp, 0).try_into().unwrap()).unwrap();
+        s.udp_close(s.id_of(SocketIndex::Udp(slot(0))).try_into().unwrap()).unwrap();
         s.mem.connected.copy_from_slice(&before);
     });
     tells("Listener 0 is found among the bound, and not open", |s| {
         let before = s.mem.bound.to_vec();
-        s.tcp_close_listener(s.id_of(SocketKind::Listener, 0).try_into().unwrap(), NOW).unwrap();
+        s.tcp_close_listener(s.id_of(SocketIndex::Listener(slot(0))).try_into().unwrap(), NOW).unwrap();
         s.mem.bound.copy_from_slice(&before);
     });
     tells("places of connected", |s| {
@@ -161,8 +161,8 @@ fn a_place_in_the_heap_without_a_timer_is_found() {
 #[test]
 fn a_closed_socket_that_is_watched_yet_is_found() {
     tells("is watched, and not open", |s| {
-        let watchers = s.mem.handles[s.slot(SocketKind::Udp, 1).unwrap()].watchers;
-        s.mem.handles[s.slot(SocketKind::Udp, 2).unwrap()].watchers = watchers;
+        let watchers = s.mem.handles[s.slot_of(SocketIndex::Udp(slot(1))).unwrap()].watchers;
+        s.mem.handles[s.slot_of(SocketIndex::Udp(slot(2))).unwrap()].watchers = watchers;
     });
 }
 
@@ -172,13 +172,13 @@ fn what_is_in_use_is_told() {
         InUse { connections: 1, listeners: 1, datagrams: 2, memberships: 1, sets: 1, items: 3, ..InUse::default() };
     assert_eq!(violated(|s| assert_eq!(s.in_use(), some)), None);
     let closed = violated(|s| {
-        let id = |s: &Stack<'_>, kind, index| s.id_of(kind, index);
-        s.tcp_close(id(s, SocketKind::Tcp, 0).try_into().unwrap(), NOW).unwrap();
-        s.tcp_close_listener(id(s, SocketKind::Listener, 0).try_into().unwrap(), NOW).unwrap();
+        let id = |s: &Stack<'_>, socket: SocketIndex| s.id_of(socket);
+        s.tcp_close(id(s, SocketIndex::Tcp(slot(0))).try_into().unwrap(), NOW).unwrap();
+        s.tcp_close_listener(id(s, SocketIndex::Listener(slot(0))).try_into().unwrap(), NOW).unwrap();
         for index in [0, 1] {
-            s.udp_close(id(s, SocketKind::Udp, index).try_into().unwrap()).unwrap();
+            s.udp_close(id(s, SocketIndex::Udp(slot(index))).try_into().unwrap()).unwrap();
         }
-        s.set_destroy(id(s, SocketKind::Set, 0).try_into().unwrap()).unwrap();
+        s.set_destroy(id(s, SocketIndex::Set(slot(0))).try_into().unwrap()).unwrap();
         assert_eq!(s.in_use(), InUse::default());
     });
     assert_eq!(closed, None);

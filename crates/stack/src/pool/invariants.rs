@@ -1,7 +1,7 @@
 //! Invariants of lists, chains and free lists; those of every pool and table build on them: see
 //! [`crate::Stack::check_invariants`].
 
-use super::{FreeList, PoolLink, PoolSlot};
+use super::{FreeList, PoolLink, PoolSlot, SlotIndex, SlotLink, Slots};
 
 impl<T: PoolSlot> FreeList<T> {
     /// The allocated slots according to the free list; `next` is the link of a slot. Checks that
@@ -38,6 +38,33 @@ impl Taken {
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.0).filter_map(|(index, &taken)| taken.then_some(index))
     }
+
+    /// The same with typed indices.
+    pub(crate) fn indices<T>(&self, slots: &Slots<'_, T>) -> impl Iterator<Item = SlotIndex<T>> {
+        self.all().filter_map(|number| slots.index_of(number))
+    }
+}
+
+/// A link of a list.
+pub(crate) trait Link: Copy {
+    /// What it points to.
+    type Index;
+    /// The index, if there is one.
+    fn target(self) -> Option<Self::Index>;
+}
+
+impl Link for PoolLink {
+    type Index = u32;
+    fn target(self) -> Option<u32> {
+        self.get()
+    }
+}
+
+impl<T> Link for SlotLink<T> {
+    type Index = SlotIndex<T>;
+    fn target(self) -> Option<SlotIndex<T>> {
+        self.get()
+    }
 }
 
 /// Follows every chain of a hash table, with at most `most` entries each; `next` gets each entry
@@ -49,9 +76,9 @@ pub(crate) fn chains(table: &[PoolLink], most: usize, mut next: impl FnMut(u32, 
 
 /// Follows a list of at most `most` entries; returns their number.
 #[track_caller]
-pub(crate) fn walk(mut at: PoolLink, most: usize, mut next: impl FnMut(u32) -> PoolLink) -> usize {
+pub(crate) fn walk<L: Link>(mut at: L, most: usize, mut next: impl FnMut(L::Index) -> L) -> usize {
     let mut count = 0;
-    while let Some(index) = at.get() {
+    while let Some(index) = at.target() {
         count += 1;
         assert!(count <= most, "a list is longer than it can be");
         at = next(index);

@@ -17,8 +17,8 @@
 //! | `information` | information for the program about its connection |
 //! | `inspection` | inspection by tests and simulations |
 //!
-//! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on
-//! one part of a connection.
+//! Everything is a method of [`crate::Stack`] with the index of the connection or listener, whose
+//! type tells their pools apart, or a function on one part of a connection.
 
 mod congestion;
 mod connection;

@@ -5,9 +5,10 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::demux::UDP;
 use crate::error::{Result, StackError};
-use crate::ids::{Ready, SocketKind, UdpId};
+use crate::ids::{Ready, UdpId};
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{PathState, Query};
+use crate::socket_alloc::{SocketIndex, UdpIndex};
 use crate::time::Instant;
 
 /// Packets in the transmit queue from which UDP sockets must wait.
@@ -23,10 +24,10 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::NoBuffers`] if the lane has as many as it can hold.
     pub fn udp_open(&mut self, options: UdpOptions) -> Result<UdpId> {
-        let id = self.open(SocketKind::Udp)?;
-        self.mem.udp[id.index as usize] = Socket::new(options);
-        self.row(SocketKind::Udp, id.index).state.set(UNCONNECTED);
-        id.try_into()
+        let index = self.open()?;
+        self.mem.udp[index] = Socket::new(options);
+        self.row(index).state.set(UNCONNECTED);
+        self.id_of(index).try_into()
     }
 
     /// Binds a socket: from now on it receives datagrams to that address (or to any, `0.0.0.0` or
@@ -37,15 +38,15 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is connected, or the port is 0.
     pub fn udp_bind(&mut self, id: UdpId, local: Endpoint) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let socket = &mut self.mem.udp[index];
         if socket.remote.port != 0 || local.port == 0 {
             return Err(StackError::Invalid);
         }
         (socket.local, socket.bound) = (local, local);
         let UdpOptions { v6only, reuse_port, .. } = socket.options;
-        self.demux_bind(SocketKind::Udp, id.index, local, (v6only, reuse_port))?;
-        self.row(SocketKind::Udp, id.index).local.set(local);
+        self.demux_bind(index, local, (v6only, reuse_port))?;
+        self.row(index).local.set(local);
         Ok(())
     }
 
@@ -58,7 +59,7 @@ impl Stack<'_> {
     /// [`StackError::NetworkUnreachable`] if the addresses do not match; [`StackError::NeedPath`]
     /// and [`StackError::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
-        let bound = self.mem.udp[self.check(id.into())?].bound.address;
+        let bound = self.mem.udp[self.check(id)?].bound.address;
         self.udp_connect_from(id, now, remote, bound, interface)
     }
 
@@ -74,16 +75,16 @@ impl Stack<'_> {
         from: Address,
         interface: u32,
     ) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let Socket { bound, options, .. } = self.mem.udp[index];
         if bound.port == 0 {
             return Err(StackError::Invalid);
         }
         let Some(remote) = remote else {
-            self.demux_bind(SocketKind::Udp, id.index, bound, (options.v6only, options.reuse_port))?;
+            self.demux_bind(index, bound, (options.v6only, options.reuse_port))?;
             let socket = &mut self.mem.udp[index];
             (socket.local, socket.remote, socket.interface) = (bound, Endpoint::default(), 0);
-            let row = self.row(SocketKind::Udp, id.index);
+            let row = self.row(index);
             row.local.set(bound);
             row.remote.set(Endpoint::default());
             row.state.set(UNCONNECTED);
@@ -101,11 +102,11 @@ impl Stack<'_> {
         let local = Endpoint::new(source, bound.port);
         let same = self.mem.udp[index].remote == remote && self.mem.udp[index].local == local;
         if !same {
-            self.demux_connect(SocketKind::Udp, id.index, local, remote)?;
+            self.demux_connect(index, local, remote)?;
         }
         let socket = &mut self.mem.udp[index];
         (socket.local, socket.remote, socket.interface, socket.path) = (local, remote, interface, path);
-        let row = self.row(SocketKind::Udp, id.index);
+        let row = self.row(index);
         row.local.set(local);
         row.remote.set(remote);
         row.state.set(CONNECTED);
@@ -136,7 +137,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_options(&self, id: UdpId) -> Result<UdpOptions> {
-        Ok(self.mem.udp[self.check(id.into())?].options)
+        Ok(self.mem.udp[self.check(id)?].options)
     }
 
     /// Replaces a socket's options. `v6only` has no effect once it is bound.
@@ -144,7 +145,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_set_options(&mut self, id: UdpId, options: UdpOptions) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         self.mem.core.fill.room_for(options.rcvbuf);
         self.mem.udp[index].options = options;
         Ok(())
@@ -155,7 +156,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_names(&self, id: UdpId) -> Result<(Endpoint, Option<Endpoint>)> {
-        let socket = &self.mem.udp[self.check(id.into())?];
+        let socket = &self.mem.udp[self.check(id)?];
         Ok((socket.local, (socket.remote.port != 0).then_some(socket.remote)))
     }
 
@@ -164,7 +165,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_interface(&self, id: UdpId) -> Result<u32> {
-        Ok(self.mem.udp[self.check(id.into())?].interface)
+        Ok(self.mem.udp[self.check(id)?].interface)
     }
 
     /// The largest IP packet that is known to reach a connected socket's peer, in bytes.
@@ -173,7 +174,7 @@ impl Stack<'_> {
     /// [`StackError::Stale`]; [`StackError::NotConnected`], also if the path to the peer has been
     /// evicted.
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
-        let socket = &self.mem.udp[self.check(id.into())?];
+        let socket = &self.mem.udp[self.check(id)?];
         // Not the path that the socket used last: it may have sent elsewhere.
         let Socket { local, remote, interface, options, .. } = socket;
         let query = Query::to(remote.address).from(local.address).by(*interface).of_service(options.tos);
@@ -188,7 +189,7 @@ impl Stack<'_> {
     /// [`StackError::Stale`]; [`StackError::NotConnected`], though the shutdown takes effect, as on
     /// Linux.
     pub fn udp_shutdown(&mut self, id: UdpId, receive: bool, send: bool) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let socket = &mut self.mem.udp[index];
         socket.shut |= if receive { shut::RECEIVE } else { 0 } | if send { shut::SEND } else { 0 };
         let connected = socket.remote.port != 0;
@@ -201,7 +202,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_is_shut(&self, id: UdpId) -> Result<bool> {
-        Ok(self.mem.udp[self.check(id.into())?].shut & shut::RECEIVE != 0)
+        Ok(self.mem.udp[self.check(id)?].shut & shut::RECEIVE != 0)
     }
 
     /// Takes the pending error of a socket (`SO_ERROR`).
@@ -209,7 +210,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_take_error(&mut self, id: UdpId) -> Result<Option<StackError>> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(self.mem.udp[index].take_error())
     }
 
@@ -219,7 +220,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_keep_error(&mut self, id: UdpId, error: StackError) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let socket = &mut self.mem.udp[index];
         if socket.pending == 0 {
             socket.pending = pending::code(error);
@@ -235,17 +236,17 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_close(&mut self, id: UdpId) -> Result<()> {
-        self.check(id.into())?;
-        while self.udp_pop(id.index) {}
-        self.drop_memberships(id.index);
-        self.release(SocketKind::Udp, id.index);
+        let index = self.check(id)?;
+        while self.udp_pop(index) {}
+        self.drop_memberships(index);
+        self.release(index);
         self.udp_write_space();
         Ok(())
     }
 
     /// The readiness of a UDP socket.
-    pub(crate) fn udp_readiness(&self, index: u32) -> Ready {
-        let socket = &self.mem.udp[index as usize];
+    pub(crate) fn udp_readiness(&self, index: UdpIndex) -> Ready {
+        let socket = &self.mem.udp[index];
         let mut ready = Ready::NONE;
         if socket.count > 0 || socket.shut & shut::RECEIVE != 0 {
             ready |= Ready::IN;
@@ -269,20 +270,20 @@ impl Stack<'_> {
     pub(crate) fn udp_icmp(&mut self, now: Instant, error: &IcmpError) {
         let connected = self.find_connected(UDP, error.local, error.remote);
         let socket = connected.or_else(|| self.find_bound(UDP, error.local, error.remote));
-        let Some((_, index)) = socket else { return self.mem.counters.icmp_in_unmatched.inc() };
+        let Some(SocketIndex::Udp(index)) = socket else { return self.mem.counters.icmp_in_unmatched.inc() };
         let mut report = match error.kind {
             // Soft errors may be transient, and Linux does not report them to UDP either.
             IcmpKind::Undelivered { error, hard } => hard.then_some(error),
             IcmpKind::TooBig(mtu) => {
                 // Only for the destination to which this socket has sent last: a little more to
                 // guess (RFC 5927 §4).
-                let path = self.mem.paths.get(self.mem.udp[index as usize].path as usize);
+                let path = self.mem.paths.get(self.mem.udp[index].path as usize);
                 if path.is_none_or(|path| path.info.query.destination != error.remote.address) {
                     return self.mem.counters.icmp_in_unmatched.inc();
                 }
                 self.learn_pmtu(now, error.remote.address, mtu, false);
                 // As on Linux: the next datagram is fragmented, or refused, but this one is lost.
-                (self.mem.udp[index as usize].options.mtu_discover != super::MtuDiscover::Dont)
+                (self.mem.udp[index].options.mtu_discover != super::MtuDiscover::Dont)
                     .then_some(StackError::MessageTooLong)
             }
         };
@@ -292,8 +293,8 @@ impl Stack<'_> {
             report = None;
         }
         if let Some(report) = report {
-            self.mem.udp[index as usize].pending = pending::code(report);
-            let id = self.id_of(SocketKind::Udp, index);
+            self.mem.udp[index].pending = pending::code(report);
+            let id = self.id_of(index);
             self.notify(id, Ready::ERR);
         }
     }
@@ -329,8 +330,8 @@ impl Stack<'_> {
             return;
         }
         self.mem.core.udp_full = 0;
-        for index in 0..self.mem.udp.len() as u32 {
-            let id = self.id_of(SocketKind::Udp, index);
+        for index in self.mem.udp.indices() {
+            let id = self.id_of(index);
             if id.generation & 1 == 1 {
                 self.notify(id, Ready::OUT);
             }

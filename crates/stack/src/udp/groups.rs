@@ -9,6 +9,7 @@ use crate::addr::Address;
 use crate::error::{Result, StackError};
 use crate::ids::UdpId;
 use crate::pool::{PoolLink, PoolSlot};
+use crate::socket_alloc::UdpIndex;
 use zerocopy::FromZeros;
 
 /// The sources that a socket accepts for a group on an interface.
@@ -68,13 +69,13 @@ impl Stack<'_> {
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is no group; [`StackError::NoBuffers`]:
     /// then the filter does not change.
     pub fn udp_set_filter(&mut self, id: UdpId, filter: &GroupFilter<'_>) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let &GroupFilter { group, interface, exclude, sources } = filter;
         if !group.is_multicast() {
             return Err(StackError::Invalid);
         }
         let replaced = |m: &Membership| m.group == group && (interface == 0 || m.interface == interface);
-        let before = self.memberships(id.index).filter(|m| replaced(m)).count();
+        let before = self.memberships(index).filter(|m| replaced(m)).count();
         let free = self.mem.groups.len() - self.mem.core.free_groups.used();
         if usize::from(exclude) + sources.len() > free + before {
             return Err(StackError::NoBuffers);
@@ -89,7 +90,7 @@ impl Stack<'_> {
         Ok(())
     }
 
-    fn remove_memberships(&mut self, index: usize, gone: impl Fn(&Membership) -> bool) {
+    fn remove_memberships(&mut self, index: UdpIndex, gone: impl Fn(&Membership) -> bool) {
         let mut kept = PoolLink::NONE;
         let mut at = core::mem::take(&mut self.mem.udp[index].groups);
         while let Some(slot) = at.get() {
@@ -105,12 +106,12 @@ impl Stack<'_> {
     }
 
     /// Removes all memberships of a socket that is closed.
-    pub(super) fn drop_memberships(&mut self, index: u32) {
-        self.remove_memberships(index as usize, |_| true);
+    pub(super) fn drop_memberships(&mut self, index: UdpIndex) {
+        self.remove_memberships(index, |_| true);
     }
 
-    fn memberships(&self, index: u32) -> impl Iterator<Item = &Membership> {
-        let mut at = self.mem.udp[index as usize].groups;
+    fn memberships(&self, index: UdpIndex) -> impl Iterator<Item = &Membership> {
+        let mut at = self.mem.udp[index].groups;
         core::iter::from_fn(move || {
             let line = &self.mem.groups[at.get()? as usize];
             at = line.link;
@@ -119,7 +120,7 @@ impl Stack<'_> {
     }
 
     /// Whether a socket has joined `group` on the packet's interface, and accepts `source`.
-    pub(super) fn wants_group(&self, index: u32, group: Address, source: Address) -> bool {
+    pub(super) fn wants_group(&self, index: UdpIndex, group: Address, source: Address) -> bool {
         if !group.is_multicast() {
             return true;
         }

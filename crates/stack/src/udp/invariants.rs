@@ -2,7 +2,6 @@
 
 use crate::Stack;
 use crate::demux::invariants::{Found, Way};
-use crate::ids::SocketKind;
 use crate::invariants::Holders;
 use crate::pool::PoolLink;
 use crate::pool::invariants::walk;
@@ -22,12 +21,12 @@ impl Socket {
 impl Stack<'_> {
     pub(crate) fn check_datagrams(&self, holders: &mut Holders, found: &mut Found) {
         let (core, frames) = (&self.mem.core, &self.mem.frames);
-        let taken = core.free_udp.taken("sockets for datagrams", self.mem.udp, |socket| socket.link);
-        self.check_handles(SocketKind::Udp, self.mem.udp.len(), &taken);
+        let taken = self.mem.udp.taken("sockets for datagrams", &core.free_udp, |socket| socket.link);
+        self.check_handles::<Socket>(&taken);
         let lines = core.free_groups.taken("memberships", self.mem.groups, |line| line.link);
         let mut memberships = 0;
-        for index in taken.all() {
-            let socket = &self.mem.udp[index as usize];
+        for index in taken.indices(&self.mem.udp) {
+            let socket = &self.mem.udp[index];
             let mut last = PoolLink::NONE;
             let count = walk(socket.head, frames.meta.len(), |id| {
                 holders.note_chain(frames, id, "a queue of datagrams");
@@ -39,7 +38,7 @@ impl Stack<'_> {
                 assert!(lines.has(line), "membership {line} of {index} is free");
                 self.mem.groups[line as usize].link
             });
-            self.check_way(SocketKind::Udp, index, socket.way(), found);
+            self.check_way(index, socket.way(), found);
         }
         assert_eq!(memberships, core.free_groups.used(), "memberships");
     }

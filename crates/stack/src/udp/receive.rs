@@ -6,9 +6,10 @@ use crate::addr::{Address, Endpoint};
 use crate::demux::UDP;
 use crate::error::{Result, StackError};
 use crate::frame::{FrameId, Frames, flag};
-use crate::ids::{Sink, SocketKind, UdpId};
+use crate::ids::{Sink, UdpId};
 use crate::ip::Packet;
 use crate::pool::PoolLink;
+use crate::socket_alloc::{SocketIndex, UdpIndex};
 use crate::time::Instant;
 
 /// What a frame costs of a socket's receive buffer in addition to its payload.
@@ -56,8 +57,8 @@ impl Stack<'_> {
         }
         let socket = self.find_connected(UDP, local, source).or_else(|| self.find_bound(UDP, local, source));
         match socket {
-            Some((_, index)) => self.udp_push(index, frame),
-            None => {
+            Some(SocketIndex::Udp(index)) => self.udp_push(index, frame),
+            _ => {
                 self.mem.counters.udp_no_ports.inc();
                 self.mem.frames.give_chain(frame);
             }
@@ -101,12 +102,15 @@ impl Stack<'_> {
     /// Delivers a multicast or broadcast datagram to every socket that is bound to its port and
     /// accepts the group: copies for all but the last.
     fn udp_deliver_to_group(&mut self, frame: FrameId, local: Endpoint, source: Endpoint) {
-        let connected = self.find_connected(UDP, local, source).map(|(_, index)| index);
+        let connected = match self.find_connected(UDP, local, source) {
+            Some(SocketIndex::Udp(index)) => Some(index),
+            _ => None,
+        };
         let connected = connected.filter(|&index| self.wants_group(index, local.address, source.address));
         let (mut last, mut at) = (connected, self.bound_first(UDP, local.port));
         while let Some((slot, _, next)) = self.bound_next(at, UDP, local) {
             at = next;
-            let (_, index) = self.socket_of_slot(slot as usize);
+            let Some(SocketIndex::Udp(index)) = self.socket_of_slot(slot as usize) else { continue };
             if !self.wants_group(index, local.address, source.address) {
                 self.mem.counters.udp_filtered.inc();
                 continue;
@@ -128,12 +132,12 @@ impl Stack<'_> {
     }
 
     /// Appends a datagram to a socket's queue, or drops it if the queue is full.
-    fn udp_push(&mut self, index: u32, frame: FrameId) {
+    fn udp_push(&mut self, index: UdpIndex, frame: FrameId) {
         let frames = &mut self.mem.frames;
         let meta = &frames.meta[frame as usize];
         let (total, single) = (meta.total, meta.flags & flag::MORE == 0);
         let charge = total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
-        let socket = &mut self.mem.udp[index as usize];
+        let socket = &mut self.mem.udp[index];
         let counters = self.mem.counters;
         // When frames run low, no socket may hold many. The last sixteenth does not refill the
         // receive reserve (`Stack::refill`), and without that nothing is received any more. Then
@@ -144,12 +148,12 @@ impl Stack<'_> {
             || available <= all / 16 && (socket.count > 0 || self.mem.core.filled <= self.mem.core.fill.wanted / 2);
         if socket.charged > socket.options.rcvbuf || low {
             if low { &counters.udp_mem_errors } else { &counters.udp_rcvbuf_errors }.inc();
-            self.row(SocketKind::Udp, index).drops.inc();
+            self.row(index).drops.inc();
             return self.mem.frames.give_chain(frame);
         }
-        let drops = self.row(SocketKind::Udp, index).drops.get();
+        let drops = self.row(index).drops.get();
         let frames = &mut self.mem.frames;
-        let socket = &mut self.mem.udp[index as usize];
+        let socket = &mut self.mem.udp[index];
         let meta = &mut frames.meta[frame as usize];
         (meta.prev, meta.seq) = (PoolLink::NONE, drops);
         let at = meta.at;
@@ -162,11 +166,11 @@ impl Stack<'_> {
         socket.charged += charge;
         let charged = socket.charged;
         counters.udp_in_datagrams.inc();
-        let row = self.row(SocketKind::Udp, index);
+        let row = self.row(index);
         row.rx_packets.inc();
         row.rx_bytes.add(u64::from(total));
         row.rx_queue.set(charged);
-        let id = self.id_of(SocketKind::Udp, index);
+        let id = self.id_of(index);
         self.notify_of_data(id, at);
     }
 
@@ -177,14 +181,15 @@ impl Stack<'_> {
         self.mem.frames.bytes_mut(frame)[64..64 + bytes.len()].copy_from_slice(bytes);
         let meta = &mut self.mem.frames.meta[frame as usize];
         (meta.offset, meta.len, meta.total) = (64, bytes.len() as u16, bytes.len() as u32);
-        self.udp_push(id.index, frame);
+        let index = self.check(id).expect("an open socket");
+        self.udp_push(index, frame);
     }
 
     /// Removes the first datagram of a socket's queue and frees its frames. Returns whether there
     /// was one.
-    pub(super) fn udp_pop(&mut self, index: u32) -> bool {
+    pub(super) fn udp_pop(&mut self, index: UdpIndex) -> bool {
         let frames = &mut self.mem.frames;
-        let socket = &mut self.mem.udp[index as usize];
+        let socket = &mut self.mem.udp[index];
         let Some(frame) = socket.head.get() else { return false };
         let meta = &mut frames.meta[frame as usize];
         socket.head = core::mem::take(&mut meta.prev);
@@ -196,7 +201,7 @@ impl Stack<'_> {
         socket.charged -= total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
         let charged = socket.charged;
         frames.give_chain(frame);
-        self.row(SocketKind::Udp, index).rx_queue.set(charged);
+        self.row(index).rx_queue.set(charged);
         true
     }
 
@@ -207,7 +212,7 @@ impl Stack<'_> {
     /// datagram; [`StackError::Fault`] if it could not be written to `sink`: as on Linux the
     /// datagram is then lost, unless `peek`.
     pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let socket = &mut self.mem.udp[index];
         if let Some(error) = socket.take_error() {
             return Err(error);
@@ -235,7 +240,7 @@ impl Stack<'_> {
             at = if taken == bytes.len() && meta.flags & flag::MORE != 0 { meta.next.get() } else { None };
         }
         if !peek {
-            self.udp_pop(id.index);
+            self.udp_pop(index);
             self.udp_write_space();
         }
         if sink.failed() { Err(StackError::Fault) } else { Ok(datagram) }
@@ -246,7 +251,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_next_len(&self, id: UdpId) -> Result<Option<usize>> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let first = self.mem.udp[index].head.get();
         Ok(first.map(|frame| self.mem.frames.meta[frame as usize].total as usize))
     }

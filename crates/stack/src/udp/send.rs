@@ -7,7 +7,7 @@ use crate::checksum::Sum;
 use crate::demux::UDP;
 use crate::error::{Result, StackError};
 use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
-use crate::ids::{SendSource, SocketKind, UdpId};
+use crate::ids::{SendSource, UdpId};
 use crate::ip::output::{IPV4, IPV6, Message};
 use crate::ip::{IpSend, fragment};
 use crate::path::{PathState, Query};
@@ -126,7 +126,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn udp_query(&self, id: UdpId, to: &SendTo) -> Result<Query> {
-        Ok(self.mem.udp[self.check(id.into())?].query(to))
+        Ok(self.mem.udp[self.check(id)?].query(to))
     }
 
     /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`]
@@ -147,7 +147,7 @@ impl Stack<'_> {
     /// Datagrams sent while the neighbour is being resolved wait for it, and may be dropped there
     /// (`PathDrops`), as on Linux.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl SendSource) -> Result<usize> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let socket = &mut self.mem.udp[index];
         if let Some(error) = socket.take_error() {
             return Err(error);
@@ -220,7 +220,7 @@ impl Stack<'_> {
             self.udp_emit(now, &send, [local.port, peer.port], mtu, &mut part)?;
             done += len;
             self.mem.counters.udp_out_datagrams.inc();
-            let row = self.row(SocketKind::Udp, id.index);
+            let row = self.row(index);
             row.tx_packets.inc();
             row.tx_bytes.add(len as u64);
             if done == all {

@@ -1,8 +1,9 @@
 //! Defaults of all connections, and the state that all connections share.
 
-use crate::pool::PoolLink;
+use crate::pool::SlotLink;
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::congestion::ecn::Ecn;
+use crate::tcp::connection::socket::Socket;
 use crate::tcp::receive::ack::Batch;
 use crate::tcp::timers::rtt::Bounds;
 use crate::tcp::wire::options::MAX_WINDOW_SHIFT;
@@ -132,8 +133,8 @@ impl TcpConfig {
 pub(crate) struct Shared {
     pub(in crate::tcp) config: TcpConfig,
     /// Connections in TIME-WAIT, the oldest first: it is evicted when a slot is needed.
-    pub(in crate::tcp) time_wait_head: PoolLink,
-    pub(in crate::tcp) time_wait_tail: PoolLink,
+    pub(in crate::tcp) time_wait_head: SlotLink<Socket>,
+    pub(in crate::tcp) time_wait_tail: SlotLink<Socket>,
     /// When to look again for connections whose frames make no progress.
     pub(in crate::tcp) relieve_at: Instant,
     /// When to look again for a connection that holds much data behind a gap.

@@ -11,6 +11,7 @@
 use super::socket::{Pending, Socket, Waiting};
 use crate::Stack;
 use crate::frame::Frames;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::send::multi_frame_segment;
 use crate::time::{Instant, Span};
 
@@ -76,7 +77,7 @@ impl Socket {
 impl Stack<'_> {
     /// Connection `except` wanted more frames than it got. If few are left, aborts the connection
     /// that holds most of them without progress.
-    pub(in crate::tcp) fn relieve(&mut self, except: usize, now: Instant) {
+    pub(in crate::tcp) fn relieve(&mut self, except: ConnectionIndex, now: Instant) {
         let shared = &mut self.mem.core.tcp;
         let (available, all) = (self.mem.frames.available(), self.mem.frames.meta.len());
         if available >= all / 4 || now < shared.relieve_at {
@@ -96,7 +97,7 @@ impl Stack<'_> {
                 && s.send.frames >= least
                 && now.since(s.progress.freed_at) >= timeout
         };
-        let all = self.mem.tcp.iter().enumerate().filter(|(index, s)| *index != except && stuck(s));
+        let all = self.mem.tcp.enumerate().filter(|(index, s)| *index != except && stuck(s));
         // First those without a handle. But a single frame (a FIN) from each of many closed
         // connections would not relieve the pressure.
         let first = |s: &Socket| s.orphan && s.send.frames >= LEAST / 2;

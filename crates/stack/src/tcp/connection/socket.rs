@@ -3,7 +3,7 @@
 use crate::addr::{Endpoint, Family};
 use crate::error::StackError;
 use crate::path::Metrics;
-use crate::pool::{PoolLink, PoolSlot};
+use crate::pool::{PoolLink, PoolSlot, SlotLink};
 use crate::queue::Class;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::congestion::ecn::Marks;
@@ -22,6 +22,7 @@ use crate::tcp::receive::window::ReceiveWindow;
 use crate::tcp::send::output::SmallSegment;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::window::SendWindow;
+use crate::tcp::setup::listener::Listener;
 use crate::tcp::setup::negotiated::Negotiated;
 use crate::tcp::teardown::closing::Closing;
 use crate::tcp::timers::peer_ack_delay::PeerAckDelay;
@@ -232,11 +233,11 @@ shared_layout! { Room { starved, wanted } }
 #[repr(C)]
 pub struct Socket {
     /// Free list, accept queue, or TIME-WAIT list.
-    pub(in crate::tcp) link: PoolLink,
+    pub(in crate::tcp) link: SlotLink<Self>,
     /// The previous entry of the TIME-WAIT list.
-    pub(in crate::tcp) back: PoolLink,
+    pub(in crate::tcp) back: SlotLink<Self>,
     /// Its listener, until it is accepted.
-    pub(in crate::tcp) listener: PoolLink,
+    pub(in crate::tcp) listener: SlotLink<Listener>,
     pub(in crate::tcp) local: Endpoint,
     pub(in crate::tcp) remote: Endpoint,
     pub(in crate::tcp) state: TcpState,
@@ -307,7 +308,7 @@ shared_layout! { Socket {
 
 impl PoolSlot for Socket {
     fn link(&mut self) -> &mut PoolLink {
-        &mut self.link
+        self.link.untyped()
     }
 }
 

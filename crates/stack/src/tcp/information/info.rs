@@ -4,8 +4,9 @@
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::Result;
-use crate::ids::{ListenerId, SocketKind, TcpId};
+use crate::ids::{ListenerId, TcpId};
 use crate::path::Query;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::recovery::Phase;
@@ -128,10 +129,10 @@ impl Stack<'_> {
     /// # Errors
     /// [`crate::StackError::Stale`].
     pub fn tcp_info(&self, id: TcpId, now: Instant) -> Result<TcpInfo> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let config = &self.mem.core.tcp.config;
         let s = &self.mem.tcp[index];
-        let row = self.row(SocketKind::Tcp, index as u32);
+        let row = self.row(index);
         let outstanding = s.send.outstanding().saturating_sub(s.control_under_way());
         let acked = row.tx_bytes.get().saturating_sub(s.stats.bytes_resent).saturating_sub(outstanding.into());
         // A closed connection is not busy any more.
@@ -198,7 +199,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`crate::StackError::Stale`].
     pub fn tcp_query(&self, id: TcpId) -> Result<Query> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(self.mem.tcp[index].query())
     }
 
@@ -207,7 +208,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`crate::StackError::Stale`].
     pub fn tcp_endpoints(&self, id: TcpId) -> Result<(Endpoint, Endpoint)> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &self.mem.tcp[index];
         Ok((s.local, s.remote))
     }
@@ -218,7 +219,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`crate::StackError::Stale`].
     pub fn tcp_interface(&self, id: TcpId) -> Result<u32> {
-        Ok(self.mem.tcp[self.check(id.into())?].settings.interface)
+        Ok(self.mem.tcp[self.check(id)?].settings.interface)
     }
 
     /// The endpoint of a listener.
@@ -226,18 +227,18 @@ impl Stack<'_> {
     /// # Errors
     /// [`crate::StackError::Stale`].
     pub fn tcp_listener_endpoint(&self, id: ListenerId) -> Result<Endpoint> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(self.mem.listeners[index].local)
     }
 
     /// Writes the public information about a connection into its row.
-    pub(in crate::tcp) fn update_row(&mut self, index: usize) {
+    pub(in crate::tcp) fn update_row(&mut self, index: ConnectionIndex) {
         let s = &self.mem.tcp[index];
         if s.state == TcpState::Free {
             return;
         }
         let bounds = self.mem.core.tcp.config.bounds(s.path.rto_min_ms);
-        let row = self.row(SocketKind::Tcp, index as u32);
+        let row = self.row(index);
         row.state.set(u32::from(s.state as u8));
         row.rx_queue.set(s.recv.bytes);
         row.tx_queue.set(s.send.queued());

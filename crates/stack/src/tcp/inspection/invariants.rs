@@ -5,13 +5,14 @@ mod tests;
 
 use crate::Stack;
 use crate::demux::invariants::{Found, Way};
-use crate::ids::SocketKind;
 use crate::invariants::Holders;
 use crate::path::Query;
-use crate::pool::PoolLink;
+use crate::pool::SlotLink;
 use crate::pool::invariants::walk;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::recovery::Phase;
+use crate::tcp::setup::listener::Listener;
 
 impl Socket {
     /// Whether a timer must be armed in case the peer stays silent.
@@ -41,7 +42,7 @@ impl Socket {
         }
     }
 
-    fn check_invariants(&self, index: usize) {
+    fn check_invariants(&self, index: ConnectionIndex) {
         let Self { send, recv, .. } = self;
         if !self.state.is_synchronized() {
             return;
@@ -66,12 +67,12 @@ impl Socket {
 impl Stack<'_> {
     pub(crate) fn check_connections(&self, holders: &mut Holders, found: &mut Found) {
         let frames = &self.mem.frames;
-        let taken = self.mem.core.free_tcp.taken("connections", self.mem.tcp, |s| s.link);
-        self.check_handles(SocketKind::Tcp, self.mem.tcp.len(), &taken);
+        let taken = self.mem.tcp.taken("connections", &self.mem.core.free_tcp, |s| s.link.as_pool_link());
+        self.check_handles::<Socket>(&taken);
         let (mut established, mut queued) = (0, 0);
-        for (index, s) in self.mem.tcp.iter().enumerate() {
-            let due = self.check_timer(index as u32);
-            assert_eq!(taken.has(index as u32), s.state != TcpState::Free, "handle of {index}, {:?}", s.state);
+        for (index, s) in self.mem.tcp.enumerate() {
+            let due = self.check_timer(index);
+            assert_eq!(taken.has(index.number()), s.state != TcpState::Free, "handle of {index}, {:?}", s.state);
             if s.state == TcpState::Free {
                 assert!(due.is_never(), "timer of {index}, which is free");
                 continue;
@@ -87,7 +88,7 @@ impl Stack<'_> {
             let ends = s.state != TcpState::TimeWait || !s.at.keep.is_never();
             assert!(ends, "{index}: TIME-WAIT without end");
             assert!(s.will_end(), "{index}: its slot is never freed, in {:?}", s.state);
-            self.check_way(SocketKind::Tcp, index as u32, s.way(), found);
+            self.check_way(index, s.way(), found);
             queued += usize::from(s.queued);
             established += u64::from(matches!(s.state, TcpState::Established | TcpState::CloseWait));
         }
@@ -104,11 +105,11 @@ impl Stack<'_> {
 
     fn check_time_wait(&self) -> usize {
         let shared = &self.mem.core.tcp;
-        let mut before = PoolLink::NONE;
+        let mut before = SlotLink::NONE;
         let listed = walk(shared.time_wait_head, self.mem.tcp.len(), |index| {
-            let s = &self.mem.tcp[index as usize];
+            let s = &self.mem.tcp[index];
             assert!(s.state == TcpState::TimeWait && s.queued && s.back == before, "{index} on the list of TIME-WAIT");
-            before = PoolLink::to(index);
+            before = SlotLink::to(index);
             s.link
         });
         assert_eq!(before, shared.time_wait_tail, "the end of the list of TIME-WAIT");
@@ -119,28 +120,32 @@ impl Stack<'_> {
 
     /// Returns how many connections are to be accepted.
     fn check_listeners(&self, found: &mut Found) -> usize {
-        let taken = self.mem.core.free_listeners.taken("listeners", self.mem.listeners, |listener| listener.link);
-        self.check_handles(SocketKind::Listener, self.mem.listeners.len(), &taken);
+        let taken = self.mem.listeners.taken("listeners", &self.mem.core.free_listeners, |listener| listener.link);
+        self.check_handles::<Listener>(&taken);
         for s in self.mem.tcp.iter().filter(|s| s.state != TcpState::Free) {
-            assert!(s.listener.get().is_none_or(|at| taken.has(at)), "the listener of {:?} is closed", s.remote);
+            assert!(
+                s.listener.get().is_none_or(|at| taken.has(at.number())),
+                "the listener of {:?} is closed",
+                s.remote
+            );
         }
         let mut to_accept = 0;
-        for at in taken.all() {
-            let listener = &self.mem.listeners[at as usize];
-            let mine = |s: &Socket| s.listener == PoolLink::to(at);
+        for at in taken.indices(&self.mem.listeners) {
+            let listener = &self.mem.listeners[at];
+            let mine = |s: &Socket| s.listener == SlotLink::to(at);
             let half_open = self.mem.tcp.iter().filter(|s| s.state == TcpState::SynReceived && mine(s)).count();
             assert_eq!(half_open, listener.half_open as usize, "half-open connections of listener {at}");
-            let mut before = PoolLink::NONE;
+            let mut before = SlotLink::NONE;
             let queued = walk(listener.accept_head, self.mem.tcp.len(), |index| {
-                let s = &self.mem.tcp[index as usize];
+                let s = &self.mem.tcp[index];
                 assert!(s.state != TcpState::Free && s.queued && mine(s), "{index} in the queue of listener {at}");
-                before = PoolLink::to(index);
+                before = SlotLink::to(index);
                 s.link
             });
             assert_eq!(queued, listener.accept_len as usize, "the queue of listener {at}");
             assert_eq!(before, listener.accept_tail, "the end of the queue of listener {at}");
             to_accept += queued;
-            self.check_way(SocketKind::Listener, at, Way::Bound(listener.local), found);
+            self.check_way(at, Way::Bound(listener.local), found);
         }
         to_accept
     }

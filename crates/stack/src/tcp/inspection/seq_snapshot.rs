@@ -64,7 +64,7 @@ impl SeqSnapshot {
 impl Stack<'_> {
     /// The numbers of all connections that are open or closing.
     pub fn tcp_numbers(&self) -> impl Iterator<Item = SeqSnapshot> {
-        let open = (0..).zip(self.mem.tcp.iter()).filter(|(_, s)| s.state.is_synchronized());
-        open.map(|(index, s)| SeqSnapshot::of(self.id_of(SocketKind::Tcp, index), s))
+        let open = self.mem.tcp.enumerate().filter(|(_, s)| s.state.is_synchronized());
+        open.map(|(index, s)| SeqSnapshot::of(self.id_of(index), s))
     }
 }

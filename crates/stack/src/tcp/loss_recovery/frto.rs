@@ -10,6 +10,7 @@
 use super::recovery::{News, Phase};
 use crate::Stack;
 use crate::frame::Frames;
+use crate::socket_alloc::ConnectionIndex;
 use crate::table::Counters;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::send::queue::IN_FLIGHT;
@@ -79,7 +80,7 @@ impl Socket {
 impl Stack<'_> {
     /// Step 2b: sends up to two new segments, whatever else holds them back. If there are none,
     /// segments deemed lost are retransmitted.
-    pub(in crate::tcp) fn ask_about_timeout(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn ask_about_timeout(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.recovery.frto != Frto::Ask {
             return;

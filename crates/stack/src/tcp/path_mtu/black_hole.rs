@@ -14,6 +14,7 @@ use crate::Stack;
 use crate::addr::Family;
 use crate::frame::{FrameId, Frames, flag};
 use crate::pool::PoolLink;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
@@ -187,7 +188,7 @@ impl Socket {
 
 impl Stack<'_> {
     /// Adopts the probed packet size if the probe has arrived.
-    pub(in crate::tcp) fn learn_packet_size(&mut self, index: usize) {
+    pub(in crate::tcp) fn learn_packet_size(&mut self, index: ConnectionIndex) {
         let s = &mut self.mem.tcp[index];
         if s.size_is_proven(&self.mem.frames) {
             let mtu = s.path.mtu;

@@ -4,10 +4,10 @@ use super::black_hole::BlackHole;
 use crate::Stack;
 use crate::demux::TCP;
 use crate::frame::{MAX_PAYLOAD, flag};
-use crate::ids::SocketKind;
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{Metrics, Path, PathState};
 use crate::path_cache::RESOLVE_TIME;
+use crate::socket_alloc::{ConnectionIndex, SocketIndex};
 use crate::tcp::connection::socket::{Pending, Socket, TcpState};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
@@ -53,25 +53,24 @@ impl Socket {
 impl Stack<'_> {
     /// The path of a connection, unless it was evicted: then its slot in the cache may hold another
     /// path.
-    pub(in crate::tcp) fn path_of(&self, index: usize) -> Option<&Path> {
+    pub(in crate::tcp) fn path_of(&self, index: ConnectionIndex) -> Option<&Path> {
         let s = &self.mem.tcp[index];
         self.mem.paths.get(s.path.index as usize).filter(|path| path.info.query == s.query())
     }
 
     /// The metrics of a connection's route.
-    pub(in crate::tcp) fn route_of(&self, index: usize) -> Metrics {
+    pub(in crate::tcp) fn route_of(&self, index: ConnectionIndex) -> Metrics {
         self.path_of(index).map_or_else(Metrics::default, |path| path.info.metrics)
     }
 
     /// The connection whose segment an ICMP error quotes, if that segment is in flight: only then
     /// is the error credible (RFC 5927 §4.1).
-    fn find_quoted(&self, error: &IcmpError) -> Option<usize> {
-        let (kind, index) = self.find_connected(TCP, error.local, error.remote)?;
-        let s = &self.mem.tcp[index as usize];
+    fn find_quoted(&self, error: &IcmpError) -> Option<ConnectionIndex> {
+        let SocketIndex::Tcp(index) = self.find_connected(TCP, error.local, error.remote)? else { return None };
+        let s = &self.mem.tcp[index];
         let seq = Seq(error.seq);
-        let live =
-            kind == SocketKind::Tcp && !matches!(s.state, TcpState::Free | TcpState::Closed | TcpState::TimeWait);
-        (live && seq.ge(s.send.una) && seq.lt(s.send.nxt)).then_some(index as usize)
+        let live = !matches!(s.state, TcpState::Free | TcpState::Closed | TcpState::TimeWait);
+        (live && seq.ge(s.send.una) && seq.lt(s.send.nxt)).then_some(index)
     }
 
     /// An ICMP error that claims to concern one of our segments.
@@ -101,7 +100,7 @@ impl Stack<'_> {
 
     /// Adapts the segment size to the path. Segments in flight that are too long now are
     /// retransmitted in pieces; that is not a sign of congestion (RFC 1191 §6.4).
-    pub(in crate::tcp) fn refresh_mss(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn refresh_mss(&mut self, index: ConnectionIndex, now: Instant) {
         let Some(mtu) = self.path_of(index).map(|path| path.mtu(now).max(LEAST_MTU)) else { return };
         let s = &mut self.mem.tcp[index];
         if !s.state.is_synchronized() {
@@ -114,7 +113,7 @@ impl Stack<'_> {
     }
 
     /// The same for a path whose MTU is `mtu` bytes.
-    pub(in crate::tcp) fn set_packet_size(&mut self, index: usize, mtu: u32) {
+    pub(in crate::tcp) fn set_packet_size(&mut self, index: ConnectionIndex, mtu: u32) {
         let s = &mut self.mem.tcp[index];
         s.path.mtu = mtu;
         let mss = s.fitting_mss(s.packet_limit(mtu));
@@ -145,7 +144,7 @@ impl Stack<'_> {
 
     /// Detects that the path's MTU has changed since this connection's last check, or that the path
     /// has moved to another slot of the cache.
-    pub(in crate::tcp) fn follow_path(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn follow_path(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let mtu = match self.mem.paths.get(s.path.index as usize) {
             Some(path) if path.info.query == s.query() => {
@@ -185,7 +184,7 @@ impl Stack<'_> {
         if !matches!(info.state, PathState::Unreachable | PathState::Kernel) || self.mem.core.free_tcp.used() == 0 {
             return;
         }
-        for index in 0..self.mem.tcp.len() {
+        for index in self.mem.tcp.indices() {
             let s = &mut self.mem.tcp[index];
             if s.path.index != path || s.query() != info.query {
                 continue;

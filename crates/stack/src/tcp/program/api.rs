@@ -5,7 +5,8 @@ use super::settings::TcpOptions;
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Result, StackError};
-use crate::ids::{Ready, SendSource, Sink, SocketKind, TcpId};
+use crate::ids::{Ready, SendSource, Sink, TcpId};
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::send::multi_frame_segment;
 use crate::tcp::send::output::Hold;
@@ -56,7 +57,7 @@ impl Stack<'_> {
         self.mem.tcp[index].state = TcpState::SynSent;
         self.mem.counters.tcp_active_opens.inc();
         self.send_syn(index, now);
-        TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
+        TcpId::try_from(self.id_of(index))
     }
 
     /// Queues data and sends as much as may be sent now. `more`: the program will write more at
@@ -69,7 +70,7 @@ impl Stack<'_> {
     /// connection; [`StackError::Fault`] if the first byte of `source` could not be read;
     /// [`StackError::Stale`].
     pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl SendSource) -> Result<usize> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let mut taken = 0;
         loop {
             taken += match self.queue(index, now, source) {
@@ -95,7 +96,7 @@ impl Stack<'_> {
     /// # Errors
     /// As [`Stack::tcp_send`].
     pub fn tcp_send_urgent(&mut self, id: TcpId, now: Instant, source: &mut impl SendSource) -> Result<usize> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let taken = self.queue(index, now, source)?;
         if source.remaining() == 0 {
             self.mem.tcp[index].mark_urgent();
@@ -105,7 +106,7 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    fn queue(&mut self, index: usize, now: Instant, source: &mut impl SendSource) -> Result<usize> {
+    fn queue(&mut self, index: ConnectionIndex, now: Instant, source: &mut impl SendSource) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
         if let Some(error) = core::mem::take(&mut s.error).error() {
             return Err(error);
@@ -164,7 +165,7 @@ impl Stack<'_> {
     /// [`StackError::NotConnected`]; [`StackError::Fault`] if the first byte could not be written
     /// to `sink` (the data stays queued); [`StackError::Stale`].
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         // The receive buffer must not grow beyond what the receive reserve holds at its largest.
         let most_buffer = self.mem.core.tcp.config.receive_buffer_max.min(self.mem.core.fill.most * 1024);
         let s = &mut self.mem.tcp[index];
@@ -198,7 +199,7 @@ impl Stack<'_> {
                 self.send_ack(index, now);
                 self.set_timer(index);
             }
-            let row = self.row(SocketKind::Tcp, index as u32);
+            let row = self.row(index);
             row.rx_queue.set(self.mem.tcp[index].recv.bytes);
         }
         Ok(taken)
@@ -211,7 +212,7 @@ impl Stack<'_> {
         self.mem.core.tcp.taken_came
     }
 
-    fn nothing_to_read(&mut self, index: usize) -> Result<usize> {
+    fn nothing_to_read(&mut self, index: ConnectionIndex) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
         // The peer's stream is complete, whatever happened to the connection afterwards: the error
         // is for writers (as on Linux).
@@ -236,7 +237,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_take_error(&mut self, id: TcpId) -> Result<Option<StackError>> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(core::mem::take(&mut self.mem.tcp[index].error).error())
     }
 
@@ -246,7 +247,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_keep_error(&mut self, id: TcpId, error: StackError) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         if s.error == Pending::None {
             s.error = Pending::of(error);
@@ -262,7 +263,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_state(&self, id: TcpId) -> Result<TcpState> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(self.mem.tcp[index].state)
     }
 }

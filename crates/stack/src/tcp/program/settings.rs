@@ -274,7 +274,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_options(&self, id: TcpId) -> Result<TcpOptions> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(self.mem.tcp[index].settings)
     }
 
@@ -283,7 +283,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if the value is out of its range.
     pub fn tcp_set(&mut self, id: TcpId, now: Instant, setting: TcpSetting) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         s.settings.set(setting)?;
         match setting {
@@ -323,7 +323,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_listener_options(&self, id: ListenerId) -> Result<TcpOptions> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         Ok(self.mem.listeners[index].settings)
     }
 
@@ -332,7 +332,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if the value is out of its range.
     pub fn tcp_listener_set(&mut self, id: ListenerId, setting: TcpSetting) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         self.mem.listeners[index].settings.set(setting)
     }
 }

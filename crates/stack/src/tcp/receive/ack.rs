@@ -15,6 +15,7 @@
 
 use super::ack_thinning::AckThinning;
 use crate::Stack;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::config::TcpConfig;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::options::Options;
@@ -33,22 +34,22 @@ const MOST_HELD: u32 = 12 << 10;
 const MOST_WAITING: usize = 8;
 
 /// The connections whose acknowledgements wait for the end of a batch of received packets.
-#[derive(Debug, Default, FromZeros)]
+#[derive(Debug, FromZeros)]
 #[repr(C)]
 pub(in crate::tcp) struct Batch {
     /// Whether a batch is open.
     open: u32,
     waiting: u32,
-    sockets: [u32; MOST_WAITING],
+    connections: [ConnectionIndex; MOST_WAITING],
 }
 
-shared_layout! { Batch { open, waiting, sockets } }
+shared_layout! { Batch { open, waiting, connections } }
 
 impl Batch {
     /// Adds one more, if there is room.
-    fn add(&mut self, socket: u32) {
-        if let Some(place) = self.sockets.get_mut(self.waiting as usize) {
-            *place = socket;
+    fn add(&mut self, connection: ConnectionIndex) {
+        if let Some(place) = self.connections.get_mut(self.waiting as usize) {
+            *place = connection;
             self.waiting += 1;
         }
     }
@@ -193,35 +194,34 @@ impl Stack<'_> {
     #[inline]
     pub fn has_held_acks(&self) -> bool {
         let batch = &self.mem.core.tcp.batch;
-        let held = |&index: &u32| self.mem.tcp.get(index as usize).is_some_and(|s| s.ack.soon);
-        batch.waiting > 0 && batch.sockets.iter().take(batch.waiting as usize).any(held)
+        let held = |&index: &ConnectionIndex| self.mem.tcp.get(index).is_some_and(|s| s.ack.soon);
+        batch.waiting > 0 && batch.connections.iter().take(batch.waiting as usize).any(held)
     }
 
     /// Sends the pending acknowledgement of a connection now, or enters it into the batch.
-    pub(in crate::tcp) fn acknowledge(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn acknowledge(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &self.mem.tcp[index];
         let tcp = &self.mem.core.tcp;
         let waits = tcp.batch.open != 0 || s.recv.ack_may_wait && tcp.config.hold_acks;
         if s.ack.now || s.ack.soon && !waits {
             return self.acknowledge_received(index, now);
         }
-        let known = tcp.batch.sockets.get(..tcp.batch.waiting as usize);
-        if !s.ack.soon || known.is_some_and(|known| known.contains(&(index as u32))) {
+        let known = tcp.batch.connections.get(..tcp.batch.waiting as usize);
+        if !s.ack.soon || known.is_some_and(|known| known.contains(&index)) {
             return;
         }
         if known.is_none_or(|known| known.len() == MOST_WAITING) {
             self.acknowledge_waiting(now, false);
         }
-        self.mem.core.tcp.batch.add(index as u32);
+        self.mem.core.tcp.batch.add(index);
     }
 
     /// Sends the waiting acknowledgements; with `hold` only those that cannot wait for the program.
     fn acknowledge_waiting(&mut self, now: Instant, hold: bool) {
         let batch = &mut self.mem.core.tcp.batch;
-        let (sockets, waiting) = (batch.sockets, core::mem::take(&mut batch.waiting));
-        for &number in sockets.iter().take(waiting as usize) {
+        let (connections, waiting) = (batch.connections, core::mem::take(&mut batch.waiting));
+        for &index in connections.iter().take(waiting as usize) {
             // It may have been sent with data, or the connection may have ended meanwhile.
-            let index = number as usize;
             let Some(s) =
                 self.mem.tcp.get_mut(index).filter(|s| s.ack.soon && s.state.is_synchronized() && !s.suspended)
             else {
@@ -230,7 +230,7 @@ impl Stack<'_> {
             if hold && s.recv.ack_may_wait {
                 // The program may not call again soon.
                 s.delay_acknowledgement(now, self.mem.core.tcp.config.delay());
-                self.mem.core.tcp.batch.add(number);
+                self.mem.core.tcp.batch.add(index);
             } else {
                 self.acknowledge_received(index, now);
             }
@@ -239,7 +239,7 @@ impl Stack<'_> {
     }
 
     /// Acknowledges received data, and may leave out a segment that more data must follow.
-    fn acknowledge_received(&mut self, index: usize, now: Instant) {
+    fn acknowledge_received(&mut self, index: ConnectionIndex, now: Instant) {
         let delay = self.mem.core.tcp.config.delay();
         let left_out = self.mem.tcp[index].leave_out(now, delay);
         self.send_ack_of(index, now, left_out);

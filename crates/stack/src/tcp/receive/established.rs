@@ -5,8 +5,8 @@ use super::input::Payload;
 use super::queue::Placed;
 use crate::Stack;
 use crate::frame::flag;
-use crate::ids::SocketKind;
 use crate::pool::PoolLink;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::SackBlock;
@@ -53,7 +53,7 @@ impl Stack<'_> {
     /// A segment for a connection that is synchronized and not in TIME-WAIT.
     pub(in crate::tcp) fn established_input(
         &mut self,
-        index: usize,
+        index: ConnectionIndex,
         now: Instant,
         segment: &Segment,
         payload: &mut Payload,
@@ -90,7 +90,7 @@ impl Stack<'_> {
 
     /// PAWS and the sequence check. A segment that fails is answered with an acknowledgement,
     /// unless it is a RST.
-    pub(in crate::tcp) fn sequence_is_good(&mut self, index: usize, now: Instant, segment: &Segment) -> bool {
+    pub(in crate::tcp) fn sequence_is_good(&mut self, index: ConnectionIndex, now: Instant, segment: &Segment) -> bool {
         let s = &mut self.mem.tcp[index];
         let old = s.is_old_duplicate(now, segment) && !segment.has(bit::RST);
         if !old && s.is_acceptable(segment) {
@@ -143,7 +143,7 @@ impl Stack<'_> {
 
     /// RFC 5961 §3.2 and §4.2: only a RST at exactly RCV.NXT resets. Any other, and any SYN, is
     /// answered by a challenge ACK that the real peer can respond to.
-    fn reset_or_challenge(&mut self, index: usize, now: Instant, segment: &Segment) {
+    fn reset_or_challenge(&mut self, index: ConnectionIndex, now: Instant, segment: &Segment) {
         let s = &self.mem.tcp[index];
         if segment.has(bit::SYN) && !segment.has(bit::RST) || segment.seq != s.recv.next {
             self.challenge(index, now);
@@ -160,7 +160,7 @@ impl Stack<'_> {
     /// Sends a challenge ACK, unless this connection has just sent one (RFC 5961 §7). The limit is
     /// per connection: a shared limit tells an attacker how much of it other connections have used
     /// (CVE-2016-5696).
-    pub(in crate::tcp) fn challenge(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn challenge(&mut self, index: ConnectionIndex, now: Instant) {
         if !self.mem.tcp[index].answer_limit.may_challenge(now) {
             self.mem.counters.tcp_challenge_limited.inc();
             return;
@@ -171,7 +171,7 @@ impl Stack<'_> {
 
     /// The acknowledgement in a segment: frees acknowledged data, detects losses, moves the
     /// windows.
-    pub(in crate::tcp) fn acknowledgement(&mut self, index: usize, now: Instant, segment: &Segment) {
+    pub(in crate::tcp) fn acknowledgement(&mut self, index: ConnectionIndex, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         let frames = &mut self.mem.frames;
         let counters = self.mem.counters;
@@ -237,7 +237,7 @@ impl Stack<'_> {
     }
 
     /// SND.UNA moved: our FIN may have been acknowledged, and the send buffer may have room again.
-    fn after_acknowledgement(&mut self, index: usize, now: Instant) {
+    fn after_acknowledgement(&mut self, index: ConnectionIndex, now: Instant) {
         // One connection never takes more than an eighth of all frames, about what `pressure` would
         // grant it.
         let most = self.mem.core.tcp.config.send_buffer_max.min(self.mem.frames.meta.len() as u32 / 8 * 1024);
@@ -256,7 +256,7 @@ impl Stack<'_> {
     /// The data of a segment (RFC 9293 §3.10.7.4, seventh check).
     pub(in crate::tcp) fn payload_input(
         &mut self,
-        index: usize,
+        index: ConnectionIndex,
         now: Instant,
         segment: &Segment,
         payload: &mut Payload,
@@ -286,15 +286,15 @@ impl Stack<'_> {
         let merged_of = self.mem.core.merged_of;
         s.data_arrived(&self.mem.core.tcp.config, now, (segment.len, merged_of), segment.has(bit::PSH), filled);
         self.fetch_urgent(index);
-        let row = self.row(SocketKind::Tcp, index as u32);
+        let row = self.row(index);
         row.rx_bytes.add(u64::from(news));
-        let id = self.id_of(SocketKind::Tcp, index as u32);
+        let id = self.id_of(index);
         self.notify_of_data(id, arrived);
     }
 
     /// Data that the program will never read: the peer must learn of that (RFC 2525 §2.17). Data
     /// that was read before may be retransmitted together with the FIN, which is no data.
-    fn refuse_payload(&mut self, index: usize, now: Instant, segment: &Segment) {
+    fn refuse_payload(&mut self, index: ConnectionIndex, now: Instant, segment: &Segment) {
         let s = &self.mem.tcp[index];
         if (segment.seq + segment.len).gt(s.recv.next) {
             let told = if s.orphan { Pending::None } else { Pending::Reset };
@@ -307,7 +307,7 @@ impl Stack<'_> {
     /// Puts the frames of a segment's payload into the receive queue, as far as the window and the
     /// connection's share of the frames allow.
     #[inline]
-    fn queue_payload(&mut self, index: usize, mut seq: Seq, first: PoolLink) -> Queued {
+    fn queue_payload(&mut self, index: ConnectionIndex, mut seq: Seq, first: PoolLink) -> Queued {
         let (mut at, mut queued) = (first, Queued { filled: false, early: false });
         let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
         while let Some(id) = at.get() {

@@ -4,10 +4,10 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::demux::TCP;
 use crate::frame::{FrameId, flag};
-use crate::ids::SocketKind;
 use crate::ip::Packet;
 use crate::pool::PoolLink;
 use crate::queue::Class;
+use crate::socket_alloc::{ConnectionIndex, SocketIndex};
 use crate::tcp::congestion::ecn;
 use crate::tcp::connection::socket::TcpState;
 use crate::tcp::program::settings::Settings;
@@ -69,19 +69,19 @@ impl Stack<'_> {
         let local = Endpoint::new(packet.destination, segment.destination_port);
         let remote = Endpoint::new(packet.source, segment.source_port);
         let mut predecessor = None;
-        if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote) {
-            if self.is_of_another_link(index as usize) {
+        if let Some(SocketIndex::Tcp(index)) = self.find_connected(TCP, local, remote) {
+            if self.is_of_another_link(index) {
                 self.mem.counters.tcp_no_socket.inc();
                 return;
             }
-            predecessor = self.tcp_segment(index as usize, now, segment, payload);
+            predecessor = self.tcp_segment(index, now, segment, payload);
             if predecessor.is_none() {
                 return;
             }
         }
         let stray = Stray { packet, segment, local, remote, predecessor };
         match self.find_listener(local, remote) {
-            Some(listener) => self.listener_input(listener as usize, now, &stray, payload),
+            Some(listener) => self.listener_input(listener, now, &stray, payload),
             None => {
                 self.mem.counters.tcp_no_socket.inc();
                 self.refuse(now, &stray);
@@ -92,15 +92,21 @@ impl Stack<'_> {
     /// Whether a segment arrived by another interface than the one to which the connection is
     /// bound. As on Linux it is not delivered. It is not answered either, because nothing is sent
     /// by that interface.
-    fn is_of_another_link(&self, index: usize) -> bool {
+    fn is_of_another_link(&self, index: ConnectionIndex) -> bool {
         let (own, came_by) = (self.mem.tcp[index].settings.interface, self.mem.core.came_by);
         own != 0 && came_by != 0 && own != came_by
     }
 
     /// Processes a segment for a connection. If it is a SYN that ended TIME-WAIT and opens a new
     /// connection, returns the SND.NXT of the old one.
-    fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> Option<Seq> {
-        let row = self.row(SocketKind::Tcp, index as u32);
+    fn tcp_segment(
+        &mut self,
+        index: ConnectionIndex,
+        now: Instant,
+        segment: &Segment,
+        payload: &mut Payload,
+    ) -> Option<Seq> {
+        let row = self.row(index);
         row.rx_packets.inc();
         let mut ended = None;
         let s = &mut self.mem.tcp[index];

@@ -5,7 +5,8 @@
 use crate::Stack;
 use crate::error::{Result, StackError};
 use crate::frame::Frames;
-use crate::ids::{Ready, SocketKind, TcpId};
+use crate::ids::{Ready, TcpId};
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::seq::Seq;
@@ -135,7 +136,7 @@ impl Socket {
 
 impl Stack<'_> {
     /// The urgent pointer of a segment (RFC 9293 §3.10.7.4, sixth check).
-    pub(in crate::tcp) fn urgent_input(&mut self, index: usize, segment: &Segment) {
+    pub(in crate::tcp) fn urgent_input(&mut self, index: ConnectionIndex, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::URG) && segment.urgent > 0 && s.state.may_receive() {
             let at = segment.seq + u32::from(segment.urgent) - 1;
@@ -147,7 +148,7 @@ impl Stack<'_> {
     }
 
     /// Looks for the announced byte in the received data.
-    pub(in crate::tcp) fn fetch_urgent(&mut self, index: usize) {
+    pub(in crate::tcp) fn fetch_urgent(&mut self, index: ConnectionIndex) {
         let s = &mut self.mem.tcp[index];
         if s.urgent.mark != Mark::Announced || s.recv.next.le(s.urgent.at) || s.closing.fin_received {
             return;
@@ -161,7 +162,7 @@ impl Stack<'_> {
         });
         if let Some(byte) = byte {
             (s.urgent.mark, s.urgent.byte) = (Mark::Valid, byte);
-            let id = self.id_of(SocketKind::Tcp, index as u32);
+            let id = self.id_of(index);
             self.notify(id, Ready::PRI);
         }
     }
@@ -172,7 +173,7 @@ impl Stack<'_> {
     /// [`StackError::WouldBlock`] if it is announced but has not arrived; [`StackError::Invalid`]
     /// if there is none, it was taken already, or it stays inline; [`StackError::Stale`].
     pub fn tcp_recv_urgent(&mut self, id: TcpId, peek: bool) -> Result<u8> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         if s.settings.oob_inline {
             return Err(StackError::Invalid);
@@ -194,7 +195,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_at_mark(&self, id: TcpId) -> Result<bool> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &self.mem.tcp[index];
         Ok(s.urgent.mark != Mark::None && s.urgent.at == s.unread())
     }

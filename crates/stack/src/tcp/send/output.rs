@@ -7,12 +7,12 @@ use crate::Stack;
 use crate::checksum::Sum;
 use crate::demux::TCP;
 use crate::frame::{FrameId, Frames, flag};
-use crate::ids::SocketKind;
 use crate::ip::IpSend;
 use crate::ip::output::Message;
 use crate::path::Query;
 use crate::pool::PoolLink;
 use crate::queue::Class;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::frto::Frto;
 use crate::tcp::loss_recovery::recovery::Phase;
@@ -222,7 +222,7 @@ impl Socket {
 
 impl Stack<'_> {
     /// Sends what may be sent, acknowledges what is due, and sets the timers.
-    pub(in crate::tcp) fn tcp_output(&mut self, index: usize, now: Instant, hold: Hold) {
+    pub(in crate::tcp) fn tcp_output(&mut self, index: ConnectionIndex, now: Instant, hold: Hold) {
         if self.mem.tcp[index].suspended {
             return;
         }
@@ -250,7 +250,7 @@ impl Stack<'_> {
     }
 
     /// FIN waits for a frame if none was free when the program shut its side.
-    fn append_pending_fin(&mut self, index: usize, now: Instant) {
+    fn append_pending_fin(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.closing.write_shut && !s.closing.fin_queued && s.state.may_transmit() {
             if s.send.frames == 0 {
@@ -263,7 +263,7 @@ impl Stack<'_> {
     /// RFC 5681 §4.1: a window that was not used for longer than a timeout is outdated. That
     /// timeout is at least a second. Ours is far shorter, and a pause of milliseconds does not
     /// matter on a LAN.
-    fn restart_after_idle(&mut self, index: usize, now: Instant) {
+    fn restart_after_idle(&mut self, index: ConnectionIndex, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let first = self.route_of(index).initcwnd;
         let s = &mut self.mem.tcp[index];
@@ -278,7 +278,7 @@ impl Stack<'_> {
     }
 
     /// Sends a segment: the first unsent one, a retransmission, or a probe.
-    pub(in crate::tcp) fn send_segment(&mut self, index: usize, now: Instant, run: &MultiFrameSegment) {
+    pub(in crate::tcp) fn send_segment(&mut self, index: ConnectionIndex, now: Instant, run: &MultiFrameSegment) {
         let frames = &mut self.mem.frames;
         let s = &mut self.mem.tcp[index];
         let mut header = s.header(frames, now, 0);
@@ -334,18 +334,23 @@ impl Stack<'_> {
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
         s.progress.sent = now;
         s.acknowledged(now, run.total > 0, 0, &header.options, &self.mem.core.tcp.config);
-        let row = self.row(SocketKind::Tcp, index as u32);
+        let row = self.row(index);
         row.tx_bytes.add(u64::from(run.total));
         self.emit(index, now, &header, run);
     }
 
     /// Sends a segment without payload: `adjust` modifies a plain acknowledgement.
-    pub(in crate::tcp) fn send_bare(&mut self, index: usize, now: Instant, adjust: impl FnOnce(&mut Segment)) {
+    pub(in crate::tcp) fn send_bare(
+        &mut self,
+        index: ConnectionIndex,
+        now: Instant,
+        adjust: impl FnOnce(&mut Segment),
+    ) {
         self.send_bare_of(index, now, 0, adjust);
     }
 
     /// The same, with an acknowledgement of all but the last `left_out` bytes.
-    fn send_bare_of(&mut self, index: usize, now: Instant, left_out: u16, adjust: impl FnOnce(&mut Segment)) {
+    fn send_bare_of(&mut self, index: ConnectionIndex, now: Instant, left_out: u16, adjust: impl FnOnce(&mut Segment)) {
         let Some(id) = self.control_frame() else { return };
         let frames = &self.mem.frames;
         let s = &mut self.mem.tcp[index];
@@ -359,12 +364,12 @@ impl Stack<'_> {
     }
 
     /// Acknowledges all received data.
-    pub(in crate::tcp) fn send_ack(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn send_ack(&mut self, index: ConnectionIndex, now: Instant) {
         self.send_ack_of(index, now, 0);
     }
 
     /// Acknowledges all received data but the last `left_out` bytes.
-    pub(in crate::tcp) fn send_ack_of(&mut self, index: usize, now: Instant, left_out: u16) {
+    pub(in crate::tcp) fn send_ack_of(&mut self, index: ConnectionIndex, now: Instant, left_out: u16) {
         if self.mem.tcp[index].suspended {
             return;
         }
@@ -372,7 +377,7 @@ impl Stack<'_> {
     }
 
     /// Sends RST for this connection (RFC 9293 §3.5.2).
-    pub(in crate::tcp) fn send_reset(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn send_reset(&mut self, index: ConnectionIndex, now: Instant) {
         self.mem.counters.tcp_out_rsts.inc();
         let synchronized = self.mem.tcp[index].state != TcpState::SynSent;
         self.send_bare(index, now, |header| {
@@ -381,12 +386,12 @@ impl Stack<'_> {
     }
 
     /// Writes the header in front of the payload and passes the packet to IP.
-    fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &MultiFrameSegment) {
+    fn emit(&mut self, index: ConnectionIndex, now: Instant, header: &Segment, run: &MultiFrameSegment) {
         self.mem.tcp[index].classify(run.length);
         let mut send = self.mem.tcp[index].ip_send();
         send.tos |= header.codepoint;
         send.dont_fragment &= !self.path_of(index).is_some_and(|path| path.is_narrow(now));
-        let row = self.row(SocketKind::Tcp, index as u32);
+        let row = self.row(index);
         row.tx_packets.inc();
         self.emit_to(now, &send, header, run);
     }

@@ -5,9 +5,10 @@ use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Result, StackError};
-use crate::ids::{Ready, SocketKind};
+use crate::ids::Ready;
 use crate::path::{Metrics, PathState};
-use crate::pool::PoolLink;
+use crate::pool::SlotLink;
+use crate::socket_alloc::{ConnectionIndex, ListenerIndex};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::connection::config::TcpConfig;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
@@ -74,12 +75,11 @@ impl Stack<'_> {
         remote: Endpoint,
         path: u32,
         settings: &Settings,
-    ) -> Result<usize> {
-        let id = match self.open(SocketKind::Tcp) {
-            Err(StackError::NoBuffers) if self.evict_time_wait() => self.open(SocketKind::Tcp)?,
+    ) -> Result<ConnectionIndex> {
+        let index = match self.open() {
+            Err(StackError::NoBuffers) if self.evict_time_wait() => self.open()?,
             other => other?,
         };
-        let index = id.index as usize;
         let (iss, ts_offset) = self.initial_sequence(now, local, remote);
         let mtu = self.path_mtu(path, now);
         let metrics = self.path_metrics(path);
@@ -98,12 +98,12 @@ impl Stack<'_> {
         s.mss = MIN_MSS;
         s.cc = Congestion::new(settings.algorithm, u32::from(MIN_MSS));
         s.state = TcpState::Closed;
-        if let Err(error) = self.demux_connect(SocketKind::Tcp, id.index, local, remote) {
+        if let Err(error) = self.demux_connect(index, local, remote) {
             self.mem.tcp[index].state = TcpState::Free;
-            self.release(SocketKind::Tcp, id.index);
+            self.release(index);
             return Err(error);
         }
-        let row = self.row(SocketKind::Tcp, id.index);
+        let row = self.row(index);
         row.local.set(local);
         row.remote.set(remote);
         Ok(index)
@@ -120,7 +120,7 @@ impl Stack<'_> {
     }
 
     /// Sends SYN or SYN-ACK, for the first time or on timeout, and sets the timer.
-    pub(in crate::tcp) fn send_syn(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn send_syn(&mut self, index: ConnectionIndex, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
         (s.at.waiting, s.at.retransmit) = (Waiting::Timeout, now + s.rtt.rto(&bounds));
@@ -133,7 +133,7 @@ impl Stack<'_> {
     /// connection that kept it from answering. This is rate-limited, and the timer is not reset. A
     /// peer that repeats a SYN forever must not keep a half-open connection, or reflect one answer
     /// for each SYN to a third party.
-    fn repeat_syn(&mut self, index: usize, now: Instant) {
+    fn repeat_syn(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.answer_limit.may_challenge(now) {
             s.progress.retransmits += 1;
@@ -142,7 +142,7 @@ impl Stack<'_> {
         }
     }
 
-    fn write_syn(&mut self, index: usize, now: Instant) {
+    fn write_syn(&mut self, index: ConnectionIndex, now: Instant) {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         let answers = s.state == TcpState::SynReceived;
@@ -166,7 +166,7 @@ impl Stack<'_> {
     }
 
     /// SYN or SYN-ACK has not been answered in time.
-    pub(in crate::tcp) fn handshake_timeout(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn handshake_timeout(&mut self, index: ConnectionIndex, now: Instant) {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
         let retries = if s.passive { config.synack_retries } else { config.syn_retries };
@@ -191,7 +191,7 @@ impl Stack<'_> {
     #[inline(never)]
     pub(in crate::tcp) fn syn_sent_input(
         &mut self,
-        index: usize,
+        index: ConnectionIndex,
         now: Instant,
         segment: &Segment,
         payload: &mut Payload,
@@ -244,7 +244,7 @@ impl Stack<'_> {
     #[inline(never)]
     pub(in crate::tcp) fn syn_received_input(
         &mut self,
-        index: usize,
+        index: ConnectionIndex,
         now: Instant,
         segment: &Segment,
         payload: &mut Payload,
@@ -303,7 +303,7 @@ impl Stack<'_> {
 
     /// Answers an acknowledgement of data that was never sent with RST; the connection itself stays
     /// (RFC 9293 §3.10.7.3, §3.10.7.4).
-    fn reset_acknowledgement(&mut self, index: usize, now: Instant, ack: Seq) {
+    fn reset_acknowledgement(&mut self, index: ConnectionIndex, now: Instant, ack: Seq) {
         self.mem.counters.tcp_out_rsts.inc();
         self.send_bare(index, now, |header| {
             *header =
@@ -313,7 +313,7 @@ impl Stack<'_> {
 
     /// Requests the path to a peer that has proven its address from the host; until now it was
     /// inferred from a packet. False if that is not possible at present.
-    fn confirm_path(&mut self, index: usize, now: Instant) -> bool {
+    fn confirm_path(&mut self, index: ConnectionIndex, now: Instant) -> bool {
         let query = self.mem.tcp[index].query();
         match self.path_again(&query, now) {
             Ok(path) => {
@@ -325,7 +325,7 @@ impl Stack<'_> {
     }
 
     /// Both SYNs have been acknowledged, ours by `segment`.
-    pub(in crate::tcp) fn establish(&mut self, index: usize, now: Instant, segment: &Segment) {
+    pub(in crate::tcp) fn establish(&mut self, index: ConnectionIndex, now: Instant, segment: &Segment) {
         let path = self.mem.tcp[index].path.index;
         let mtu = self.path_mtu(path, now);
         let known = self.path_of(index).is_some_and(|path| path.inferred == 0 && path.info.state == PathState::Ready);
@@ -368,17 +368,23 @@ impl Stack<'_> {
             counters.tcp_passive_opens.inc();
             self.enqueue_accepted(index);
         } else {
-            let id = self.id_of(SocketKind::Tcp, index as u32);
+            let id = self.id_of(index);
             self.notify(id, Ready::OUT);
         }
     }
 
     /// Makes a connection out of a SYN that a listener received.
-    pub(in crate::tcp) fn answer_syn(&mut self, index: usize, listener: usize, now: Instant, segment: &Segment) {
+    pub(in crate::tcp) fn answer_syn(
+        &mut self,
+        index: ConnectionIndex,
+        listener: ListenerIndex,
+        now: Instant,
+        segment: &Segment,
+    ) {
         let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         s.passive = true;
-        s.listener = PoolLink::to(listener as u32);
+        s.listener = SlotLink::to(listener);
         s.state = TcpState::SynReceived;
         s.take_syn(now, &self.mem.core.tcp.config, segment, &route);
         self.send_syn(index, now);

@@ -4,6 +4,7 @@
 
 use crate::Stack;
 use crate::addr::Endpoint;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
@@ -37,7 +38,7 @@ impl Stack<'_> {
     /// A connection replaces one in TIME-WAIT whose SND.NXT was `sent`: its sequence numbers begin
     /// beyond that (RFC 9293 §3.10.7.4). They are ahead of the clock if the old connection sent
     /// more than 250,000 bytes a second.
-    pub(in crate::tcp) fn begin_beyond(&mut self, index: usize, sent: Seq) {
+    pub(in crate::tcp) fn begin_beyond(&mut self, index: ConnectionIndex, sent: Seq) {
         let least = sent + APART;
         let s = &mut self.mem.tcp[index];
         if s.iss.lt(least) {

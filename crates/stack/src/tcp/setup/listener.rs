@@ -7,9 +7,11 @@ use super::negotiated::Negotiated;
 use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::error::{Result, StackError};
-use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
+use crate::ids::{ListenerId, Ready, TcpId};
 use crate::path::Metrics;
-use crate::pool::{PoolLink, PoolSlot};
+use crate::pool::{PoolLink, PoolSlot, SlotLink};
+use crate::socket_alloc::{ConnectionIndex, ListenerIndex};
+use crate::tcp::connection::socket::Socket;
 use crate::tcp::connection::socket::TcpState;
 use crate::tcp::program::settings::{Settings, TcpOptions};
 use crate::tcp::receive::input::{Payload, Stray};
@@ -32,8 +34,8 @@ pub struct Listener {
     pub(in crate::tcp) local: Endpoint,
     pub(in crate::tcp) settings: Settings,
     /// Accepted connections that the program has not taken, the oldest first.
-    pub(in crate::tcp) accept_head: PoolLink,
-    pub(in crate::tcp) accept_tail: PoolLink,
+    pub(in crate::tcp) accept_head: SlotLink<Socket>,
+    pub(in crate::tcp) accept_tail: SlotLink<Socket>,
     pub(in crate::tcp) accept_len: u32,
     /// Most connections that may wait to be accepted.
     backlog: u32,
@@ -89,19 +91,19 @@ impl Stack<'_> {
         if local.port == 0 {
             return Err(StackError::Invalid);
         }
-        let id = self.open(SocketKind::Listener)?;
-        let listener = &mut self.mem.listeners[id.index as usize];
+        let index = self.open()?;
+        let listener = &mut self.mem.listeners[index];
         *listener = Listener { phase: OPEN, ..Listener::new_zeroed() };
         (listener.local, listener.settings, listener.backlog) = (local, *options, backlog);
         // Listeners share a port only by SO_REUSEPORT.
-        if let Err(error) = self.demux_bind(SocketKind::Listener, id.index, local, (options.v6only, true)) {
-            self.release(SocketKind::Listener, id.index);
+        if let Err(error) = self.demux_bind(index, local, (options.v6only, true)) {
+            self.release(index);
             return Err(error);
         }
-        let row = self.row(SocketKind::Listener, id.index);
+        let row = self.row(index);
         row.local.set(local);
         row.state.set(10); // LISTEN, as Linux numbers it
-        ListenerId::try_from(id)
+        ListenerId::try_from(self.id_of(index))
     }
 
     /// Another stack of the host has listened before. Segments of its handshakes arrive here until
@@ -111,7 +113,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_settle_listener(&mut self, id: ListenerId, settles: Instant) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let listener = &mut self.mem.listeners[index];
         if listener.phase != LEAVING {
             (listener.phase, listener.settles) = (SETTLING, settles);
@@ -124,7 +126,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         self.mem.listeners[index].backlog = backlog;
         Ok(())
     }
@@ -135,9 +137,9 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::WouldBlock`] if none waits; [`StackError::Stale`].
     pub fn tcp_accept(&mut self, id: ListenerId) -> Result<TcpId> {
-        let at = self.check(id.into())?;
+        let at = self.check(id)?;
         let index = self.dequeue_accepted(at).ok_or(StackError::WouldBlock)?;
-        TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
+        TcpId::try_from(self.id_of(index))
     }
 
     /// Stops listening. Connections that were not accepted are reset.
@@ -145,9 +147,9 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_close_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
-        let at = self.check(id.into())?;
+        let at = self.check(id)?;
         self.drop_unaccepted(at, now);
-        self.release(SocketKind::Listener, at as u32);
+        self.release(at);
         Ok(())
     }
 
@@ -158,52 +160,52 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_leave_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
-        let at = self.check(id.into())?;
+        let at = self.check(id)?;
         self.drop_unaccepted(at, now);
         self.mem.listeners[at].phase = LEAVING;
-        if let Some(slot) = self.slot(SocketKind::Listener, at as u32) {
+        if let Some(slot) = self.slot_of(at) {
             self.unwatch_all(slot);
         }
         Ok(())
     }
 
-    fn drop_unaccepted(&mut self, at: usize, now: Instant) {
+    fn drop_unaccepted(&mut self, at: ListenerIndex, now: Instant) {
         while let Some(index) = self.dequeue_accepted(at) {
             self.drop_connection(index, now);
         }
         if self.mem.listeners[at].half_open > 0 {
-            for index in 0..self.mem.tcp.len() {
+            for index in self.mem.tcp.indices() {
                 let s = &self.mem.tcp[index];
-                if s.state == TcpState::SynReceived && s.listener == PoolLink::to(at as u32) {
+                if s.state == TcpState::SynReceived && s.listener == SlotLink::to(at) {
                     self.drop_connection(index, now);
                 }
             }
         }
     }
 
-    fn dequeue_accepted(&mut self, at: usize) -> Option<usize> {
+    fn dequeue_accepted(&mut self, at: ListenerIndex) -> Option<ConnectionIndex> {
         let listener = &mut self.mem.listeners[at];
-        let index = listener.accept_head.get()? as usize;
+        let index = listener.accept_head.get()?;
         let s = &mut self.mem.tcp[index];
         listener.accept_head = core::mem::take(&mut s.link);
         if listener.accept_head.is_none() {
-            listener.accept_tail = PoolLink::NONE;
+            listener.accept_tail = SlotLink::NONE;
         }
         listener.accept_len -= 1;
         s.queued = false;
-        s.listener = PoolLink::NONE;
+        s.listener = SlotLink::NONE;
         let len = listener.accept_len;
-        self.row(SocketKind::Listener, at as u32).rx_queue.set(len);
+        self.row(at).rx_queue.set(len);
         Some(index)
     }
 
     /// Whether the accept queue has room for another connection.
-    pub(in crate::tcp) fn has_accept_room(&self, index: usize) -> bool {
-        self.mem.tcp[index].listener.get().is_none_or(|at| self.listener_has_room(at as usize))
+    pub(in crate::tcp) fn has_accept_room(&self, index: ConnectionIndex) -> bool {
+        self.mem.tcp[index].listener.get().is_none_or(|at| self.listener_has_room(at))
     }
 
     /// Whether a listener's accept queue has room for another connection. Counts a drop if not.
-    fn listener_has_room(&self, at: usize) -> bool {
+    fn listener_has_room(&self, at: ListenerIndex) -> bool {
         let full = self.mem.listeners[at].is_full();
         if full {
             self.mem.counters.tcp_listen_overflows.inc();
@@ -213,9 +215,9 @@ impl Stack<'_> {
     }
 
     /// A connection has left SYN-RECEIVED, whatever its next state.
-    pub(in crate::tcp) fn leave_half_open(&mut self, index: usize) {
+    pub(in crate::tcp) fn leave_half_open(&mut self, index: ConnectionIndex) {
         if let Some(at) = self.mem.tcp[index].listener.get() {
-            let listener = &mut self.mem.listeners[at as usize];
+            let listener = &mut self.mem.listeners[at];
             listener.half_open = listener.half_open.saturating_sub(1);
         }
         let (path, query) = (self.mem.tcp[index].path.index, self.mem.tcp[index].query());
@@ -223,27 +225,33 @@ impl Stack<'_> {
     }
 
     /// Appends an established connection to its listener's accept queue.
-    pub(in crate::tcp) fn enqueue_accepted(&mut self, index: usize) {
+    pub(in crate::tcp) fn enqueue_accepted(&mut self, index: ConnectionIndex) {
         self.leave_half_open(index);
         let Some(at) = self.mem.tcp[index].listener.get() else { return };
-        let listener = &mut self.mem.listeners[at as usize];
-        let this = PoolLink::to(index as u32);
+        let listener = &mut self.mem.listeners[at];
+        let this = SlotLink::to(index);
         match core::mem::replace(&mut listener.accept_tail, this).get() {
-            Some(last) => self.mem.tcp[last as usize].link = this,
+            Some(last) => self.mem.tcp[last].link = this,
             None => listener.accept_head = this,
         }
         listener.accept_len += 1;
         let len = listener.accept_len;
         let s = &mut self.mem.tcp[index];
-        (s.queued, s.link) = (true, PoolLink::NONE);
-        self.row(SocketKind::Listener, at).rx_queue.set(len);
-        let id = self.id_of(SocketKind::Listener, at);
+        (s.queued, s.link) = (true, SlotLink::NONE);
+        self.row(at).rx_queue.set(len);
+        let id = self.id_of(at);
         self.notify(id, Ready::IN);
     }
 
     /// A segment for a listener (RFC 9293 §3.10.7.2).
     #[inline(never)]
-    pub(in crate::tcp) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
+    pub(in crate::tcp) fn listener_input(
+        &mut self,
+        at: ListenerIndex,
+        now: Instant,
+        stray: &Stray<'_>,
+        payload: &mut Payload,
+    ) {
         let &Stray { packet, segment, local, remote, .. } = stray;
         if segment.has(bit::RST) || self.mem.listeners[at].phase == LEAVING {
             return;
@@ -301,11 +309,11 @@ impl Stack<'_> {
     }
 
     /// The initial settings of a connection with a peer.
-    fn settings_for(&self, at: usize, peer: Address) -> Settings {
+    fn settings_for(&self, at: ListenerIndex, peer: Address) -> Settings {
         self.reached_by_its_link(self.mem.listeners[at].settings, peer)
     }
 
-    fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
+    fn send_cookie(&mut self, at: ListenerIndex, now: Instant, stray: &Stray<'_>) {
         let &Stray { segment, local, remote, .. } = stray;
         self.mem.core.tcp.cookie_sent = now;
         self.mem.counters.tcp_syncookies_sent.inc();
@@ -337,7 +345,7 @@ impl Stack<'_> {
     }
 
     /// Creates a connection from an acknowledgement with a valid cookie. False if it has none.
-    fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
+    fn take_cookie(&mut self, at: ListenerIndex, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
         let &Stray { segment, local, remote, .. } = stray;
         let sent = self.mem.core.tcp.cookie_sent;
         if sent.is_never() || now.since(sent) > COOKIE_LIFE {
@@ -363,7 +371,7 @@ impl Stack<'_> {
         };
         let s = &mut self.mem.tcp[index];
         s.passive = true;
-        s.listener = PoolLink::to(at as u32);
+        s.listener = SlotLink::to(at);
         s.state = TcpState::SynReceived;
         s.iss = cookie;
         s.irs = irs;

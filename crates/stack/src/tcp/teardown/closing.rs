@@ -5,8 +5,9 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
 use crate::error::{Result, StackError};
-use crate::ids::{Ready, SocketKind, TcpId};
-use crate::pool::PoolLink;
+use crate::ids::{Ready, TcpId};
+use crate::pool::SlotLink;
+use crate::socket_alloc::{ConnectionIndex, ListenerIndex, SocketIndex};
 use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::program::api::Shutdown;
 use crate::tcp::send::output::Hold;
@@ -37,7 +38,7 @@ shared_layout! { Closing { fin_at, fin_seen, fin_received, read_shut, write_shut
 
 impl Stack<'_> {
     /// Changes the state of a connection and maintains the count of established ones.
-    pub(in crate::tcp) fn set_state(&mut self, index: usize, state: TcpState) {
+    pub(in crate::tcp) fn set_state(&mut self, index: ConnectionIndex, state: TcpState) {
         let counts = |state: TcpState| matches!(state, TcpState::Established | TcpState::CloseWait);
         let old = core::mem::replace(&mut self.mem.tcp[index].state, state);
         if counts(old) && !counts(state) {
@@ -51,7 +52,7 @@ impl Stack<'_> {
 
     /// The peer's FIN, in this segment or an earlier one, once all data before it has arrived (RFC
     /// 9293 §3.10.7.4, eighth check).
-    pub(in crate::tcp) fn fin_input(&mut self, index: usize, now: Instant, segment: &Segment) {
+    pub(in crate::tcp) fn fin_input(&mut self, index: ConnectionIndex, now: Instant, segment: &Segment) {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::FIN) && !s.closing.fin_received {
             let at = segment.seq + segment.len;
@@ -76,12 +77,12 @@ impl Stack<'_> {
             TcpState::FinWait2 => self.enter_time_wait(index, now),
             _ => {}
         }
-        let id = self.id_of(SocketKind::Tcp, index as u32);
-        self.notify(id, self.tcp_readiness(index as u32));
+        let id = self.id_of(index);
+        self.notify(id, self.tcp_readiness(index));
     }
 
     /// The peer has acknowledged our FIN.
-    pub(in crate::tcp) fn fin_acknowledged(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn fin_acknowledged(&mut self, index: ConnectionIndex, now: Instant) {
         match self.mem.tcp[index].state {
             TcpState::FinWait1 => {
                 self.set_state(index, TcpState::FinWait2);
@@ -97,7 +98,7 @@ impl Stack<'_> {
 
     /// In FIN-WAIT-2 after the program has closed its handle: the peer's FIN must arrive within a
     /// limit, or is not waited for at all. As on Linux the limit leaves time for retransmissions.
-    fn wait_for_fin(&mut self, index: usize, now: Instant) {
+    fn wait_for_fin(&mut self, index: ConnectionIndex, now: Instant) {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
         if s.settings.no_fin_wait {
@@ -110,7 +111,7 @@ impl Stack<'_> {
         s.at.keep = now + limit.max(least);
     }
 
-    fn enter_time_wait(&mut self, index: usize, now: Instant) {
+    fn enter_time_wait(&mut self, index: ConnectionIndex, now: Instant) {
         self.set_state(index, TcpState::TimeWait);
         self.mem.counters.tcp_time_wait.inc();
         let s = &mut self.mem.tcp[index];
@@ -128,35 +129,35 @@ impl Stack<'_> {
         self.set_timer(index);
     }
 
-    fn restart_time_wait(&mut self, index: usize, now: Instant) {
+    fn restart_time_wait(&mut self, index: ConnectionIndex, now: Instant) {
         let lasts = self.mem.core.tcp.config.time_wait;
         self.mem.tcp[index].at.keep = now + lasts;
         self.set_timer(index);
     }
 
-    fn list_time_wait(&mut self, index: usize) {
+    fn list_time_wait(&mut self, index: ConnectionIndex) {
         let shared = &mut self.mem.core.tcp;
-        let this = PoolLink::to(index as u32);
+        let this = SlotLink::to(index);
         let last = core::mem::replace(&mut shared.time_wait_tail, this);
         match last.get() {
-            Some(last) => self.mem.tcp[last as usize].link = this,
+            Some(last) => self.mem.tcp[last].link = this,
             None => shared.time_wait_head = this,
         }
         let s = &mut self.mem.tcp[index];
-        (s.link, s.back, s.queued) = (PoolLink::NONE, last, true);
+        (s.link, s.back, s.queued) = (SlotLink::NONE, last, true);
     }
 
-    fn unlist_time_wait(&mut self, index: usize) {
+    fn unlist_time_wait(&mut self, index: ConnectionIndex) {
         let s = &mut self.mem.tcp[index];
         s.queued = false;
         let (next, last) = (core::mem::take(&mut s.link), core::mem::take(&mut s.back));
         let shared = &mut self.mem.core.tcp;
         match last.get() {
-            Some(last) => self.mem.tcp[last as usize].link = next,
+            Some(last) => self.mem.tcp[last].link = next,
             None => shared.time_wait_head = next,
         }
         match next.get() {
-            Some(next) => self.mem.tcp[next as usize].back = last,
+            Some(next) => self.mem.tcp[next].back = last,
             None => shared.time_wait_tail = last,
         }
     }
@@ -164,14 +165,19 @@ impl Stack<'_> {
     /// Evicts the oldest TIME-WAIT connection without a handle. False if there is none.
     pub(in crate::tcp) fn evict_time_wait(&mut self) -> bool {
         let Some(oldest) = self.mem.core.tcp.time_wait_head.get() else { return false };
-        self.finish(oldest as usize);
+        self.finish(oldest);
         true
     }
 
     /// A segment in TIME-WAIT. If it is a SYN that may open a new connection in place of this one,
     /// frees this one and returns its SND.NXT.
     #[inline(never)]
-    pub(in crate::tcp) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> Option<Seq> {
+    pub(in crate::tcp) fn time_wait_input(
+        &mut self,
+        index: ConnectionIndex,
+        now: Instant,
+        segment: &Segment,
+    ) -> Option<Seq> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::RST) {
             // RFC 1337: a RST must not end TIME-WAIT. But a peer may have lost the connection and
@@ -216,7 +222,7 @@ impl Stack<'_> {
     }
 
     /// Ends a connection and notifies only the program. Unread data stays readable.
-    pub(in crate::tcp) fn finish(&mut self, index: usize) {
+    pub(in crate::tcp) fn finish(&mut self, index: ConnectionIndex) {
         if self.mem.tcp[index].state == TcpState::TimeWait && self.mem.tcp[index].orphan {
             self.unlist_time_wait(index);
         }
@@ -227,8 +233,8 @@ impl Stack<'_> {
             (nobody, !s.passive && matches!(s.state, TcpState::SynSent | TcpState::SynReceived))
         };
         self.set_state(index, TcpState::Closed);
-        self.demux_remove(SocketKind::Tcp, index as u32);
-        self.disarm(index as u32);
+        self.demux_remove(index);
+        self.disarm(index);
         let s = &mut self.mem.tcp[index];
         s.at = Default::default();
         (s.ack.now, s.ack.soon, s.suspended) = (false, false, false);
@@ -238,33 +244,33 @@ impl Stack<'_> {
             if awaited {
                 // Another thread may sleep until the connection is open; it will find its handle
                 // stale.
-                let id = self.id_of(SocketKind::Tcp, index as u32);
+                let id = self.id_of(index);
                 self.notify(id, Ready::HUP);
             }
             self.recycle(index);
             return;
         }
         self.update_row(index);
-        let id = self.id_of(SocketKind::Tcp, index as u32);
-        self.notify(id, self.tcp_readiness(index as u32));
+        let id = self.id_of(index);
+        self.notify(id, self.tcp_readiness(index));
     }
 
     /// Ends a connection with an error for the program.
-    pub(in crate::tcp) fn fail(&mut self, index: usize, why: Pending) {
+    pub(in crate::tcp) fn fail(&mut self, index: ConnectionIndex, why: Pending) {
         self.mem.tcp[index].error = why;
         self.finish(index);
     }
 
     /// Frees the slot of a closed connection without a handle.
-    fn recycle(&mut self, index: usize) {
+    fn recycle(&mut self, index: ConnectionIndex) {
         let s = &mut self.mem.tcp[index];
         s.recv.clear(&mut self.mem.frames);
         s.state = TcpState::Free;
-        self.release(SocketKind::Tcp, index as u32);
+        self.release(index);
     }
 
     /// Resets a connection whose handle is gone, or that never had one.
-    pub(in crate::tcp) fn drop_connection(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn drop_connection(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         s.orphan = s.state != TcpState::TimeWait;
         if !matches!(s.state, TcpState::Closed | TcpState::TimeWait | TcpState::SynSent) {
@@ -285,7 +291,7 @@ impl Stack<'_> {
     /// [`StackError::Stale`]; [`StackError::NotConnected`], also in TIME-WAIT, when a Linux socket
     /// is no longer attached to the connection.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         use TcpState::{Closed, Free, SynSent, TimeWait};
         if matches!(s.state, Closed | TimeWait | SynSent | Free) {
@@ -294,7 +300,7 @@ impl Stack<'_> {
                 // readers and pollers.
                 s.closing.read_shut |= how != Shutdown::Write;
                 s.closing.write_shut |= how != Shutdown::Read;
-                self.notify(id.into(), self.tcp_readiness(index as u32));
+                self.notify(id.into(), self.tcp_readiness(index));
             }
             return Err(StackError::NotConnected);
         }
@@ -304,14 +310,14 @@ impl Stack<'_> {
         if how != Shutdown::Read {
             self.shut_sending(index, now);
         }
-        let socket = self.id_of(SocketKind::Tcp, index as u32);
-        self.notify(socket, self.tcp_readiness(index as u32));
+        let socket = self.id_of(index);
+        self.notify(socket, self.tcp_readiness(index));
         self.update_row(index);
         Ok(())
     }
 
     /// Queues FIN behind the data that the program has written.
-    pub(in crate::tcp) fn shut_sending(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn shut_sending(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let next = match s.state {
             TcpState::SynReceived => {
@@ -334,7 +340,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_close(&mut self, id: TcpId, now: Instant) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         s.suspended = false;
         let unread = s.recv.bytes > 0;
@@ -349,7 +355,7 @@ impl Stack<'_> {
                 let s = &mut self.mem.tcp[index];
                 s.recv.clear(&mut self.mem.frames);
                 s.orphan = true;
-                self.orphan(SocketKind::Tcp, index as u32);
+                self.orphan(index);
                 self.list_time_wait(index);
                 return Ok(());
             }
@@ -363,12 +369,12 @@ impl Stack<'_> {
         }
         self.mem.tcp[index].orphan = true;
         self.mem.tcp[index].at.keep = Instant::NEVER;
-        self.orphan(SocketKind::Tcp, index as u32);
+        self.orphan(index);
         self.shut_sending(index, now);
         match self.mem.tcp[index].state {
             TcpState::FinWait2 => self.wait_for_fin(index, now),
             // Another thread may sleep until the connection is open; it will find its handle stale.
-            TcpState::SynReceived => self.notify(self.id_of(SocketKind::Tcp, index as u32), Ready::HUP),
+            TcpState::SynReceived => self.notify(self.id_of(index), Ready::HUP),
             _ => {}
         }
         self.set_timer(index);
@@ -381,8 +387,8 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_abort(&mut self, id: TcpId, now: Instant) -> Result<()> {
-        let index = self.check(id.into())?;
-        self.orphan(SocketKind::Tcp, index as u32);
+        let index = self.check(id)?;
+        self.orphan(index);
         self.drop_connection(index, now);
         Ok(())
     }
@@ -394,7 +400,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`].
     pub fn tcp_sever(&mut self, id: TcpId, now: Instant) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let state = self.mem.tcp[index].state;
         if state == TcpState::Closed {
             return Ok(());
@@ -413,7 +419,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] in another state.
     pub fn tcp_abandon(&mut self, id: TcpId) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         if self.mem.tcp[index].state != TcpState::SynSent {
             return Err(StackError::Invalid);
         }
@@ -426,16 +432,16 @@ impl Stack<'_> {
     /// longer owns its port (its address was removed), and the next connection may get it. Does
     /// nothing if there is no such connection, or the program still holds it.
     pub fn tcp_forget(&mut self, local: Endpoint, remote: Endpoint) {
-        if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote)
-            && self.mem.tcp[index as usize].orphan
+        if let Some(SocketIndex::Tcp(index)) = self.find_connected(TCP, local, remote)
+            && self.mem.tcp[index].orphan
         {
-            self.finish(index as usize);
+            self.finish(index);
         }
     }
 
     /// The readiness of a connection, as Linux's `poll` reports it.
-    pub(crate) fn tcp_readiness(&self, index: u32) -> Ready {
-        let s = &self.mem.tcp[index as usize];
+    pub(crate) fn tcp_readiness(&self, index: ConnectionIndex) -> Ready {
+        let s = &self.mem.tcp[index];
         let mut ready = Ready::NONE;
         if matches!(s.state, TcpState::SynSent | TcpState::SynReceived) {
             if s.closing.read_shut {
@@ -471,13 +477,13 @@ impl Stack<'_> {
     }
 
     /// The readiness of a listener.
-    pub(crate) fn listener_readiness(&self, index: u32) -> Ready {
-        self.mem.listeners[index as usize].readiness()
+    pub(crate) fn listener_readiness(&self, index: ListenerIndex) -> Ready {
+        self.mem.listeners[index].readiness()
     }
 
     /// Notifies the program that it may write again, if it was refused before and there is room
     /// now.
-    pub(in crate::tcp) fn tell_of_room(&mut self, index: usize) {
+    pub(in crate::tcp) fn tell_of_room(&mut self, index: ConnectionIndex) {
         let s = &mut self.mem.tcp[index];
         if s.room.wanted && s.writable() {
             s.room.wanted = false;
@@ -486,8 +492,8 @@ impl Stack<'_> {
     }
 
     /// Notifies the program that it may write again.
-    pub(in crate::tcp) fn notify_writable(&mut self, index: usize) {
-        let id = self.id_of(SocketKind::Tcp, index as u32);
+    pub(in crate::tcp) fn notify_writable(&mut self, index: ConnectionIndex) {
+        let id = self.id_of(index);
         self.notify(id, Ready::OUT);
     }
 }

@@ -11,7 +11,8 @@ use crate::addr::Endpoint;
 use crate::demux::TCP;
 use crate::error::{Result, StackError};
 use crate::frame::Frames;
-use crate::ids::{Ready, SocketKind, TcpId};
+use crate::ids::{Ready, TcpId};
+use crate::socket_alloc::SocketIndex;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
@@ -126,9 +127,9 @@ impl Stack<'_> {
     /// A connection that the program has closed and that still exists: its remaining data can be
     /// handed over, too. `None` if there is none between these endpoints.
     pub fn tcp_closed(&self, local: Endpoint, remote: Endpoint) -> Option<TcpId> {
-        let (_, index) = self.find_connected(TCP, local, remote).filter(|(kind, _)| *kind == SocketKind::Tcp)?;
-        let is_closed = self.mem.tcp[index as usize].orphan;
-        is_closed.then(|| self.id_of(SocketKind::Tcp, index).try_into().ok()).flatten()
+        let SocketIndex::Tcp(index) = self.find_connected(TCP, local, remote)? else { return None };
+        let is_closed = self.mem.tcp[index].orphan;
+        is_closed.then(|| self.id_of(index).try_into().ok()).flatten()
     }
 
     /// Suspends a connection until [`Stack::tcp_resume`], [`Stack::tcp_leave`] or until it is
@@ -138,13 +139,13 @@ impl Stack<'_> {
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not open, was reset, is suspended
     /// already, or has urgent data or a pending error, which cannot be handed over.
     pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         if !s.may_leave() {
             return Err(StackError::Invalid);
         }
         s.suspended = true;
-        self.disarm(index as u32);
+        self.disarm(index);
         Ok(self.mem.tcp[index].leaving(now))
     }
 
@@ -154,7 +155,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not suspended.
     pub fn tcp_leaving_bytes(&mut self, id: TcpId, mut take: impl FnMut(&[u8])) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         if !s.suspended {
             return Err(StackError::Invalid);
@@ -173,7 +174,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not suspended.
     pub fn tcp_resume(&mut self, id: TcpId, now: Instant) -> Result<()> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         if !core::mem::take(&mut s.suspended) {
             return Err(StackError::Invalid);
@@ -182,7 +183,7 @@ impl Stack<'_> {
         s.ack.now = s.state.is_synchronized();
         self.tcp_output(index, now, Hold::AsSet);
         self.update_row(index);
-        self.notify(id.into(), self.tcp_readiness(index as u32));
+        self.notify(id.into(), self.tcp_readiness(index));
         Ok(())
     }
 
@@ -192,7 +193,7 @@ impl Stack<'_> {
     /// # Errors
     /// [`StackError::Stale`]; [`StackError::Invalid`] if it is not suspended.
     pub fn tcp_leave(&mut self, id: TcpId) -> Result<(bool, bool)> {
-        let index = self.check(id.into())?;
+        let index = self.check(id)?;
         let s = &mut self.mem.tcp[index];
         if !s.suspended {
             return Err(StackError::Invalid);
@@ -201,7 +202,7 @@ impl Stack<'_> {
         s.orphan = true;
         // Threads that wait for it continue with the other stack.
         self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP);
-        self.orphan(SocketKind::Tcp, index as u32);
+        self.orphan(index);
         self.finish(index);
         Ok(shut)
     }

@@ -6,6 +6,7 @@
 
 use super::rtt::Bounds;
 use crate::Stack;
+use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::loss_recovery::spurious::Undo;
@@ -99,7 +100,7 @@ impl Socket {
 impl Stack<'_> {
     /// Sets the retransmission deadline for the data in flight, and the timer to the earliest
     /// deadline. `sent`: data was sent just now.
-    pub(in crate::tcp) fn schedule(&mut self, index: usize, now: Instant, sent: bool) {
+    pub(in crate::tcp) fn schedule(&mut self, index: ConnectionIndex, now: Instant, sent: bool) {
         let config = &self.mem.core.tcp.config;
         let bounds = config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
@@ -150,15 +151,14 @@ impl Stack<'_> {
     }
 
     /// Sets the timer to the earliest deadline.
-    pub(in crate::tcp) fn set_timer(&mut self, index: usize) {
+    pub(in crate::tcp) fn set_timer(&mut self, index: ConnectionIndex) {
         let Socket { at, suspended, .. } = &self.mem.tcp[index];
         let next = earlier(earlier(at.retransmit, at.ack), at.keep);
-        if next.is_never() || *suspended { self.disarm(index as u32) } else { self.arm(index as u32, next) }
+        if next.is_never() || *suspended { self.disarm(index) } else { self.arm(index, next) }
     }
 
     /// The timer of a connection has expired.
-    pub(crate) fn tcp_timer(&mut self, now: Instant, index: u32) {
-        let index = index as usize;
+    pub(crate) fn tcp_timer(&mut self, now: Instant, index: ConnectionIndex) {
         let Some(s) = self.mem.tcp.get_mut(index) else { return };
         if s.state == TcpState::Free {
             return;
@@ -207,7 +207,7 @@ impl Stack<'_> {
     }
 
     /// No progress in time: ends the connection if that has lasted long enough.
-    fn give_up(&mut self, index: usize, now: Instant) -> bool {
+    fn give_up(&mut self, index: ConnectionIndex, now: Instant) -> bool {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
         if s.progress.stuck_since.is_never() {
@@ -222,7 +222,7 @@ impl Stack<'_> {
     }
 
     /// Another retransmission is due: ends the connection if there have been enough of them.
-    fn give_up_or_count(&mut self, index: usize, now: Instant) -> bool {
+    fn give_up_or_count(&mut self, index: ConnectionIndex, now: Instant) -> bool {
         let over = self.give_up(index, now);
         if !over {
             let s = &mut self.mem.tcp[index];
@@ -232,7 +232,7 @@ impl Stack<'_> {
     }
 
     /// Ends a connection without progress.
-    pub(in crate::tcp) fn time_out(&mut self, index: usize, now: Instant) {
+    pub(in crate::tcp) fn time_out(&mut self, index: ConnectionIndex, now: Instant) {
         self.mem.counters.tcp_abort_on_timeout.inc();
         let s = &self.mem.tcp[index];
         let why = if s.soft_error == Pending::None { Pending::TimedOut } else { s.soft_error };
@@ -242,7 +242,7 @@ impl Stack<'_> {
         self.fail(index, why);
     }
 
-    fn retransmission_timeout(&mut self, index: usize, now: Instant) {
+    fn retransmission_timeout(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &self.mem.tcp[index];
         let frames = &self.mem.frames;
         let Some(head) = s.send.head.get().filter(|_| s.send.outstanding() > 0) else { return };
@@ -292,7 +292,7 @@ impl Stack<'_> {
         }
     }
 
-    fn reordering_timeout(&mut self, index: usize, now: Instant) {
+    fn reordering_timeout(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let recovering = s.recovery.phase.repairs();
         let mss = u32::from(s.mss);
@@ -306,7 +306,7 @@ impl Stack<'_> {
     }
 
     /// RFC 8985 §7.3: sends a segment whose acknowledgement will show what is missing.
-    fn send_tail_probe(&mut self, index: usize, now: Instant) {
+    fn send_tail_probe(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         s.at.waiting = Waiting::Timeout;
         s.begin_timeout(now);
@@ -333,7 +333,7 @@ impl Stack<'_> {
         s.recovery.probe_end = s.send.nxt;
     }
 
-    fn persist_timeout(&mut self, index: usize, now: Instant) {
+    fn persist_timeout(&mut self, index: ConnectionIndex, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].path.rto_min_ms);
         let s = &mut self.mem.tcp[index];
         if core::mem::take(&mut s.room.starved) {
@@ -361,12 +361,12 @@ impl Stack<'_> {
 
     /// A segment just before the window: the peer must answer with an acknowledgement (RFC 9293
     /// §3.10.7.4).
-    fn send_probe(&mut self, index: usize, now: Instant) {
+    fn send_probe(&mut self, index: ConnectionIndex, now: Instant) {
         self.send_bare(index, now, |header| header.seq = header.seq - 1);
     }
 
     /// Keepalive, or the end of FIN-WAIT-2 or TIME-WAIT.
-    fn keep_timeout(&mut self, index: usize, now: Instant) {
+    fn keep_timeout(&mut self, index: ConnectionIndex, now: Instant) {
         let s = &mut self.mem.tcp[index];
         s.at.keep = Instant::NEVER;
         match s.state {
