@@ -1,6 +1,19 @@
 //! Congestion control: limits the bytes in flight. All algorithms share one interface. The state is
 //! plain data in the lane's region, so the choice is a tag and not a trait object.
 //!
+//! `loss_recovery::recovery` calls it for acknowledgements, losses and routers' marks,
+//! `timers::timeouts` after a timeout. While PRR leads the window to the threshold, it does not act
+//! on acknowledgements. Then, and in a few other cases, the caller assigns `cwnd`:
+//!
+//! | caller | case | RFC |
+//! |---|---|---|
+//! | `loss_recovery::recovery`, `timers::timeouts` | fast recovery, or a mark (PRR) | 6937 |
+//! | `loss_recovery::recovery` | a probe repaired a loss | 8985 §7.4.2 |
+//! | `loss_recovery::frto` | a timeout that may be spurious | 5682 |
+//! | `setup::handshake` | a lost SYN | 5681 §3.1 |
+//!
+//! Files:
+//!
 //! | file | content | RFC |
 //! |---|---|---|
 //! | `cubic` | CUBIC's congestion avoidance, the default | 9438 |
@@ -61,9 +74,10 @@ pub(super) struct Acked {
     pub bytes: u32,
     /// Maximum segment size, in bytes.
     pub mss: u32,
-    /// Whether the window, rather than the program or the peer, limited the bytes in flight (RFC
-    /// 7661 §4.3 in spirit: a window that was not used proves nothing).
-    pub limited: bool,
+    /// Whether the window, rather than the program or the peer, limited the bytes in flight
+    /// (Linux: `tcp_is_cwnd_limited`). A window that was not used proves nothing about the path,
+    /// and does not grow (RFC 9438 §5.8; Reno's does not either, as on Linux).
+    pub cwnd_limited: bool,
     /// Whether this acknowledgement begins a new round trip.
     pub new_round: bool,
 }
@@ -85,16 +99,19 @@ pub struct Congestion {
 
 shared_layout! { Congestion { cwnd, ssthresh, algorithm, cubic, reno, hystart } }
 
-/// The state that a loss changes, as it was before.
+/// The window and its curve before a reduction, to be restored if that proves spurious.
+///
+/// Reno's counted bytes and HyStart++'s state are reset by a reduction and not restored. Without
+/// them growth is late by at most a segment, and by the rounds that HyStart++ compares.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
-pub(super) struct Before {
+pub(super) struct SavedWindow {
     pub(super) cwnd: u32,
     ssthresh: u32,
     cubic: cubic::Epoch,
 }
 
-shared_layout! { Before { cwnd, ssthresh, cubic } }
+shared_layout! { SavedWindow { cwnd, ssthresh, cubic } }
 
 /// The largest window: that of the largest scaled peer window.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;
@@ -105,10 +122,10 @@ pub(super) fn initial_window(mss: u32) -> u32 {
     (10 * mss).min((2 * mss).max(14_600))
 }
 
-/// The window of the first flight, and of one after a pause, on a route with an initcwnd of
-/// `segments`; 0: the default.
-fn first_window(segments: u16, mss: u32) -> u32 {
-    match segments {
+/// The window of the first flight, and of one after a pause. `initcwnd`: the route's, in segments;
+/// 0: the default.
+fn first_window(initcwnd: u16, mss: u32) -> u32 {
+    match initcwnd {
         0 => initial_window(mss),
         segments => u32::from(segments).saturating_mul(mss).min(MAX_WINDOW),
     }
@@ -129,8 +146,8 @@ impl Congestion {
     }
 
     /// Sets the initial window to the route's, in segments; 0: the default.
-    pub(in crate::tcp) fn begin_with(&mut self, segments: u16, mss: u32) {
-        self.cwnd = first_window(segments, mss);
+    pub(in crate::tcp) fn begin_with(&mut self, initcwnd: u16, mss: u32) {
+        self.cwnd = first_window(initcwnd, mss);
     }
 
     /// Whether the connection is in slow start.
@@ -139,19 +156,29 @@ impl Congestion {
         self.cwnd < self.ssthresh
     }
 
+    /// Whether neither a reduction nor HyStart++ has set a threshold yet. HyStart++ acts only then
+    /// (RFC 9406 §4.3).
+    const fn is_first_slow_start(&self) -> bool {
+        self.ssthresh == MAX_WINDOW
+    }
+
     /// New data was acknowledged, and the window may grow.
     pub(in crate::tcp) fn on_ack(&mut self, acked: &Acked, rtt: &Rtt) {
-        // RFC 9406 §4.3: only the first slow start has no known threshold.
-        let first = self.ssthresh == MAX_WINDOW;
-        if first {
-            self.hystart.hear(acked, rtt);
+        if self.is_first_slow_start() {
+            self.hystart.on_sample(acked, rtt);
         }
-        if !acked.limited {
-            return self.cubic.pause(acked.now);
+        if !acked.cwnd_limited {
+            // Reno has no epoch: this does nothing there.
+            return self.cubic.skip_unused_time(acked.now);
         }
         let mut bytes = acked.bytes;
+        // Slow start.
         if self.in_slow_start() {
-            let growth = if first { self.hystart.growth(bytes) } else { bytes };
+            let mut growth = bytes;
+            if self.is_first_slow_start() {
+                self.hystart.update_phase();
+                growth = self.hystart.growth(bytes);
+            }
             let room = self.ssthresh - self.cwnd;
             self.cwnd += growth.min(room);
             if self.hystart.leaves_slow_start() {
@@ -164,58 +191,62 @@ impl Congestion {
             }
             bytes = growth - room;
         }
+        // Congestion avoidance, with what slow start left over.
         let grown = match self.algorithm {
-            Algorithm::Cubic => self.cubic.avoid(acked, bytes, rtt, self.cwnd),
-            Algorithm::Reno => self.reno.avoid(bytes, acked.mss, self.cwnd),
+            Algorithm::Cubic => self.cubic.grow(acked, bytes, rtt, self.cwnd),
+            Algorithm::Reno => self.reno.grow(bytes, acked.mss, self.cwnd),
         };
         self.cwnd = grown.min(MAX_WINDOW);
     }
 
-    /// A loss was detected: sets the slow start threshold; PRR then leads the window to it.
-    pub(in crate::tcp) fn on_loss(&mut self, mss: u32) {
-        let reduced = match self.algorithm {
-            Algorithm::Cubic => self.cubic.reduce(mss, self.cwnd),
-            Algorithm::Reno => self.reno.reduce(self.cwnd),
+    /// A loss or a router's mark: lowers the threshold. The window follows by PRR, or the caller
+    /// sets it.
+    pub(in crate::tcp) fn on_congestion(&mut self, mss: u32) {
+        let ssthresh = match self.algorithm {
+            Algorithm::Cubic => self.cubic.ssthresh_after_loss(mss, self.cwnd),
+            Algorithm::Reno => self.reno.ssthresh_after_loss(self.cwnd),
         };
         self.hystart = HyStart::default();
-        self.ssthresh = reduced.max(2 * mss);
+        self.ssthresh = ssthresh.max(2 * mss);
     }
 
     /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start.
-    pub(in crate::tcp) fn on_timeout(&mut self, mss: u32, first: bool) {
-        if first {
-            self.on_loss(mss);
+    /// `first_expiry`: the first for this loss; further ones do not lower the threshold again.
+    pub(in crate::tcp) fn on_timeout(&mut self, mss: u32, first_expiry: bool) {
+        if first_expiry {
+            self.on_congestion(mss);
         }
         self.cubic.timed_out();
         self.cwnd = mss;
     }
 
     /// The state to restore if a loss that is detected now proves spurious.
-    pub(in crate::tcp) const fn before(&self) -> Before {
-        Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.epoch }
+    pub(in crate::tcp) const fn save(&self) -> SavedWindow {
+        SavedWindow { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.epoch }
     }
 
     /// The loss was spurious (RFC 9438 §4.9). If the window is by now larger than before the loss,
     /// it stays as it is (§4.9.2).
-    pub(in crate::tcp) fn restore(&mut self, before: &Before) {
-        if self.cwnd <= before.cwnd {
-            (self.cwnd, self.ssthresh) = (before.cwnd, before.ssthresh);
-            self.cubic.epoch = before.cubic;
+    pub(in crate::tcp) fn restore(&mut self, saved: &SavedWindow) {
+        if self.cwnd <= saved.cwnd {
+            (self.cwnd, self.ssthresh) = (saved.cwnd, saved.ssthresh);
+            self.cubic.epoch = saved.cubic;
         }
     }
 
     /// The connection sends again after everything was acknowledged, soon enough for the window to
     /// be valid.
     pub(in crate::tcp) fn on_start(&mut self, now: Instant) {
-        self.cubic.pause(now);
+        self.cubic.skip_unused_time(now);
     }
 
     /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
-    pub(in crate::tcp) fn on_idle(&mut self, first: u16, mss: u32) {
+    /// `initcwnd`: the route's, in segments; 0: the default.
+    pub(in crate::tcp) fn on_idle(&mut self, initcwnd: u16, mss: u32) {
         self.cubic.restart();
         // Round trips before the pause are irrelevant for the slow start that follows.
         self.hystart = HyStart::default();
-        self.cwnd = self.cwnd.min(first_window(first, mss));
+        self.cwnd = self.cwnd.min(first_window(initcwnd, mss));
     }
 
     /// The segment size changed: the window never falls below one segment.

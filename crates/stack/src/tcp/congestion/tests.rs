@@ -19,7 +19,7 @@ fn run(cc: &mut Congestion, from_ms: u64, rounds: u64, rtt_ms: u64) {
         let mut new_round = true;
         while left > 0 {
             let bytes = left.min(2 * MSS);
-            cc.on_ack(&Acked { now, bytes, mss: MSS, limited: true, new_round }, &rtt(rtt_ms * 1000));
+            cc.on_ack(&Acked { now, bytes, mss: MSS, cwnd_limited: true, new_round }, &rtt(rtt_ms * 1000));
             new_round = false;
             left -= bytes;
         }
@@ -38,7 +38,7 @@ fn ten_segments_start_and_slow_start_doubles() {
 #[test]
 fn a_window_that_was_not_used_does_not_grow() {
     let mut cc = Congestion::new(Algorithm::Reno, MSS);
-    let acked = Acked { now: Instant::from_nanos(1), bytes: MSS, mss: MSS, limited: false, new_round: false };
+    let acked = Acked { now: Instant::from_nanos(1), bytes: MSS, mss: MSS, cwnd_limited: false, new_round: false };
     cc.on_ack(&acked, &rtt(10));
     assert_eq!(cc.cwnd, 10 * MSS);
 }
@@ -47,7 +47,7 @@ fn a_window_that_was_not_used_does_not_grow() {
 fn reno_halves_and_grows_by_one_segment_a_round() {
     let mut cc = Congestion::new(Algorithm::Reno, MSS);
     cc.cwnd = 100 * MSS;
-    cc.on_loss(MSS);
+    cc.on_congestion(MSS);
     assert_eq!(cc.ssthresh, 50 * MSS);
     cc.cwnd = cc.ssthresh;
     run(&mut cc, 0, 10, 10);
@@ -60,7 +60,7 @@ fn rfc9438_4_6_cubic_falls_to_seven_tenths_rounded_up_and_by_one_segment_at_leas
     for (segments, threshold) in [(2, 2), (3, 2), (4, 3), (5, 4), (6, 5), (7, 5), (8, 6), (9, 7), (10, 7), (100, 70)] {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = segments * MSS;
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         assert_eq!(cc.ssthresh, threshold * MSS, "{segments}");
     }
 }
@@ -70,7 +70,7 @@ fn cubic_returns_to_the_old_window_after_k_and_then_goes_beyond() {
     // RFC 9438 §4.2: K = cbrt(W_max (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4) = 9.08 s.
     let mut cc = Congestion::new(Algorithm::Cubic, MSS);
     cc.cwnd = 1000 * MSS;
-    cc.on_loss(MSS);
+    cc.on_congestion(MSS);
     assert_eq!(cc.ssthresh, 700 * MSS);
     cc.cwnd = cc.ssthresh;
     run(&mut cc, 0, 45, 100); // 4.5 s: W_max is near but not reached
@@ -100,10 +100,10 @@ fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
     let grown = |loss: &dyn Fn(&mut Congestion)| {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 1000 * MSS;
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 40, 100);
-        let before = cc.before();
+        let before = cc.save();
         loss(&mut cc);
         cc.restore(&before);
         assert_eq!(cc.cwnd, before.cwnd);
@@ -113,12 +113,12 @@ fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
     let without = grown(&|_| {});
     assert!(without > 1000, "beyond the old window: {without}");
     let recovery = grown(&|cc| {
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         cc.cwnd = cc.ssthresh;
     });
     let timeout = grown(&|cc| cc.on_timeout(MSS, true));
     let late = grown(&|cc| {
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         cc.cwnd = cc.ssthresh;
         run(cc, 4_100, 1, 100);
     });
@@ -131,8 +131,8 @@ fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
 fn rfc9438_4_9_2_what_is_found_too_late_changes_nothing() {
     let mut cc = Congestion::new(Algorithm::Cubic, MSS);
     cc.cwnd = 100 * MSS;
-    let before = cc.before();
-    cc.on_loss(MSS);
+    let before = cc.save();
+    cc.on_congestion(MSS);
     cc.cwnd = cc.ssthresh;
     run(&mut cc, 0, 100, 100);
     let now = (cc.cwnd, cc.ssthresh);
@@ -148,7 +148,7 @@ fn rfc9438_4_2_cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
     let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 100 * MSS;
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 20, 100);
         let before = cc.cwnd;
@@ -158,10 +158,13 @@ fn rfc9438_4_2_cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
     };
     let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
     let without = grown(&|_| 2_000);
-    let limited = false;
+    let cwnd_limited = false;
     let questions = grown(&|cc| {
         for n in 0..600 {
-            cc.on_ack(&Acked { now: at(2_000 + 100 * n), bytes: MSS, mss: MSS, limited, new_round: true }, &rtt(100));
+            cc.on_ack(
+                &Acked { now: at(2_000 + 100 * n), bytes: MSS, mss: MSS, cwnd_limited, new_round: true },
+                &rtt(100),
+            );
         }
         62_000
     });
@@ -178,7 +181,7 @@ fn cubic_is_not_slower_than_reno_on_a_short_path() {
     let mut windows = [Algorithm::Cubic, Algorithm::Reno].map(|algorithm| {
         let mut cc = Congestion::new(algorithm, MSS);
         cc.cwnd = 40 * MSS;
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 200, 1);
         cc.cwnd
@@ -193,12 +196,12 @@ fn cubic_grows_by_a_segment_a_round_trip_in_the_first_milliseconds_after_a_loss(
     let grown = |rounds: u64, us: u64| {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 100 * MSS;
-        cc.on_loss(MSS);
+        cc.on_congestion(MSS);
         cc.cwnd = cc.ssthresh;
         for round in 0..rounds {
             let now = Instant::from_nanos(round * us * 1_000 + 1);
             let (bytes, mss) = (cc.cwnd, MSS);
-            cc.on_ack(&Acked { now, bytes, mss, limited: true, new_round: true }, &rtt(us));
+            cc.on_ack(&Acked { now, bytes, mss, cwnd_limited: true, new_round: true }, &rtt(us));
         }
         (cc.cwnd - 70 * MSS) / MSS
     };
@@ -249,7 +252,7 @@ fn rfc9406_4_2_rounds_that_the_window_does_not_limit_are_known_to_slow_start() {
     run(&mut cc, 0, 1, 10);
     for n in 0..80 {
         let now = Instant::from_nanos(1_000_000_000 + n * 1_000_000);
-        cc.on_ack(&Acked { now, bytes: MSS, mss: MSS, limited: false, new_round: n % 8 == 0 }, &rtt(30_000));
+        cc.on_ack(&Acked { now, bytes: MSS, mss: MSS, cwnd_limited: false, new_round: n % 8 == 0 }, &rtt(30_000));
     }
     assert_eq!(cc.cwnd, 20 * MSS);
     run(&mut cc, 2_000, 2, 30);
