@@ -107,20 +107,15 @@ pub fn linger(value: &[u8]) -> Option<Option<Span>> {
 /// The stack's congestion control of this name (`TCP_CONGESTION`), which may end with a zero.
 #[must_use]
 pub fn algorithm(name: &[u8]) -> Option<Algorithm> {
-    match name.split(|&byte| byte == 0).next()? {
-        b"reno" => Some(Algorithm::Reno),
-        b"cubic" => Some(Algorithm::Cubic),
-        _ => None,
-    }
+    let name = name.split(|&byte| byte == 0).next()?;
+    Algorithm::from_name(core::str::from_utf8(name).ok()?)
 }
 
-/// The name of a congestion control as Linux gives it.
+/// The name of a congestion control as Linux gives it: filled up with zeros.
 #[must_use]
-pub const fn algorithm_name(algorithm: Algorithm) -> &'static [u8; ALGORITHM_NAME] {
-    match algorithm {
-        Algorithm::Reno => b"reno\0\0\0\0\0\0\0\0\0\0\0\0",
-        Algorithm::Cubic => b"cubic\0\0\0\0\0\0\0\0\0\0\0",
-    }
+pub fn algorithm_name(algorithm: Algorithm) -> [u8; ALGORITHM_NAME] {
+    let name = algorithm.name().as_bytes();
+    core::array::from_fn(|at| name.get(at).copied().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -165,7 +160,9 @@ mod tests {
     #[test]
     fn algorithms_have_names() {
         for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
-            assert_eq!(super::algorithm(algorithm_name(algorithm)), Some(algorithm));
+            let name = algorithm_name(algorithm);
+            assert_eq!(super::algorithm(&name), Some(algorithm));
+            assert_eq!(name.last(), Some(&0));
         }
         assert_eq!(algorithm(b"reno"), Some(Algorithm::Reno));
         assert_eq!(algorithm(b"cubic\0bbr"), Some(Algorithm::Cubic));

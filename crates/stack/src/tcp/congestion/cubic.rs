@@ -9,10 +9,16 @@ use zerocopy::FromZeros;
 /// C = 0.4 segments / s^3 (§5), as C * 10.
 const C_TIMES_10: i64 = 4;
 
-/// For so long after a loss the window grows by a segment per round trip, as on Linux. Linux
-/// recomputes its target once a tick (4 ms at 250 Hz), and within the first tick the target is one
-/// segment above the window. On a path of 200 us with 1 % loss the rate of §4.3 reached 0.7 to 0.8
-/// of Linux's speed.
+/// beta = 0.7 (§4.6), as beta * 10.
+const BETA_TIMES_10: u64 = 7;
+
+/// alpha = 3 (1 - beta) / (1 + beta) = 9/17 (§4.3), as numerator and denominator.
+const ALPHA: (u64, u64) = (3 * (10 - BETA_TIMES_10), 10 + BETA_TIMES_10);
+
+/// For so long after an epoch begins the window grows by a segment per round trip, as on Linux.
+/// Linux recomputes its target once a tick (4 ms at 250 Hz), and within the first tick the target
+/// is one segment above the window. With the rate of §4.3 the window regains its size later than on
+/// Linux, if round trips are short and losses frequent.
 const FIRST_MS: u64 = 4;
 
 /// The cube is evaluated at most this far from K, in milliseconds, to keep the arithmetic within 64
@@ -44,14 +50,14 @@ shared_layout! { Epoch { w_max, cwnd_prior, start, k_ms, w_est } }
 #[repr(C)]
 pub(super) struct Cubic {
     pub(super) epoch: Epoch,
-    /// Time in which the window was not used has been counted up to here.
-    counted: Instant,
+    /// `epoch.start` allows for the time in which the window was not used up to here.
+    accounted_until: Instant,
     /// Fractions not yet turned into growth, of W_est and of the window.
     w_est_credit: u64,
     cwnd_credit: u64,
 }
 
-shared_layout! { Cubic { epoch, counted, w_est_credit, cwnd_credit } }
+shared_layout! { Cubic { epoch, accounted_until, w_est_credit, cwnd_credit } }
 
 fn cube_root(n: u64) -> u64 {
     let mut root = 0u64;
@@ -66,7 +72,7 @@ fn cube_root(n: u64) -> u64 {
 
 impl Cubic {
     fn begin_epoch(&mut self, now: Instant, mss: u32, cwnd: u32) {
-        (self.epoch.start, self.counted) = (now, now);
+        (self.epoch.start, self.accounted_until) = (now, now);
         self.epoch.w_est = cwnd;
         self.w_est_credit = 0;
         self.cwnd_credit = 0;
@@ -84,26 +90,29 @@ impl Cubic {
     /// W_cubic(t) (equation 1), in bytes.
     fn w_cubic(&self, t_ms: u64, mss: u32) -> i64 {
         let distance = (t_ms as i64 - i64::from(self.epoch.k_ms)).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
+        // C (t - K)^3: 10^9 ms^3 are 1 s^3, and C is times 10, so / 10^10. In two steps, to stay
+        // within 64 bits.
         let cube = distance * distance * distance / 100_000;
         i64::from(self.epoch.w_max) + cube * C_TIMES_10 * i64::from(mss) / 100_000
     }
 
     /// The window after `bytes` were acknowledged in congestion avoidance.
-    pub(super) fn avoid(&mut self, acked: &Acked, bytes: u32, rtt: &Rtt, cwnd: u32) -> u32 {
+    pub(super) fn grow(&mut self, acked: &Acked, bytes: u32, rtt: &Rtt, cwnd: u32) -> u32 {
         if self.epoch.start.is_never() {
             self.begin_epoch(acked.now, acked.mss, cwnd);
         }
-        self.counted = acked.now;
+        self.accounted_until = acked.now;
         let window = u64::from(cwnd.max(acked.mss).max(1));
         let t = acked.now.since(self.epoch.start).as_millis();
-        // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
-        let slower = self.epoch.w_est < self.epoch.cwnd_prior && t >= FIRST_MS;
-        let (numerator, denominator) = if slower { (9, 17) } else { (1, 1) };
+        // §4.3: alpha until the window before the loss is regained, then 1.
+        let below_prior = self.epoch.w_est < self.epoch.cwnd_prior;
+        let (numerator, denominator) = if below_prior && t >= FIRST_MS { ALPHA } else { (1, 1) };
         self.w_est_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;
         let whole = window * denominator;
         self.epoch.w_est = self.epoch.w_est.saturating_add((self.w_est_credit / whole) as u32);
         self.w_est_credit %= whole;
 
+        // Reno-friendly region (§4.3).
         if self.w_cubic(t, acked.mss) < i64::from(self.epoch.w_est) {
             return cwnd.max(self.epoch.w_est);
         }
@@ -116,25 +125,28 @@ impl Cubic {
         cwnd.saturating_add(growth as u32)
     }
 
-    /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7). In
-    /// whole segments, because a partial one is not sent. Rounded up, since the curve continues
-    /// upwards from there, but reduced by at least one segment. (Linux rounds down, and its curve,
-    /// in whole segments too, adds one within a round trip.)
-    pub(super) fn reduce(&mut self, mss: u32, cwnd: u32) -> u32 {
+    /// The slow start threshold after a loss or a mark: the window times beta (§4.6), with fast
+    /// convergence (§4.7). In whole segments, because a partial one is not sent. Rounded up, since
+    /// the curve continues upwards from there, but reduced by at least one segment. (Linux rounds
+    /// down, and its curve, in whole segments too, adds one within a round trip.)
+    pub(super) fn ssthresh_after_loss(&mut self, mss: u32, cwnd: u32) -> u32 {
         self.epoch.cwnd_prior = cwnd;
-        self.epoch.w_max = if cwnd + mss < self.epoch.w_max { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
+        // Fast convergence: W_max = cwnd (1 + beta) / 2. A window within a segment of the last
+        // W_max has regained it: windows grow by bytes, and only whole segments are sent.
+        let converges = cwnd + mss < self.epoch.w_max;
+        self.epoch.w_max = if converges { (u64::from(cwnd) * (10 + BETA_TIMES_10) / 20) as u32 } else { cwnd };
         self.epoch.start = Instant::NEVER;
-        let (segment, exact) = (mss.max(1), (u64::from(cwnd) * 7 / 10) as u32);
+        let (segment, exact) = (mss.max(1), (u64::from(cwnd) * BETA_TIMES_10 / 10) as u32);
         exact.div_ceil(segment).saturating_mul(segment).min(cwnd.saturating_sub(segment))
     }
 
     /// The window was not used since the last acknowledgement: that time does not count (§4.2).
     /// Otherwise the curve would run away from a window that does not grow, and the window would
     /// follow in one leap (§5.8).
-    pub(super) fn pause(&mut self, now: Instant) {
+    pub(super) fn skip_unused_time(&mut self, now: Instant) {
         if !self.epoch.start.is_never() {
-            self.epoch.start += now.since(self.counted);
-            self.counted = now;
+            self.epoch.start += now.since(self.accounted_until);
+            self.accounted_until = now;
         }
     }
 

@@ -39,12 +39,12 @@ shared_layout! { HyStart { last_round, this_round, baseline, samples, rounds } }
 impl HyStart {
     /// Takes an acknowledgement's round trip, whether or not the window was the limit: otherwise
     /// the next round that it limits would be compared with one of long ago.
-    pub(super) fn hear(&mut self, acked: &Acked, rtt: &Rtt) {
+    pub(super) fn on_sample(&mut self, acked: &Acked, rtt: &Rtt) {
         if acked.new_round {
             self.last_round = self.this_round;
             self.this_round = Span::ZERO;
             self.samples = 0;
-            if acked.limited && !self.baseline.is_zero() {
+            if acked.cwnd_limited && !self.baseline.is_zero() {
                 self.rounds = self.rounds.saturating_add(1);
             }
         }
@@ -54,8 +54,9 @@ impl HyStart {
         }
     }
 
-    /// How much the window grows for `bytes` acknowledged in slow start.
-    pub(super) fn growth(&mut self, bytes: u32) -> u32 {
+    /// Enters conservative slow start if this round's trips are longer than those of the last
+    /// round, and leaves it if they were so only for a while (§4.2).
+    pub(super) fn update_phase(&mut self) {
         if self.samples >= SAMPLES && !self.last_round.is_zero() {
             let threshold = self.last_round.over(THRESHOLD_DIVISOR).max(MIN_THRESHOLD).min(MAX_THRESHOLD);
             if self.baseline.is_zero() {
@@ -67,6 +68,10 @@ impl HyStart {
                 self.baseline = Span::ZERO; // it was a transient delay: slow start continues
             }
         }
+    }
+
+    /// How much the window grows for `bytes` acknowledged in this phase of slow start.
+    pub(super) const fn growth(&self, bytes: u32) -> u32 {
         if self.baseline.is_zero() { bytes } else { bytes / CONSERVATIVE_DIVISOR }
     }
 
@@ -86,8 +91,10 @@ mod tests {
         rtt.sample(Instant::from_nanos(1), Span::from_micros(us));
         let mut growth = 0;
         for n in 0..10 {
-            let acked = Acked { now: Instant::from_nanos(1), bytes: 1000, mss: 1000, limited: true, new_round: n == 0 };
-            hystart.hear(&acked, &rtt);
+            let acked =
+                Acked { now: Instant::from_nanos(1), bytes: 1000, mss: 1000, cwnd_limited: true, new_round: n == 0 };
+            hystart.on_sample(&acked, &rtt);
+            hystart.update_phase();
             growth = hystart.growth(1000);
         }
         growth

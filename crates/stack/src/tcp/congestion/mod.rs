@@ -1,6 +1,19 @@
 //! Congestion control: limits the bytes in flight. All algorithms share one interface. The state is
 //! plain data in the lane's region, so the choice is a tag and not a trait object.
 //!
+//! `loss_recovery::recovery` calls it for acknowledgements, losses and routers' marks,
+//! `timers::timeouts` after a timeout. While PRR leads the window to the threshold, it does not act
+//! on acknowledgements. Then, and in a few other cases, the caller assigns `cwnd`:
+//!
+//! | caller | case | RFC |
+//! |---|---|---|
+//! | `loss_recovery::recovery`, `timers::timeouts` | fast recovery, or a mark (PRR) | 6937 |
+//! | `loss_recovery::recovery` | a probe repaired a loss | 8985 §7.4.2 |
+//! | `loss_recovery::frto` | a timeout that may be spurious | 5682 |
+//! | `setup::handshake` | a lost SYN | 5681 §3.1 |
+//!
+//! Files:
+//!
 //! | file | content | RFC |
 //! |---|---|---|
 //! | `cubic` | CUBIC's congestion avoidance, the default | 9438 |
@@ -12,6 +25,8 @@ mod cubic;
 pub(super) mod ecn;
 mod hystart;
 mod reno;
+#[cfg(test)]
+mod tests;
 
 use crate::tcp::timers::rtt::Rtt;
 use crate::time::Instant;
@@ -59,9 +74,10 @@ pub(super) struct Acked {
     pub bytes: u32,
     /// Maximum segment size, in bytes.
     pub mss: u32,
-    /// Whether the window, rather than the program or the peer, limited the bytes in flight (RFC
-    /// 7661 §4.3 in spirit: a window that was not used proves nothing).
-    pub limited: bool,
+    /// Whether the window, rather than the program or the peer, limited the bytes in flight
+    /// (Linux: `tcp_is_cwnd_limited`). A window that was not used proves nothing about the path,
+    /// and does not grow (RFC 9438 §5.8; Reno's does not either, as on Linux).
+    pub cwnd_limited: bool,
     /// Whether this acknowledgement begins a new round trip.
     pub new_round: bool,
 }
@@ -83,16 +99,19 @@ pub struct Congestion {
 
 shared_layout! { Congestion { cwnd, ssthresh, algorithm, cubic, reno, hystart } }
 
-/// The state that a loss changes, as it was before.
+/// The window and its curve before a reduction, to be restored if that proves spurious.
+///
+/// Reno's counted bytes and HyStart++'s state are reset by a reduction and not restored. Without
+/// them growth is late by at most a segment, and by the rounds that HyStart++ compares.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
-pub(super) struct Before {
+pub(super) struct SavedWindow {
     pub(super) cwnd: u32,
     ssthresh: u32,
     cubic: cubic::Epoch,
 }
 
-shared_layout! { Before { cwnd, ssthresh, cubic } }
+shared_layout! { SavedWindow { cwnd, ssthresh, cubic } }
 
 /// The largest window: that of the largest scaled peer window.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;
@@ -103,10 +122,10 @@ pub(super) fn initial_window(mss: u32) -> u32 {
     (10 * mss).min((2 * mss).max(14_600))
 }
 
-/// The window of the first flight, and of one after a pause, on a route with an initcwnd of
-/// `segments`; 0: the default.
-fn first_window(segments: u16, mss: u32) -> u32 {
-    match segments {
+/// The window of the first flight, and of one after a pause. `initcwnd`: the route's, in segments;
+/// 0: the default.
+fn first_window(initcwnd: u16, mss: u32) -> u32 {
+    match initcwnd {
         0 => initial_window(mss),
         segments => u32::from(segments).saturating_mul(mss).min(MAX_WINDOW),
     }
@@ -127,8 +146,8 @@ impl Congestion {
     }
 
     /// Sets the initial window to the route's, in segments; 0: the default.
-    pub(in crate::tcp) fn begin_with(&mut self, segments: u16, mss: u32) {
-        self.cwnd = first_window(segments, mss);
+    pub(in crate::tcp) fn begin_with(&mut self, initcwnd: u16, mss: u32) {
+        self.cwnd = first_window(initcwnd, mss);
     }
 
     /// Whether the connection is in slow start.
@@ -137,19 +156,29 @@ impl Congestion {
         self.cwnd < self.ssthresh
     }
 
+    /// Whether neither a reduction nor HyStart++ has set a threshold yet. HyStart++ acts only then
+    /// (RFC 9406 §4.3).
+    const fn is_first_slow_start(&self) -> bool {
+        self.ssthresh == MAX_WINDOW
+    }
+
     /// New data was acknowledged, and the window may grow.
     pub(in crate::tcp) fn on_ack(&mut self, acked: &Acked, rtt: &Rtt) {
-        // RFC 9406 §4.3: only the first slow start has no known threshold.
-        let first = self.ssthresh == MAX_WINDOW;
-        if first {
-            self.hystart.hear(acked, rtt);
+        if self.is_first_slow_start() {
+            self.hystart.on_sample(acked, rtt);
         }
-        if !acked.limited {
-            return self.cubic.pause(acked.now);
+        if !acked.cwnd_limited {
+            // Reno has no epoch: this does nothing there.
+            return self.cubic.skip_unused_time(acked.now);
         }
         let mut bytes = acked.bytes;
+        // Slow start.
         if self.in_slow_start() {
-            let growth = if first { self.hystart.growth(bytes) } else { bytes };
+            let mut growth = bytes;
+            if self.is_first_slow_start() {
+                self.hystart.update_phase();
+                growth = self.hystart.growth(bytes);
+            }
             let room = self.ssthresh - self.cwnd;
             self.cwnd += growth.min(room);
             if self.hystart.leaves_slow_start() {
@@ -162,332 +191,66 @@ impl Congestion {
             }
             bytes = growth - room;
         }
+        // Congestion avoidance, with what slow start left over.
         let grown = match self.algorithm {
-            Algorithm::Cubic => self.cubic.avoid(acked, bytes, rtt, self.cwnd),
-            Algorithm::Reno => self.reno.avoid(bytes, acked.mss, self.cwnd),
+            Algorithm::Cubic => self.cubic.grow(acked, bytes, rtt, self.cwnd),
+            Algorithm::Reno => self.reno.grow(bytes, acked.mss, self.cwnd),
         };
         self.cwnd = grown.min(MAX_WINDOW);
     }
 
-    /// A loss was detected: sets the slow start threshold; PRR then leads the window to it.
-    pub(in crate::tcp) fn on_loss(&mut self, mss: u32) {
-        let reduced = match self.algorithm {
-            Algorithm::Cubic => self.cubic.reduce(mss, self.cwnd),
-            Algorithm::Reno => self.reno.reduce(self.cwnd),
+    /// A loss or a router's mark: lowers the threshold. The window follows by PRR, or the caller
+    /// sets it.
+    pub(in crate::tcp) fn on_congestion(&mut self, mss: u32) {
+        let ssthresh = match self.algorithm {
+            Algorithm::Cubic => self.cubic.ssthresh_after_loss(mss, self.cwnd),
+            Algorithm::Reno => self.reno.ssthresh_after_loss(self.cwnd),
         };
         self.hystart = HyStart::default();
-        self.ssthresh = reduced.max(2 * mss);
+        self.ssthresh = ssthresh.max(2 * mss);
     }
 
     /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start.
-    pub(in crate::tcp) fn on_timeout(&mut self, mss: u32, first: bool) {
-        if first {
-            self.on_loss(mss);
+    /// `first_expiry`: the first for this loss; further ones do not lower the threshold again.
+    pub(in crate::tcp) fn on_timeout(&mut self, mss: u32, first_expiry: bool) {
+        if first_expiry {
+            self.on_congestion(mss);
         }
         self.cubic.timed_out();
         self.cwnd = mss;
     }
 
     /// The state to restore if a loss that is detected now proves spurious.
-    pub(in crate::tcp) const fn before(&self) -> Before {
-        Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.epoch }
+    pub(in crate::tcp) const fn save(&self) -> SavedWindow {
+        SavedWindow { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.epoch }
     }
 
     /// The loss was spurious (RFC 9438 §4.9). If the window is by now larger than before the loss,
     /// it stays as it is (§4.9.2).
-    pub(in crate::tcp) fn restore(&mut self, before: &Before) {
-        if self.cwnd <= before.cwnd {
-            (self.cwnd, self.ssthresh) = (before.cwnd, before.ssthresh);
-            self.cubic.epoch = before.cubic;
+    pub(in crate::tcp) fn restore(&mut self, saved: &SavedWindow) {
+        if self.cwnd <= saved.cwnd {
+            (self.cwnd, self.ssthresh) = (saved.cwnd, saved.ssthresh);
+            self.cubic.epoch = saved.cubic;
         }
     }
 
     /// The connection sends again after everything was acknowledged, soon enough for the window to
     /// be valid.
     pub(in crate::tcp) fn on_start(&mut self, now: Instant) {
-        self.cubic.pause(now);
+        self.cubic.skip_unused_time(now);
     }
 
     /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
-    pub(in crate::tcp) fn on_idle(&mut self, first: u16, mss: u32) {
+    /// `initcwnd`: the route's, in segments; 0: the default.
+    pub(in crate::tcp) fn on_idle(&mut self, initcwnd: u16, mss: u32) {
         self.cubic.restart();
         // Round trips before the pause are irrelevant for the slow start that follows.
         self.hystart = HyStart::default();
-        self.cwnd = self.cwnd.min(first_window(first, mss));
+        self.cwnd = self.cwnd.min(first_window(initcwnd, mss));
     }
 
     /// The segment size changed: the window never falls below one segment.
     pub(in crate::tcp) fn on_mss(&mut self, mss: u32) {
         self.cwnd = self.cwnd.max(mss);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::Span;
-
-    const MSS: u32 = 1000;
-
-    fn rtt(us: u64) -> Rtt {
-        let mut rtt = Rtt::default();
-        rtt.sample(Instant::from_nanos(1), Span::from_micros(us));
-        rtt
-    }
-
-    /// Acknowledges `rounds` full windows, one round trip each.
-    fn run(cc: &mut Congestion, from_ms: u64, rounds: u64, rtt_ms: u64) {
-        for round in 0..rounds {
-            let now = Instant::from_nanos((from_ms + round * rtt_ms) * 1_000_000 + 1);
-            let mut left = cc.cwnd;
-            let mut new_round = true;
-            while left > 0 {
-                let bytes = left.min(2 * MSS);
-                cc.on_ack(&Acked { now, bytes, mss: MSS, limited: true, new_round }, &rtt(rtt_ms * 1000));
-                new_round = false;
-                left -= bytes;
-            }
-        }
-    }
-
-    #[test]
-    fn ten_segments_start_and_slow_start_doubles() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        assert_eq!(cc.cwnd, 10 * MSS);
-        assert_eq!(initial_window(9000), 18_000);
-        run(&mut cc, 0, 3, 10);
-        assert_eq!(cc.cwnd, 80 * MSS);
-    }
-
-    #[test]
-    fn a_window_that_was_not_used_does_not_grow() {
-        let mut cc = Congestion::new(Algorithm::Reno, MSS);
-        let acked = Acked { now: Instant::from_nanos(1), bytes: MSS, mss: MSS, limited: false, new_round: false };
-        cc.on_ack(&acked, &rtt(10));
-        assert_eq!(cc.cwnd, 10 * MSS);
-    }
-
-    #[test]
-    fn reno_halves_and_grows_by_one_segment_a_round() {
-        let mut cc = Congestion::new(Algorithm::Reno, MSS);
-        cc.cwnd = 100 * MSS;
-        cc.on_loss(MSS);
-        assert_eq!(cc.ssthresh, 50 * MSS);
-        cc.cwnd = cc.ssthresh;
-        run(&mut cc, 0, 10, 10);
-        assert!((59 * MSS..=61 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
-    }
-
-    /// RFC 9438 §4.6, in whole segments.
-    #[test]
-    fn rfc9438_4_6_cubic_falls_to_seven_tenths_rounded_up_and_by_one_segment_at_least() {
-        for (segments, threshold) in
-            [(2, 2), (3, 2), (4, 3), (5, 4), (6, 5), (7, 5), (8, 6), (9, 7), (10, 7), (100, 70)]
-        {
-            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-            cc.cwnd = segments * MSS;
-            cc.on_loss(MSS);
-            assert_eq!(cc.ssthresh, threshold * MSS, "{segments}");
-        }
-    }
-
-    #[test]
-    fn cubic_returns_to_the_old_window_after_k_and_then_goes_beyond() {
-        // RFC 9438 §4.2: K = cbrt(W_max (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4) = 9.08 s.
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        cc.cwnd = 1000 * MSS;
-        cc.on_loss(MSS);
-        assert_eq!(cc.ssthresh, 700 * MSS);
-        cc.cwnd = cc.ssthresh;
-        run(&mut cc, 0, 45, 100); // 4.5 s: W_max is near but not reached
-        assert!((930 * MSS..1000 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
-        run(&mut cc, 4_500, 46, 100); // 9.1 s
-        assert!((990 * MSS..1010 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
-        run(&mut cc, 9_100, 60, 100); // 15.1 s: 0.4 * 6^3 = 86 segments above
-        assert!((1060 * MSS..1110 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
-    }
-
-    /// RFC 9438 §4.8: K is 0, and W_max the window at which congestion avoidance begins.
-    #[test]
-    fn after_a_timeout_cubic_does_not_hurry_back_to_the_window_that_was_lost() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        cc.cwnd = 1000 * MSS;
-        cc.on_timeout(MSS, true);
-        cc.cwnd = cc.ssthresh;
-        run(&mut cc, 0, 45, 100); // 4.5 s: 0.4 * 4.5^3 = 36 segments above
-        assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
-    }
-
-    /// RFC 9438 §4.9: a spurious loss changes neither the window nor its growth. An acknowledgement
-    /// or a timeout may have detected it, and it may prove spurious at once or when the window has
-    /// begun to grow again.
-    #[test]
-    fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
-        let grown = |loss: &dyn Fn(&mut Congestion)| {
-            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-            cc.cwnd = 1000 * MSS;
-            cc.on_loss(MSS);
-            cc.cwnd = cc.ssthresh;
-            run(&mut cc, 0, 40, 100);
-            let before = cc.before();
-            loss(&mut cc);
-            cc.restore(&before);
-            assert_eq!(cc.cwnd, before.cwnd);
-            run(&mut cc, 4_200, 100, 100);
-            cc.cwnd / MSS
-        };
-        let without = grown(&|_| {});
-        assert!(without > 1000, "beyond the old window: {without}");
-        let recovery = grown(&|cc| {
-            cc.on_loss(MSS);
-            cc.cwnd = cc.ssthresh;
-        });
-        let timeout = grown(&|cc| cc.on_timeout(MSS, true));
-        let late = grown(&|cc| {
-            cc.on_loss(MSS);
-            cc.cwnd = cc.ssthresh;
-            run(cc, 4_100, 1, 100);
-        });
-        assert_eq!([recovery, timeout, late], [without; 3]);
-    }
-
-    /// RFC 9438 §4.9.2: a window that is larger by then than before the loss stays, with all its
-    /// state.
-    #[test]
-    fn rfc9438_4_9_2_what_is_found_too_late_changes_nothing() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        cc.cwnd = 100 * MSS;
-        let before = cc.before();
-        cc.on_loss(MSS);
-        cc.cwnd = cc.ssthresh;
-        run(&mut cc, 0, 100, 100);
-        let now = (cc.cwnd, cc.ssthresh);
-        assert!(now.0 > before.cwnd);
-        cc.restore(&before);
-        assert_eq!((cc.cwnd, cc.ssthresh), now);
-    }
-
-    /// RFC 9438 §4.2: the curve does not advance while the program, and not the window, limits
-    /// transmission; nor during silence.
-    #[test]
-    fn rfc9438_4_2_cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
-        let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
-            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-            cc.cwnd = 100 * MSS;
-            cc.on_loss(MSS);
-            cc.cwnd = cc.ssthresh;
-            run(&mut cc, 0, 20, 100);
-            let before = cc.cwnd;
-            let from_ms = pause(&mut cc);
-            run(&mut cc, from_ms, 3, 100);
-            (before, cc.cwnd)
-        };
-        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
-        let without = grown(&|_| 2_000);
-        let limited = false;
-        let questions = grown(&|cc| {
-            for n in 0..600 {
-                cc.on_ack(
-                    &Acked { now: at(2_000 + 100 * n), bytes: MSS, mss: MSS, limited, new_round: true },
-                    &rtt(100),
-                );
-            }
-            62_000
-        });
-        let silence = grown(&|cc| {
-            cc.on_start(at(2_900));
-            3_000
-        });
-        assert!(without.1 > without.0 + MSS, "{without:?}");
-        assert_eq!([questions, silence], [without; 2]);
-    }
-
-    #[test]
-    fn cubic_is_not_slower_than_reno_on_a_short_path() {
-        let mut windows = [Algorithm::Cubic, Algorithm::Reno].map(|algorithm| {
-            let mut cc = Congestion::new(algorithm, MSS);
-            cc.cwnd = 40 * MSS;
-            cc.on_loss(MSS);
-            cc.cwnd = cc.ssthresh;
-            run(&mut cc, 0, 200, 1);
-            cc.cwnd
-        });
-        windows.sort_unstable();
-        assert!(windows[1] - windows[0] < windows[0] / 4, "{windows:?}");
-    }
-
-    /// As on Linux in a LAN, whose round trips are far shorter than a tick.
-    #[test]
-    fn cubic_grows_by_a_segment_a_round_trip_in_the_first_milliseconds_after_a_loss() {
-        let grown = |rounds: u64, us: u64| {
-            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-            cc.cwnd = 100 * MSS;
-            cc.on_loss(MSS);
-            cc.cwnd = cc.ssthresh;
-            for round in 0..rounds {
-                let now = Instant::from_nanos(round * us * 1_000 + 1);
-                let (bytes, mss) = (cc.cwnd, MSS);
-                cc.on_ack(&Acked { now, bytes, mss, limited: true, new_round: true }, &rtt(us));
-            }
-            (cc.cwnd - 70 * MSS) / MSS
-        };
-        assert_eq!(grown(20, 200), 20, "4 ms");
-        assert!((30..=31).contains(&grown(40, 200)), "8 ms: 9/17 of a segment a round trip in the second half");
-    }
-
-    #[test]
-    fn a_timeout_starts_again_from_one_segment() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        cc.on_timeout(MSS, true);
-        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
-        cc.on_timeout(MSS, false);
-        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
-    }
-
-    /// RFC 9406 evaluates one slow start; the next one starts without its state.
-    #[test]
-    fn slow_start_after_a_pause_is_not_left_for_what_was_before() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        for (round, ms) in [10, 10, 20, 20, 20, 20, 20, 20, 20, 20].into_iter().enumerate() {
-            run(&mut cc, 1000 * round as u64, 1, ms);
-        }
-        let threshold = cc.ssthresh;
-        assert!(threshold < MAX_WINDOW, "round trips doubled: slow start was left");
-        cc.on_idle(0, MSS);
-        assert_eq!(cc.cwnd, 10 * MSS);
-        run(&mut cc, 100_000, 2, 20);
-        assert_eq!((cc.cwnd, cc.ssthresh), (40 * MSS, threshold));
-    }
-
-    /// RFC 9406 §4.3: the threshold is known, and the window returns to it, however long round
-    /// trips take meanwhile.
-    #[test]
-    fn rfc9406_4_3_slow_start_after_a_timeout_goes_to_its_threshold() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        cc.cwnd = 1000 * MSS;
-        cc.on_timeout(MSS, true);
-        run(&mut cc, 0, 6, 10);
-        run(&mut cc, 60, 4, 30);
-        assert!((700 * MSS..710 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
-    }
-
-    /// A path whose delay grew while little was sent is not taken for queueing by the next burst.
-    #[test]
-    fn rfc9406_4_2_rounds_that_the_window_does_not_limit_are_known_to_slow_start() {
-        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
-        run(&mut cc, 0, 1, 10);
-        for n in 0..80 {
-            let now = Instant::from_nanos(1_000_000_000 + n * 1_000_000);
-            cc.on_ack(&Acked { now, bytes: MSS, mss: MSS, limited: false, new_round: n % 8 == 0 }, &rtt(30_000));
-        }
-        assert_eq!(cc.cwnd, 20 * MSS);
-        run(&mut cc, 2_000, 2, 30);
-        assert_eq!(cc.cwnd, 80 * MSS);
-    }
-
-    #[test]
-    fn algorithms_are_found_by_name() {
-        assert_eq!(Algorithm::from_name("reno"), Some(Algorithm::Reno));
-        assert_eq!(Algorithm::from_name("bbr"), None);
     }
 }

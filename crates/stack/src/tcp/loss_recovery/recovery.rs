@@ -147,7 +147,7 @@ impl Socket {
         }
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
-                let limited = self.was_limited(news);
+                let cwnd_limited = self.was_limited(news);
                 // The acknowledgement that ends slow start's repair counts as well. Otherwise a
                 // single segment would follow, which a peer may not acknowledge for long.
                 let after_timeout = was == Phase::Loss || self.recovery.phase == Phase::Loss;
@@ -155,7 +155,7 @@ impl Socket {
                     // After a timeout a number that jumps over data already reported by SACK would
                     // open the whole window at once (RFC 5681 §3.1: newly acknowledged data).
                     let bytes = if after_timeout { news.delivered } else { news.acked };
-                    let acked = Acked { now, bytes, mss, limited, new_round };
+                    let acked = Acked { now, bytes, mss, cwnd_limited, new_round };
                     self.cc.on_ack(&acked, &self.rtt);
                 }
             }
@@ -171,9 +171,9 @@ impl Socket {
         wait
     }
 
-    /// Whether the congestion window was the limit when the acknowledged data was sent (RFC 5681
-    /// §3.1, RFC 9438 §4.2: only then may it grow). In slow start it is enough that half of it was
-    /// used in this round.
+    /// Whether the congestion window was the limit when the acknowledged data was sent: only then
+    /// may it grow (RFC 9438 §5.8). In slow start it is enough that half of it was used in this
+    /// round, as on Linux.
     fn was_limited(&mut self, news: &News) -> bool {
         let limited = self.recovery.limited_to.gt(self.send.una - news.acked);
         if self.recovery.limited_to.lt(self.send.una) {
@@ -198,7 +198,7 @@ impl Socket {
 
     /// Lowers the slow start threshold; PRR leads the window to it.
     fn begin_reduction(&mut self, phase: Phase, delivered: u32) {
-        self.cc.on_loss(u32::from(self.mss));
+        self.cc.on_congestion(u32::from(self.mss));
         self.marks.reduced(self.send.nxt);
         // RFC 9937 §6.1: data that had arrived before is not delivered in this recovery.
         let arrived = self.send.board.sacked.saturating_add(self.recovery.arrived_unnamed);
@@ -272,7 +272,7 @@ impl Socket {
             counters.tcp_loss_probe_recovery.inc();
             self.peer_ack_delay.lost();
             if self.recovery.phase == Phase::Open {
-                self.cc.on_loss(u32::from(self.mss));
+                self.cc.on_congestion(u32::from(self.mss));
                 self.marks.reduced(self.send.nxt);
                 self.cc.cwnd = self.cc.cwnd.min(self.cc.ssthresh);
             }

@@ -10,7 +10,7 @@ use super::frto::Frto;
 use super::recovery::Phase;
 use crate::frame::Frames;
 use crate::table::Counters;
-use crate::tcp::congestion::Before;
+use crate::tcp::congestion::SavedWindow;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::options::SackBlock;
 use crate::tcp::wire::seq::Seq;
@@ -22,7 +22,7 @@ use zerocopy::FromZeros;
 #[repr(C)]
 pub(in crate::tcp) struct Undo {
     /// The window, and its growth state.
-    window: Before,
+    window: SavedWindow,
     /// When the recovery began, and our timestamp clock at that time.
     since: Instant,
     stamp: u32,
@@ -50,7 +50,7 @@ impl Undo {
         let under_way = recovery.undo.resent > 0 && (recovery.probing || recovery.phase != Phase::Open);
         let Self { start, end, resent, .. } = if under_way { recovery.undo } else { Self::default() };
         Self {
-            window: socket.cc.before(),
+            window: socket.cc.save(),
             since: now,
             stamp: socket.timestamp(now),
             start,
