@@ -307,6 +307,35 @@ say(u.recvmsg(10, 100, socket.MSG_CMSG_CLOEXEC)[2])
 }
 
 #[test]
+fn names_of_other_families_and_lengths_are_refused_as_the_kernel_does() {
+    same(
+        r#"
+v4 = struct.pack('=HH4s', 2, socket.htons(9000), socket.inet_aton(other)) + bytes(8)
+def v6(address): return struct.pack('=HHI16sI', 10, socket.htons(9000), 0, socket.inet_pton(socket.AF_INET6, address), 0)
+mapped, far = v6('::ffff:' + other), v6('fd77::1')
+names = [v4, mapped, far, bytes(16), struct.pack('H', 1) + bytes(26), struct.pack('H', 99) + bytes(26)]
+names += [v4[:n] for n in (0, 1, 2, 8, 15)] + [far[:n] for n in (2, 16, 23, 24)] + [bytes(2), v4 + bytes(12)]
+def outcome(n):
+    return n if n >= 0 else errno.errorcode[ctypes.get_errno()]
+def made(family, kind, only):
+    s = socket.socket(family, kind)
+    if family == socket.AF_INET6: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+    return s
+def connect(s, name): return outcome(libc.connect(s.fileno(), name, len(name)))
+def send(s, name): return outcome(libc.sendto(s.fileno(), b'abc', 3, 0, name, len(name)))
+for family, only in ((socket.AF_INET, 0), (socket.AF_INET6, 0), (socket.AF_INET6, 1)):
+    for name in names:
+        with made(family, socket.SOCK_STREAM, only) as t, made(family, socket.SOCK_DGRAM, only) as u, made(family, socket.SOCK_DGRAM, only) as w:
+            # Twice: a connected socket looks at less of the name.
+            say(family, only, name.hex(), connect(t, name), connect(t, name), connect(u, name), send(u, name), send(w, name))
+with socket.create_server((own, 7998)) as listener:
+    say([connect(listener, name) for name in names if name[:2] != bytes(2)])
+"#,
+        60,
+    );
+}
+
+#[test]
 fn sizes_of_buffers_and_segments_are_told_as_the_kernel_grants_them() {
     same(
         r#"

@@ -15,9 +15,9 @@ const V4_LEN: usize = 16;
 /// What the kernel requires of an IPv6 address (`SIN6_LEN_RFC2133`): without a scope.
 const V6_LEAST: usize = 24;
 
-/// The least length of an address that a socket of IPv4 or IPv6 takes. `bind` and `connect` compare
-/// it before the family: a shorter address of any family is `EINVAL`. An exception is `AF_UNSPEC`
-/// in `connect`.
+/// The least length of an address that a TCP socket of IPv4 or IPv6 takes. `bind` and `connect`
+/// compare it before the family: a shorter address of any family is `EINVAL`. An exception is
+/// `AF_UNSPEC` in `connect`. (A UDP socket of IPv6 also takes an address of IPv4.)
 #[must_use]
 pub const fn least_len(v6: bool) -> usize {
     if v6 { V6_LEAST } else { V4_LEN }

@@ -4,13 +4,18 @@ use crate::errno::{Errno, Result};
 use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// Reads the address of `connect`; `None` for `AF_UNSPEC`, of which two bytes suffice. `v6`: of an
-/// IPv6 socket.
-pub(crate) fn remote(bytes: &[u8], v6: bool) -> Result<Option<Endpoint>> {
-    match SocketName::parse(bytes) {
-        SocketName::Unspecified => Ok(None),
-        _ => of_family(bytes, v6).map(Some),
+/// Whether the address of `connect` is `AF_UNSPEC`, of which two bytes suffice. That is looked at
+/// before the state of the socket, and the rest ([`remote`]) only if it is not yet connected.
+pub(crate) fn is_unspecified(bytes: &[u8]) -> Result<bool> {
+    match bytes.len() {
+        0 | 1 => Err(Errno(libc::EINVAL)),
+        _ => Ok(SocketName::parse(bytes) == SocketName::Unspecified),
     }
+}
+
+/// Reads the address of `connect`, which is not `AF_UNSPEC`. `v6`: of an IPv6 socket.
+pub(crate) fn remote(bytes: &[u8], v6: bool) -> Result<Endpoint> {
+    of_family(bytes, v6)
 }
 
 /// Reads the address of `bind`. An IPv4 socket also takes an `AF_UNSPEC` of no address, as Linux
@@ -54,7 +59,7 @@ mod tests {
         let v6 = Endpoint::new(Address([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), 443);
         for (endpoint, of_v6) in [(v4, false), (v4, true), (v6, true)] {
             let bytes = emit(endpoint, of_v6);
-            assert_eq!((remote(&bytes, of_v6), local(&bytes, of_v6)), (Ok(Some(endpoint)), Ok(endpoint)));
+            assert_eq!((remote(&bytes, of_v6), local(&bytes, of_v6)), (Ok(endpoint), Ok(endpoint)));
         }
     }
 
@@ -82,11 +87,11 @@ mod tests {
 
     #[test]
     fn an_unspecified_family_dissolves_and_binds_to_any_address_of_ipv4() {
-        assert_eq!([1, 2, 15].map(|len| answers(libc::AF_UNSPEC, len, false)[1]), [libc::EINVAL, 0, 0]);
+        assert_eq!([1, 2, 15].map(|len| is_unspecified(&[0; 15][..len])), [Err(Errno(libc::EINVAL)), Ok(true), Ok(true)]);
         assert_eq!([15, 16].map(|len| answers(libc::AF_UNSPEC, len, false)[0]), [libc::EINVAL, 0]);
         assert_eq!([23, 24].map(|len| answers(libc::AF_UNSPEC, len, true)[0]), [libc::EINVAL, libc::EAFNOSUPPORT]);
         let addressed = [0, 0, 0, 80, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(local(&addressed, false), Err(Errno(libc::EAFNOSUPPORT)));
-        assert_eq!(remote(&addressed, false), Ok(None));
+        assert_eq!(is_unspecified(&addressed), Ok(true));
     }
 }

@@ -165,17 +165,18 @@ impl Machine {
     /// `connect`.
     pub(crate) fn connect(&self, fd: i32, address: &[u8]) -> Result<()> {
         let d = self.call(|state| state.table.get(fd).cloned())?;
-        let remote = name::remote(address, d.v6)?;
-        match (d.kind, remote) {
-            (Kind::Connection(id), None) => return self.call(|state| state.dissolve(fd, id)),
-            (Kind::Fresh, None) => return Ok(()),
-            (Kind::Fresh, Some(remote)) => {
+        let dissolves = name::is_unspecified(address)?;
+        match d.kind {
+            Kind::Connection(id) if dissolves => return self.call(|state| state.dissolve(fd, id)),
+            Kind::Fresh if dissolves => return Ok(()),
+            Kind::Fresh => {
+                let remote = name::remote(address, d.v6)?;
                 self.call(|state| state.begin(fd, remote))?;
                 if d.nonblock {
                     return Err(Errno(libc::EINPROGRESS));
                 }
             }
-            (Kind::Connection(_), _) if d.connecting => {}
+            Kind::Connection(_) if d.connecting => {}
             _ => return Err(Errno(libc::EISCONN)),
         }
         match self.wait(time_limit(d.nonblock, d.send_timeout), |state| state.outcome(fd)) {

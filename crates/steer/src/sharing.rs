@@ -1,6 +1,6 @@
 //! Which of the lanes that share a port (`SO_REUSEPORT`) gets a packet.
 //!
-//! Each lane has a weight for each remote end, and the chosen gets the packet (rendezvous
+//! Each lane has a weight for each remote end, and the heaviest gets the packet (rendezvous
 //! hashing, Thaler and Ravishankar 1998). So a lane that joins or leaves moves the remote ends that
 //! become or were its own, and no others.
 
@@ -73,8 +73,10 @@ mod tests {
             let before = chosen(&[7, 12], ends(PEER, port));
             let after = chosen(&[7, 12, 9], ends(PEER, port));
             assert!(after == before || after == Some(9));
+            assert_eq!(chosen(&[9, 7, 12], ends(PEER, port)), after, "the order is no matter");
             moved += u32::from(after == Some(9));
         }
+        assert_eq!(chosen(&[], ends(PEER, 1000)), None);
         assert!((250..420).contains(&moved), "a third of 1000: {moved}");
     }
 

@@ -74,6 +74,10 @@ impl Subject {
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
     let subject = Subject::new(lane, fd, index)?;
     let name = SocketName::parse(address);
+    // The kernel looks at the family before it looks at the state.
+    if address.len() < size_of::<libc::sa_family_t>() {
+        return Err(Errno(libc::EINVAL));
+    }
     let mut again = false;
     let id = loop {
         let (stage, flags) = lane.with(|access| subject.stage(access))?;
@@ -103,7 +107,10 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                 again = true;
                 break id;
             }
-            (Stage::Fresh, SocketName::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
+            (Stage::Fresh, SocketName::Inet { endpoint, v6, .. }) if kernel_refuses(&endpoint, v6, flags) => {
+                return sys::connect(fd, address);
+            }
+            (Stage::Fresh, SocketName::Inet { endpoint, scope, .. }) if fits(&endpoint) => {
                 if let Some(id) = begin(lane, &subject, endpoint, scope, flags)? {
                     if flags & flag::NONBLOCK != 0 {
                         return Err(Errno(libc::EINPROGRESS));
@@ -132,10 +139,16 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     }
 }
 
-fn fits(remote: &Endpoint, flags: u64) -> bool {
+/// Whether the kernel refuses to connect to this name: that of another family, even of a mapped
+/// address, or an IPv4 address from a socket of IPv6 only. `of_v6`: the name is that of IPv6.
+fn kernel_refuses(remote: &Endpoint, of_v6: bool, flags: u64) -> bool {
+    let is_v4 = remote.address.family() == Family::V4;
+    of_v6 != (flags & flag::V6 != 0) || (flags & flag::V6ONLY != 0 && is_v4)
+}
+
+fn fits(remote: &Endpoint) -> bool {
     let address = remote.address;
     remote.port != 0
-        && (flags & flag::V6 != 0 || address.family() == Family::V4)
         && !(address.is_loopback()
             || address.is_unspecified()
             || address.is_multicast()

@@ -182,9 +182,9 @@ pub(crate) fn send(
     to: Option<SocketName>,
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
-    let (destination, scope) = match to {
-        None => (None, 0),
-        Some(SocketName::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
+    let (destination, scope, of_v6) = match to {
+        None => (None, 0, false),
+        Some(SocketName::Inet { endpoint, scope, v6 }) => (Some(endpoint), scope, v6),
         // A kernel message with such a name has none.
         Some(_) if extras.name_len == 0 => return Err(Errno(libc::EINVAL)),
         // Wrong families and lengths: the kernel returns the error. No family at all is like no
@@ -222,6 +222,9 @@ pub(crate) fn send(
             |access, _| {
                 let (id, bits) = id_of(access, index)?;
                 socket = Some((id, bits & flag::V6 != 0));
+                if kernel_refuses(destination, of_v6, bits) {
+                    return Ok(Sent::Kernel(Reason::None));
+                }
                 attempt(access, index, id, bits, &call, buffers)
             },
         );
@@ -249,6 +252,13 @@ pub(crate) fn send(
     }
 }
 
+/// Whether the kernel refuses to send to this name: that of another family, even of a mapped
+/// address, or an IPv4 address on a socket of IPv6 only. `of_v6`: the name is that of IPv6.
+fn kernel_refuses(destination: Option<Endpoint>, of_v6: bool, bits: u64) -> bool {
+    let is_v4 = |peer: Endpoint| peer.address.family() == Family::V4;
+    (of_v6 && bits & flag::V6 == 0) || (bits & flag::V6ONLY != 0 && destination.is_some_and(is_v4))
+}
+
 fn attempt(
     access: &mut Access<'_>,
     index: u32,
@@ -262,11 +272,10 @@ fn attempt(
         None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel(Reason::None)),
         None => access.stack.udp_names(id)?.1.ok_or(StackError::NotConnected)?,
     };
-    let v6 = bits & flag::V6 != 0;
     if bits & (flag::CORK | flag::MORE) != 0 {
         return Ok(Sent::Kernel(Reason::Pieces));
     }
-    if peer.port == 0 || (!v6 && peer.address.family() == Family::V6) {
+    if peer.port == 0 {
         return Ok(Sent::Kernel(Reason::None));
     }
     if peer.address.is_multicast() && bits & flag::LOOP_OFF == 0 {
