@@ -87,7 +87,10 @@ mod tests {
 
     #[test]
     fn an_unspecified_family_dissolves_and_binds_to_any_address_of_ipv4() {
-        assert_eq!([1, 2, 15].map(|len| is_unspecified(&[0; 15][..len])), [Err(Errno(libc::EINVAL)), Ok(true), Ok(true)]);
+        assert_eq!(
+            [1, 2, 15].map(|len| is_unspecified(&[0; 15][..len])),
+            [Err(Errno(libc::EINVAL)), Ok(true), Ok(true)]
+        );
         assert_eq!([15, 16].map(|len| answers(libc::AF_UNSPEC, len, false)[0]), [libc::EINVAL, 0]);
         assert_eq!([23, 24].map(|len| answers(libc::AF_UNSPEC, len, true)[0]), [libc::EINVAL, libc::EAFNOSUPPORT]);
         let addressed = [0, 0, 0, 80, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
