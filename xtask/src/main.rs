@@ -110,3 +110,14 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_command_has_options_that_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -15,6 +15,8 @@ use anyhow::Result;
 /// How much, and where to.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
+// The group would have the name of the one inside, which is that of both types.
+#[group(skip)]
 pub(crate) struct Options {
     #[command(subcommand)]
     other: Option<Other>,
