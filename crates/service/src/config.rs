@@ -384,6 +384,7 @@ mod tests {
             "connections",
             "connections_per_user",
             "requests_per_second",
+            "realtime",
             "frames",
             "tcp",
             "listeners",
@@ -392,6 +393,7 @@ mod tests {
             "poll",
             "longest_poll",
             "transmit",
+            "hardware_stamps",
             "page",
             "metrics",
             "tai_offset",
@@ -412,6 +414,10 @@ mod tests {
             "burst",
         ] {
             assert!(uncommented.lines().any(|l| l.starts_with(&format!("{key} ="))), "{key} is not in the example");
+        }
+        // These stay comments: a program that is built without NTS refuses them.
+        for key in ["nts", "nts_port", "nts_ca"] {
+            assert!(text.lines().any(|l| l.starts_with(&format!("#     {key} ="))), "{key} is not in the example");
         }
     }
 }
