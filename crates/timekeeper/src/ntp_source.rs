@@ -156,7 +156,7 @@ impl NtpSource {
         if self.resolver.needs_keys() {
             return None;
         }
-        self.denied = self.denied.filter(|_| self.client.denied().is_some());
+        self.denied = self.denied.filter(|_| self.client.denied_until().is_some());
         let denied = self.denied.is_some_and(|at| now.saturating_sub(at) >= LEAVE);
         let silent = self.silent >= MOVED && now >= self.client.due();
         if !(denied || silent) {
@@ -225,7 +225,7 @@ impl NtpSource {
                     }
                     let new = || {
                         let new = Client::new(self.settings, now);
-                        if self.client.denied().is_some() { new } else { new.as_seldom_as(&self.client) }
+                        if self.client.denied_until().is_some() { new } else { new.polling_no_faster_than(&self.client) }
                     };
                     self.client = self.resolver.change_address(before, address, &self.client).unwrap_or_else(new);
                     self.client.disrupt(now);
@@ -233,7 +233,7 @@ impl NtpSource {
                 }
                 // An address that is tried again despite its denial is left again as soon as there
                 // is another.
-                (self.twin, self.denied, self.silent) = (None, self.client.denied().map(|_| now), 0);
+                (self.twin, self.denied, self.silent) = (None, self.client.denied_until().map(|_| now), 0);
                 None
             }
             Err(error) => {
@@ -256,7 +256,7 @@ impl NtpSource {
         let mut all = Vec::new();
         let client = &self.client;
         let mut garbage = Vec::new();
-        socket.receive(|packet| client.is_asked(packet), |received| all.push(received), |why| garbage.push(why));
+        socket.receive(|packet| client.answers_pending(packet), |received| all.push(received), |why| garbage.push(why));
         let own = socket.local().map(|local| reference(local.ip()));
         for malformed in garbage {
             take(Err(malformed.map_or(Rejection::Unasked, Rejection::Malformed).to_string()));
@@ -308,10 +308,10 @@ impl NtpSource {
                 Ok(AcceptedReply { exchange: None, .. }) => self.before = Some((sent, kind)),
                 Err(Rejection::Kiss(kiss)) => {
                     let hours = |until: i64| ((until - now) as f64 / 3.6e12 * 10.0).round() / 10.0;
-                    self.denied = self.client.denied().map(|_| now);
+                    self.denied = self.client.denied_until().map(|_| now);
                     if self.log_limit.take(now) {
                         let poll_s = self.client.interval() as f64 * 1e-9;
-                        match (self.client.denied(), self.client.slowed()) {
+                        match (self.client.denied_until(), self.client.slowed_until()) {
                             (Some(until), _) => {
                                 warn!(server = self.name, hours = hours(until), "{kiss}: it is left alone for so long");
                             }
@@ -400,19 +400,19 @@ impl Source for NtpSource {
 
     /// A server that limits the rate is not silent between two requests.
     fn new_silence_timeout(&mut self) -> Option<i64> {
-        let new = silence_timeout(self.client.allowed());
+        let new = silence_timeout(self.client.permitted_interval());
         (std::mem::replace(&mut self.silence_timeout, new) != new).then_some(new)
     }
 
     fn is_silent(&self, now: i64) -> bool {
-        now > self.heard.saturating_add(silence_timeout(self.client.allowed()))
+        now > self.heard.saturating_add(silence_timeout(self.client.permitted_interval()))
     }
 
     fn why_silent(&self, now: i64) -> &str {
         if let Some(why) = self.resolver.why_unknown() {
             return why;
         }
-        if self.client.denied().is_some() {
+        if self.client.denied_until().is_some() {
             return "the server denies service";
         }
         // A refusal from before the silence does not explain the silence.
@@ -432,9 +432,9 @@ impl Source for NtpSource {
             address: self.peer().map(|peer| peer.to_string()),
             reach: client.reach(),
             poll_s: client.interval() as f64 * 1e-9,
-            asked: client.denied().is_none(),
-            denied_s: client.denied().map(left),
-            slowed_s: client.slowed().map(left),
+            asked: client.denied_until().is_none(),
+            denied_s: client.denied_until().map(left),
+            slowed_s: client.slowed_until().map(left),
             last_s: tally.last.map(|last| (now - last) as f64 * 1e-9),
             stamps: tally.quality.map(|quality| quality.name().into()),
             stamped: tally.stamps.iter().map(|(kind, count)| (kind.name().into(), *count)).collect(),
@@ -711,7 +711,7 @@ mod tests {
         tell(&mut source, &[&moved]);
         turn(&mut source, now);
         turn(&mut source, now);
-        assert_eq!((requests(&moved).len(), source.client.denied()), (1, None));
+        assert_eq!((requests(&moved).len(), source.client.denied_until()), (1, None));
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Addresses {
     /// An address is not polled any more, for now. Its association is kept if the server denies
     /// service or limits the rate.
     pub(super) fn leave(&mut self, address: SocketAddr, client: &Client) {
-        if client.denied().is_none() && client.slowed().is_none() {
+        if client.denied_until().is_none() && client.slowed_until().is_none() {
             return;
         }
         self.restrained.retain(|(other, _)| *other != address);
@@ -98,7 +98,7 @@ impl Addresses {
 
     /// Until when an address that was left denies service.
     fn denied(&self, address: SocketAddr) -> Option<i64> {
-        self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied())
+        self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied_until())
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(addresses.found(all(&[1, 2]), 1), Some(at(2)), "also in the next turn");
         addresses.leave(at(2), &kissed(Kiss::Restricted, SECOND));
         assert_eq!(addresses.found(all(&[2, 1]), 2), Some(at(1)), "all do: the one that may be asked first");
-        assert_eq!(addresses.rejoin(at(1)).unwrap().denied(), Some(hour), "and not before");
+        assert_eq!(addresses.rejoin(at(1)).unwrap().denied_until(), Some(hour), "and not before");
         assert!(addresses.rejoin(at(1)).is_none());
         assert_eq!(addresses.found(all(&[2, 1]), 3 * hour), Some(at(2)));
         assert_eq!(addresses.another(3 * hour), Some(at(1)));
@@ -197,7 +197,7 @@ mod tests {
             addresses.leave(at(last), &kissed(Kiss::Rate, 0));
         }
         assert_eq!(addresses.restrained.len(), MOST, "some are forgotten");
-        assert_eq!(addresses.rejoin(at(99)).unwrap().allowed(), 2 * SECOND);
+        assert_eq!(addresses.rejoin(at(99)).unwrap().permitted_interval(), 2 * SECOND);
         let many: Vec<_> = (0..=255).collect();
         addresses.found(all(&many), 0);
         assert_eq!(addresses.all, all(&many[..MOST]));
