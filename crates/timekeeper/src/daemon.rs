@@ -474,7 +474,7 @@ mod tests {
         assert_eq!((polled(&daemon), daemon.sources[1].is_duplicate()), (Some(address(&alone)), false));
         // Without a third address the source is set aside. The dead address, which has had one
         // turn, gets further turns as rarely as if it were the only one.
-        for silence_timeout in [128, 256, 512] {
+        for lookup_interval in [128, 256, 512] {
             daemon.sources[1].tell(&[&dead, &shared]);
             let found = now;
             while daemon.sources[1].next_due().is_none_or(|due| now >= due || !daemon.sources[1].is_duplicate()) {
@@ -482,7 +482,7 @@ mod tests {
                 now += SECOND / 5;
             }
             let due = daemon.sources[1].next_due().unwrap();
-            assert_eq!((polled(&daemon), (due - found) / SECOND), (None, silence_timeout));
+            assert_eq!((polled(&daemon), (due - found) / SECOND), (None, lookup_interval));
             now = due;
         }
     }
