@@ -46,7 +46,7 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<CompletedExchange> {
         while received.is_empty() && Instant::now() < until {
             let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
             poll(&mut descriptors, PollTimeout::from(100u16)).unwrap();
-            socket.receive(|packet| client.is_asked(packet), |one| received.push(one), |_| ());
+            socket.receive(|packet| client.answers_pending(packet), |one| received.push(one), |_| ());
         }
         // Skips an exchange that was lost, or during which the system clock was set.
         let Some(Ok(one)) = received.first() else { continue };

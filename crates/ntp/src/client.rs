@@ -124,23 +124,30 @@ pub struct AcceptedReply {
     pub interleaved: bool,
 }
 
-/// A pending request.
+/// The pending request, and the numbers one of which its reply must return.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct OutstandingRequest {
     transmit: Stamp,
     receive: Stamp,
 }
 
 /// An answered request; the next reply may carry the true transmit timestamp of its reply.
 #[derive(Clone, Copy, Debug)]
-struct Before {
+struct AnsweredRequest {
     sent: Count,
     received: Count,
     /// The server's receive timestamp, which identifies the exchange to the server.
-    arrived: Stamp,
+    server_received: Stamp,
     server: ServerVariables,
     /// Whether the exchange was already reported with its own reply's transmit timestamp.
-    told: bool,
+    reported: bool,
+}
+
+/// The mode of a reply (RFC 9769 §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplyMode {
+    Basic,
+    Interleaved,
 }
 
 /// An association with one server.
@@ -148,23 +155,29 @@ struct Before {
 pub struct Client {
     config: ClientConfig,
     schedule: Schedule,
-    asked: Option<Asked>,
+    outstanding: Option<OutstandingRequest>,
     /// The pending request received a kiss; this is the schedule before it.
-    kissed: Option<Schedule>,
-    before: Option<Before>,
+    schedule_before_kiss: Option<Schedule>,
+    previous: Option<AnsweredRequest>,
 }
 
 impl Client {
     /// The first request is due at `now`, in ns of any monotonic clock.
     #[must_use]
     pub const fn new(config: ClientConfig, now: i64) -> Self {
-        Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
+        Self {
+            config,
+            schedule: Schedule::new(config.poll, now),
+            outstanding: None,
+            schedule_before_kiss: None,
+            previous: None,
+        }
     }
 
     /// The same, but after its burst it polls as slowly as `other` until it receives a reply.
     /// `other` is the association with another address of the same server, which is silent.
     #[must_use]
-    pub fn as_seldom_as(mut self, other: &Self) -> Self {
+    pub fn polling_no_faster_than(mut self, other: &Self) -> Self {
         self.schedule.slow_down(other.interval());
         self
     }
@@ -184,20 +197,20 @@ impl Client {
     /// The poll interval that the server permits, in ns: the usual one, or longer after RATE
     /// kisses. Its silence does not change this.
     #[must_use]
-    pub const fn allowed(&self) -> i64 {
-        self.schedule.allowed()
+    pub const fn permitted_interval(&self) -> i64 {
+        self.schedule.permitted()
     }
 
     /// Until when no request is sent because the server denies service (DENY, RSTR), if it does.
     #[must_use]
-    pub fn denied(&self) -> Option<i64> {
-        self.schedule.denied()
+    pub fn denied_until(&self) -> Option<i64> {
+        self.schedule.denied_until()
     }
 
     /// After a RATE kiss: when the poll rate may double again, if no further RATE arrives.
     #[must_use]
-    pub fn slowed(&self) -> Option<i64> {
-        self.schedule.slowed()
+    pub fn slowed_until(&self) -> Option<i64> {
+        self.schedule.slowed_until()
     }
 
     /// The reachability register: of the last eight requests those that were answered, the latest
@@ -212,7 +225,7 @@ impl Client {
         if now < self.due() {
             return None;
         }
-        self.schedule.asked(now);
+        self.schedule.on_request(now);
         let transmit = match self.config.transmit {
             TransmitContents::Nonce => Stamp(random[0] | 1),
             TransmitContents::Counter => Stamp(counter.0.max(1)),
@@ -221,36 +234,36 @@ impl Client {
         // by that.
         let receive = Stamp((random[1] | 1) ^ u64::from(random[1] | 1 == transmit.0) << 1);
         let mut packet = NtpPacket::request(transmit);
-        if let Some(before) = self.before.filter(|_| self.config.interleaved) {
-            packet.interleave(receive, before.arrived);
+        if let Some(previous) = self.previous.filter(|_| self.config.interleaved) {
+            packet.interleave(receive, previous.server_received);
         }
-        (self.asked, self.kissed) = (Some(Asked { transmit, receive }), None);
+        self.outstanding = Some(OutstandingRequest { transmit, receive });
+        self.schedule_before_kiss = None;
         Some(packet)
     }
 
     /// The counter is discontinuous: no exchange may span the break. Drops all pending and recorded
     /// exchanges, and sends a new request, at once if the server permits that.
     pub fn disrupt(&mut self, now: i64) {
-        (self.asked, self.kissed, self.before) = (None, None, None);
+        (self.outstanding, self.schedule_before_kiss, self.previous) = (None, None, None);
         self.schedule.begin_again(now);
     }
 
     /// Whether this header matches the pending request; a cheap filter for many messages.
     #[must_use]
-    pub fn is_asked(&self, packet: &NtpPacket) -> bool {
+    pub fn answers_pending(&self, packet: &NtpPacket) -> bool {
         self.mode_of(packet).is_some()
     }
 
-    /// Whether it answers the pending request, and whether in interleaved mode.
-    fn mode_of(&self, packet: &NtpPacket) -> Option<bool> {
+    /// The mode in which it answers the pending request, if it does.
+    fn mode_of(&self, packet: &NtpPacket) -> Option<ReplyMode> {
         // One kiss is enough.
-        let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
-        if packet.origin_timestamp == asked.transmit {
-            Some(false)
-        } else {
-            (self.config.interleaved && self.before.is_some() && packet.origin_timestamp == asked.receive)
-                .then_some(true)
+        let outstanding = self.outstanding.filter(|_| packet.stratum != 0 || self.schedule_before_kiss.is_none())?;
+        if packet.origin_timestamp == outstanding.transmit {
+            return Some(ReplyMode::Basic);
         }
+        let offered = self.config.interleaved && self.previous.is_some();
+        (offered && packet.origin_timestamp == outstanding.receive).then_some(ReplyMode::Interleaved)
     }
 
     /// Processes a received message.
@@ -264,28 +277,34 @@ impl Client {
         if packet.mode != Mode::Server {
             return Err(Rejection::Mode);
         }
-        let interleaved = self.mode_of(&packet).ok_or(Rejection::Unasked)?;
+        let mode = self.mode_of(&packet).ok_or(Rejection::Unasked)?;
         if packet.stratum == 0 {
             let kiss = Kiss::from_reference(packet.reference_id);
-            self.kissed = Some(self.schedule.clone());
-            self.schedule.kissed(kiss, now);
+            self.schedule_before_kiss = Some(self.schedule.clone());
+            self.schedule.on_kiss(kiss, now);
             return Err(Rejection::Kiss(kiss));
         }
-        self.asked = None;
+        self.outstanding = None;
         if packet.receive_timestamp == Stamp(0) || packet.transmit_timestamp == Stamp(0) {
             return Err(Rejection::Empty);
         }
-        if let Some(before) = self.kissed.take() {
-            self.schedule = before;
+        if let Some(before_kiss) = self.schedule_before_kiss.take() {
+            self.schedule = before_kiss;
         }
-        self.schedule.answered(now);
-        let server = variables(&packet);
-        let this = Before { sent, received, arrived: packet.receive_timestamp, server, told: !interleaved };
-        let before = self.before.replace(this);
+        self.schedule.on_reply(now);
+        let interleaved = mode == ReplyMode::Interleaved;
+        let this = AnsweredRequest {
+            sent,
+            received,
+            server_received: packet.receive_timestamp,
+            server: server_variables(&packet),
+            reported: !interleaved,
+        };
+        let previous = self.previous.replace(this);
         let unix = |stamp: Stamp| stamp.to_unix(near);
-        let exchange = |of: Before| CompletedExchange {
+        let exchange = |of: AnsweredRequest| CompletedExchange {
             sent: of.sent,
-            server_received: unix(of.arrived),
+            server_received: unix(of.server_received),
             server_sent: unix(packet.transmit_timestamp),
             received: of.received,
             server: of.server,
@@ -294,7 +313,7 @@ impl Client {
         // That one is not reported again: a better timestamp does not make two exchanges of one.
         Ok(AcceptedReply {
             exchange: if interleaved {
-                before.filter(|before| !before.told).map(exchange)
+                previous.filter(|previous| !previous.reported).map(exchange)
             } else {
                 Some(exchange(this))
             },
@@ -306,7 +325,7 @@ impl Client {
 }
 
 /// What a server announces about itself.
-const fn variables(packet: &NtpPacket) -> ServerVariables {
+const fn server_variables(packet: &NtpPacket) -> ServerVariables {
     ServerVariables {
         synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
         stratum: packet.stratum,

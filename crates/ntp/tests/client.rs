@@ -109,7 +109,7 @@ fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
         std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 86_400 * SECOND).count();
     assert!((100..1000).contains(&requests), "{requests} requests in a day of silence");
     assert_eq!((client.reach(), client.interval()), (0, 1024 * SECOND));
-    assert_eq!(client.allowed(), 16 * SECOND, "its silence is no wish");
+    assert_eq!(client.permitted_interval(), 16 * SECOND, "its silence is no wish");
     let (now, request) = ask(&mut client);
     give(&mut client, &honest(&request, NEAR), now).unwrap();
     assert_eq!(client.interval(), 16 * SECOND, "asks as before when it is back");
@@ -146,11 +146,15 @@ fn a_server_that_is_asked_too_often_is_asked_less_often_at_once() {
     }
     let (now, request) = ask(&mut client);
     give(&mut client, &honest(&request, NEAR), now).unwrap();
-    assert_eq!((client.interval(), client.allowed()), (128 * SECOND, 128 * SECOND), "and remembered");
+    assert_eq!((client.interval(), client.permitted_interval()), (128 * SECOND, 128 * SECOND), "and remembered");
     for _ in 0..10 {
         kissed(&mut client, Kiss::Rate);
     }
-    assert_eq!((client.interval(), client.allowed()), (1024 * SECOND, 1024 * SECOND), "but not for ever less");
+    assert_eq!(
+        (client.interval(), client.permitted_interval()),
+        (1024 * SECOND, 1024 * SECOND),
+        "but not for ever less"
+    );
 }
 
 #[test]
@@ -158,30 +162,30 @@ fn a_pace_that_was_too_quick_is_tried_again_an_hour_later_and_later_each_time_th
     let mut client = Client::new(CONFIG, 0);
     kissed(&mut client, Kiss::Rate);
     let at = kissed(&mut client, Kiss::Rate);
-    assert_eq!((client.allowed(), client.slowed()), (64 * SECOND, Some(at + HOUR)));
+    assert_eq!((client.permitted_interval(), client.slowed_until()), (64 * SECOND, Some(at + HOUR)));
     served(&mut client, at + HOUR);
-    assert_eq!(client.allowed(), 64 * SECOND, "not sooner");
+    assert_eq!(client.permitted_interval(), 64 * SECOND, "not sooner");
     served(&mut client, at + HOUR + 64 * SECOND);
-    assert_eq!(client.allowed(), 32 * SECOND);
+    assert_eq!(client.permitted_interval(), 32 * SECOND);
     // RATE again.
     let mut waits = Vec::new();
     for _ in 0..7 {
         let at = kissed(&mut client, Kiss::Rate);
-        assert_eq!(client.allowed(), 64 * SECOND);
-        let wait = client.slowed().unwrap() - at;
+        assert_eq!(client.permitted_interval(), 64 * SECOND);
+        let wait = client.slowed_until().unwrap() - at;
         served(&mut client, at + wait + 64 * SECOND);
-        assert_eq!(client.allowed(), 32 * SECOND);
+        assert_eq!(client.permitted_interval(), 32 * SECOND);
         waits.push(wait / HOUR);
     }
     assert_eq!(waits, [2, 4, 8, 16, 24, 24, 24]);
     // The server no longer objects: the interval and the backoff return to their initial values.
     let now = client.due();
     served(&mut client, now + 24 * HOUR + SECOND);
-    assert_eq!((client.allowed(), client.slowed()), (16 * SECOND, None));
+    assert_eq!((client.permitted_interval(), client.slowed_until()), (16 * SECOND, None));
     let now = client.due();
     served(&mut client, now + 24 * HOUR + SECOND);
     let at = kissed(&mut client, Kiss::Rate);
-    assert_eq!(client.slowed(), Some(at + HOUR));
+    assert_eq!(client.slowed_until(), Some(at + HOUR));
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn a_server_that_denies_service_is_left_alone_for_an_hour_then_for_longer_each_t
         let mut waits = Vec::new();
         for _ in 0..7 {
             let at = kissed(&mut client, by);
-            assert_eq!(client.denied(), Some(client.due()));
+            assert_eq!(client.denied_until(), Some(client.due()));
             assert_eq!(client.request(client.due() - 1, [1, 2], Count(0)), None);
             client.disrupt(at + 20 * SECOND);
             waits.push((client.due() - at) / HOUR);
@@ -201,11 +205,14 @@ fn a_server_that_denies_service_is_left_alone_for_an_hour_then_for_longer_each_t
         let begin = client.due();
         let asked = std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 24 * HOUR).count();
         assert!(asked < 300, "{asked} requests in a day");
-        assert!(client.denied().is_some());
+        assert!(client.denied_until().is_some());
         // The server replies.
         let begin = client.due();
         served(&mut client, begin + HOUR);
-        assert_eq!((client.denied(), client.interval(), client.allowed()), (None, 16 * SECOND, 16 * SECOND));
+        assert_eq!(
+            (client.denied_until(), client.interval(), client.permitted_interval()),
+            (None, 16 * SECOND, 16 * SECOND)
+        );
         let at = kissed(&mut client, by);
         assert_eq!(client.due() - at, HOUR, "it has served meanwhile");
         let begin = client.due();
@@ -228,11 +235,11 @@ fn a_kiss_that_may_be_forged_shuts_no_client_out_for_more_than_an_hour() {
     // The RATE backoff does not lengthen the wait after a denial.
     for _ in 0..7 {
         kissed(&mut client, Kiss::Rate);
-        let until = client.slowed().unwrap() + 1024 * SECOND;
+        let until = client.slowed_until().unwrap() + 1024 * SECOND;
         served(&mut client, until);
     }
     let at = kissed(&mut client, Kiss::Rate);
-    assert_eq!(client.slowed(), Some(at + 24 * HOUR));
+    assert_eq!(client.slowed_until(), Some(at + 24 * HOUR));
     let at = kissed(&mut client, Kiss::Deny);
     assert_eq!(client.due() - at, HOUR);
 }
@@ -246,7 +253,11 @@ fn a_forged_kiss_is_void_when_the_answer_comes_all_the_same() {
         assert_eq!(give(&mut client, &kiss(by, &request), now), Err(Rejection::Kiss(by)));
         assert_eq!(give(&mut client, &kiss(Kiss::Rate, &request), now), Err(Rejection::Unasked), "one is enough");
         assert!(give(&mut client, &honest(&request, NEAR), now).unwrap().exchange.is_some());
-        assert_eq!((client.denied(), client.slowed(), client.due()), (None, None, now + 16 * SECOND), "{by}");
+        assert_eq!(
+            (client.denied_until(), client.slowed_until(), client.due()),
+            (None, None, now + 16 * SECOND),
+            "{by}"
+        );
         assert_eq!(give(&mut client, &kiss(by, &request), now), Err(Rejection::Unasked), "and later it is none");
         let (now, request) = ask(&mut client);
         give(&mut client, &kiss(by, &request), now).unwrap_err();

@@ -243,7 +243,7 @@ fn a_client_that_may_not_ask_is_told_so_and_does_not_ask_for_an_hour() {
     let mut server = NtpServer::new(ServerConfig { allow, ..ServerConfig::default() }, [1, 2]);
     let mut client = Client::new(CLIENT, 0);
     assert_eq!(exchange(&mut client, &mut server, &host()), Err(Rejection::Kiss(Kiss::Deny)));
-    assert!(client.denied() == Some(client.due()) && client.due() >= 3600 * SECOND);
+    assert!(client.denied_until() == Some(client.due()) && client.due() >= 3600 * SECOND);
     let request = NtpPacket::request(Stamp(77)).to_bytes();
     assert_eq!(
         server.answer(request_of(&request, somebody(), WAY + 1), &host()),

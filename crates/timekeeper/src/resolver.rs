@@ -59,7 +59,7 @@ pub(crate) enum Address {
     /// To be looked up at this time.
     Due(i64),
     /// Being looked up, by a thread of its own: the system's resolver blocks.
-    Asked(LookUp),
+    Pending(LookUp),
     Known(NtpSocket),
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Resolver {
     /// When the last lookup ended, successful or not.
     found: i64,
     /// The address that was polled last.
-    asked: Option<SocketAddr>,
+    polled: Option<SocketAddr>,
     /// Why no address can be polled, if so.
     trouble: Option<String>,
     /// Only for a server that is polled with NTS.
@@ -90,7 +90,7 @@ impl Resolver {
             address: Address::Due(now),
             addresses: Addresses::default(),
             found: now,
-            asked: None,
+            polled: None,
             trouble: None,
             nts: Nts::of(server, now),
             renewal: None,
@@ -102,8 +102,8 @@ impl Resolver {
     }
 
     /// The address that was polled last, also while it is being looked up again.
-    pub(crate) const fn asked(&self) -> Option<SocketAddr> {
-        self.asked
+    pub(crate) const fn polled(&self) -> Option<SocketAddr> {
+        self.polled
     }
 
     pub(crate) const fn socket(&self) -> Option<&NtpSocket> {
@@ -116,7 +116,7 @@ impl Resolver {
 
     /// Whether a lookup is pending, whose result must be polled.
     pub(crate) const fn is_looking_up(&self) -> bool {
-        matches!(self.address, Address::Asked(_)) || self.renewal.is_some()
+        matches!(self.address, Address::Pending(_)) || self.renewal.is_some()
     }
 
     /// Why no address can be polled, while that is so.
@@ -124,7 +124,7 @@ impl Resolver {
         match (&self.address, &self.trouble) {
             (Address::Known(_), _) => None,
             (_, Some(trouble)) => Some(trouble),
-            (_, None) => self.asked.is_none().then_some("it is still being looked up"),
+            (_, None) => self.polled.is_none().then_some("it is still being looked up"),
         }
     }
 
@@ -147,22 +147,21 @@ impl Resolver {
         silent: bool,
         lines: &mut LogRateLimit,
     ) -> Option<ResolvedServer> {
-        if let Some(told) = self.renewal.as_ref().and_then(answered) {
+        if let Some(result) = self.renewal.as_ref().and_then(try_result) {
             self.renewal = None;
-            match told {
-                Ok(told) => return self.found(told, now),
+            match result {
+                Ok(found) => return self.found(found, now),
                 Err(failure) => self.failed(&failure, now, lines),
             }
         }
         match &self.address {
             Address::Due(at) if now >= *at => {
-                let told = self.look_up(now, silent);
-                self.address = Address::Asked(told);
+                self.address = Address::Pending(self.look_up(now, silent));
                 None
             }
             Address::Due(_) | Address::Known(_) => None,
-            Address::Asked(answer) => match answered(answer)? {
-                Ok(told) => self.found(told, now),
+            Address::Pending(lookup) => match try_result(lookup)? {
+                Ok(found) => self.found(found, now),
                 Err(failure) => {
                     self.failed(&failure, now, lines);
                     self.not_found(now, client)
@@ -172,9 +171,9 @@ impl Resolver {
     }
 
     /// Processes the result of a lookup; returns what to open.
-    fn found(&mut self, told: LookupResult, now: i64) -> Option<ResolvedServer> {
+    fn found(&mut self, result: LookupResult, now: i64) -> Option<ResolvedServer> {
         (self.found, self.trouble) = (now, None);
-        match told {
+        match result {
             LookupResult::Addresses(all) => self.addresses.found(all, now).map(ResolvedServer::Address),
             LookupResult::Agreed(agreed) => Some(ResolvedServer::Agreed(agreed)),
         }
@@ -193,15 +192,15 @@ impl Resolver {
 
     /// Keeps, counts and logs the reason why a lookup failed.
     fn failed(&mut self, failure: &Failure, now: i64, lines: &mut LogRateLimit) {
-        let told = lines.take(now);
+        let logged = lines.take(now);
         self.trouble = Some(failure.to_string());
         let server = self.server.label();
         match &mut self.nts {
-            None if told => warn!(server, error = failure.detail, "{}", failure.why),
+            None if logged => warn!(server, error = failure.detail, "{}", failure.why),
             None => {}
             Some(nts) => {
                 nts.failed(failure);
-                if told {
+                if logged {
                     warn!(server, why = %failure, "no keys could be agreed on (NTS)");
                 }
             }
@@ -214,7 +213,7 @@ impl Resolver {
             nts.began(now);
         }
         // If the address that the last keys were for does not answer, another one is preferred.
-        look_up(&self.server, self.asked.filter(|_| silent))
+        look_up(&self.server, self.polled.filter(|_| silent))
     }
 
     /// When it may be looked up again.
@@ -224,7 +223,7 @@ impl Resolver {
 
     /// The polled address has given a usable reply.
     pub(crate) fn answered(&mut self) {
-        self.addresses.answered(self.asked);
+        self.addresses.answered(self.polled);
     }
 
     /// Another address of its name to poll.
@@ -236,7 +235,7 @@ impl Resolver {
     /// address or was looked up recently. Returns whether it does.
     pub(crate) fn look_up_anew(&mut self, now: i64) -> bool {
         let is_name = self.server.host.parse::<IpAddr>().is_err();
-        let anew = is_name && now.saturating_sub(self.found) > self.addresses.silence_timeout();
+        let anew = is_name && now.saturating_sub(self.found) > self.addresses.lookup_interval();
         if anew {
             self.address = Address::Due(now);
         }
@@ -250,7 +249,7 @@ impl Resolver {
         }
         let can_ask = self.nts.as_ref().is_none_or(Nts::can_ask);
         if !can_ask {
-            self.address = self.renewal.take().map_or(Address::Due(self.again(now)), Address::Asked);
+            self.address = self.renewal.take().map_or(Address::Due(self.again(now)), Address::Pending);
         }
         can_ask
     }
@@ -286,9 +285,9 @@ impl Resolver {
     }
 
     /// Polls this address from now on; returns the previous one.
-    pub(crate) fn is_at(&mut self, address: SocketAddr, socket: NtpSocket) -> Option<SocketAddr> {
+    pub(crate) fn poll_at(&mut self, address: SocketAddr, socket: NtpSocket) -> Option<SocketAddr> {
         self.address = Address::Known(socket);
-        self.asked.replace(address)
+        self.polled.replace(address)
     }
 
     /// Another address is polled. The association with the previous one is kept if its server
@@ -313,7 +312,7 @@ impl Resolver {
 
     /// Stops polling until the next lookup, and leaves the address to other sources.
     fn leave(&mut self, now: i64, client: &Client) {
-        if let Some(address) = self.asked.take() {
+        if let Some(address) = self.polled.take() {
             self.addresses.leave(address, client);
         }
         self.wait(now);
@@ -334,14 +333,14 @@ impl Resolver {
         // frequent than if it were no duplicate.
         if self.nts.is_none() {
             self.address =
-                Address::Due(self.found.saturating_add(self.addresses.silence_timeout()).max(self.again(now)));
+                Address::Due(self.found.saturating_add(self.addresses.lookup_interval()).max(self.again(now)));
         }
     }
 }
 
 /// The result of a lookup; `None` while it is pending.
-fn answered(told: &LookUp) -> Option<Result<LookupResult, Failure>> {
-    match told.try_recv() {
+fn try_result(lookup: &LookUp) -> Option<Result<LookupResult, Failure>> {
+    match lookup.try_recv() {
         Ok(found) => Some(found),
         Err(mpsc::TryRecvError::Empty) => None,
         Err(mpsc::TryRecvError::Disconnected) => Some(Err(Failure::new("it could not be looked up", ""))),
@@ -355,13 +354,13 @@ fn look_up(server: &PolledServer, avoided: Option<SocketAddr>) -> LookUp {
     let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
     let server = server.clone();
     let look_up = move || {
-        let told = if server.nts {
+        let result = if server.nts {
             nts::agree(&server, avoided).map(LookupResult::Agreed)
         } else {
             lookup::resolve(&server.host, server.port).map(LookupResult::Addresses)
         };
         // There is no receiver any more if the daemon has ended.
-        let _ = sender.send(told);
+        let _ = sender.send(result);
     };
     if at_once {
         look_up();
@@ -375,8 +374,8 @@ fn look_up(server: &PolledServer, avoided: Option<SocketAddr>) -> LookUp {
 impl Resolver {
     /// Makes a lookup pending; its result comes from the returned sender.
     pub(crate) fn be_looked_up(&mut self) -> mpsc::Sender<Result<LookupResult, Failure>> {
-        let (tell, told) = mpsc::channel();
-        self.address = Address::Asked(told);
-        tell
+        let (sender, lookup) = mpsc::channel();
+        self.address = Address::Pending(lookup);
+        sender
     }
 }

@@ -31,7 +31,7 @@ impl KodBackoff {
     }
 
     /// The server denies service at `now`; returns when to try again.
-    pub(super) fn denied(&mut self, now: i64) -> i64 {
+    pub(super) fn on_denial(&mut self, now: i64) -> i64 {
         // Only a denial of the try after a denial counts as repeated. How long the poll rate stayed
         // reduced after RATE does not matter here.
         self.wait = if self.denied { self.longer() } else { LEAST };
@@ -41,7 +41,7 @@ impl KodBackoff {
     }
 
     /// The server sent RATE.
-    pub(super) fn slowed(&mut self, now: i64) {
+    pub(super) fn on_rate(&mut self, now: i64) {
         if self.tried {
             self.wait = self.longer();
         }
@@ -55,7 +55,7 @@ impl KodBackoff {
 
     /// The server replied at `now`. Clears a denial. Once the backoff is over, returns `true` if
     /// the poll rate is reduced (`seldom`) and may rise, else resets the backoff.
-    pub(super) fn answered(&mut self, now: i64, seldom: bool) -> bool {
+    pub(super) fn on_reply(&mut self, now: i64, seldom: bool) -> bool {
         if self.denied {
             *self = Self { since: now, ..Self::new() };
         }

@@ -157,9 +157,9 @@ fn ask(data: &[u8], interleaved: bool) {
                 kissed = true;
                 match kiss {
                     Kiss::Deny | Kiss::Restricted => {
-                        assert!(client.denied() == Some(client.due()) && client.due() - now >= 3600 * SECOND);
+                        assert!(client.denied_until() == Some(client.due()) && client.due() - now >= 3600 * SECOND);
                     }
-                    Kiss::Rate => assert!(client.slowed().is_some_and(|end| end - now >= 3600 * SECOND)),
+                    Kiss::Rate => assert!(client.slowed_until().is_some_and(|end| end - now >= 3600 * SECOND)),
                     Kiss::NtsNak | Kiss::Other(_) => {}
                 }
             }

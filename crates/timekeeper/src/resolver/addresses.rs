@@ -13,7 +13,7 @@ const SECOND: i64 = 1_000_000_000;
 const MOST: usize = 16;
 /// A name whose addresses are all silent is looked up again after so many ns. The wait doubles
 /// after each further unsuccessful turn, at most `DOUBLINGS` times.
-const AGAIN: i64 = 64 * SECOND;
+const LOOKUP_INTERVAL: i64 = 64 * SECOND;
 const DOUBLINGS: u32 = 4;
 
 /// A name's addresses, and what is known of them.
@@ -67,20 +67,20 @@ impl Addresses {
     }
 
     /// The polled address has given a usable reply.
-    pub(super) fn answered(&mut self, asked: Option<SocketAddr>) {
+    pub(super) fn answered(&mut self, polled: Option<SocketAddr>) {
         self.turns = 0;
-        self.tried.retain(|address| Some(*address) == asked);
+        self.tried.retain(|address| Some(*address) == polled);
     }
 
     /// Minimum time between two lookups of the name, in ns.
-    pub(super) const fn silence_timeout(&self) -> i64 {
-        AGAIN << self.turns
+    pub(super) const fn lookup_interval(&self) -> i64 {
+        LOOKUP_INTERVAL << self.turns
     }
 
     /// An address is not polled any more, for now. Its association is kept if the server denies
     /// service or limits the rate.
     pub(super) fn leave(&mut self, address: SocketAddr, client: &Client) {
-        if client.denied().is_none() && client.slowed().is_none() {
+        if client.denied_until().is_none() && client.slowed_until().is_none() {
             return;
         }
         self.restrained.retain(|(other, _)| *other != address);
@@ -98,7 +98,7 @@ impl Addresses {
 
     /// Until when an address that was left denies service.
     fn denied(&self, address: SocketAddr) -> Option<i64> {
-        self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied())
+        self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied_until())
     }
 }
 
@@ -138,29 +138,29 @@ mod tests {
     #[test]
     fn each_has_its_turn_in_the_resolvers_order_and_turns_become_rarer() {
         let mut addresses = Addresses::default();
-        let mut silence_timeout = Vec::new();
+        let mut intervals = Vec::new();
         for _ in 0..7 {
             assert_eq!(addresses.found(all(&[3, 1, 3, 2]), 0), Some(at(3)));
             assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(1)), Some(at(2)), None]);
-            silence_timeout.push(addresses.silence_timeout() / SECOND);
+            intervals.push(addresses.lookup_interval() / SECOND);
         }
-        assert_eq!(silence_timeout, [64, 128, 256, 512, 1024, 1024, 1024]);
+        assert_eq!(intervals, [64, 128, 256, 512, 1024, 1024, 1024]);
         addresses.answered(Some(at(2)));
-        assert_eq!(addresses.silence_timeout(), 64 * SECOND);
+        assert_eq!(addresses.lookup_interval(), 64 * SECOND);
         assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(3)), Some(at(1)), None], "when it falls silent");
     }
 
     #[test]
     fn a_name_that_was_never_found_has_no_turn_in_vain() {
         let mut addresses = Addresses::default();
-        assert_eq!((addresses.not_found(0), addresses.silence_timeout()), (None, 64 * SECOND));
+        assert_eq!((addresses.not_found(0), addresses.lookup_interval()), (None, 64 * SECOND));
     }
 
     #[test]
     fn a_name_that_has_moved_is_followed() {
         let mut addresses = Addresses::default();
         assert_eq!(addresses.found(all(&[1]), 0), Some(at(1)));
-        assert_eq!((addresses.another(0), addresses.silence_timeout()), (None, 64 * SECOND));
+        assert_eq!((addresses.another(0), addresses.lookup_interval()), (None, 64 * SECOND));
         assert_eq!(addresses.found(all(&[1]), 0), Some(at(1)), "not yet");
         assert_eq!((addresses.found(all(&[7]), 0), addresses.another(0)), (Some(at(7)), None));
         // A pool gives other addresses each time, in another order.
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(addresses.found(all(&[1, 2]), 1), Some(at(2)), "also in the next turn");
         addresses.leave(at(2), &kissed(Kiss::Restricted, SECOND));
         assert_eq!(addresses.found(all(&[2, 1]), 2), Some(at(1)), "all do: the one that may be asked first");
-        assert_eq!(addresses.rejoin(at(1)).unwrap().denied(), Some(hour), "and not before");
+        assert_eq!(addresses.rejoin(at(1)).unwrap().denied_until(), Some(hour), "and not before");
         assert!(addresses.rejoin(at(1)).is_none());
         assert_eq!(addresses.found(all(&[2, 1]), 3 * hour), Some(at(2)));
         assert_eq!(addresses.another(3 * hour), Some(at(1)));
@@ -197,7 +197,7 @@ mod tests {
             addresses.leave(at(last), &kissed(Kiss::Rate, 0));
         }
         assert_eq!(addresses.restrained.len(), MOST, "some are forgotten");
-        assert_eq!(addresses.rejoin(at(99)).unwrap().allowed(), 2 * SECOND);
+        assert_eq!(addresses.rejoin(at(99)).unwrap().permitted_interval(), 2 * SECOND);
         let many: Vec<_> = (0..=255).collect();
         addresses.found(all(&many), 0);
         assert_eq!(addresses.all, all(&many[..MOST]));
