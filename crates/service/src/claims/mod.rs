@@ -68,6 +68,8 @@ pub(crate) struct Claims {
     joined: BTreeMap<PortKey, (Instant, Vec<LaneId>)>,
     /// The lane whose pinned connections were verified last.
     pins_verified: LaneId,
+    /// The lane whose noted claims were read last.
+    noted_read: LaneId,
     /// Claims whose loss their lanes have not been told yet.
     lost: Vec<LostClaim>,
 }
@@ -94,6 +96,7 @@ impl Claims {
             ends_failed: HashMap::new(),
             joined: BTreeMap::new(),
             pins_verified: 0,
+            noted_read: 0,
             lost: Vec::new(),
         }
     }

@@ -4,14 +4,19 @@
 //! The process notes a claim in the row of its listener, under the lane's lock. So the row tells,
 //! once the process is gone, whether the lane's other processes know the claim. A listener that one
 //! of them closes loses its row a moment before the service is told: a claim ends only if no row
-//! shows it at two looks, a second apart. The rows are the program's word, but are only used
-//! against its own claims.
+//! shows it at two looks. The rows are the program's word, but are only used against its own
+//! claims.
 
-use super::Claims;
+use super::{Claims, HeldClaim};
 use crate::clients::ConnectionId;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::registry::{ClaimId, LaneId};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// The rows of at most so many lanes are read at one look. A lane has thousands of rows, and the
+/// event loop waits meanwhile, whatever programs leave behind.
+const LANES_AT_ONCE: usize = 16;
 
 impl Claims {
     /// A claim was entered for the process at a connection.
@@ -29,18 +34,60 @@ impl Claims {
         lanes: &Lanes,
         ledger: &mut Ledger,
     ) {
+        let is_left = |held: &HeldClaim| held.asker.is_some_and(|asker| !uses(asker, held.lane));
+        let unsettled = self.held.values().filter(|held| is_left(held)).map(|held| held.lane).collect();
+        let read = in_turn(&unsettled, self.noted_read);
+        self.noted_read = read.last().copied().unwrap_or_default();
+        // Each lane's rows are read once, for all of its claims.
+        let noted: HashMap<_, _> =
+            read.into_iter().map(|lane| (lane, lanes.get(lane).map(|lane| lane.noted_claims()))).collect();
         let mut unnoted = Vec::new();
-        for (&claim, held) in &mut self.held {
-            let lane = held.lane;
-            if held.asker.is_none_or(|asker| uses(asker, lane)) {
-                continue;
-            }
-            if held.closed.is_some() || lanes.get(lane).is_none_or(|lane| lane.has_noted(claim)) {
-                held.asker = None;
-            } else if std::mem::replace(&mut held.doubted, true) {
+        for (&claim, held) in self.held.iter_mut().filter(|(_, held)| is_left(held)) {
+            if let Some(noted) = noted.get(&held.lane)
+                && held.is_unnoted(claim, noted.as_ref())
+            {
                 unnoted.push(claim);
             }
         }
         self.remove_untold(unnoted, ledger);
+    }
+}
+
+impl HeldClaim {
+    /// A look at the claims that its lane's rows show, now that its asker is gone; `None`: the lane
+    /// is gone, too. Whether no row has shown the claim at this look and the one before.
+    fn is_unnoted(&mut self, claim: ClaimId, noted: Option<&HashSet<ClaimId>>) -> bool {
+        if self.closed.is_some() || noted.is_none_or(|noted| noted.contains(&claim)) {
+            self.asker = None;
+            return false;
+        }
+        std::mem::replace(&mut self.doubted, true)
+    }
+}
+
+/// Those of these lanes whose rows are read next, if those of `last` were read last.
+fn in_turn(lanes: &BTreeSet<LaneId>, last: LaneId) -> Vec<LaneId> {
+    let after = lanes.range(last.saturating_add(1)..);
+    after.chain(lanes.range(..=last)).take(LANES_AT_ONCE).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_lanes_are_read_at_a_look_and_all_in_turn() {
+        let lanes: BTreeSet<LaneId> = (1..=40).collect();
+        let (mut last, mut read) = (0, Vec::new());
+        for _ in 0..5 {
+            let next = in_turn(&lanes, last);
+            assert_eq!(next.len(), LANES_AT_ONCE);
+            last = *next.last().unwrap();
+            read.extend(next);
+        }
+        assert_eq!(read, (1..=40).chain(1..=40).collect::<Vec<_>>());
+        assert_eq!(in_turn(&BTreeSet::from([7]), 7), [7]);
+        assert_eq!(in_turn(&BTreeSet::from([7]), LaneId::MAX), [7]);
+        assert!(in_turn(&BTreeSet::new(), 7).is_empty());
     }
 }
