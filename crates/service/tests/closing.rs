@@ -346,3 +346,38 @@ fn a_listener_that_a_killed_process_has_not_noted_ends_and_one_that_it_has_goes_
         client.request(&release(&[claim]), &[]);
     }
 }
+
+#[test]
+fn a_listener_goes_on_if_it_is_closed_or_settled_before_its_asker_is_missed() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane, mut stack) = world.program();
+    let list = Request::ListClaims { lane: lane.lane, after: Claim(0) };
+    // Longer than the service takes for two looks.
+    let two_looks = || std::thread::sleep(Duration::from_millis(2500));
+    for (port, is_old) in [(8080, false), (8081, true)] {
+        let listener = within(&world.pair.a, || TcpListener::bind(world.a(port)).unwrap());
+        let mut killed = world.client();
+        let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
+        assert!(matches!(killed.request(&attach, &[]).0, Reply::Attached));
+        let claim = killed.claim_bound(&listener).unwrap();
+        let id = stack.tcp_listen(&stack.tcp_defaults(), world.a(port).into(), 8).unwrap();
+        stack.socket_row(id.into()).unwrap().claim.set(claim.0);
+        if is_old {
+            two_looks();
+        }
+        drop(killed);
+        assert!(matches!(client.push(), Push::PeerGone { .. }));
+        // Another process closes it, which takes several messages.
+        stack.tcp_close_listener(id, now()).unwrap();
+        if !is_old {
+            assert_eq!(client.convert(claim, &[world.b(9999)], true), None);
+        }
+        two_looks();
+        assert!(matches!(client.request(&list, &[]).0, Reply::Held { .. }), "old: {is_old}");
+        assert_eq!(client.convert(claim, &[], false), None);
+        client.request(&release(&[claim]), &[]);
+    }
+}

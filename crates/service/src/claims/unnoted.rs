@@ -1,11 +1,12 @@
 //! Claims of listeners whose process was killed before it noted the answer. Other processes may
 //! keep the lane, and none of them would ever release such a claim.
 //!
-//! The process notes a claim in the row of its listener, under the lane's lock. So the row tells,
-//! once the process is gone, whether the lane's other processes know the claim. A listener that one
-//! of them closes loses its row a moment before the service is told: a claim ends only if no row
-//! shows it at two looks. The rows are the program's word, but are only used against its own
-//! claims.
+//! The process notes a claim in the row of its listener, under the lane's lock. So the row tells
+//! whether the lane's other processes know the claim. It is read every second, also while the
+//! process lives. A noted claim is settled: the row may go later. Once the process is gone, a claim
+//! that is not settled ends if no row shows it at two looks. A listener that another process closes
+//! meanwhile loses its row a moment before the service is told. The rows are the program's word,
+//! but are only used against its own claims.
 
 use super::{Claims, HeldClaim};
 use crate::clients::ConnectionId;
@@ -34,17 +35,16 @@ impl Claims {
         lanes: &Lanes,
         ledger: &mut Ledger,
     ) {
-        let is_left = |held: &HeldClaim| held.asker.is_some_and(|asker| !uses(asker, held.lane));
-        let unsettled = self.held.values().filter(|held| is_left(held)).map(|held| held.lane).collect();
+        let unsettled = self.held.values().filter(|held| held.asker.is_some()).map(|held| held.lane).collect();
         let read = in_turn(&unsettled, self.noted_read);
         self.noted_read = read.last().copied().unwrap_or_default();
         // Each lane's rows are read once, for all of its claims.
         let noted: HashMap<_, _> =
             read.into_iter().map(|lane| (lane, lanes.get(lane).map(|lane| lane.noted_claims()))).collect();
         let mut unnoted = Vec::new();
-        for (&claim, held) in self.held.iter_mut().filter(|(_, held)| is_left(held)) {
+        for (&claim, held) in self.held.iter_mut().filter(|(_, held)| held.asker.is_some()) {
             if let Some(noted) = noted.get(&held.lane)
-                && held.is_unnoted(claim, noted.as_ref())
+                && held.is_abandoned(claim, noted.as_ref(), &uses)
             {
                 unnoted.push(claim);
             }
@@ -54,14 +54,20 @@ impl Claims {
 }
 
 impl HeldClaim {
-    /// A look at the claims that its lane's rows show, now that its asker is gone; `None`: the lane
-    /// is gone, too. Whether no row has shown the claim at this look and the one before.
-    fn is_unnoted(&mut self, claim: ClaimId, noted: Option<&HashSet<ClaimId>>) -> bool {
+    /// A look at the claims that its lane's rows show; `None`: the lane is gone. Whether its asker
+    /// was gone at this look and the one before, and no row has shown the claim.
+    fn is_abandoned(
+        &mut self,
+        claim: ClaimId,
+        noted: Option<&HashSet<ClaimId>>,
+        uses: impl Fn(ConnectionId, LaneId) -> bool,
+    ) -> bool {
+        let Some(asker) = self.asker else { return false };
         if self.closed.is_some() || noted.is_none_or(|noted| noted.contains(&claim)) {
             self.asker = None;
             return false;
         }
-        std::mem::replace(&mut self.doubted, true)
+        !uses(asker, self.lane) && std::mem::replace(&mut self.doubted, true)
     }
 }
 
