@@ -4,7 +4,7 @@
 //! Nothing blocks: the owner waits with `poll` for the descriptors that are [`readable`] or
 //! [`writable`], until something is [`due`]. It then calls [`advance`], and if it [`is_asked`] for
 //! the text, [`answer`]. No client can take more than one of a few places, for a limited time, with
-//! a request of limited size. A new client takes the place of one that has sent no request.
+//! a request of limited size. A new client takes the place of one that makes no progress.
 //!
 //! A connection is closed in steps, because Linux sends a RST if input is unread at `close`
 //! (RFC 1122 §4.2.2.13), and a RST discards what the client has not read of the response. So the
@@ -31,6 +31,8 @@ const ACCEPTED_AT_ONCE: usize = 2 * PLACES;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of waiting for the client's end of the connection, after the response.
 const LINGER: Duration = Duration::from_secs(1);
+/// A client that has not read of its response for so long may be displaced.
+const STALLED: Duration = Duration::from_secs(1);
 /// Bytes that are read and discarded meanwhile, at most.
 const LONGEST_DRAIN: usize = 64 << 10;
 /// The longest request, in bytes.
@@ -103,7 +105,7 @@ impl Responder {
             match self.listener.accept() {
                 // Without a place the connection is closed.
                 Ok((stream, _)) => {
-                    if self.has_place() {
+                    if self.has_place(now) {
                         self.clients.extend(Client::new(stream, now));
                     }
                 }
@@ -117,16 +119,19 @@ impl Responder {
         }
     }
 
-    /// Whether there is a place for a new client. If all are taken, the oldest client that has not
-    /// sent its request is dropped; without one, the oldest that has its whole response.
-    fn has_place(&mut self) -> bool {
+    /// Whether there is a place for a new client. If all are taken, the oldest client that has its
+    /// whole response is dropped; without one, the oldest that has not sent its request, which may
+    /// be on its way; and without that, the oldest that does not read its response.
+    fn has_place(&mut self, now: Instant) -> bool {
         if self.clients.len() < PLACES {
             return true;
         }
         // The clients are in the order in which they have connected.
-        let silent = self.clients.iter().position(|client| matches!(client.state, State::Request(_)));
-        let served = || self.clients.iter().position(|client| matches!(client.state, State::Draining { .. }));
-        silent.or_else(served).map(|oldest| self.clients.remove(oldest)).is_some()
+        let oldest = |may_go: &dyn Fn(&Client) -> bool| self.clients.iter().position(may_go);
+        let served = oldest(&|client| matches!(client.state, State::Draining { .. }));
+        let silent = oldest(&|client| matches!(client.state, State::Request(_)));
+        let stalled = oldest(&|client| client.is_stalled(now));
+        served.or(silent).or(stalled).map(|at| self.clients.remove(at)).is_some()
     }
 
     /// Whether a client waits for the text.
@@ -142,6 +147,9 @@ impl Responder {
         self.advanced = now;
         self.clients.retain_mut(|client| {
             client.until += busy;
+            if let State::Response { read, .. } = &mut client.state {
+                *read += busy;
+            }
             match client.state {
                 State::Asked { body } => client.respond("200 OK", text, body, now),
                 State::Request(_) | State::Response { .. } | State::Draining { .. } => true,
@@ -164,8 +172,8 @@ enum State {
     Request(Vec<u8>),
     /// It has asked for the text, or for the head of the response only.
     Asked { body: bool },
-    /// The response, and how much of it is sent.
-    Response { bytes: Vec<u8>, sent: usize },
+    /// The response, how much of it is sent, and when the client last made room for more.
+    Response { bytes: Vec<u8>, sent: usize, read: Instant },
     /// The response is sent, and so many bytes of further input are discarded.
     Draining { discarded: usize },
 }
@@ -224,18 +232,18 @@ impl Client {
             text.len()
         );
         let bytes = if body { head + text } else { head }.into_bytes();
-        self.state = State::Response { bytes, sent: 0 };
+        self.state = State::Response { bytes, sent: 0, read: now };
         self.until = now + TIMEOUT;
         self.send(now).unwrap_or(false)
     }
 
     /// Sends what the socket takes. Returns whether the client keeps its place.
     fn send(&mut self, now: Instant) -> io::Result<bool> {
-        let State::Response { bytes, sent } = &mut self.state else { return Ok(true) };
+        let State::Response { bytes, sent, read } = &mut self.state else { return Ok(true) };
         while *sent < bytes.len() {
             match self.stream.write(&bytes[*sent..]) {
                 Ok(0) => return Ok(false),
-                Ok(count) => *sent += count,
+                Ok(count) => (*sent, *read) = (*sent + count, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -244,6 +252,11 @@ impl Client {
         self.stream.shutdown(Shutdown::Write)?;
         (self.state, self.until) = (State::Draining { discarded: 0 }, now + LINGER);
         self.drain()
+    }
+
+    /// Whether it has not read of its response for a while.
+    fn is_stalled(&self, now: Instant) -> bool {
+        matches!(self.state, State::Response { read, .. } if now >= read + STALLED)
     }
 
     /// Discards further input. Returns whether the client may still send some.
@@ -454,6 +467,56 @@ mod tests {
         let accepted = |responder: &Responder| matches!(responder.clients[PLACES - 1].state, State::Request(_));
         run_until(&mut responder, now, accepted);
         assert_eq!(responder.clients.len(), PLACES);
+    }
+
+    #[test]
+    fn a_client_that_has_its_response_is_displaced_before_one_whose_request_may_be_on_its_way() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let mut clients = silent(&mut responder, address, now);
+        let served = PLACES / 2;
+        clients[served].write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        run_until(&mut responder, now, Responder::is_asked);
+        responder.answer(TEXT, now);
+        let _new = TcpStream::connect(address).unwrap();
+        let all_silent =
+            |responder: &Responder| responder.clients.iter().all(|client| matches!(client.state, State::Request(_)));
+        run_until(&mut responder, now, all_silent);
+        assert_eq!(responder.clients.len(), PLACES);
+        assert!(clients.iter().enumerate().all(|(at, client)| at == served || is_open(client)));
+    }
+
+    #[test]
+    fn clients_that_do_not_read_their_responses_are_displaced_after_a_while() {
+        let (mut responder, address) = responder();
+        let now = Instant::now();
+        let mut clients = silent(&mut responder, address, now);
+        clients.iter_mut().for_each(|client| client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap());
+        let asked =
+            |responder: &Responder| responder.clients.iter().all(|client| matches!(client.state, State::Asked { .. }));
+        run_until(&mut responder, now, asked);
+        responder.answer(&"x".repeat(16 << 20), now);
+        // The sockets may take some more of it.
+        let sent = |client: &Client| match client.state {
+            State::Response { sent, .. } => sent,
+            _ => panic!("{client:?} has a long response"),
+        };
+        let (mut before, mut same) = (0, 0);
+        run_until(&mut responder, now, |responder| {
+            let all: usize = responder.clients.iter().map(sent).sum();
+            same = if all == before { same + 1 } else { 0 };
+            before = all;
+            same > 300
+        });
+        let soon = now + STALLED / 2;
+        let refused = TcpStream::connect(address).unwrap();
+        refused.set_nonblocking(true).unwrap();
+        run_until(&mut responder, soon, |_| !is_open(&refused));
+        assert_eq!(responder.writable().count(), PLACES);
+        let _new = TcpStream::connect(address).unwrap();
+        let accepted = |responder: &Responder| matches!(responder.clients[PLACES - 1].state, State::Request(_));
+        run_until(&mut responder, now + STALLED, accepted);
+        assert_eq!((responder.clients.len(), responder.writable().count()), (PLACES, PLACES - 1));
     }
 
     #[test]
