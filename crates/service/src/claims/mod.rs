@@ -13,7 +13,7 @@
 //! | `lost_flows`, `flow_gc` | flows end when they are over, or when divert has given them away |
 //! | `takeover` | the kernel continues a lane's connection |
 //! | `closing` | a listener closes, and its connections continue |
-//! | `unnoted` | claims of listeners that a killed process has not noted |
+//! | `unnoted` | claims that a killed process has not noted |
 //! | `ending` | the end of claims |
 
 mod claim_recheck;

@@ -1,12 +1,15 @@
-//! Claims of listeners whose process was killed before it noted the answer. Other processes may
-//! keep the lane, and none of them would ever release such a claim.
+//! Claims whose process was killed before it noted the answer. Other processes may keep the lane,
+//! and none of them would ever release such a claim.
 //!
-//! The process notes a claim in the row of its listener, under the lane's lock. So the row tells
+//! The process notes a claim in the row of its socket, under the lane's lock. So the row tells
 //! whether the lane's other processes know the claim. It is read every second, also while the
 //! process lives. A noted claim is settled: the row may go later. Once the process is gone, a claim
-//! that is not settled ends if no row shows it at two looks. A listener that another process closes
+//! that is not settled ends if no row shows it at two looks. A socket that another process closes
 //! meanwhile loses its row a moment before the service is told. The rows are the program's word,
 //! but are only used against its own claims.
+//!
+//! Ephemeral ports are not among these claims: no socket has a row that could show them. Those that
+//! a process is killed with before it has stored them stay with the lane.
 
 use super::{Claims, HeldClaim};
 use crate::clients::ConnectionId;
@@ -22,7 +25,7 @@ const LANES_AT_ONCE: usize = 16;
 impl Claims {
     /// A claim was entered for the process at a connection.
     pub(crate) fn asked_at(&mut self, claim: ClaimId, asker: ConnectionId) {
-        if let Some(held) = self.held.get_mut(&claim).filter(|held| held.has_tcp_port()) {
+        if let Some(held) = self.held.get_mut(&claim) {
             held.asker = Some(asker);
         }
     }

@@ -146,11 +146,10 @@ impl Lane {
         self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
     }
 
-    /// The claims that its processes have noted in the rows of their listeners. Reads all rows.
+    /// The claims that its processes have noted in the rows of their sockets. Reads all rows.
     pub(crate) fn noted_claims(&self) -> HashSet<ClaimId> {
-        let listens = |row: &&SocketRow| row.kind.get() == kind::LISTENER;
-        let rows = self.view.rows().iter().take(self.limits.rows());
-        rows.filter(listens).map(|row| row.claim.get()).collect()
+        let claims = self.view.rows().iter().take(self.limits.rows()).map(|row| row.claim.get());
+        claims.filter(|&claim| claim != 0).collect()
     }
 
     /// Whether it reports this one.
