@@ -111,11 +111,11 @@ fn module_of(file: &Path) -> String {
     first.strip_suffix(".rs").unwrap_or(&first).to_owned()
 }
 
-/// The names that follow `crate::`, and `super::` in a file beside the crate's root, before the
-/// file's tests begin.
+/// The names that follow `crate::`, and `super::` in a file beside the crate's root, outside of the
+/// file's tests.
 fn imports(text: &str, is_beside_root: bool) -> BTreeSet<String> {
     let mut code = String::new();
-    for line in sources::before_tests(text) {
+    for (_, line) in sources::without_tests(text) {
         code.push_str(line.split("//").next().unwrap_or_default());
         code.push('\n');
     }

@@ -33,12 +33,15 @@ pub(crate) fn is_of_tests(name: &str) -> bool {
     OF_TESTS.contains(&name)
 }
 
-/// The lines of a source before its tests begin.
-pub(crate) fn before_tests(text: &str) -> impl Iterator<Item = &str> {
-    let mut tests_next = false;
-    text.lines().take_while(move |line| {
-        let is_tests = tests_next && line.starts_with("mod ") && line.ends_with('{');
+/// The lines of a source, with their numbers, without its modules of tests. Such a module ends with
+/// the next brace at the begin of a line: rustfmt indents what is inside.
+pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let (mut tests_next, mut in_tests) = (false, false);
+    (1..).zip(text.lines()).filter(move |&(_, line)| {
+        let begins = tests_next && line.starts_with("mod ") && line.ends_with('{');
         tests_next = line.starts_with("#[cfg(test)]") || tests_next && line.starts_with("#[");
+        let is_tests = in_tests || begins;
+        in_tests = is_tests && line != "}";
         !is_tests
     })
 }
@@ -48,9 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_ends_where_its_tests_begin() {
-        let text = "a\n#[cfg(test)]\nmod testing;\nb\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n    c\n}\n";
-        let read: Vec<_> = before_tests(text).collect();
-        assert_eq!(read, ["a", "#[cfg(test)]", "mod testing;", "b", "#[cfg(test)]", "#[rustfmt::skip]"]);
+    fn modules_of_tests_are_left_out_and_what_follows_them_is_not() {
+        let text = "a\n#[cfg(test)]\nmod testing;\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n    b {\n    }\n}\nc\n";
+        let read: Vec<_> = without_tests(text).collect();
+        let before = [(1, "a"), (2, "#[cfg(test)]"), (3, "mod testing;"), (4, "#[cfg(test)]"), (5, "#[rustfmt::skip]")];
+        assert_eq!(read, [&before[..], &[(10, "c")]].concat());
     }
 }

@@ -41,7 +41,7 @@ impl Definitions {
         if name.split('/').any(sources::is_of_tests) {
             return;
         }
-        for (number, line) in (1..).zip(sources::before_tests(text)) {
+        for (number, line) in sources::without_tests(text) {
             if let Some(defined) = defined(line) {
                 self.0.entry(defined.to_owned()).or_default().push(format!("{name}:{number}"));
             }

@@ -11,14 +11,15 @@ use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage, bind, getsockopt, shutdown, socket, sockopt,
 };
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, CountersOf, Parts, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
-use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::TcpId;
+use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::{SocketId, Stack};
 
 /// A program whose listener at port 8080 has accepted one connection, and then closed.
 struct Closed {
@@ -320,29 +321,71 @@ fn a_claim_of_which_a_killed_process_has_not_learned_ends_with_its_connection() 
 }
 
 #[test]
-fn a_listener_that_a_killed_process_has_not_noted_ends_and_one_that_it_has_goes_on() {
+fn what_a_killed_process_has_not_noted_ends_and_what_it_has_goes_on() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane, mut stack) = world.program();
+    for (port, is_noted) in [(8080, true), (8081, false)] {
+        let listener = within(&world.pair.a, || TcpListener::bind(world.a(port)).unwrap());
+        let datagrams = within(&world.pair.a, || UdpSocket::bind(world.a(port)).unwrap());
+        let mut killed = world.client();
+        let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
+        assert!(matches!(killed.request(&attach, &[]).0, Reply::Attached));
+        let claims = [killed.claim_bound(&listener).unwrap(), killed.claim_bound(&datagrams).unwrap()];
+        let listens = stack.tcp_listen(&stack.tcp_defaults(), world.a(port).into(), 8).unwrap();
+        let receives = stack.udp_open(UdpOptions::default()).unwrap();
+        stack.udp_bind(receives, world.a(port).into()).unwrap();
+        let sockets: [SocketId; 2] = [listens.into(), receives.into()];
+        for (socket, claim) in sockets.into_iter().zip(claims).filter(|_| is_noted) {
+            stack.socket_row(socket).unwrap().claim.set(claim.0);
+        }
+        drop(killed);
+        assert!(matches!(client.push(), Push::PeerGone { .. }));
+        // Longer than the service takes for two looks.
+        std::thread::sleep(Duration::from_millis(2500));
+        let (mut after, mut held) = (Claim(0), Vec::new());
+        while let Reply::Held { held: info } = client.request(&Request::ListClaims { lane: lane.lane, after }, &[]).0 {
+            after = info.claim;
+            held.push(info.claim);
+        }
+        assert_eq!(claims.map(|claim| held.contains(&claim)), [is_noted; 2]);
+        client.request(&release(&claims), &[]);
+    }
+}
+
+#[test]
+fn a_listener_goes_on_if_it_is_closed_or_settled_before_its_asker_is_missed() {
     if skipped() {
         return;
     }
     let world = World::new(Attach::Tc);
     let (mut client, lane, mut stack) = world.program();
     let list = Request::ListClaims { lane: lane.lane, after: Claim(0) };
-    for (port, is_noted) in [(8080, true), (8081, false)] {
+    // Longer than the service takes for two looks.
+    let two_looks = || std::thread::sleep(Duration::from_millis(2500));
+    for (port, is_old) in [(8080, false), (8081, true)] {
         let listener = within(&world.pair.a, || TcpListener::bind(world.a(port)).unwrap());
         let mut killed = world.client();
         let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
         assert!(matches!(killed.request(&attach, &[]).0, Reply::Attached));
         let claim = killed.claim_bound(&listener).unwrap();
         let id = stack.tcp_listen(&stack.tcp_defaults(), world.a(port).into(), 8).unwrap();
-        if is_noted {
-            stack.socket_row(id.into()).unwrap().claim.set(claim.0);
+        stack.socket_row(id.into()).unwrap().claim.set(claim.0);
+        if is_old {
+            two_looks();
         }
         drop(killed);
         assert!(matches!(client.push(), Push::PeerGone { .. }));
-        // Longer than the service takes for two looks.
-        std::thread::sleep(Duration::from_millis(2500));
-        let is_held = matches!(client.request(&list, &[]).0, Reply::Held { .. });
-        assert_eq!(is_held, is_noted);
+        // Another process closes it, which takes several messages.
+        stack.tcp_close_listener(id, now()).unwrap();
+        if !is_old {
+            assert_eq!(client.convert(claim, &[world.b(9999)], true), None);
+        }
+        two_looks();
+        assert!(matches!(client.request(&list, &[]).0, Reply::Held { .. }), "old: {is_old}");
+        assert_eq!(client.convert(claim, &[], false), None);
         client.request(&release(&[claim]), &[]);
     }
 }

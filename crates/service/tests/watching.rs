@@ -30,10 +30,11 @@ fn captures(attach: Attach) {
 
     let mut tool = world.client();
     let capture = Request::Capture { lane: 0, snaplen: 60 };
-    // A process has one capture: it does not take the place of others, however often it asks.
-    let captures = (0..20).map(|_| tool.request(&capture, &[])).collect::<Vec<_>>();
-    assert!(captures.iter().all(|(reply, _)| matches!(reply, Reply::Capturing)), "{captures:?}");
-    let (_, mut descriptors) = captures.into_iter().last().unwrap();
+    let (reply, mut descriptors) = tool.request(&capture, &[]);
+    assert!(matches!(reply, Reply::Capturing), "{reply:?}");
+    // A connection has one capture, however often its process asks.
+    let again = (0..20).map(|_| tool.request(&capture, &[])).collect::<Vec<_>>();
+    assert!(again.iter().all(|(reply, _)| matches!(reply, Reply::Refused { .. })), "{again:?}");
     let stream = descriptors.take(0).unwrap();
     let peer = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
     peer.send_to(&[7; 200], world.a(7000)).unwrap();

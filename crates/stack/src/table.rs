@@ -196,7 +196,8 @@ pub struct SocketRow {
     /// A socket that stays on the kernel: the processes of the lane that hold it, a bit for each;
     /// maintained by the caller.
     pub holders: SharedCounter,
-    /// A listener: its claim once its program knows it; maintained by the caller.
+    /// Its claim once its program knows it; 0 for a connection that a listener has accepted.
+    /// Maintained by the caller.
     pub claim: SharedCounter,
 }
 

@@ -18,15 +18,17 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// The crates that are looked at.
-const CRATES: [&str; 4] = ["tickwire-stack", "tickwire-lane", "tickwire-link", "tickwire-preload"];
-
 /// Faults shown of a function.
 const SHOWN: usize = 3;
 
 /// Looks at the MIR of a release build; fails if something was miscompiled.
 pub(crate) fn run() -> Result<()> {
     let target = workspace::target()?.join("mir");
+    let crates =
+        data_path(&fs::read_to_string(workspace::root().join("Cargo.toml")).context("cannot read Cargo.toml")?);
+    if crates.is_empty() {
+        bail!("Cargo.toml has no crate with one codegen unit");
+    }
     // What an earlier run left would be read again.
     match fs::remove_dir_all(&target) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -37,10 +39,10 @@ pub(crate) fn run() -> Result<()> {
     let mut cargo = workspace::cargo();
     // A build and not a check: a check does not inline functions of one crate in another.
     cargo.args(["build", "--release", "--locked", "--target-dir"]).arg(&target).env("RUSTFLAGS", "--emit=mir");
-    workspace::run(cargo.args(CRATES.iter().flat_map(|name| ["--package", name])))?;
+    workspace::run(cargo.args(crates.iter().flat_map(|name| ["--package", name.as_str()])))?;
     let mut number = 0;
     let mut faults = Vec::new();
-    for name in CRATES {
+    for name in &crates {
         for file in files(&target.join("release/deps"), name)? {
             let text = code(&file).with_context(|| format!("cannot read {}", file.display()))?;
             let functions = mir::functions(&text);
@@ -52,8 +54,24 @@ pub(crate) fn run() -> Result<()> {
     if !faults.is_empty() {
         bail!("the compiler has broken this code (xtask/src/miscompiled/mod.rs says how):\n  {}", faults.join("\n  "));
     }
-    println!("{number} functions of {} read only what they have assigned", CRATES.join(", "));
+    println!("{number} functions of {} read only what they have assigned", crates.join(", "));
     Ok(())
+}
+
+/// The crates of the data path, by the workspace's manifest: those that a release build compiles
+/// as one unit.
+fn data_path(manifest: &str) -> Vec<String> {
+    let mut lines = manifest.lines().peekable();
+    let mut crates = Vec::new();
+    while let Some(line) = lines.next() {
+        let name = line.strip_prefix("[profile.release.package.").and_then(|line| line.strip_suffix(']'));
+        if let Some(name) = name
+            && lines.peek().is_some_and(|line| *line == "codegen-units = 1")
+        {
+            crates.push(name.to_owned());
+        }
+    }
+    crates
 }
 
 /// The files with the MIR of a crate.
@@ -98,6 +116,16 @@ fn faults_of(name: &str, function: &mir::Function<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_crates_of_the_data_path_are_those_of_the_manifest() {
+        let crates = data_path(include_str!("../../../Cargo.toml"));
+        for name in ["tickwire-stack", "tickwire-lane", "tickwire-link", "tickwire-linux-abi", "tickwire-preload"] {
+            assert!(crates.iter().any(|other| other == name), "{name}: {crates:?}");
+        }
+        let others = "[profile.release.package.a]\nopt-level = 3\n[profile.dev.package.b]\ncodegen-units = 1\n";
+        assert_eq!(data_path(others), [""; 0]);
+    }
 
     #[test]
     fn the_files_of_a_crate_are_told_from_those_of_others() {

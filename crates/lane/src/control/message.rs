@@ -304,8 +304,8 @@ messages! {
         lane: u32,
     };
     /// Send copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of a
-    /// stream of records (see `capture`), or [`Reply::Refused`]; ends with the connection, or with
-    /// its next capture.
+    /// stream of records (see `capture`), or [`Reply::Refused`] if the connection has one already,
+    /// or too many run; ends with the connection.
     Capture = 13 [0] {
         /// Of this lane; 0: of all that the client may see.
         lane: u32,

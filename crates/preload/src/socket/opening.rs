@@ -214,6 +214,8 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
         description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING, true);
         description.set(flag::EPHEMERAL, held.is_some());
         open::label(access, id.into(), fd);
+        // The service releases the claim of a process that has died before this.
+        access.stack.socket_row(id.into())?.claim.set(claim);
         Ok(Some(id))
     });
     match begun {

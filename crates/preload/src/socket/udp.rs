@@ -82,6 +82,8 @@ pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
         let mut description = descriptions.get(index);
         *description.claim() = claim;
         description.set(flag::CLAIMED, true);
+        // The service releases the claim of a process that has died before this.
+        access.stack.socket_row(id.into())?.claim.set(claim);
         Ok(true)
     });
     if noted == Ok(true) {

@@ -65,23 +65,29 @@ fn a_listener_that_is_connected_to_nowhere_listens_no_more() {
     close(fd);
 }
 
-/// Otherwise the service would release it when the process is gone and others have the listener.
+/// Otherwise the service would release it when the process is gone and others have the socket.
 #[test]
-fn a_listener_shows_its_claim_in_its_row() {
-    let fd = socket(libc::SOCK_STREAM);
-    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
-    ops::listen(fd, 8).unwrap();
-    let index = TABLE.get(fd).description().unwrap();
-    let (claim, shown) = lane()
-        .with(|access| {
-            let mut descriptions = access.descriptions();
-            let mut description = descriptions.get(index);
-            let (id, claim) = (description.socket(), *description.claim());
-            Ok((claim, access.stack.socket_row(id)?.claim.get()))
-        })
-        .unwrap();
-    assert!(claim != 0 && shown == claim, "{claim} {shown}");
-    close(fd);
+fn a_socket_shows_its_claim_in_its_row() {
+    let [listener, datagrams] = [libc::SOCK_STREAM, libc::SOCK_DGRAM].map(socket);
+    for fd in [listener, datagrams] {
+        ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    }
+    ops::listen(listener, 8).unwrap();
+    let connection = socket(libc::SOCK_STREAM);
+    ops::connect(connection, &address(THERE, 7)).unwrap();
+    for fd in [listener, datagrams, connection] {
+        let index = TABLE.get(fd).description().unwrap();
+        let (claim, shown) = lane()
+            .with(|access| {
+                let mut descriptions = access.descriptions();
+                let mut description = descriptions.get(index);
+                let (id, claim) = (description.socket(), *description.claim());
+                Ok((claim, access.stack.socket_row(id)?.claim.get()))
+            })
+            .unwrap();
+        assert!(claim != 0 && shown == claim, "{claim} {shown}");
+        close(fd);
+    }
 }
 
 /// As on Linux: it has a name, although the kernel socket of a connection may have none.

@@ -42,6 +42,8 @@ impl Claims {
         let listens = |held: &&mut HeldClaim| held.closed.is_none() && held.has_tcp_port();
         let its = self.held.get_mut(&claim).filter(|held| held.lane == lane).filter(listens);
         let held = its.ok_or(Reason::BadRequest)?;
+        // Its program knows it, also if no row shows it any more (see `unnoted`).
+        held.asker = None;
         held.converting.extend_from_slice(remotes.as_slice());
         if held.converting.len() > limit {
             held.converting.clear();

@@ -76,15 +76,10 @@ impl Claims {
     /// Closes the service's copies of claims' sockets, with which the program may continue on the
     /// kernel. Several of a user at a time, since each job of the user's threads is waited for.
     pub(crate) fn forget(&mut self, claims: Vec<ClaimId>, usage: &Usage) {
-        let mut gone = claims.into_iter().filter_map(|claim| self.held.remove(&claim)).peekable();
-        while let Some(first) = gone.next() {
+        let gone = claims.into_iter().filter_map(|claim| self.held.remove(&claim)).collect();
+        for some in batches(gone, |held: &HeldClaim| held.user) {
+            let Some(first) = some.first() else { continue };
             let (queue, user) = (first.socket.queue(), first.user);
-            let mut some = vec![first];
-            while some.len() < CLOSED_AT_ONCE
-                && let Some(next) = gone.next_if(|next| next.user == user)
-            {
-                some.push(next);
-            }
             // What is not closed yet still counts: a user may make the closing last.
             let returns = usage.returns();
             queue.finish(move || {
@@ -115,5 +110,37 @@ impl Claims {
             self.lost.push(LostClaim { lane, claim, reason });
         }
         self.remove_together(lost, ledger);
+    }
+}
+
+/// Batches of at most [`CLOSED_AT_ONCE`], each of one user. The order does not matter: claims come
+/// in that of a hash table, in which those of several users mix.
+fn batches<T>(mut all: Vec<T>, user: impl Fn(&T) -> u32) -> Vec<Vec<T>> {
+    all.sort_by_key(&user);
+    let mut batches: Vec<Vec<T>> = Vec::new();
+    for one in all {
+        match batches.last_mut() {
+            Some(batch) if batch.len() < CLOSED_AT_ONCE && user(&batch[0]) == user(&one) => batch.push(one),
+            _ => batches.push(vec![one]),
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_of_several_users_that_mix_are_closed_in_few_batches() {
+        let mixed: Vec<(u32, usize)> = (0..3 * CLOSED_AT_ONCE).map(|n| (n as u32 % 2, n)).collect();
+        let batches = batches(mixed.clone(), |&(user, _)| user);
+        assert_eq!(batches.len(), 4, "a full batch and half of one for each user");
+        for batch in &batches {
+            assert!(batch.len() <= CLOSED_AT_ONCE && batch.iter().all(|&(user, _)| user == batch[0].0));
+        }
+        let mut all = batches.concat();
+        all.sort_by_key(|&(_, n)| n);
+        assert_eq!(all, mixed);
     }
 }

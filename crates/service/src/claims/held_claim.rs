@@ -33,8 +33,8 @@ pub(crate) struct HeldClaim {
     pub(crate) closed: Option<Closed>,
     /// Entries of the flow map that are booked on the user beyond the claim itself.
     pub(crate) charged: usize,
-    /// The connection at which a listener's claim was asked for, until it is known that the process
-    /// has noted it (see `unnoted`).
+    /// The connection at which it was asked for, until it is known that the process has noted it
+    /// (see `unnoted`). `None` for an ephemeral port.
     pub(crate) asker: Option<ConnectionId>,
     /// The asker is gone, and had not noted it at the last look.
     pub(crate) doubted: bool,

@@ -13,7 +13,7 @@
 //! | `lost_flows`, `flow_gc` | flows end when they are over, or when divert has given them away |
 //! | `takeover` | the kernel continues a lane's connection |
 //! | `closing` | a listener closes, and its connections continue |
-//! | `unnoted` | claims of listeners that a killed process has not noted |
+//! | `unnoted` | claims that a killed process has not noted |
 //! | `ending` | the end of claims |
 
 mod claim_recheck;
@@ -68,6 +68,8 @@ pub(crate) struct Claims {
     joined: BTreeMap<PortKey, (Instant, Vec<LaneId>)>,
     /// The lane whose pinned connections were verified last.
     pins_verified: LaneId,
+    /// The lane whose noted claims were read last.
+    noted_read: LaneId,
     /// Claims whose loss their lanes have not been told yet.
     lost: Vec<LostClaim>,
 }
@@ -94,6 +96,7 @@ impl Claims {
             ends_failed: HashMap::new(),
             joined: BTreeMap::new(),
             pins_verified: 0,
+            noted_read: 0,
             lost: Vec::new(),
         }
     }

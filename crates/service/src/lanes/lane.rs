@@ -9,7 +9,7 @@ use crate::programs::{BpfError, GuardLink, LaneRings};
 use crate::registry::{ClaimId, LaneId};
 use aya::programs::tc::SchedClassifierLink;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -146,10 +146,10 @@ impl Lane {
         self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
     }
 
-    /// Whether one of its listeners has this claim.
-    pub(crate) fn has_noted(&self, claim: ClaimId) -> bool {
-        let listens = |row: &SocketRow| row.kind.get() == kind::LISTENER && row.claim.get() == claim;
-        self.view.rows().iter().take(self.limits.rows()).any(listens)
+    /// The claims that its processes have noted in the rows of their sockets. Reads all rows.
+    pub(crate) fn noted_claims(&self) -> HashSet<ClaimId> {
+        let claims = self.view.rows().iter().take(self.limits.rows()).map(|row| row.claim.get());
+        claims.filter(|&claim| claim != 0).collect()
     }
 
     /// Whether it reports this one.

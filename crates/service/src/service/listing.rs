@@ -130,7 +130,8 @@ impl Service {
 
     /// Answers [`tickwire_lane::control::Request::Capture`].
     pub(super) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Result<Answer, Reason> {
-        let all = self.clients.user_of(id) == Some(0) && lane == 0;
+        let user = self.clients.user_of(id).ok_or(Reason::NotPermitted)?;
+        let all = user == 0 && lane == 0;
         // A user captures the lanes that exist now; later lanes need another capture.
         let lanes = match (all, lane) {
             (true, _) => None,
@@ -138,7 +139,7 @@ impl Service {
             (false, lane) if self.may_see(id, lane) => Some(vec![lane]),
             _ => return Err(Reason::NotPermitted),
         };
-        match self.clients.captures.begin(id, lanes, snaplen, &mut self.ledger.programs) {
+        match self.clients.captures.begin((id, user), lanes, snaplen, &mut self.ledger.programs) {
             Ok(stream) => Ok(Answer { reply: Reply::Capturing, descriptors: vec![stream] }),
             Err(error) => {
                 tracing::warn!(%error, "capture refused");
