@@ -121,6 +121,10 @@ static __always_inline __u32 check(struct packet *p, const struct frame *f, __u3
 	*reason = REFUSED_PROTOCOL;
 	if (verdict != FOUND)
 		return 0;
+	/* An option of IPv4 may be a source route, which names further hosts (RFC 791 section 3.1). Our
+	 * stack sends none. */
+	if (p->family == 4 && p->l4 != sizeof(*eth) + sizeof(struct ipv4))
+		return 0;
 	*reason = REFUSED_SOURCE;
 	struct source_key source = {.address = p->source};
 	memcpy(source.mac, eth->source, 6);

@@ -105,6 +105,8 @@ pub(crate) fn check(
         Parsed::Found(Packet { ip, .. }) | Parsed::Other(ip) if ip.is_behind => return Err(GuardRefusal::Fragment),
         // ARP, neighbour discovery, ICMP, DHCP's raw packets are the host's.
         Parsed::Other(_) | Parsed::NotIp | Parsed::Tagged => return Err(GuardRefusal::Protocol),
+        // An option may be a source route, which names further hosts (RFC 791 section 3.1).
+        Parsed::Found(packet) if packet.ip.has_options => return Err(GuardRefusal::Protocol),
         Parsed::Found(packet) => packet,
     };
     let nic = *tables.sources.get(&SourceKey { address: packet.ip.source, mac }).ok_or(GuardRefusal::Source)?;
@@ -198,6 +200,16 @@ mod tests {
         frame[19] += 16;
         frame.splice(54..54, [60, 0, 0, 1, 0, 0, 0, 7, 17, 0, 1, 4, 0, 0, 0, 0]);
         assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), GuardVerdict::Refused(GuardRefusal::Fragment));
+    }
+
+    #[test]
+    fn a_packet_with_options_of_ipv4_which_may_be_a_source_route_is_refused() {
+        let mut tables = owned_host();
+        let mut frame = udp(ends(HERE, 7), ends(PEER, 5), 8);
+        frame[14] += 2;
+        frame[17] += 8;
+        frame.splice(34..34, [131, 7, 4, 10, 77, 0, 9, 0]);
+        assert_eq!(guard(&mut tables, 77, &frame, &DEPARTURE), GuardVerdict::Refused(GuardRefusal::Protocol));
     }
 
     #[test]

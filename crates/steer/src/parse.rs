@@ -46,6 +46,8 @@ pub(crate) struct IpHeader {
     /// An extension header follows a fragment header. What a later fragment overlaps may then be
     /// the ports, and later fragments name the extension header, not the protocol.
     pub(crate) is_behind: bool,
+    /// The header of IPv4 is longer than without options.
+    pub(crate) has_options: bool,
     /// Where the transport header begins.
     pub(crate) transport: usize,
     /// Where the packet ends; what follows in the frame is padding. `None`: the header does not say
@@ -150,6 +152,7 @@ fn parse_ipv4(frame: &[u8], at: usize) -> Option<IpHeader> {
         },
         id: u16::from_be_bytes([i0, i1]).into(),
         is_behind: false,
+        has_options: length > IPV4,
         transport: at + length,
         end: (total != 0).then_some(at + total),
     })
@@ -177,6 +180,7 @@ fn parse_ipv6(frame: &[u8], at: usize) -> Option<IpHeader> {
         part,
         id,
         is_behind,
+        has_options: false,
         transport,
         end: (payload != 0).then_some(at + IPV6 + payload),
     })
