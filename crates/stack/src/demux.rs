@@ -7,11 +7,10 @@ pub(crate) mod invariants;
 #[cfg(test)]
 mod tests;
 
-use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::error::{Result, StackError};
 use crate::pool::PoolLink;
-use crate::socket_alloc::{ListenerIndex, SocketIndex};
+use crate::{ListenerIndex, SocketIndex, Stack};
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use zerocopy::FromZeros;

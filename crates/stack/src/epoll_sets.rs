@@ -11,10 +11,9 @@ mod list;
 #[cfg(test)]
 mod tests;
 
-use crate::Stack;
 use crate::ids::{Ready, SetId, SocketId, SocketKind};
 use crate::pool::{PoolLink, PoolSlot};
-use crate::socket_alloc::{SetIndex, SocketIndex};
+use crate::{SetIndex, SocketIndex, Stack};
 use core::fmt;
 use list::{Ends, Which};
 use zerocopy::FromZeros;

@@ -81,6 +81,7 @@ pub use memory::OwnedMemory;
 pub use memory::{Limits, Memory};
 pub use periodic::Expected;
 pub use queue::{Class, TransmitDescriptor};
+pub(crate) use socket_alloc::{ConnectionIndex, ListenerIndex, SetIndex, SocketIndex, UdpIndex};
 pub use wakeups::{WaiterId, WakeTarget, Wakeups};
 
 /// A user-mode stack over memory that the caller lends. It has no state outside of that memory. A

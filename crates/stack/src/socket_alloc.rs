@@ -3,10 +3,9 @@
 use crate::epoll_sets::Set;
 use crate::error::{Result, StackError};
 use crate::ids::{ListenerId, SetId, SocketId, SocketKind, TcpId, UdpId};
-use crate::memory::Memory;
 use crate::pool::{FreeList, PoolLink, PoolSlot, SlotIndex, Slots};
 use crate::table::{SocketRow, kind};
-use crate::{Ready, Stack, tcp, udp};
+use crate::{Memory, Ready, Stack, tcp, udp};
 use zerocopy::FromZeros;
 
 /// What every socket and set has, whatever its kind.

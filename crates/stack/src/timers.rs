@@ -8,10 +8,9 @@
 //! entry has four children, which share a cache line and contain their keys. That halves the levels
 //! of a binary heap, and comparisons do not access the timers.
 
-use crate::Stack;
 use crate::pool::PoolLink;
-use crate::socket_alloc::ConnectionIndex;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 use zerocopy::FromZeros;
 
 /// The timer of one connection.

@@ -1,10 +1,9 @@
 //! Invariants of the lookup tables of sockets: see [`Stack::check_invariants`].
 
 use super::protocol_of;
-use crate::Stack;
 use crate::addr::Endpoint;
 use crate::pool::invariants::chains;
-use crate::socket_alloc::SocketIndex;
+use crate::{SocketIndex, Stack};
 
 /// How a socket is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use super::{TCP, UDP};
 use crate::addr::{Address, Endpoint};
 use crate::memory::{Limits, OwnedMemory};
 use crate::pool::slot;
-use crate::socket_alloc::SocketIndex;
-use crate::{StackConfig, StackError};
+use crate::{SocketIndex, StackConfig, StackError};
 use proptest::prelude::*;
 
 const EACH: u32 = 8;

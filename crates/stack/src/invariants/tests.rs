@@ -6,10 +6,9 @@ use crate::epoll_sets::Interest;
 use crate::memory::{Limits, OwnedMemory};
 use crate::path::{GUESSED, PathInfo, PathState, Query};
 use crate::pool::{PoolLink, slot};
-use crate::socket_alloc::SocketIndex;
 use crate::time::Instant;
 use crate::udp::{GroupFilter, UdpOptions};
-use crate::{InUse, Ready, Stack, StackConfig};
+use crate::{InUse, Ready, SocketIndex, Stack, StackConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);

@@ -1,5 +1,5 @@
-//! Typed access to a pool: an index, a link and a slice of slots of one type. An index into one pool
-//! cannot be used for another one, nor be made of any number.
+//! Typed access to a pool: an index, a link and a slice of slots of one type. An index into one
+//! pool cannot be used for another one, nor be made of any number.
 
 use super::{FreeList, PoolLink, PoolSlot};
 use core::fmt;

@@ -1,15 +1,14 @@
 //! Opening, binding, connecting and closing UDP sockets, and their errors.
 
 use super::{MOST_SEGMENTS, Socket, UdpOptions, pending, shut};
-use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::demux::UDP;
 use crate::error::{Result, StackError};
 use crate::ids::{Ready, UdpId};
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{PathState, Query};
-use crate::socket_alloc::{SocketIndex, UdpIndex};
 use crate::time::Instant;
+use crate::{SocketIndex, Stack, UdpIndex};
 
 /// Packets in the transmit queue from which UDP sockets must wait.
 const QUEUE_FULL: usize = 512;

@@ -4,12 +4,11 @@
 //! The lane does not deliver groups to a socket that it has not joined. The host's own socket
 //! behind it receives groups that other sockets have joined (`IP_MULTICAST_ALL`).
 
-use crate::Stack;
 use crate::addr::Address;
 use crate::error::{Result, StackError};
 use crate::ids::UdpId;
 use crate::pool::{PoolLink, PoolSlot};
-use crate::socket_alloc::UdpIndex;
+use crate::{Stack, UdpIndex};
 use zerocopy::FromZeros;
 
 /// The sources that a socket accepts for a group on an interface.

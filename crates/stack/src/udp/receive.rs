@@ -1,7 +1,6 @@
 //! Receiving datagrams: which sockets get one, and the queue in which it waits for the program.
 
 use super::HEADER;
-use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::demux::UDP;
 use crate::error::{Result, StackError};
@@ -9,8 +8,8 @@ use crate::frame::{FrameId, Frames, flag};
 use crate::ids::{Sink, UdpId};
 use crate::ip::Packet;
 use crate::pool::PoolLink;
-use crate::socket_alloc::{SocketIndex, UdpIndex};
 use crate::time::Instant;
+use crate::{SocketIndex, Stack, UdpIndex};
 
 /// What a frame costs of a socket's receive buffer in addition to its payload.
 const FRAME_CHARGE: u32 = 512;

@@ -9,11 +9,10 @@
 //! Data behind a gap is dropped sooner: the peer retransmits it (RFC 2018 §8).
 
 use super::socket::{Pending, Socket, Waiting};
-use crate::Stack;
 use crate::frame::Frames;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::send::multi_frame_segment;
 use crate::time::{Instant, Span};
+use crate::{ConnectionIndex, Stack};
 
 /// A connection may hold one part in this many of the frames that are left.
 const SHARE: usize = 4;

@@ -1,16 +1,15 @@
 //! Information about a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`,
 //! `SIOCOUTQNSD`, names) and for the public row.
 
-use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::Result;
 use crate::ids::{ListenerId, TcpId};
 use crate::path::Query;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::time::{Instant, Span};
+use crate::{ConnectionIndex, Stack};
 
 /// The statistics of a connection, enough for most of Linux's `struct tcp_info`.
 #[derive(Clone, Copy, Debug)]

@@ -3,16 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use crate::Stack;
 use crate::demux::invariants::{Found, Way};
 use crate::invariants::Holders;
 use crate::path::Query;
 use crate::pool::SlotLink;
 use crate::pool::invariants::walk;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::setup::listener::Listener;
+use crate::{ConnectionIndex, Stack};
 
 impl Socket {
     /// Whether a timer must be armed in case the peer stays silent.

@@ -8,13 +8,12 @@
 //! segment was not lost. As on Linux a further timeout does not change that.
 
 use super::recovery::{News, Phase};
-use crate::Stack;
 use crate::frame::Frames;
-use crate::socket_alloc::ConnectionIndex;
 use crate::table::Counters;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::send::queue::IN_FLIGHT;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 use zerocopy::FromZeros;
 
 /// The state of the detection.

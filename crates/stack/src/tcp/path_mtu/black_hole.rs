@@ -10,16 +10,15 @@
 //! Such a probe is program data, and its loss counts as congestion. RFC 8899 §3 would spare the
 //! window, but probes are rare.
 
-use crate::Stack;
 use crate::addr::Family;
 use crate::frame::{FrameId, Frames, flag};
 use crate::pool::PoolLink;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
+use crate::{ConnectionIndex, Stack};
 use zerocopy::FromZeros;
 
 /// Packet sizes to fall back to, and after how many timeouts: what Ethernet carries, what IPv6

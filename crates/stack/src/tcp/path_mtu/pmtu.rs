@@ -1,17 +1,16 @@
 //! Path MTU (RFC 1191, RFC 8201) and ICMP errors (RFC 9293 §3.9.2.2, RFC 5927).
 
 use super::black_hole::BlackHole;
-use crate::Stack;
 use crate::demux::TCP;
 use crate::frame::{MAX_PAYLOAD, flag};
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{Metrics, Path, PathState};
 use crate::path_cache::RESOLVE_TIME;
-use crate::socket_alloc::{ConnectionIndex, SocketIndex};
 use crate::tcp::connection::socket::{Pending, Socket, TcpState};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
 use crate::time::{Instant, Span};
+use crate::{ConnectionIndex, SocketIndex, Stack};
 use zerocopy::FromZeros;
 
 /// Every link carries packets of this size (RFC 791).

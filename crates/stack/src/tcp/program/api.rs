@@ -2,16 +2,15 @@
 //! returned where a blocking call would wait.
 
 use super::settings::TcpOptions;
-use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Result, StackError};
 use crate::ids::{Ready, SendSource, Sink, TcpId};
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::send::multi_frame_segment;
 use crate::tcp::send::output::Hold;
 use crate::tcp::teardown::closing::over;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 
 /// Which directions to shut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,13 +14,12 @@
 //! acknowledgement.
 
 use super::ack_thinning::AckThinning;
-use crate::Stack;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::config::TcpConfig;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::options::Options;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 use zerocopy::FromZeros;
 
 /// Bytes that may wait for the end of a batch: what the kernel's largest segment holds.

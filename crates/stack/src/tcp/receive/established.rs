@@ -3,15 +3,14 @@
 
 use super::input::Payload;
 use super::queue::Placed;
-use crate::Stack;
 use crate::frame::flag;
 use crate::pool::PoolLink;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::SackBlock;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 
 /// What became of a segment's payload.
 struct Queued {

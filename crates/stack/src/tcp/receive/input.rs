@@ -1,13 +1,11 @@
 //! Received segments: validation, lookup, and delivery to a connection or a listener, or a RST.
 
-use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::demux::TCP;
 use crate::frame::{FrameId, flag};
 use crate::ip::Packet;
 use crate::pool::PoolLink;
 use crate::queue::Class;
-use crate::socket_alloc::{ConnectionIndex, SocketIndex};
 use crate::tcp::congestion::ecn;
 use crate::tcp::connection::socket::TcpState;
 use crate::tcp::program::settings::Settings;
@@ -16,6 +14,7 @@ use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, SocketIndex, Stack};
 
 /// The payload of a segment: a chain of frames whose notes delimit it. Its holder frees it.
 #[derive(Debug)]

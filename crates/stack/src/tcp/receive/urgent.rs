@@ -2,14 +2,13 @@
 //! urgent byte. That byte is taken out of the stream unless the program wants it inline, and
 //! reading stops at its position.
 
-use crate::Stack;
 use crate::error::{Result, StackError};
 use crate::frame::Frames;
 use crate::ids::{Ready, TcpId};
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::Socket;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::seq::Seq;
+use crate::{ConnectionIndex, Stack};
 use zerocopy::FromZeros;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]

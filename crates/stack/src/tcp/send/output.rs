@@ -3,7 +3,6 @@
 
 use super::multi_frame_segment::MultiFrameSegment;
 use super::queue::{IN_FLIGHT, length};
-use crate::Stack;
 use crate::checksum::Sum;
 use crate::demux::TCP;
 use crate::frame::{FrameId, Frames, flag};
@@ -12,7 +11,6 @@ use crate::ip::output::Message;
 use crate::path::Query;
 use crate::pool::PoolLink;
 use crate::queue::Class;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::loss_recovery::frto::Frto;
 use crate::tcp::loss_recovery::recovery::Phase;
@@ -20,6 +18,7 @@ use crate::tcp::wire::header::{HEADER_LEN, Segment, bit};
 use crate::tcp::wire::options::{MAX_OPTIONS, Options, Timestamps};
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 use zerocopy::FromZeros;
 
 /// What may hold back an incomplete segment.

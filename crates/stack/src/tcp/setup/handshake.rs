@@ -2,13 +2,11 @@
 //! simultaneous open.
 
 use super::negotiated::Negotiated;
-use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Result, StackError};
 use crate::ids::Ready;
 use crate::path::{Metrics, PathState};
 use crate::pool::SlotLink;
-use crate::socket_alloc::{ConnectionIndex, ListenerIndex};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::connection::config::TcpConfig;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
@@ -24,6 +22,7 @@ use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::{Options, TIMESTAMPS_LEN, Timestamps};
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, ListenerIndex, Stack};
 use zerocopy::FromZeros;
 
 impl Socket {

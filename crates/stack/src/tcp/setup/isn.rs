@@ -2,12 +2,11 @@
 //! endpoints keeps third parties from guessing them. A clock keeps segments of an old connection
 //! out of its successor.
 
-use crate::Stack;
 use crate::addr::Endpoint;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, Stack};
 use core::hash::Hasher;
 use siphasher::sip::SipHasher24;
 

@@ -4,15 +4,12 @@
 use super::cookies::timestamp_with;
 use super::handshake::announced_mss;
 use super::negotiated::Negotiated;
-use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::error::{Result, StackError};
 use crate::ids::{ListenerId, Ready, TcpId};
 use crate::path::Metrics;
 use crate::pool::{PoolLink, PoolSlot, SlotLink};
-use crate::socket_alloc::{ConnectionIndex, ListenerIndex};
-use crate::tcp::connection::socket::Socket;
-use crate::tcp::connection::socket::TcpState;
+use crate::tcp::connection::socket::{Socket, TcpState};
 use crate::tcp::program::settings::{Settings, TcpOptions};
 use crate::tcp::receive::input::{Payload, Stray};
 use crate::tcp::receive::queue::ReceiveQueue;
@@ -21,6 +18,7 @@ use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::options::Timestamps;
 use crate::time::{Instant, Span};
+use crate::{ConnectionIndex, ListenerIndex, Stack};
 use zerocopy::FromZeros;
 
 /// Cookies are checked only for so long after the last one was sent.

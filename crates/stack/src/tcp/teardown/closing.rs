@@ -1,19 +1,18 @@
 //! Connection teardown: FIN in both directions, TIME-WAIT, resets, and what remains of a closed
 //! connection (RFC 9293 §3.6, §3.10.4; RFC 1337; RFC 6191; RFC 2525 §2.17).
 
-use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
 use crate::error::{Result, StackError};
 use crate::ids::{Ready, TcpId};
 use crate::pool::SlotLink;
-use crate::socket_alloc::{ConnectionIndex, ListenerIndex, SocketIndex};
 use crate::tcp::connection::socket::{Pending, TcpState};
 use crate::tcp::program::api::Shutdown;
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::header::{Segment, bit};
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{ConnectionIndex, ListenerIndex, SocketIndex, Stack};
 use zerocopy::FromZeros;
 
 /// How far each direction has been closed.

@@ -6,17 +6,16 @@
 //! sequence numbers and bytes are read out, and it is freed without notifying the peer. If the
 //! other stack does not accept it, it resumes here as if some packets had been lost.
 
-use crate::Stack;
 use crate::addr::Endpoint;
 use crate::demux::TCP;
 use crate::error::{Result, StackError};
 use crate::frame::Frames;
 use crate::ids::{Ready, TcpId};
-use crate::socket_alloc::SocketIndex;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState};
 use crate::tcp::send::output::Hold;
 use crate::tcp::wire::seq::Seq;
 use crate::time::Instant;
+use crate::{SocketIndex, Stack};
 
 /// Everything that another stack must know of a connection except its bytes
 /// ([`Stack::tcp_leaving_bytes`]). The sequence numbers are those of data: neither side's FIN

@@ -5,8 +5,6 @@
 //! A connection has one timer in the heap, set to the earliest of its deadlines.
 
 use super::rtt::Bounds;
-use crate::Stack;
-use crate::socket_alloc::ConnectionIndex;
 use crate::tcp::connection::socket::{Pending, Socket, TcpState, Waiting};
 use crate::tcp::loss_recovery::recovery::Phase;
 use crate::tcp::loss_recovery::spurious::Undo;
@@ -14,6 +12,7 @@ use crate::tcp::send::multi_frame_segment::MultiFrameSegment;
 use crate::tcp::send::output::Hold;
 use crate::tcp::send::queue::{self, IN_FLIGHT, is_leaving, length};
 use crate::time::{Instant, Span};
+use crate::{ConnectionIndex, Stack};
 
 /// A timer that fires later than this was delayed by the host.
 const LATE: Span = Span::from_millis(1);
