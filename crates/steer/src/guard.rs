@@ -7,8 +7,9 @@
 use crate::counters::GuardRefusal;
 use crate::fragments::{self, Part};
 use crate::handshake::note_answer;
+use crate::header::ETHERNET;
 use crate::ownership::{flow_of, owns};
-use crate::parse::{ETHERNET, Packet, Parsed, macs, parse};
+use crate::parse::{Packet, Parsed, macs, parse};
 use crate::segment::{Role, segment_of};
 use crate::tables::{Hop, HopKey, LaneNumber, NicIndex, SourceKey, Tables};
 

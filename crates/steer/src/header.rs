@@ -1,5 +1,8 @@
 //! Reads of headers, each bounded by the frame.
 
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET: usize = 14;
+
 /// No header that is read begins further on. A program needs far fewer extension headers.
 pub(crate) const LAST_HEADER: usize = 1023;
 

@@ -2,13 +2,11 @@
 
 use crate::extensions::{self, Walked};
 use crate::fragments::Part;
-use crate::header::header;
+use crate::header::{ETHERNET, header};
 use crate::tables::{DatagramKey, Protocol};
 use crate::vlan;
 use tickwire_stack::addr::{Address, Endpoint, Family, Mac};
 
-/// Bytes of an Ethernet header.
-pub(crate) const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 /// Both ports.

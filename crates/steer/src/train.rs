@@ -12,8 +12,9 @@
 use crate::counters::GuardRefusal;
 use crate::fragments::Part;
 use crate::guard::{Checked, FrameDeparture, GuardVerdict, check, count, longest_frame};
+use crate::header::ETHERNET;
 use crate::merged::{Merged, headers, weight};
-use crate::parse::{ETHERNET, Parsed, parse};
+use crate::parse::{Parsed, parse};
 use crate::tables::{LaneNumber, Protocol, Tables};
 
 /// How a train leaves a lane.

@@ -4,8 +4,7 @@
 //! tag in the frame is never ours: where tags stay in, the kernel takes the outermost one out and
 //! divert gets the frame again, with the tag beside it.
 
-use crate::header::header;
-use crate::parse::ETHERNET;
+use crate::header::{ETHERNET, header};
 
 /// Two of them may be stacked (802.1ad); the outer one has the second type.
 const ETHERTYPES: [u16; 2] = [0x8100, 0x88a8];

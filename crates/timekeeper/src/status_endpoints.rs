@@ -178,6 +178,8 @@ mod tests {
         assert_eq!(told, report);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("\ntickwire_clock_synchronised 1\n"), "{answer}");
+        // The client that was served has closed its end.
+        assert!(!endpoints.receive());
         assert_eq!(endpoints.awaited().count(), 3, "the silent client is still there");
         let due = endpoints.due().expect("its time is limited");
         assert!(due <= Instant::now() + std::time::Duration::from_secs(5));
