@@ -2,8 +2,8 @@
 //!
 //! The kernel remains the authority (rule 1 of the design): nothing here copies one of its tables.
 //! A route is requested for one destination at a time, the kernel resolves neighbours, and changes
-//! arrive as [`NetworkEvent`]s. In addition, it brings up the devices of lanes, keeps them quiet, and
-//! removes them.
+//! arrive as [`NetworkEvent`]s. In addition, it brings up the devices of lanes, keeps them quiet,
+//! and removes them.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -121,8 +121,8 @@ static __always_inline __u32 check(struct packet *p, const struct frame *f, __u3
 	*reason = REFUSED_PROTOCOL;
 	if (verdict != FOUND)
 		return 0;
-	/* An option of IPv4 may be a source route, which names further hosts (RFC 791 section 3.1). Our
-	 * stack sends none. */
+	/* An option of IPv4 may be a source route, which names further hosts (RFC 791 section
+	 * 3.1). Our stack sends none. */
 	if (p->family == 4 && p->l4 != sizeof(*eth) + sizeof(struct ipv4))
 		return 0;
 	*reason = REFUSED_SOURCE;
@@ -167,9 +167,9 @@ static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason
  * but not all of them pad frames that XDP redirects. */
 #define LEAST_FRAME 60
 
-/* Frames up to this length are let out without a look at the NIC's MTU: every host takes packets of 576
- * bytes (RFC 791), and links of a smaller MTU are rare. There the kernel drops the frame where it
- * redirects it, counted as a lost one and not as a refusal (`TOO_LONG` in redirects.h). */
+/* Frames up to this length are let out without a look at the NIC's MTU: every host takes packets of
+ * 576 bytes (RFC 791), and links of a smaller MTU are rare. There the kernel drops the frame where
+ * it redirects it, counted as a lost one and not as a refusal (`TOO_LONG` in redirects.h). */
 #define SURELY_SHORT 590
 
 SEC("xdp.frags")

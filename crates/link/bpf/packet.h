@@ -193,8 +193,8 @@ static __always_inline int is_extension(__u8 next)
 /* Walks over IPv6 extension headers from an offset on. Rare, so it may cost more: a global
  * function, which the verifier checks once and by itself. As part of the programs each of its paths
  * would multiply theirs.
- * It ends at a Routing header with segments left: the packet is for the hosts that this header lists
- * (RFC 8200 section 4.4), so it is of the protocol ROUTING, which none can claim. */
+ * It ends at a Routing header with segments left: the packet is for the hosts that this header
+ * lists (RFC 8200 section 4.4), so it is of the protocol ROUTING, which none can claim. */
 #define DEFINE_WALK(name, context, load)                                                                               \
 	__attribute__((noinline)) __u64 name(context *ctx, __u32 at, __u32 next)                                       \
 	{                                                                                                              \

@@ -269,7 +269,7 @@ macro_rules! memory {
                 } )*
             }
 
-            /// A hash over where every field of the memory lies, and [`LAYOUT_REVISION`]: builds
+            /// A hash over where every field of the memory lies, and `LAYOUT_REVISION`: builds
             /// with different hashes must not share a region.
             pub const LAYOUT_HASH: u64 = {
                 let hash = Fnv::new().add(LAYOUT_REVISION).add(FRAME_SIZE as u64).add(Limits::HASH);

@@ -302,8 +302,8 @@ fn packet_v6(rng: &mut Rng, ip: &Ip, protocol: u8, payload: &[u8]) -> (Vec<u8>, 
                 1..4 => rng.below(4),
                 _ => 0,
             };
-            // Of a Routing header the last one is the number of segments left, of others an option's
-            // length.
+            // Of a Routing header the last one is the number of segments left, of others the
+            // length of an option.
             let last = if kind == ROUTING { pick(rng, &[0, 0, 1, 4]) } else { rng.next_u64() as u8 };
             headers.extend([next, eights as u8, 1, last]);
             headers.resize(headers.len() + 4 + 8 * eights as usize, 0);

@@ -40,8 +40,8 @@ pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
 /// The bits that request readability; same numbers in poll and epoll.
 const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
 
-/// The kind of a descriptor of ours and its readiness in the stack; none for a socket that the stack
-/// does not have yet.
+/// The kind of a descriptor of ours and its readiness in the stack; none for a socket that the
+/// stack does not have yet.
 pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<(SocketKind, Ready)> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);

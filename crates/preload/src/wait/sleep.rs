@@ -1,5 +1,5 @@
-//! How a thread sleeps until something may have changed: on the lane's descriptors and the program's
-//! own together.
+//! How a thread sleeps until something may have changed: on the lane's descriptors and the
+//! program's own together.
 
 use crate::lane::{Access, Asleep, Lane};
 use crate::sys;

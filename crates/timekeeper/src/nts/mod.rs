@@ -48,7 +48,8 @@ pub(crate) fn check_roots(file: Option<&Path>) -> Result<(), Failure> {
     roots::roots(file).map(|_| ())
 }
 
-/// Nothing to check: without NTS [`TimekeeperConfig::check`](crate::TimekeeperConfig::check) rejects such a server.
+/// Nothing to check: without NTS [`TimekeeperConfig::check`](crate::TimekeeperConfig::check)
+/// rejects such a server.
 #[cfg(not(feature = "nts"))]
 pub(crate) fn check_roots(_: Option<&Path>) -> Result<(), Failure> {
     Ok(())
