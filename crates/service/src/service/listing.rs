@@ -9,8 +9,8 @@ use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Reason, Reply};
-use tickwire_link::bpf::GuardRefusal;
-use tickwire_link::region::read_only;
+use tickwire_lane_linux::bpf::GuardRefusal;
+use tickwire_lane_linux::region::read_only;
 use tickwire_stack::addr::Endpoint;
 
 /// Cursors of programs without a lane lie above those of lanes.
