@@ -142,7 +142,8 @@ impl Service {
         match self.clients.captures.begin((id, user), lanes, snaplen, &mut self.ledger.programs) {
             Ok(stream) => Ok(Answer { reply: Reply::Capturing, descriptors: vec![stream] }),
             Err(error) => {
-                tracing::warn!(%error, "capture refused");
+                // As often as a program asks for it.
+                tracing::debug!(%error, "capture refused");
                 Err(Reason::ServiceError)
             }
         }
