@@ -25,7 +25,7 @@ pub(crate) struct Options {
 }
 
 /// Folders of the crates whose tests make namespaces, devices or BPF programs.
-const ROOT: [&str; 5] = ["lab", "host", "link", "service", "preload"];
+const ROOT: [&str; 5] = ["lab", "host", "lane-linux", "service", "preload"];
 
 /// A built test program.
 #[derive(Debug, PartialEq, Eq)]

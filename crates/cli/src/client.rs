@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tickwire_lane::control::{Push, Reason, Reply, Request};
-use tickwire_link::control::{Channel, Descriptors, why_unconnected};
+use tickwire_lane_linux::control::{Channel, Descriptors, why_unconnected};
 
 /// The service answers from its event loop. After this time without an answer it is stuck.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_counters::{CounterOptions, CounterStudyError, html, study, table};
+use tickwire_clocksources::{CounterOptions, CounterStudyError, html, study, table};
 
 pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
     let options = CounterOptions {

@@ -1,5 +1,5 @@
 //! The devices of lanes: brings them up so that they send nothing by themselves, and removes them.
-//! They are TAP devices; `tickwire-link` makes them.
+//! They are TAP devices; `tickwire-lane-linux` makes them.
 
 use crate::RouteNetlink;
 use crate::error::Result;

@@ -31,6 +31,8 @@ def serve(c):
         with socket.create_connection((other, 7999)) as back: back.sendall(how)
     if how.startswith(b'connect '):
         with socket.create_connection((other, int(how.split()[1]))): c.recv(1)
+    if how.startswith(b'connect by IPv6 '):
+        with socket.create_connection(('fd77::2', int(how.split()[3]))): c.recv(1)
     try:
         while c.recv(65536): pass
     except OSError:
@@ -330,6 +332,12 @@ for family, only in ((socket.AF_INET, 0), (socket.AF_INET6, 0), (socket.AF_INET6
             say(family, only, name.hex(), connect(t, name), connect(t, name), connect(u, name), send(u, name), send(w, name))
 with socket.create_server((own, 7998)) as listener:
     say([connect(listener, name) for name in names if name[:2] != bytes(2)])
+# An accepted connection is of IPv6 only, as its listener is, also once it is dissolved.
+with socket.create_server(('::', 7997), family=socket.AF_INET6) as listener:
+    c = connection(b'connect by IPv6 7997')
+    with listener.accept()[0] as t:
+        say(t.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), connect(t, bytes(2)), connect(t, mapped), connect(t, v4))
+    c.close()
 "#,
         60,
     );

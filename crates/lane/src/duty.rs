@@ -3,10 +3,10 @@
 //! Threads that poll or sleep on a lane share one duty, so that a packet wakes one thread and not
 //! all. A thread *covers* the lane while it polls, or sleeps in the kernel's wait for the rings
 //! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on a ring
-//! of its own (on Linux `tickwire_link::standby_ring`), which wakes it when a packet arrives while
-//! the lane is not covered. The lane's processes write in shared memory when that is so, without a
-//! system call. So a thread that answers message after message keeps the duty, and any number of
-//! idle ones beside it cost nothing.
+//! of its own (on Linux `tickwire_lane_linux::standby_ring`), which wakes it when a packet arrives
+//! while the lane is not covered. The lane's processes write in shared memory when that is so,
+//! without a system call. So a thread that answers message after message keeps the duty, and any
+//! number of idle ones beside it cost nothing.
 //!
 //! A thread that had the duty and was woken for others' packets sleeps again as the one that stands
 //! by: the thread whose packets they are takes the duty when it sleeps next. A real-time thread is

@@ -14,8 +14,8 @@
 //! | [`tx_batch`] | packets that a thread sends after it has released the lock |
 //!
 //! May depend on `tickwire-stack` and on crates that know no operating system either. The memory
-//! that is shared, system calls and descriptors are those of `tickwire-link` on Linux. It makes no
-//! policy, and trusts nothing that another process can write (rings, region, messages).
+//! that is shared, system calls and descriptors are those of `tickwire-lane-linux` on Linux. It
+//! makes no policy, and trusts nothing that another process can write (rings, region, messages).
 #![forbid(unsafe_code)]
 
 pub mod control;

@@ -84,7 +84,7 @@ fn exchange(
 #[test]
 fn an_answer_tells_the_time_and_how_well_it_is_known() {
     let request = NtpPacket { poll: 6, ..NtpPacket::request(Stamp(77)) };
-    let answer = open().answer(request_of(&request.to_bytes(), somebody(), 0), &host()).unwrap();
+    let answer = open().answer(request_of(&request.to_bytes(), somebody(), 1000), &host()).unwrap();
     assert_eq!(answer.kind(), ReplyKind::Basic { asks: false });
     let packet = answer.leaving(at(9000), 0);
     assert_eq!((packet.mode, packet.version, packet.stratum, packet.poll), (Mode::Server, 4, 2, 6));

@@ -1,9 +1,9 @@
 //! The library that `tickwire run` loads into an unmodified program (`LD_PRELOAD`): it interposes
 //! the socket calls and runs TCP and UDP over the program's lane.
 //!
-//! It may depend on `tickwire-stack`, `tickwire-linux-abi`, `tickwire-lane` and `tickwire-link`.
-//! All unsafe code is in the C boundary, `exports` on top and `sys` at the bottom; the safe modules
-//! between them decide what a call does.
+//! It may depend on `tickwire-stack`, `tickwire-linux-abi`, `tickwire-lane` and
+//! `tickwire-lane-linux`. All unsafe code is in the C boundary, `exports` on top and `sys` at the
+//! bottom; the safe modules between them decide what a call does.
 //!
 //! | module | purpose |
 //! |---|---|

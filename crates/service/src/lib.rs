@@ -27,7 +27,7 @@
 //! | `rights` | the service's privileges |
 //! | `config` | the settings |
 //!
-//! May know: the operating system, `tickwire-lane`, `tickwire-link`, `tickwire-host`,
+//! May know: the operating system, `tickwire-lane`, `tickwire-lane-linux`, `tickwire-host`,
 //! `tickwire-settings`, `tickwire-timekeeper`, and of the stack addresses, paths, table rows,
 //! limits, memory, and the state of a connection that leaves. No unsafe code.
 #![forbid(unsafe_code)]

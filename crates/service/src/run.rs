@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tickwire_host::{Connections, RouteNetlink};
 use tickwire_lane::control::Reason;
-use tickwire_link::control::SOCKET_VARIABLE;
+use tickwire_lane_linux::control::SOCKET_VARIABLE;
 use tickwire_timekeeper::config::FileError;
 
 /// How the service runs. These options take precedence over the configuration file.

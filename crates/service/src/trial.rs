@@ -5,7 +5,7 @@ use crate::config;
 use crate::programs::{Programs, ring_is_safe};
 use std::io;
 use tickwire_host::Connections;
-use tickwire_link::sys_tap;
+use tickwire_lane_linux::sys_tap;
 
 /// What the trials found.
 #[derive(Debug)]

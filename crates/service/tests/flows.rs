@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, CountersOf, Parts, Reason, Reply, Request};
-use tickwire_link::bpf;
+use tickwire_lane_linux::bpf;
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::{ListenerId, TcpId};

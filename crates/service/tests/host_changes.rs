@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::LabPair;
 use tickwire_lane::control::{Accelerated, AttachMode, CountersOf, Push, Reason, Reply, Request};
-use tickwire_link::control::Channel;
+use tickwire_lane_linux::control::Channel;
 use tickwire_service::{Attach, RunOptions};
 use tickwire_stack::addr::Mac;
 use tickwire_stack::path::{PathState, Query};

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tickwire_lane::control::{Claim, ClaimKind, CountersOf, Reason, Reply};
-use tickwire_link::bulk::Bulk;
+use tickwire_lane_linux::bulk::Bulk;
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::Endpoint;

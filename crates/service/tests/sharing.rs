@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_lane::control::{Claim, CountersOf, Reason, Reply, Request};
-use tickwire_link::sys_packet::PacketSender;
+use tickwire_lane_linux::sys_packet::PacketSender;
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tickwire_lab::{LabPair, Process};
 use tickwire_lane::control::{ClaimKind, CountersOf, Reason, Reply, Request};
-use tickwire_link::control::Channel;
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::control::Channel;
+use tickwire_lane_linux::sys_socket;
 use tickwire_stack::addr::Endpoint;
 
 /// Lets a process have descriptors below this number.

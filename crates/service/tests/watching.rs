@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tickwire_lane::control::{Claim, Reason, Reply, Request};
-use tickwire_link::bpf::CaptureRecord;
-use tickwire_link::region::{Region, View};
+use tickwire_lane_linux::bpf::CaptureRecord;
+use tickwire_lane_linux::region::{Region, View};
 use tickwire_service::Attach;
 use tickwire_stack::addr::Endpoint;
 

@@ -1,5 +1,6 @@
 //! The simulation itself: it is reproducible, and applies the configured faults to packets.
 
+#[path = "../../stack/tests/common/mod.rs"]
 mod common;
 
 use common::{open, received, send};

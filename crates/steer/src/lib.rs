@@ -6,9 +6,9 @@
 //! reason that is counted. What they know is in [`Tables`]: what the service enters, and what
 //! packets teach.
 //!
-//! On Linux, BPF programs apply these rules in the kernel (`crates/link/bpf`). A test there runs
-//! the programs and this crate on the same frames and compares verdicts, counters and tables
-//! (`crates/link/tests/steer`). So this is their specification, and the code for an operating
+//! On Linux, BPF programs apply these rules in the kernel (`crates/lane-linux/bpf`). A test there
+//! runs the programs and this crate on the same frames and compares verdicts, counters and tables
+//! (`crates/lane-linux/tests/steer`). So this is their specification, and the code for an operating
 //! system without BPF. Each module is one rule, with its reason:
 //!
 //! | module | rule |

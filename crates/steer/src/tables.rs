@@ -1,6 +1,6 @@
 //! What divert and guard know. The service enters addresses, claims and groups; packets teach the
 //! progress of handshakes and the course of fragments. On Linux each table is a BPF map
-//! (`crates/link/bpf/maps.h`), with a `...MapKey` of `tickwire_link::bpf`.
+//! (`crates/lane-linux/bpf/maps.h`), with a `...MapKey` of `tickwire_lane_linux::bpf`.
 
 use crate::counters::{HostCounters, LaneCounters};
 use alloc::collections::{BTreeMap, BTreeSet};

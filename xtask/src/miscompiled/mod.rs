@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn the_crates_of_the_data_path_are_those_of_the_manifest() {
         let crates = data_path(include_str!("../../../Cargo.toml"));
-        for name in ["tickwire-stack", "tickwire-lane", "tickwire-link", "tickwire-linux-abi", "tickwire-preload"] {
+        for name in ["tickwire-stack", "tickwire-lane", "tickwire-lane-linux", "tickwire-linux-abi", "tickwire-preload"]
+        {
             assert!(crates.iter().any(|other| other == name), "{name}: {crates:?}");
         }
         let others = "[profile.release.package.a]\nopt-level = 3\n[profile.dev.package.b]\ncodegen-units = 1\n";
@@ -129,10 +130,12 @@ mod tests {
 
     #[test]
     fn the_files_of_a_crate_are_told_from_those_of_others() {
-        assert!(is_mir_of("tickwire_link-99c356f5.mir", "tickwire-link"));
+        assert!(is_mir_of("tickwire_lane_linux-99c356f5.mir", "tickwire-lane-linux"));
         assert!(is_mir_of("tickwire_preload.mir", "tickwire-preload"));
-        for other in ["tickwire_linked-99c356f5.mir", "tickwire_link-99c356f5.d", "libtickwire_link-99c356f5.rmeta"] {
-            assert!(!is_mir_of(other, "tickwire-link"), "{other}");
+        for other in
+            ["tickwire_linked-99c356f5.mir", "tickwire_lane_linux-99c356f5.d", "libtickwire_lane_linux-99c356f5.rmeta"]
+        {
+            assert!(!is_mir_of(other, "tickwire-lane-linux"), "{other}");
         }
     }
 }

@@ -10,7 +10,7 @@ use pcap_file::{DataLink, Endianness, PcapError};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
-use tickwire_link::bpf::CaptureRecord;
+use tickwire_lane_linux::bpf::CaptureRecord;
 
 /// `if_tsresol`: units of 10^-9 seconds.
 const NANOSECONDS: u8 = 9;

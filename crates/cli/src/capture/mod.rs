@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{Stream, Turn};
 use tickwire_lane::control::{CountersOf, Reply, Request};
-use tickwire_link::bpf::{CaptureRecord, HostCounter};
+use tickwire_lane_linux::bpf::{CaptureRecord, HostCounter};
 
 /// The longest time that packets stay in the buffer while no more come, so that a reader of the
 /// file or pipe sees them soon.

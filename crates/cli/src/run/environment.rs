@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use tickwire_link::control::Channel;
+use tickwire_lane_linux::control::Channel;
 
 /// The preload library's file.
 pub(crate) const LIBRARY: &str = "libtickwire_preload.so";

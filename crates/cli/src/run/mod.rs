@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use tickwire_lane::control::Reason;
-use tickwire_link::control::why_unconnected;
+use tickwire_lane_linux::control::why_unconnected;
 
 /// The service or the lane is not available, and `--require` was given (EX_UNAVAILABLE of
 /// sysexits.h).
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         };
     }
     if arguments.socket.socket.is_some() {
-        command.env(tickwire_link::control::SOCKET_VARIABLE, &socket);
+        command.env(tickwire_lane_linux::control::SOCKET_VARIABLE, &socket);
     }
     if let Some(spin) = &arguments.spin {
         command.env("TICKWIRE_SPIN", spin);

@@ -17,16 +17,16 @@ use tickwire_lane::control::{
     Accelerated, AttachMode, ClaimInfo, ClaimKind, CountersOf, LaneInfo, Reason, Reply, Request,
 };
 use tickwire_lane::rx_ring::RING_BYTES;
-use tickwire_link::bpf::GuardRefusal;
-use tickwire_link::region::View;
+use tickwire_lane_linux::bpf::GuardRefusal;
+use tickwire_lane_linux::region::View;
 use tickwire_stack::table::{SocketRow, kind};
 
 /// No service makes more lanes than this. A longer listing is broken, and is cut.
 const MANY: usize = 1 << 20;
 
 /// The names of the counters of [`CountersOf::Host`], in their order: those of
-/// `tickwire_link::bpf::HostCounter`, frames that NICs have refused, and addresses of the host that
-/// did not fit.
+/// `tickwire_lane_linux::bpf::HostCounter`, frames that NICs have refused, and addresses of the
+/// host that did not fit.
 pub(super) const HOST_COUNTERS: [&str; 8] = [
     "passed",
     "diverted",

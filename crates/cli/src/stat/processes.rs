@@ -20,7 +20,7 @@ const DESCRIPTORS: usize = 1 << 16;
 /// The most bytes of a file that are read: a process may have any number of mappings.
 const BYTES: u64 = 16 << 20;
 
-/// The name of a lane's region in the list of mappings (`tickwire_link::region`).
+/// The name of a lane's region in the list of mappings (`tickwire_lane_linux::region`).
 const REGION: &str = "/memfd:tickwire-lane (deleted)";
 
 /// Device and inode, which identify a file.

@@ -124,7 +124,7 @@ pub type Interfaces = List<u32, 32>;
 pub type Figures = List<u64, 96>;
 
 /// The scope of requested BPF counters. The figures are in the order of the counters' names in the
-/// `bpf` module of `tickwire-link`.
+/// `bpf` module of `tickwire-lane-linux`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CountersOf {
     /// All of the host: what divert did.

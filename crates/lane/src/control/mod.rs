@@ -7,7 +7,7 @@
 //! length, known codes, values in range).
 //!
 //! How messages travel is the operating system's part: on Linux through a Unix socket, with
-//! descriptors beside them (`tickwire_link::control`).
+//! descriptors beside them (`tickwire_lane_linux::control`).
 
 mod codec;
 mod list;

@@ -20,8 +20,8 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_lane::control::{Reason, Token};
-use tickwire_link::bulk::Bulk;
-use tickwire_link::standby_ring::StandbyRing;
+use tickwire_lane_linux::bulk::Bulk;
+use tickwire_lane_linux::standby_ring::StandbyRing;
 use tickwire_stack::Limits;
 use tickwire_stack::time::Instant;
 

@@ -175,7 +175,7 @@ mod tests {
     use crate::testing::{self, HERE};
     use std::time::Duration;
     use tickwire_lane::control::{Claim, Parts};
-    use tickwire_link::control::Channel;
+    use tickwire_lane_linux::control::Channel;
 
     fn asked(service: &Channel) -> (u32, Request) {
         service.receive(Duration::from_secs(5)).unwrap().decode().unwrap()

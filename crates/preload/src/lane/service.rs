@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::io::ErrorKind;
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, Parts, Push, Reason, Reply, Request};
-use tickwire_link::control::Descriptors;
+use tickwire_lane_linux::control::Descriptors;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
@@ -410,7 +410,7 @@ mod tests {
     use super::*;
     use crate::testing::{self, THERE};
     use std::time::Duration;
-    use tickwire_link::control::Channel;
+    use tickwire_lane_linux::control::Channel;
 
     fn request(service: &Channel) -> (u32, Request) {
         service.receive(Duration::from_secs(5)).unwrap().decode().unwrap()

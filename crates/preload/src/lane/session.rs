@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_lane::control::{ClaimPart, MalformedMessage, Parts, Push, Reply, Request};
-use tickwire_link::control::{Channel, Descriptors, Incoming};
+use tickwire_lane_linux::control::{Channel, Descriptors, Incoming};
 use tickwire_stack::addr::Endpoint;
 
 /// How long the service may take for an answer. Long, because a host under full load is slow, and a

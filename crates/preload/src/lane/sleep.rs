@@ -8,7 +8,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::pollfd;
-use tickwire_link::port::Port;
+use tickwire_lane_linux::port::Port;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Stack, WaiterId, WakeTarget};
 

@@ -7,7 +7,7 @@
 //! reached its limit of passes.
 
 use crate::sys::shared_stack::{CoreGuard, HeldStreamTurn, SharedStack};
-use tickwire_link::tx_batch::TxBatch;
+use tickwire_lane_linux::tx_batch::TxBatch;
 
 /// A call sends stream packets in at most this many passes. The helper sends the rest.
 const PASSES: u32 = 16;

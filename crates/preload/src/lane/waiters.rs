@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd};
 use tickwire_lane::duty::{PollDuty, Role};
 use tickwire_lane::layout::Waiting;
-use tickwire_link::standby_ring::StandbyRing;
+use tickwire_lane_linux::standby_ring::StandbyRing;
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{SocketId, Stack, WaiterId, WakeTarget, Wakeups};
 

@@ -19,8 +19,8 @@ use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use std::collections::HashMap;
 use tickwire_lane::control::{Reason, Token};
-use tickwire_link::control::Channel;
-use tickwire_link::region::Region;
+use tickwire_lane_linux::control::Channel;
+use tickwire_lane_linux::region::Region;
 use tickwire_stack::Limits;
 
 /// The environment variable that the new program reads.

@@ -90,7 +90,13 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                 return sys::connect(fd, address);
             }
             (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
-            (Stage::Connection(id), SocketName::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
+            (Stage::Connection(id), SocketName::Unspecified) => {
+                // Its kernel socket was none of IPv6 only: it was made when it was accepted.
+                if flags & flag::ACCEPTED != 0 && flags & flag::V6ONLY != 0 {
+                    sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1_i32)?;
+                }
+                return disconnect(lane, index, id, flag::TAKEN_BACK);
+            }
             // It may connect again, whether or not the outcome of the last attempt was returned.
             (Stage::Connection(id), SocketName::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
                 disconnect(lane, index, id, 0)?;

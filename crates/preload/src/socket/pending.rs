@@ -277,7 +277,7 @@ mod tests {
     use crate::testing;
     use std::time::Duration;
     use tickwire_lane::control::Reply;
-    use tickwire_link::control::Channel;
+    use tickwire_lane_linux::control::Channel;
 
     /// The claims that `work` releases, as the service's end of the connection receives them,
     /// message by message.

@@ -8,10 +8,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use tickwire_lane::layout::Waiting;
 use tickwire_lane::lock::{LaneGuard, LockError};
 use tickwire_lane::stream_turn::StreamTurnGuard;
-use tickwire_link::port::Port;
-use tickwire_link::pthread_mutex::PthreadMutex;
-use tickwire_link::region::Region;
-use tickwire_link::tx_batch::TxBatch;
+use tickwire_lane_linux::port::Port;
+use tickwire_lane_linux::pthread_mutex::PthreadMutex;
+use tickwire_lane_linux::region::Region;
+use tickwire_lane_linux::tx_batch::TxBatch;
 #[cfg(any(test, fuzzing))]
 use tickwire_stack::Limits;
 use tickwire_stack::Stack;

@@ -5,9 +5,9 @@ use crate::sys;
 use core::ffi::c_int;
 use std::io;
 use tickwire_lane::rx_ring::RxRing;
-use tickwire_link::mapped_ring::MappedRing;
-use tickwire_link::port::Port;
-use tickwire_link::region::Region;
+use tickwire_lane_linux::mapped_ring::MappedRing;
+use tickwire_lane_linux::port::Port;
+use tickwire_lane_linux::region::Region;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 

@@ -39,7 +39,7 @@ use core::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use tickwire_lane::control::Token;
-use tickwire_link::control::Channel;
+use tickwire_lane_linux::control::Channel;
 use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint};

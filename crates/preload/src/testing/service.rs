@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwire_lane::control::{Claim, Reason, Reply, Request};
-use tickwire_link::control::Channel;
+use tickwire_lane_linux::control::Channel;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::Leaving;

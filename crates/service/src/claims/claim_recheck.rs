@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// A socket that does not answer for so long proves nothing.

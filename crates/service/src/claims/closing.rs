@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use tickwire_lane::control::{Claim, ClaimPart, Parts, Reason, Remotes};
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// What a program reports of a listener that closes, in one of several messages.

@@ -16,7 +16,7 @@ use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tickwire_host::Ends;
-use tickwire_link::bpf;
+use tickwire_lane_linux::bpf;
 use tickwire_stack::addr::Endpoint;
 
 /// A handshake that takes longer is begun anew (RFC 6298: after one second, then two).

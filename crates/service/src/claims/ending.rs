@@ -6,7 +6,7 @@ use crate::registry::{ClaimId, LaneId, Protocol};
 use crate::usage::Usage;
 use std::sync::Arc;
 use tickwire_lane::control::Reason;
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::sys_socket;
 
 /// So many sockets are closed in one job of a user's thread: a small part of the time for which the
 /// service waits for a job.

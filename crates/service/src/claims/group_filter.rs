@@ -8,7 +8,7 @@
 //! program of this host sent, and that the kernel loops back, bears the interface by which it left.
 //! No lane receives it, and the filter passes it.
 
-use tickwire_link::sys_socket::Instruction;
+use tickwire_lane_linux::sys_socket::Instruction;
 use tickwire_stack::addr::Address;
 
 // Classic BPF, see the kernel's Documentation/networking/filter.rst.
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
-    use tickwire_link::sys_socket::attach_filter;
+    use tickwire_lane_linux::sys_socket::attach_filter;
 
     const GROUP: Address = Address::v4([239, 1, 1, 1]);
 

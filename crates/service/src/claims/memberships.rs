@@ -7,8 +7,8 @@ use crate::paths::Nics;
 use crate::registry::{ClaimId, GroupKey, LaneId, Member, Protocol};
 use std::sync::Arc;
 use tickwire_lane::control::{ClaimKind, Interfaces, Reason};
-use tickwire_link::group_filter::has_joined;
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::group_filter::has_joined;
+use tickwire_lane_linux::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 impl Claims {

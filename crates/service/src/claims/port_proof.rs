@@ -5,7 +5,7 @@ use crate::registry::{Bound, Protocol};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// What the kernel reports about a socket.

@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use tickwire_host::Query;
 use tickwire_lane::control::{ClaimKind, Reason};
-use tickwire_link::sys_repair::Repair;
+use tickwire_lane_linux::sys_repair::Repair;
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
 use tickwire_stack::tcp::Leaving;

@@ -2,8 +2,8 @@
 //!
 //! Each capturing process gets the reading end of a socket pair of type `SOCK_SEQPACKET`. One
 //! packet is one record, laid out as in the BPF ring buffer (see
-//! `tickwire_link::bpf::CaptureRecord`), with its bytes cut to the requested length. A process that
-//! does not keep up loses records; nothing waits for it.
+//! `tickwire_lane_linux::bpf::CaptureRecord`), with its bytes cut to the requested length. A
+//! process that does not keep up loses records; nothing waits for it.
 //!
 //! Records that wait to be read stay in the kernel's memory for as long as any process keeps the
 //! reading end, also when the capture is over. So a connection has one capture, users other than
@@ -16,7 +16,7 @@ use aya::maps::{MapData, RingBuf};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, setsockopt, socketpair, sockopt};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use tickwire_link::bpf::CaptureRecord;
+use tickwire_lane_linux::bpf::CaptureRecord;
 
 /// Bytes of a record before the packet's.
 const HEADER: usize = 32;

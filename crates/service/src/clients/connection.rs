@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_lane::control::{Name, Push, Reason};
-use tickwire_link::control::{Channel, Incoming};
+use tickwire_lane_linux::control::{Channel, Incoming};
 
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;

@@ -13,7 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::sys_socket;
 
 /// The group whose members may be accelerated if the configuration names none.
 const DEFAULT_GROUP: &str = "tickwire";

@@ -40,8 +40,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tickwire_host::Query;
 use tickwire_lane::control::{Name, Push, Reason};
-use tickwire_link::control::Channel;
-use tickwire_link::sys_socket;
+use tickwire_lane_linux::control::Channel;
+use tickwire_lane_linux::sys_socket;
 
 /// The first number of a connection. The event loop has those below for what else it watches.
 const FIRST: ConnectionId = 16;

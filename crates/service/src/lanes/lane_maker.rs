@@ -18,7 +18,7 @@ use std::thread::{Builder, JoinHandle};
 use tickwire_host::RouteNetlink;
 use tickwire_host::link::is_lane_device;
 use tickwire_lane::control::AttachMode;
-use tickwire_link::sys_tap;
+use tickwire_lane_linux::sys_tap;
 
 /// At most so many lanes are made at a time.
 pub(crate) const AT_A_TIME: usize = 8;

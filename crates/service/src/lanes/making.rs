@@ -13,7 +13,7 @@ use crate::usage::Usage;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use tickwire_host::RouteNetlink;
-use tickwire_link::sys_tap::{self, BULK_DEVICE};
+use tickwire_lane_linux::sys_tap::{self, BULK_DEVICE};
 
 /// How many lanes are kept ready if the configuration does not say.
 const READY: u32 = 2;

@@ -3,7 +3,7 @@
 //! the BPF programs follows from it.
 
 /// The kernel's indices are positive and of 32 bits; the upper half is for lanes' bulk devices.
-const MOST: u32 = tickwire_link::sys_tap::BULK_DEVICE - 1;
+const MOST: u32 = tickwire_lane_linux::sys_tap::BULK_DEVICE - 1;
 
 /// The loopback has number 1.
 const FIRST: u32 = 2;

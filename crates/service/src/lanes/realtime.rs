@@ -11,7 +11,7 @@ use nix::unistd::Group;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use tickwire_link::{sys_limits, sys_socket};
+use tickwire_lane_linux::{sys_limits, sys_socket};
 
 /// Priorities by the id of the group.
 #[derive(Debug, Default)]

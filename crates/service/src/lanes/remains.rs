@@ -6,8 +6,8 @@
 
 use crate::registry::LaneId;
 use std::time::{Duration, Instant};
-use tickwire_link::sys_bpf;
-use tickwire_link::sys_tap::BULK_DEVICE;
+use tickwire_lane_linux::sys_bpf;
+use tickwire_lane_linux::sys_tap::BULK_DEVICE;
 
 /// What is still held is checked again after this time, then after twice as long each time.
 const SOON: Duration = Duration::from_millis(20);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tickwire_host::{InterfaceAddress, NetworkInterface, Nic as PathNic, PathRefusal, XdpInfo};
 use tickwire_lane::control::{Accelerated, AttachMode, Name, Reason};
-use tickwire_link::sys_packet::PacketSender;
+use tickwire_lane_linux::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Mac};
 
 /// One interface that is, or is meant to be, accelerated.

@@ -7,7 +7,7 @@
 
 use crate::programs::{BpfError, Programs};
 use std::collections::{BTreeMap, BTreeSet};
-use tickwire_link::bpf::MOST_ADDRESSES;
+use tickwire_lane_linux::bpf::MOST_ADDRESSES;
 use tickwire_stack::addr::{Address, Mac};
 
 /// An interface: its index, its Ethernet address, and its addresses.

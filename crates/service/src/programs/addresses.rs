@@ -2,7 +2,7 @@
 
 use super::{Programs, Result};
 use tickwire_host::Query;
-use tickwire_link::bpf;
+use tickwire_lane_linux::bpf;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 

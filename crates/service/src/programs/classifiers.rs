@@ -9,7 +9,7 @@ use aya::programs::tc::{
     NlOptions, SchedClassifierLink, TcAttachOptions, TcError, qdisc_add_clsact, qdisc_detach_program,
 };
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType};
-use tickwire_link::bpf::{map, program};
+use tickwire_lane_linux::bpf::{map, program};
 
 type Result<T> = std::result::Result<T, BpfError>;
 
@@ -160,7 +160,7 @@ mod tests {
     use std::time::Duration;
     use tickwire_lab::tools::until;
     use tickwire_lab::{LabHost, LabPair};
-    use tickwire_link::bpf::{self, LaneCountersValue};
+    use tickwire_lane_linux::bpf::{self, LaneCountersValue};
 
     /// A guard that is never detached. It drops everything, as there is no lane.
     fn guarded(host: &LabHost) -> (Ebpf, Classifiers) {

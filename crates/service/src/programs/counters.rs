@@ -3,7 +3,7 @@
 use super::{BpfError, Programs, Result};
 use crate::registry::LaneId;
 use aya::maps::PerCpuValues;
-use tickwire_link::bpf::{HostCounter, LaneCountersValue};
+use tickwire_lane_linux::bpf::{HostCounter, LaneCountersValue};
 
 impl Programs {
     /// Resets the counters of a lane.

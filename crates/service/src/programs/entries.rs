@@ -5,7 +5,7 @@ use super::{Programs, Result};
 use crate::registry::{Change, FlowKey, GroupChange, LaneId, Members, PortKey, Protocol, Share, Title};
 use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
-use tickwire_link::bpf::{self, port_kind};
+use tickwire_lane_linux::bpf::{self, port_kind};
 
 impl Programs {
     /// Applies changes in order; if one fails, undoes those before it.

@@ -8,9 +8,9 @@ use aya::programs::tc::SchedClassifierLink;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tickwire_lane::control::AttachMode;
 use tickwire_lane::rx_ring::RING_BYTES;
-use tickwire_link::bpf::program;
-use tickwire_link::standby_ring::STANDBY_RING_BYTES;
-use tickwire_link::sys_bpf;
+use tickwire_lane_linux::bpf::program;
+use tickwire_lane_linux::standby_ring::STANDBY_RING_BYTES;
+use tickwire_lane_linux::sys_bpf;
 
 /// How the guard is attached to a lane's TAP device; dropping it detaches.
 #[derive(Debug)]

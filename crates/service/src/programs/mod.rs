@@ -41,8 +41,8 @@ use nics::RedirectWatch;
 use port_uses::PortUses;
 use std::collections::HashMap as Table;
 use std::os::fd::AsFd;
-use tickwire_link::bpf::{self, LaneCountersValue, map, program};
-use tickwire_link::mapped_array::MappedArray;
+use tickwire_lane_linux::bpf::{self, LaneCountersValue, map, program};
+use tickwire_lane_linux::mapped_array::MappedArray;
 
 type Result<T> = std::result::Result<T, BpfError>;
 

@@ -7,7 +7,7 @@ use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::{Btf, Ebpf};
 use tickwire_lane::control::AttachMode;
-use tickwire_link::bpf::{self, program};
+use tickwire_lane_linux::bpf::{self, program};
 
 /// What is attached to a NIC; dropping it detaches.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use crate::registry::{PortKey, Protocol};
 use std::collections::HashMap;
-use tickwire_link::bpf::{self, port_kind};
-use tickwire_link::mapped_array::MappedArray;
+use tickwire_lane_linux::bpf::{self, port_kind};
+use tickwire_lane_linux::mapped_array::MappedArray;
 
 /// The kinds of entries that each port has.
 pub(super) struct PortUses {

@@ -7,8 +7,8 @@ use aya::maps::Map;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 use std::os::fd::AsFd;
 use tickwire_lane::rx_ring::RxRing;
-use tickwire_link::bpf::{self, PROBE_RING_BYTES, map, program};
-use tickwire_link::mapped_ring::MappedRing;
+use tickwire_lane_linux::bpf::{self, PROBE_RING_BYTES, map, program};
+use tickwire_lane_linux::mapped_ring::MappedRing;
 
 /// Whether they do. Needs the rights to load BPF programs.
 ///

@@ -9,8 +9,8 @@ use crate::clients::ConnectionId;
 use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Reason, Reply};
-use tickwire_link::bpf::GuardRefusal;
-use tickwire_link::region::read_only;
+use tickwire_lane_linux::bpf::GuardRefusal;
+use tickwire_lane_linux::region::read_only;
 use tickwire_stack::addr::Endpoint;
 
 /// Cursors of programs without a lane lie above those of lanes.
@@ -142,7 +142,8 @@ impl Service {
         match self.clients.captures.begin((id, user), lanes, snaplen, &mut self.ledger.programs) {
             Ok(stream) => Ok(Answer { reply: Reply::Capturing, descriptors: vec![stream] }),
             Err(error) => {
-                tracing::warn!(%error, "capture refused");
+                // As often as a program asks for it.
+                tracing::debug!(%error, "capture refused");
                 Err(Reason::ServiceError)
             }
         }

@@ -17,11 +17,11 @@ use tickwire_lane::control::{
     Claim, ClaimKind, ClaimPart, CountersOf, Name, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_lane::rx_ring::RxRing;
-use tickwire_link::control::{Channel, Descriptors};
-use tickwire_link::mapped_ring::MappedRing;
-use tickwire_link::port::Port;
-use tickwire_link::region::Region;
-use tickwire_link::sys_packet::PacketSender;
+use tickwire_lane_linux::control::{Channel, Descriptors};
+use tickwire_lane_linux::mapped_ring::MappedRing;
+use tickwire_lane_linux::port::Port;
+use tickwire_lane_linux::region::Region;
+use tickwire_lane_linux::sys_packet::PacketSender;
 use tickwire_service::{Attach, RunOptions};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};

@@ -56,7 +56,7 @@ pub(crate) struct Options {
 /// Measures; fails if a row could not be measured, but not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = selection::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let prepare = || prepare::lab(|| workspace::build_release_example("tickwire-link", "bpf", "floor"));
+    let prepare = || prepare::lab(|| workspace::build_release_example("tickwire-lane-linux", "bpf", "floor"));
     selection::prepared(options.json.as_deref(), prepare, || measure(options, rows))
 }
 

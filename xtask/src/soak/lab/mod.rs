@@ -105,7 +105,7 @@ impl Sums {
 /// Runs rounds; fails at the first with a defect.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if !prepare::is_done() {
-        return prepare::lab(|| workspace::build_release_example("tickwire-link", "bpf", "holds"));
+        return prepare::lab(|| workspace::build_release_example("tickwire-lane-linux", "bpf", "holds"));
     }
     let seed = options.seed.unwrap_or_else(seed_of_today);
     eprintln!("rounds from seed {seed} on, for {} s", options.seconds);

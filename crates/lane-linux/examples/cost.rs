@@ -13,7 +13,7 @@ mod topology;
 use anyhow::{Result, ensure};
 use std::os::fd::BorrowedFd;
 use test_run::Ran;
-use tickwire_link::bpf::program;
+use tickwire_lane_linux::bpf::program;
 use tickwire_stack::addr::Address;
 use topology::{Divert, Guard, PORT};
 

@@ -26,7 +26,7 @@ mod topology;
 
 use raw::{Raw, packet};
 use std::time::{Duration, Instant};
-use tickwire_link::bpf::GuardRefusal;
+use tickwire_lane_linux::bpf::GuardRefusal;
 use topology::{Divert, Guard, Host, Lane, PORT};
 
 /// A host with a lane that owns [`PORT`], in use.

@@ -15,9 +15,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::time::Duration;
 use tickwire_lane::control::{Reason, Reply, Request};
-use tickwire_link::bpf::{self, map};
-use tickwire_link::control::Channel;
-use tickwire_link::region::Region;
+use tickwire_lane_linux::bpf::{self, map};
+use tickwire_lane_linux::control::Channel;
+use tickwire_lane_linux::region::Region;
 use tickwire_stack::Stack;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tickwire_lane::rx_ring::RxRing;
-use tickwire_link::mapped_ring::MappedRing;
+use tickwire_lane_linux::mapped_ring::MappedRing;
 
 /// Ethernet, IPv4 and UDP headers.
 pub const HEADERS: usize = 42;

@@ -90,7 +90,7 @@ fn deepest(all: &BTreeMap<String, Function>, name: &str) -> (u32, Vec<String>) {
 
 #[test]
 fn no_chain_of_calls_needs_more_stack_than_the_oldest_kernel_gives() {
-    let all = functions(tickwire_link::bpf::HOST);
+    let all = functions(tickwire_lane_linux::bpf::HOST);
     assert!(all.contains_key("divert_tc") && all["divert_tc"].calls.contains(&"divert_skb".to_owned()), "{all:?}");
     for name in all.keys() {
         let (bytes, chain) = deepest(&all, name);

@@ -6,8 +6,8 @@ use crate::topology::{self, Divert, Guard, PORT};
 use crate::{End, pair, udp, udp6};
 use std::net::UdpSocket;
 use std::time::Duration;
-use tickwire_link::bpf::GuardRefusal;
-use tickwire_link::sys_packet::PacketSender;
+use tickwire_lane_linux::bpf::GuardRefusal;
+use tickwire_lane_linux::sys_packet::PacketSender;
 
 #[test]
 fn extension_headers_are_followed_so_far_and_no_further() {

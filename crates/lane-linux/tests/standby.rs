@@ -14,8 +14,8 @@ use common::have_root;
 use raw::{Raw, packet};
 use std::os::fd::{AsFd, AsRawFd};
 use tickwire_lane::rx_ring::RxRing;
-use tickwire_link::mapped_ring::MappedRing;
-use tickwire_link::standby_ring::StandbyRing;
+use tickwire_lane_linux::mapped_ring::MappedRing;
+use tickwire_lane_linux::standby_ring::StandbyRing;
 use topology::{Divert, Guard, Host, Lane, PORT};
 
 fn with_lane(mut host: Host, divert: Divert) -> (Host, Lane) {

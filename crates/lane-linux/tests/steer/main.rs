@@ -23,7 +23,7 @@ use host::{Counters, Host, Learnt, Program, Ran, Record, Sockets};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use tickwire_link::sys_tap::BULK_DEVICE;
+use tickwire_lane_linux::sys_tap::BULK_DEVICE;
 use tickwire_sim::Rng;
 use tickwire_steer::tables::{LaneNumber, NicIndex, Tables};
 use tickwire_steer::{

@@ -7,8 +7,8 @@ use crate::{End, pair, udp, udp6};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use tickwire_link::bpf::GuardRefusal;
-use tickwire_link::sys_packet::PacketSender;
+use tickwire_lane_linux::bpf::GuardRefusal;
+use tickwire_lane_linux::sys_packet::PacketSender;
 
 #[test]
 fn frames_cross_lanes_in_every_attach_mode_that_a_veth_can_take() {

@@ -16,11 +16,11 @@ use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use tickwire_lane::rx_ring::{RING_BYTES, RxRing};
-use tickwire_link::bpf::{self, map, port_kind, program};
-use tickwire_link::mapped_ring::MappedRing;
-use tickwire_link::standby_ring::{STANDBY_RING_BYTES, StandbyRing};
-use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
-use tickwire_link::{sys_bpf, sys_tap};
+use tickwire_lane_linux::bpf::{self, map, port_kind, program};
+use tickwire_lane_linux::mapped_ring::MappedRing;
+use tickwire_lane_linux::standby_ring::{STANDBY_RING_BYTES, StandbyRing};
+use tickwire_lane_linux::sys_ethtool::switch_transmit_checksums_off;
+use tickwire_lane_linux::{sys_bpf, sys_tap};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 
 /// The port that both ends own.

@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn what_is_not_the_services_socket_is_told_from_a_service_that_is_away() {
-        let directory = std::env::temp_dir().join(format!("tickwire-link-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("tickwire-lane-linux-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let place = |name: &str| directory.join(name);
         std::fs::write(place("file"), "").unwrap();
