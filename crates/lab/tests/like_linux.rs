@@ -339,7 +339,7 @@ with socket.create_server(('::', 7997), family=socket.AF_INET6) as listener:
         say(t.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), connect(t, bytes(2)), connect(t, mapped), connect(t, v4))
     c.close()
 "#,
-        60,
+        25,
     );
 }
 
