@@ -31,7 +31,7 @@ def serve(c):
         with socket.create_connection((other, 7999)) as back: back.sendall(how)
     if how.startswith(b'connect '):
         with socket.create_connection((other, int(how.split()[1]))): c.recv(1)
-    if how.startswith(b'connect by IPv6 '):
+    if how.startswith(b'come by IPv6 '):
         with socket.create_connection(('fd77::2', int(how.split()[3]))): c.recv(1)
     try:
         while c.recv(65536): pass
@@ -334,7 +334,7 @@ with socket.create_server((own, 7998)) as listener:
     say([connect(listener, name) for name in names if name[:2] != bytes(2)])
 # An accepted connection is of IPv6 only, as its listener is, also once it is dissolved.
 with socket.create_server(('::', 7997), family=socket.AF_INET6) as listener:
-    c = connection(b'connect by IPv6 7997')
+    c = connection(b'come by IPv6 7997')
     with listener.accept()[0] as t:
         say(t.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY), connect(t, bytes(2)), connect(t, mapped), connect(t, v4))
     c.close()
