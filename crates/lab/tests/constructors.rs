@@ -1,4 +1,5 @@
-//! Programs whose libraries open sockets in their constructors, which may run before ours.
+//! The library's constructor: other libraries' may run before it and open sockets, and it prepares
+//! what would be dear once the program has several threads.
 
 mod common;
 
@@ -71,6 +72,36 @@ fn a_socket_that_a_constructor_opens_is_served_like_any_other() {
     built_from(MAIN, &[&library, &path, "-o", &program]);
     crossing(&both.a_service, 20, || {
         let ended = start(both.a(), true, &[&program, &address]).wait(TIMEOUT).unwrap();
+        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
+    });
+}
+
+/// Compares the size of the kernel's descriptor table before the first socket with the numbers of
+/// the descriptors that the lane has afterwards.
+const TABLE: &str = r#"
+import os, socket, sys
+def table():
+    with open('/proc/self/status') as f:
+        return next(int(line.split()[1]) for line in f if line.startswith('FDSize:'))
+before = table()
+with socket.create_connection((sys.argv[1], 9000), timeout=20) as s:
+    for _ in range(20):
+        s.sendall(b'hello')
+        assert s.recv(5, socket.MSG_WAITALL) == b'hello'
+    highest = max(map(int, os.listdir('/proc/self/fd')))
+print(before, highest)
+assert highest > 100, 'the lane has descriptors of high numbers'
+assert before > highest, 'the table grew when there were several threads'
+"#;
+
+#[test]
+fn the_descriptor_table_has_room_for_a_lane_before_the_program_has_threads() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", ECHO_SERVER, &address]);
+    wait_until_listening(both.b(), &mut server, "tcp", 9000);
+    crossing(&both.a_service, 20, || {
+        let ended = start(both.a(), true, &[python(), "-c", TABLE, &address]).wait(TIMEOUT).unwrap();
         assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
     });
 }

@@ -106,6 +106,8 @@ extern "C" fn load() {
     }
     let _ = super::caught(|| {
         crate::process::exec::inherit();
+        // Programs of several threads have them before their first socket.
+        crate::table::protect::make_room();
         (0..3).for_each(super::stdio::stand_in);
         Ok(())
     });

@@ -118,6 +118,8 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
     *kept = None;
     let kept = &mut *kept;
+    // `own_stack` makes a second thread. A child of fork has a smaller table than its parent.
+    protect::make_room();
     let begin = || {
         let _asking = Asking::begin();
         begun(kept)

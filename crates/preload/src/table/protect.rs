@@ -71,6 +71,15 @@ pub(crate) fn keep(fd: c_int) -> Result<c_int> {
     Ok(moved)
 }
 
+/// Has the kernel enlarge the process's descriptor table now to what the lane's descriptors need.
+/// The kernel does it within a few microseconds while the process has one thread. Later, with
+/// several, it waits for an RCU grace period (`expand_fdtable`), which takes 10 ms and more.
+pub(crate) fn make_room() {
+    if let Ok(kept) = sys::eventfd().and_then(keep) {
+        release(kept);
+    }
+}
+
 /// Closes a protected descriptor.
 pub(crate) fn release(fd: c_int) {
     let _still = still();
