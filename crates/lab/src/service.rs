@@ -46,6 +46,9 @@ pub struct Service {
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Service {
+    /// Lanes that a service keeps ready for new programs if its configuration does not say.
+    pub const READY_LANES: usize = 4;
+
     /// Starts `tickwire service` for `eth0` of the host and waits until it accepts connections.
     ///
     /// # Errors

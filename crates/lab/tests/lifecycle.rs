@@ -7,16 +7,13 @@ use common::{
 };
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
-use tickwire_lab::{Process, tools};
+use tickwire_lab::{Process, Service, tools};
 
 fn client(both: &Both, accelerated: bool) -> Process {
     let mut client = start(both.a(), accelerated, &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
     client.wait_for("connected", TIMEOUT).unwrap();
     client
 }
-
-/// Lanes that a service keeps ready for new programs.
-const READY: usize = 2;
 
 /// Waits until no program's lane is left on host b, nor any listening port.
 fn no_lane_is_left(both: &Both, time_limit: Duration) {
@@ -25,7 +22,7 @@ fn no_lane_is_left(both: &Both, time_limit: Duration) {
         let listeners = both.b().run(&["ss", "-H", "-lnt"]).unwrap();
         let lanes = both.b_service.stat().unwrap().json["lanes"].as_array().map_or(0, Vec::len);
         // The loopback interface, the card, and unassigned lanes.
-        links.lines().count() == 2 + READY && listeners.is_empty() && lanes == 0
+        links.lines().count() == 2 + Service::READY_LANES && listeners.is_empty() && lanes == 0
     })
     .unwrap();
 }

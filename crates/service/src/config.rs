@@ -135,7 +135,8 @@ pub struct LaneConfig {
     pub listeners: Option<u32>,
     /// UDP sockets. Unset: the stack's default.
     pub udp: Option<u32>,
-    /// How many lanes are kept ready for new programs, 64 at most. Unset: 2.
+    /// How many lanes are kept ready for new programs, 64 at most. Unset: 4.
+    /// Each takes the memory of its receive ring, 2 MiB.
     pub ready: Option<u32>,
 }
 

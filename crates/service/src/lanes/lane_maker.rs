@@ -1,12 +1,13 @@
-//! Makes and removes the devices and rings of lanes, on two threads.
+//! Makes and removes the devices and rings of lanes, on threads of its own.
 //!
 //! The kernel takes up to tens of milliseconds for each step: to attach a guard in XDP, to enter a
-//! ring into a map of maps, to bring a device up, and to remove one. It also lets only one thread
-//! of the host change devices at a time. The service's loop would answer no program meanwhile.
+//! ring into a map of maps or to remove it, to bring a device up, to remove one, and to close the
+//! last descriptor of one. It also lets only one thread of the host change devices at a time. The
+//! service's loop would answer no program meanwhile.
 
 use super::numbers::Numbers;
 use super::remover::Remover;
-use crate::programs::{BpfError, GuardLink, LanePrograms, LaneRings};
+use crate::programs::{BpfError, GuardLink, LanePrograms, LaneRings, RingMaps};
 use crate::registry::LaneId;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeSet, VecDeque};
@@ -45,25 +46,34 @@ pub(crate) enum MakeError {
     NoPlace,
     #[error("making a TAP device: {0}")]
     Tap(io::Error),
+    #[error("no thread to make a lane's rings: {0}; raise the service's limit of tasks (TasksMax)")]
+    Thread(io::Error),
 }
 
-enum Task {
-    /// Make a lane with this kind of guard, at none of these slots.
-    Make { mode: AttachMode, places: BTreeSet<u32> },
-    /// Remove a lane.
-    Remove { lane: LaneId },
-    /// Remove another device of a lane.
-    RemoveDevice { index: u32 },
+/// A lane to be made, with this kind of guard, at none of these slots.
+struct Order {
+    mode: AttachMode,
+    places: BTreeSet<u32>,
+}
+
+/// A device to be removed.
+struct Removal {
+    index: u32,
+    /// It is a lane's own: its rings are to be removed first.
+    has_rings: bool,
+    /// What is to be closed when it is removed.
+    held: Box<dyn Send>,
 }
 
 /// The threads. When this is dropped, they finish their queued work, and end.
 pub(crate) struct LaneMaker {
-    tasks: Option<Sender<Task>>,
+    orders: Option<Sender<Order>>,
     made: Receiver<Result<Blank, MakeError>>,
     /// Readable when a lane was made, or could not be.
     news: Arc<EventFd>,
-    thread: Option<JoinHandle<()>>,
+    making: Option<JoinHandle<()>>,
     remover: Remover,
+    removals: Option<Sender<Removal>>,
     /// Removes devices, so that making lanes does not wait for that.
     removing: Option<JoinHandle<()>>,
 }
@@ -80,45 +90,53 @@ impl LaneMaker {
         remover: Remover,
     ) -> io::Result<Self> {
         let news = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
-        let (tasks, to_do) = channel();
+        let (orders, to_make) = channel();
         let (done, made) = channel();
         let bell = Arc::clone(&news);
-        let (devices, to_remove) = channel();
-        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new(), devices };
-        let thread = Builder::new().name("lanes".into()).spawn(move || maker.run(&to_do, &done, &bell))?;
+        let (removals, to_remove) = channel();
+        let maps = Arc::clone(programs.ring_maps());
+        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new(), removals: removals.clone() };
+        let making = Builder::new().name("lanes".into()).spawn(move || maker.run(&to_make, &done, &bell))?;
         let removes = remover.clone();
-        let removing = Builder::new()
-            .name("devices".into())
-            .spawn(move || to_remove.into_iter().for_each(|index| removes.remove(index)))?;
-        Ok(Self { tasks: Some(tasks), made, news, thread: Some(thread), remover, removing: Some(removing) })
+        let removing = Builder::new().name("devices".into()).spawn(move || remove_all(&to_remove, &maps, &removes))?;
+        Ok(Self {
+            orders: Some(orders),
+            made,
+            news,
+            making: Some(making),
+            remover,
+            removals: Some(removals),
+            removing: Some(removing),
+        })
     }
 
     /// Makes a lane, which [`LaneMaker::take`] returns later.
     pub(crate) fn make(&self, mode: AttachMode, places: BTreeSet<u32>) {
-        self.give(Task::Make { mode, places });
+        if self.orders.as_ref().is_none_or(|orders| orders.send(Order { mode, places }).is_err()) {
+            tracing::error!("the thread that makes lanes has ended");
+        }
     }
 
-    /// Removes a lane's ring and device.
-    pub(crate) fn remove(&self, lane: LaneId) {
-        self.remover.announce(lane);
-        self.give(Task::Remove { lane });
+    /// Removes a lane's rings and device. What is held of it is closed afterwards.
+    pub(crate) fn remove(&self, lane: LaneId, held: impl Send + 'static) {
+        self.give(Removal { index: lane, has_rings: true, held: Box::new(held) });
     }
 
     /// Removes another device of a lane.
-    pub(crate) fn remove_device(&self, index: u32) {
-        self.remover.announce(index);
-        self.give(Task::RemoveDevice { index });
+    pub(crate) fn remove_device(&self, index: u32, held: impl Send + 'static) {
+        self.give(Removal { index, has_rings: false, held: Box::new(held) });
+    }
+
+    fn give(&self, removal: Removal) {
+        self.remover.announce(removal.index);
+        if self.removals.as_ref().is_none_or(|removals| removals.send(removal).is_err()) {
+            tracing::error!("the thread that removes lanes has ended");
+        }
     }
 
     /// Whether a device that was to be removed still exists.
     pub(crate) fn is_removing(&self, index: u32) -> bool {
         self.remover.is_removing(index)
-    }
-
-    fn give(&self, task: Task) {
-        if self.tasks.as_ref().is_none_or(|tasks| tasks.send(task).is_err()) {
-            tracing::error!("the thread that makes and removes lanes has ended");
-        }
     }
 
     /// The lanes that were made since the last call, and failures.
@@ -137,9 +155,9 @@ impl AsFd for LaneMaker {
 
 impl Drop for LaneMaker {
     fn drop(&mut self) {
-        drop(self.tasks.take());
-        // The second thread ends after the first, which sends its work.
-        for thread in [self.thread.take(), self.removing.take()].into_iter().flatten() {
+        // The second thread ends after the first, which may have to remove what it has begun.
+        drop((self.orders.take(), self.removals.take()));
+        for thread in [self.making.take(), self.removing.take()].into_iter().flatten() {
             if thread.join().is_err() {
                 tracing::error!("a thread that makes and removes lanes has failed");
             }
@@ -161,54 +179,83 @@ pub(crate) fn remove_leftovers(host: &mut RouteNetlink, remover: &Remover) -> ti
     for link in links {
         if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
             tracing::info!(device = link.name, "removing a lane of an earlier service");
-            remover.remove(link.index);
+            remover.begin(link.index, || (), ());
         }
     }
+    remover.wait();
     Ok(numbers)
 }
 
-/// The state of the first thread.
+/// Removes devices, and waits at the end until they are removed.
+fn remove_all(removals: &Receiver<Removal>, maps: &Arc<RingMaps>, remover: &Remover) {
+    for Removal { index, has_rings, held } in removals {
+        let maps = has_rings.then(|| Arc::clone(maps));
+        remover.begin(index, move || maps.into_iter().for_each(|maps| maps.remove_lane(index)), held);
+    }
+    remover.wait();
+}
+
+/// The state of the thread that makes lanes.
 struct Maker {
     host: RouteNetlink,
     programs: LanePrograms,
     numbers: Numbers,
     /// Slots of the lanes made last, of which the last request may not have known.
     latest: VecDeque<u32>,
-    /// Devices to be removed.
-    devices: Sender<u32>,
+    removals: Sender<Removal>,
 }
 
 impl Maker {
-    fn run(&mut self, tasks: &Receiver<Task>, done: &Sender<Result<Blank, MakeError>>, news: &EventFd) {
-        for task in tasks {
-            match task {
-                Task::Make { mode, places } => {
-                    let _ = done.send(self.make(mode, &places));
+    /// Makes lanes until no more are ordered. Devices are made one after the other, because the
+    /// kernel allows no more; rings meanwhile, each lane's on a thread of its own.
+    fn run(&mut self, orders: &Receiver<Order>, done: &Sender<Result<Blank, MakeError>>, news: &EventFd) {
+        std::thread::scope(|scope| {
+            for Order { mode, places } in orders {
+                let answer = |made| {
+                    let _ = done.send(made);
                     let _ = news.write(1);
+                };
+                let guarded = match self.guarded(mode, &places) {
+                    Ok(guarded) => guarded,
+                    Err(error) => {
+                        answer(Err(error));
+                        continue;
+                    }
+                };
+                let number = guarded.number;
+                let maps = Arc::clone(self.programs.ring_maps());
+                let removals = self.removals.clone();
+                let finish = move || answer(guarded.with_rings(&maps, &removals));
+                let begun = Builder::new().name("rings".into()).stack_size(256 << 10).spawn_scoped(scope, finish);
+                if let Err(error) = begun {
+                    // The device went with the closure.
+                    answer(Err(MakeError::Thread(error)));
+                    let _ = self.removals.send(Removal { index: number, has_rings: false, held: Box::new(()) });
                 }
-                Task::Remove { lane } => {
-                    self.programs.remove_lane(lane);
-                    self.delete_link(lane);
-                }
-                Task::RemoveDevice { index } => self.delete_link(index),
+            }
+        });
+    }
+
+    /// A lane without rings: its device, guarded and up.
+    fn guarded(&mut self, mode: AttachMode, places: &BTreeSet<u32>) -> Result<Guarded, MakeError> {
+        let (number, tap) = self.make_device(places)?;
+        // The guard is attached before any packet can pass.
+        let guard = self.programs.guard(&device(number), number, mode).map_err(MakeError::from);
+        let raised = guard.and_then(|guard| {
+            self.host.raise_quietly(number)?;
+            Ok(guard)
+        });
+        match raised {
+            Ok(guard) => {
+                self.latest.push_front(self.programs.place(number));
+                self.latest.truncate(AT_A_TIME);
+                Ok(Guarded { number, tap, guard })
+            }
+            Err(error) => {
+                let _ = self.removals.send(Removal { index: number, has_rings: false, held: Box::new(tap) });
+                Err(error)
             }
         }
-    }
-
-    fn delete_link(&self, index: u32) {
-        let _ = self.devices.send(index);
-    }
-
-    fn make(&mut self, mode: AttachMode, places: &BTreeSet<u32>) -> Result<Blank, MakeError> {
-        let (number, tap) = self.make_device(places)?;
-        let made = self.furnish(number, mode);
-        let (guard, rings) = made.inspect_err(|_| {
-            self.programs.remove_lane(number);
-            self.delete_link(number);
-        })?;
-        self.latest.push_front(self.programs.place(number));
-        self.latest.truncate(AT_A_TIME);
-        Ok(Blank { number, tap, guard, rings })
     }
 
     /// Makes the device of a lane, down, and without a guard. Returns its number.
@@ -230,12 +277,25 @@ impl Maker {
             }
         }
     }
+}
 
-    fn furnish(&mut self, lane: LaneId, mode: AttachMode) -> Result<(GuardLink, LaneRings), MakeError> {
-        // The guard is attached before any packet can pass.
-        let guard = self.programs.guard(&device(lane), lane, mode)?;
-        let rings = self.programs.add_lane(lane)?;
-        self.host.raise_quietly(lane)?;
-        Ok((guard, rings))
+/// A lane without rings.
+struct Guarded {
+    number: LaneId,
+    tap: OwnedFd,
+    guard: GuardLink,
+}
+
+impl Guarded {
+    /// Makes its rings.
+    fn with_rings(self, maps: &RingMaps, removals: &Sender<Removal>) -> Result<Blank, MakeError> {
+        let Self { number, tap, guard } = self;
+        match maps.add_lane(number) {
+            Ok(rings) => Ok(Blank { number, tap, guard, rings }),
+            Err(error) => {
+                let _ = removals.send(Removal { index: number, has_rings: true, held: Box::new((tap, guard)) });
+                Err(error.into())
+            }
+        }
     }
 }

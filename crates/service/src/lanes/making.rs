@@ -4,7 +4,7 @@ use super::Lanes;
 use super::guards::guard_mode;
 use super::lane::{BulkDevice, Lane, LaneError, system};
 use super::lane_maker::{Blank, MakeError};
-use super::ready_lanes::{ReadyLanes, Waiting};
+use super::ready_lanes::Waiting;
 use crate::clients::{Clients, ConnectionId};
 use crate::paths::Nics;
 use crate::programs::Programs;
@@ -16,7 +16,7 @@ use tickwire_host::RouteNetlink;
 use tickwire_lane_linux::sys_tap::{self, BULK_DEVICE};
 
 /// How many lanes are kept ready if the configuration does not say.
-const READY: u32 = 2;
+const READY: u32 = 4;
 
 /// A lane could not be made.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Lanes {
             let counted = made.and_then(|blank| match programs.begin_counting(blank.number) {
                 Ok(()) => Ok(blank),
                 Err(error) => {
-                    self.remove(blank.number, false);
+                    self.remove_blank(blank);
                     Err(error.into())
                 }
             });
@@ -95,20 +95,24 @@ impl Lanes {
         self.all.keys().copied().chain(gone).chain(self.ready.numbers())
     }
 
-    /// Removes the ring and the devices of a lane, even if a process still holds descriptors of
+    /// Removes the rings and the devices of a lane, even if a process still holds descriptors of
     /// them.
-    pub(crate) fn remove(&self, lane: LaneId, bulk: bool) {
-        self.maker.remove(lane);
-        if bulk {
-            self.maker.remove_device(lane | BULK_DEVICE);
+    pub(super) fn remove(&self, lane: Lane) {
+        let number = lane.number;
+        if lane.has_bulk() {
+            self.maker.remove_device(number | BULK_DEVICE, ());
         }
+        self.maker.remove(number, lane);
     }
 
-    /// Removes lanes that no program has, at the end of the service.
+    /// Removes a lane that no program has.
+    pub(crate) fn remove_blank(&self, blank: Blank) {
+        self.maker.remove(blank.number, blank);
+    }
+
+    /// Removes all lanes that no program has, at the end of the service.
     pub(crate) fn drop_ready(&mut self) {
-        let numbers: Vec<LaneId> = self.ready.numbers().collect();
-        self.ready = ReadyLanes::default();
-        numbers.into_iter().for_each(|number| self.remove(number, false));
+        std::mem::take(&mut self.ready).into_blanks().for_each(|blank| self.remove_blank(blank));
     }
 
     /// The device of a lane for trains of segments, which is made when it is first asked for.
@@ -130,7 +134,7 @@ impl Lanes {
             let copy = tap.try_clone().map_err(system("handing it over"))?;
             Ok((BulkDevice::new(tap, guard), copy))
         })();
-        let (device, copy) = made.inspect_err(|_: &LaneError| self.maker.remove_device(index))?;
+        let (device, copy) = made.inspect_err(|_: &LaneError| self.maker.remove_device(index, ()))?;
         if let Some(lane) = self.all.get_mut(&number) {
             lane.bulk = Some(device);
         }

@@ -131,19 +131,20 @@ impl Lanes {
         blank: Blank,
         least_mtu: u32,
     ) -> Result<Answer, Reason> {
+        let number = blank.number;
         let made = Lane::furnish(blank, &self.limits(), least_mtu).and_then(|lane| {
             let answer = lane.answer().map_err(system("handing it over"))?;
             Ok((lane, answer))
         });
         let (mut new, answer) = made.map_err(|error| {
             tracing::error!(pid, %error, "a lane could not be made");
+            self.maker.remove(number, ());
             Reason::ServiceError
         })?;
-        let lane = new.number;
         (new.user, new.pid, new.program) = (uid, pid, program);
         new.connections.insert(id);
-        tracing::info!(lane, devices = new.device(), pid, uid, %program, guard = mode_name(new.guard.mode()), "lane made");
-        self.all.insert(lane, new);
+        tracing::info!(lane = number, devices = new.device(), pid, uid, %program, guard = mode_name(new.guard.mode()), "lane made");
+        self.all.insert(number, new);
         Ok(answer)
     }
 

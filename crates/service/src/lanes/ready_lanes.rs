@@ -43,6 +43,11 @@ impl ReadyLanes {
         self.ready.iter_mut()
     }
 
+    /// The lanes that are ready, when the service ends.
+    pub(crate) fn into_blanks(self) -> impl Iterator<Item = Blank> {
+        self.ready.into_iter()
+    }
+
     /// A program waits from now on.
     pub(crate) fn wait(&mut self, program: Waiting) {
         self.waiting.push_back(program);

@@ -82,9 +82,9 @@ impl Lanes {
     }
 
     /// Removes the devices of a lane whose connections are ended.
-    pub(crate) fn remove_dead(&mut self, id: LaneId, lane: &Lane) {
-        self.remove(id, lane.has_bulk());
+    pub(crate) fn remove_dead(&mut self, lane: Lane) {
         self.remains.push(lane.remains());
+        self.remove(lane);
     }
 
     /// When the next check of [`Lanes::look_at_remains`] is due.

@@ -14,22 +14,42 @@ use tickwire_host::RouteNetlink;
 /// turn. Removing one takes up to tens of milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The devices whose removal is announced or under way.
+/// So many are removed at a time. The kernel removes one device after the other, but it waits at
+/// the same time for the last users of several.
+const AT_A_TIME: usize = 4;
+
+#[derive(Debug, Default)]
+struct Open {
+    /// The devices whose removal is announced or under way.
+    devices: BTreeSet<u32>,
+    /// Threads that remove one.
+    threads: usize,
+}
+
 #[derive(Debug, Default)]
 struct Removals {
-    open: Mutex<BTreeSet<u32>>,
+    open: Mutex<Open>,
     fewer: Condvar,
 }
 
 impl Removals {
-    fn open(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+    fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a device is removed; false if that takes too long.
-    fn wait_for(&self, index: u32) -> bool {
-        let waiting = self.fewer.wait_timeout_while(self.open(), TIMEOUT, |open| open.contains(&index));
+    /// Waits for as long as this is so; false if that takes too long.
+    fn wait_while(&self, is_so: impl Fn(&Open) -> bool) -> bool {
+        let waiting = self.fewer.wait_timeout_while(self.open(), TIMEOUT, |open| is_so(open));
         !waiting.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// A device is removed.
+    fn end(&self, index: u32) {
+        let mut open = self.open();
+        open.devices.remove(&index);
+        open.threads -= 1;
+        drop(open);
+        self.fewer.notify_all();
     }
 }
 
@@ -38,34 +58,47 @@ impl Removals {
 pub(crate) struct Remover(Arc<Removals>);
 
 impl Remover {
-    /// Announces the removal of a device by [`Remover::remove`]: from here on it counts as present.
+    /// Announces the removal of a device by [`Remover::begin`]: from here on it counts as present.
     pub(crate) fn announce(&self, index: u32) {
-        self.0.open().insert(index);
+        self.0.open().devices.insert(index);
     }
 
     /// Whether a device's removal is announced or under way.
     pub(crate) fn is_removing(&self, index: u32) -> bool {
-        self.0.open().contains(&index)
+        self.0.open().devices.contains(&index)
     }
 
-    /// Removes a device, and waits for that, but for a limited time.
-    pub(crate) fn remove(&self, index: u32) {
+    /// Begins to remove a device: `before` runs first, and `held` is dropped at the end. If several
+    /// others are being removed, waits for one of them, but for a limited time.
+    pub(crate) fn begin(&self, index: u32, before: impl FnOnce() + Send + 'static, held: impl Send + 'static) {
         self.announce(index);
+        if !self.0.wait_while(|open| open.threads >= AT_A_TIME) {
+            tracing::warn!("devices of lanes are removed later: some process is still in the midst of using them");
+        }
         let removals = Arc::clone(&self.0);
+        self.0.open().threads += 1;
         let begun = Builder::new().name("removing".into()).stack_size(256 << 10).spawn(move || {
+            before();
             if let Err(error) = RouteNetlink::open().and_then(|mut host| host.delete_link(index)) {
                 tracing::warn!(index, %error, "a lane's device could not be removed");
             }
-            removals.open().remove(&index);
-            removals.fewer.notify_all();
+            drop(held);
+            removals.end(index);
         });
         if let Err(error) = begun {
             tracing::error!(index, %error, "no thread to remove a lane's device: raise the service's limit of tasks (TasksMax)");
-            self.0.open().remove(&index);
-            return;
+            self.0.end(index);
         }
-        if !self.0.wait_for(index) {
-            tracing::warn!(index, "a lane's device is removed later: some process is still in the midst of using it");
+    }
+
+    /// Waits until all devices are removed whose removal has begun, but for a limited time.
+    pub(crate) fn wait(&self) {
+        if !self.0.wait_while(|open| open.threads > 0) {
+            let left = self.0.open().threads;
+            tracing::warn!(
+                left,
+                "devices of lanes are removed later: some process is still in the midst of using them"
+            );
         }
     }
 }
@@ -73,15 +106,35 @@ impl Remover {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    /// No device has this index.
+    const NONE: u32 = i32::MAX as u32;
 
     #[test]
-    fn a_device_that_stays_is_waited_for_so_long_and_no_longer() {
+    fn several_are_removed_at_a_time_and_one_that_stays_is_waited_for_so_long() {
         let remover = Remover::default();
-        assert!(remover.0.wait_for(7), "its removal is not announced");
-        remover.announce(7);
-        assert!(remover.is_removing(7) && !remover.is_removing(8));
-        let begun = std::time::Instant::now();
-        assert!(!remover.0.wait_for(7));
+        let (end, ends) = channel::<()>();
+        let ends = Arc::new(Mutex::new(ends));
+        let begun = Instant::now();
+        for number in 0..AT_A_TIME as u32 {
+            let ends = Arc::clone(&ends);
+            remover.begin(
+                NONE - number,
+                move || {
+                    let _ = ends.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                },
+                (),
+            );
+        }
+        assert!(begun.elapsed() < TIMEOUT && remover.is_removing(NONE) && !remover.is_removing(7));
+        // All threads are taken.
+        let another = NONE - AT_A_TIME as u32;
+        remover.begin(another, || (), ());
         assert!(begun.elapsed() >= TIMEOUT);
+        drop(end);
+        remover.wait();
+        assert!(!remover.is_removing(NONE) && !remover.is_removing(another));
     }
 }

@@ -5,7 +5,10 @@ use super::classifiers::LaneClassifiers;
 use super::{BpfError, Programs, Result, xdp};
 use crate::registry::LaneId;
 use aya::programs::tc::SchedClassifierLink;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::Builder;
 use tickwire_lane::control::AttachMode;
 use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_lane_linux::bpf::program;
@@ -42,6 +45,11 @@ pub(crate) struct LaneRings {
 pub(crate) struct LanePrograms {
     guard: OwnedFd,
     classifiers: LaneClassifiers,
+    maps: Arc<RingMaps>,
+}
+
+/// The arrays in which the BPF programs find the rings of lanes.
+pub(crate) struct RingMaps {
     rings: OwnedFd,
     standby_rings: OwnedFd,
     lane_mask: LaneMask,
@@ -63,10 +71,61 @@ impl LaneMask {
     }
 }
 
+impl RingMaps {
+    /// Makes the rings of a lane, which makes it reachable.
+    pub(crate) fn add_lane(&self, lane: LaneId) -> Result<LaneRings> {
+        let ring = |bytes| sys_bpf::create_ring(bytes);
+        let made = ring(RING_BYTES).and_then(|receive| {
+            let rings = LaneRings { receive, standby: ring(STANDBY_RING_BYTES)? };
+            self.enter(lane, &rings)?;
+            Ok(rings)
+        });
+        made.map_err(|error| BpfError::System(format!("making a lane's rings: {error}")))
+    }
+
+    fn enter(&self, lane: LaneId, rings: &LaneRings) -> io::Result<()> {
+        let set = |map: &OwnedFd, ring: &OwnedFd| sys_bpf::set_inner(map.as_fd(), self.place(lane), ring.as_fd());
+        let set_standby = || set(&self.standby_rings, &rings.standby);
+        let (receive, standby) = at_the_same_time(set_standby, || set(&self.rings, &rings.receive));
+        receive.and(standby)
+    }
+
+    /// Removes the rings of a lane, if it has any, which makes it unreachable.
+    pub(crate) fn remove_lane(&self, lane: LaneId) {
+        let remove = |map: &OwnedFd| sys_bpf::remove_inner(map.as_fd(), self.place(lane));
+        let _ = at_the_same_time(|| remove(&self.standby_rings), || remove(&self.rings));
+    }
+
+    /// The slot of a lane in the arrays.
+    fn place(&self, lane: LaneId) -> u32 {
+        self.lane_mask.place(lane)
+    }
+}
+
+/// Does two things that wait for the kernel, the first on a thread of its own. An entry in a map of
+/// maps, for instance, is changed after an RCU grace period, which takes 10 ms and more, and can be
+/// the same one for both. Where there is no thread, one comes after the other.
+fn at_the_same_time<A: Send, B>(first: impl Fn() -> A + Sync, second: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name("kernel".into()).stack_size(256 << 10).spawn_scoped(scope, &first);
+        let second = second();
+        let first = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => first(),
+        };
+        (first, second)
+    })
+}
+
 impl LanePrograms {
     /// The slot of a lane in the arrays.
     pub(crate) fn place(&self, lane: LaneId) -> u32 {
-        self.lane_mask.place(lane)
+        self.maps.place(lane)
+    }
+
+    /// The arrays of all rings.
+    pub(crate) fn ring_maps(&self) -> &Arc<RingMaps> {
+        &self.maps
     }
 
     /// Guards the device of a lane, and attaches a filter behind the guard that drops everything
@@ -77,25 +136,6 @@ impl LanePrograms {
             xdp_guard(self.guard.as_fd(), index)
         } else {
             self.classifiers.attach_guard(name).map(GuardLink::Tc)
-        }
-    }
-
-    /// Makes a lane reachable: its rings.
-    pub(crate) fn add_lane(&self, lane: LaneId) -> Result<LaneRings> {
-        let make = |bytes, map: &OwnedFd| {
-            let ring = sys_bpf::create_ring(bytes)?;
-            sys_bpf::set_inner(map.as_fd(), self.place(lane), ring.as_fd())?;
-            Ok(ring)
-        };
-        let made = make(RING_BYTES, &self.rings)
-            .and_then(|receive| Ok(LaneRings { receive, standby: make(STANDBY_RING_BYTES, &self.standby_rings)? }));
-        made.map_err(|error: std::io::Error| BpfError::System(format!("making a lane's rings: {error}")))
-    }
-
-    /// Makes a lane unreachable.
-    pub(crate) fn remove_lane(&self, lane: LaneId) {
-        for map in [&self.rings, &self.standby_rings] {
-            let _ = sys_bpf::remove_inner(map.as_fd(), self.place(lane));
         }
     }
 }
@@ -114,9 +154,11 @@ impl Programs {
         Ok(LanePrograms {
             guard: copy(xdp(&mut self.ebpf, program::GUARD)?.fd()?.as_fd())?,
             classifiers: LaneClassifiers::open(&mut self.ebpf)?,
-            rings: copy(self.rings.fd().as_fd())?,
-            standby_rings: copy(self.standby_rings.fd().as_fd())?,
-            lane_mask: self.lane_mask,
+            maps: Arc::new(RingMaps {
+                rings: copy(self.rings.fd().as_fd())?,
+                standby_rings: copy(self.standby_rings.fd().as_fd())?,
+                lane_mask: self.lane_mask,
+            }),
         })
     }
 

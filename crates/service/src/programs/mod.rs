@@ -25,7 +25,7 @@ mod port_uses;
 mod ring_probe;
 
 pub use error::BpfError;
-pub(crate) use lanes::{GuardLink, LanePrograms, LaneRings};
+pub(crate) use lanes::{GuardLink, LanePrograms, LaneRings, RingMaps};
 pub(crate) use nics::NicHook;
 pub(crate) use ring_probe::ring_is_safe;
 

@@ -76,10 +76,13 @@ impl Service {
                     let least_mtu = self.paths.nics.least_mtu();
                     self.lanes.give(id, peer, program, blank, least_mtu).map_err(|reason| (peer.uid, reason))
                 }
-                Some((peer, Some(_))) => Err((peer.uid, Reason::BadRequest)),
+                Some((peer, Some(_))) => {
+                    self.lanes.remove_blank(blank);
+                    Err((peer.uid, Reason::BadRequest))
+                }
                 // It has taken its place with it.
                 None => {
-                    self.lanes.remove(number, false);
+                    self.lanes.remove_blank(blank);
                     continue;
                 }
             };
@@ -92,7 +95,6 @@ impl Service {
                 }
                 Err((user, reason)) => {
                     self.lanes.give_back(user, &mut self.ledger.usage);
-                    self.lanes.remove(number, false);
                     let answer = self.without_lane(id, program, reason);
                     self.answer(id, request, answer);
                 }

@@ -55,9 +55,9 @@ impl Service {
     /// Ends lanes: a turn of step two.
     pub(crate) fn tear_down_lanes(&mut self) {
         let mut budget = FrameBudget::default();
-        while let Some(DyingLane { lane, id, claims, .. }) = self.lanes.next_dead(&mut budget, &mut self.paths.nics) {
+        while let Some(DyingLane { lane, claims, .. }) = self.lanes.next_dead(&mut budget, &mut self.paths.nics) {
             self.claims.forget(claims, &self.ledger.usage);
-            self.lanes.remove_dead(id, &lane);
+            self.lanes.remove_dead(lane);
         }
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
-use tickwire_lab::{LabHost, tools};
+use tickwire_lab::{LabHost, Service, tools};
 
 /// A snapshot of these resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,6 @@ pub(super) fn held(host: &LabHost, process: u32) -> Result<Held> {
     serde_json::from_slice(&done.stdout).context("`holds` printed something else")
 }
 
-/// Lanes that a service keeps ready for new programs.
-const READY: usize = 2;
-
 fn without_number(device: String) -> String {
     if tickwire_host::link::is_lane_device(&device) { "lane".into() } else { device }
 }
@@ -84,7 +81,7 @@ impl Holdings {
 
     /// Whether none of these resources belongs to a program.
     pub(super) fn is_nobodys(&self) -> bool {
-        self.lanes == 0 && self.mappings == 0 && self.ports.is_empty() && self.devices.len() == 2 + READY
+        self.lanes == 0 && self.mappings == 0 && self.ports.is_empty() && self.devices.len() == 2 + Service::READY_LANES
     }
 
     /// The differences from an earlier snapshot; none if there are none.
