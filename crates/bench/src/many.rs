@@ -33,3 +33,11 @@ pub struct Opened {
     /// Connections a second.
     pub per_second: f64,
 }
+
+/// What a program's first socket cost, as a measuring program prints it in one line of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirstSocket {
+    /// From the call that made the socket until it was bound, in nanoseconds.
+    pub ns: u64,
+}

@@ -12,11 +12,12 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use tickwire_bench::latency::Recorder;
-use tickwire_bench::many::{ExchangeFigures, Opened};
+use tickwire_bench::many::{ExchangeFigures, FirstSocket, Opened};
 
 /// Measures what many connections cost, and what opening them costs.
 #[derive(Parser)]
@@ -72,6 +73,9 @@ enum Role {
         #[arg(long, default_value_t = 8)]
         parallel: usize,
     },
+    /// With two threads, make the program's first socket; then open one connection, and wait until
+    /// the peer has closed it.
+    First { address: SocketAddr },
 }
 
 /// A peer that is silent for this long has failed.
@@ -110,6 +114,7 @@ fn main() -> Result<()> {
         }
         Role::Greet { address } => greet(address),
         Role::Open { address, seconds, parallel } => open(address, Duration::from_secs_f64(seconds), parallel),
+        Role::First { address } => first(address),
     }
 }
 
@@ -319,14 +324,20 @@ fn greet(address: SocketAddr) -> Result<()> {
     }
 }
 
+/// Opens a connection, and waits until the peer has closed it.
+fn open_one(address: SocketAddr) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).context("connecting")?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    ensure!(stream.read(&mut [0]).context("waiting for the end")? == 0, "data that the peer did not send");
+    Ok(())
+}
+
 fn open(address: SocketAddr, time: Duration, parallel: usize) -> Result<()> {
     let begun = Instant::now();
     let one_after_the_other = || -> Result<u64> {
         let mut count = 0;
         while begun.elapsed() < time {
-            let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).context("connecting")?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            ensure!(stream.read(&mut [0]).context("waiting for the end")? == 0, "data that the peer did not send");
+            open_one(address)?;
             count += 1;
         }
         Ok(count)
@@ -342,10 +353,30 @@ fn open(address: SocketAddr, time: Duration, parallel: usize) -> Result<()> {
     Ok(())
 }
 
+fn first(address: SocketAddr) -> Result<()> {
+    // Most large programs have threads before sockets, and some of what a first socket needs is
+    // dearer then.
+    let started = Barrier::new(2);
+    let ended = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (started.wait(), ended.wait()));
+        started.wait();
+        let begun = Instant::now();
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
+        let took = begun.elapsed();
+        let connected = open_one(address);
+        ended.wait();
+        drop(socket.context("the first socket")?);
+        connected?;
+        let ns = took.as_nanos().try_into().context("a time in nanoseconds")?;
+        println!("{}", serde_json::to_string(&FirstSocket { ns })?);
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
 
     fn address() -> SocketAddr {
         let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -380,5 +411,6 @@ mod tests {
         std::thread::spawn(move || greet(address));
         eventually(|| Ok(TcpStream::connect(address)?));
         open(address, Duration::from_millis(100), 2).unwrap();
+        first(address).unwrap();
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn check(outcomes: &[Outcome<&'static Row, Measured>], costs: &[Cost]
     instructions(&mut verdicts, costs);
     connections(&mut verdicts, &rows);
     programs(&mut verdicts, &rows);
+    starting(&mut verdicts, &rows);
     queues(&mut verdicts, &rows);
     verdicts
 }
@@ -72,6 +73,19 @@ fn connections(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
     }
 }
 
+/// What a program pays at its start, in milliseconds.
+fn starting(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
+    let took = |name, ends| Some(rows.of(name, ends)?.latency?.p50_ns as f64 / 1e6);
+    let first = |ends| took(rows::FIRST_SOCKET, ends);
+    let promise = "a program's first socket, ms";
+    judge(verdicts, promise, first(Ends::Client), first(Ends::Kernel), Some(Bound::AtMost(5.0)));
+    let promise = "first sockets of programs in a row, ms";
+    judge(verdicts, promise, took(rows::IN_A_ROW, Ends::Client), took(rows::IN_A_ROW, Ends::Kernel), None);
+    let short = |ends| took(rows::SHORT_PROGRAM, ends);
+    let more = short(Ends::Client).zip(short(Ends::Kernel)).map(|(ours, kernel)| ours - kernel);
+    judge(verdicts, "a short Python program, ms more than on the kernel", more, None, Some(Bound::AtMost(10.0)));
+}
+
 /// Programs and threads side by side.
 fn programs(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
     let together = |ends| rows.ratio(ends, rows::TWO_STREAMS, rows::ONE_STREAM, rate);
@@ -103,6 +117,8 @@ fn queues(verdicts: &mut Vec<Verdict>, rows: &Rows<'_>) {
 mod tests {
     use super::super::report::tests::outcome;
     use super::*;
+    use std::time::Duration;
+    use tickwire_bench::latency::Recorder;
 
     fn cost(connections: u32, instructions: f64) -> Cost {
         Cost { connections, active: connections, instructions, ns: 1.0, bytes: 1 }
@@ -129,5 +145,26 @@ mod tests {
         let a_packet = &check(&outcomes, &[])[1];
         assert!((a_packet.measured - 1.25 / 1.5).abs() < 1e-9 && a_packet.kept() == Some(true), "{a_packet:?}");
         assert_eq!(a_packet.kernel, Some(1.25));
+    }
+
+    #[test]
+    fn a_programs_start_is_judged_in_milliseconds() {
+        let took = |name, ends, ms: u64| {
+            let mut recorder = Recorder::new();
+            recorder.record(Duration::from_millis(ms));
+            let mut outcome = outcome(name, ends, 1.0);
+            outcome.rounds[0].latency = Some(recorder.latency(0));
+            outcome
+        };
+        let judged = |first, short| {
+            let rows = [
+                took(rows::FIRST_SOCKET, Ends::Client, first),
+                took(rows::SHORT_PROGRAM, Ends::Kernel, 40),
+                took(rows::SHORT_PROGRAM, Ends::Client, short),
+            ];
+            check(&rows, &[]).iter().map(|v| (v.measured.round(), v.kept())).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(2, 48), [(2.0, Some(true)), (8.0, Some(true))]);
+        assert_eq!(judged(14, 65), [(14.0, Some(false)), (25.0, Some(false))]);
     }
 }

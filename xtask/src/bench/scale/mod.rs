@@ -1,5 +1,6 @@
-//! `cargo xtask bench scale`: many connections, how quickly they open, two programs' lanes side by
-//! side, an interface with two queues, and what a packet costs in instructions.
+//! `cargo xtask bench scale`: many connections, how quickly they open, what a program pays at its
+//! start, two programs' lanes side by side, an interface with two queues, and what a packet costs
+//! in instructions.
 //!
 //! Instructions are counted once: they are the same in every run.
 
@@ -7,6 +8,7 @@ mod instructions;
 mod judge;
 mod report;
 mod rows;
+mod starting;
 mod topology;
 
 use super::harness::{Conditions, Outcome, Report, Rounds, selection};

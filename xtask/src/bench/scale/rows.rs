@@ -27,6 +27,9 @@ impl fmt::Display for Row {
 pub(super) const FEW: &str = "10 connections";
 pub(super) const MANY: &str = "1000 active of 11000";
 pub(super) const OPEN: &str = "connections opened";
+pub(super) const FIRST_SOCKET: &str = "a program's first socket";
+pub(super) const IN_A_ROW: &str = "first sockets of programs in a row";
+pub(super) const SHORT_PROGRAM: &str = "a short Python program";
 pub(super) const ONE_STREAM: &str = "one stream";
 pub(super) const TWO_STREAMS: &str = "two programs' streams";
 pub(super) const ALONE: &str = "ping-pong";
@@ -50,7 +53,7 @@ const fn row(
 }
 
 /// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
-pub(super) static ROWS: [Row; 24] = [
+pub(super) static ROWS: [Row; 30] = [
     row(FEW, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(FEW, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(MANY, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
@@ -59,6 +62,12 @@ pub(super) static ROWS: [Row; 24] = [
     row(OPEN, Ends::Client, "connections", Topology::open),
     row(OPEN, Ends::Server, "connections", Topology::open),
     row(OPEN, Ends::Both, "connections", Topology::open),
+    row(FIRST_SOCKET, Ends::Kernel, "programs", Topology::first_socket),
+    row(FIRST_SOCKET, Ends::Client, "programs", Topology::first_socket),
+    row(IN_A_ROW, Ends::Kernel, "programs", Topology::in_a_row),
+    row(IN_A_ROW, Ends::Client, "programs", Topology::in_a_row),
+    row(SHORT_PROGRAM, Ends::Kernel, "programs", Topology::short_program),
+    row(SHORT_PROGRAM, Ends::Client, "programs", Topology::short_program),
     row(ONE_STREAM, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 1)),
     row(ONE_STREAM, Ends::Both, "Gbit", |bed, ends| bed.streams(ends, 1)),
     row(TWO_STREAMS, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 2)),

@@ -54,7 +54,7 @@ impl Figures for Measured {
 
 /// The testbed of all rows.
 pub(super) struct Topology {
-    one_queue: Rivals,
+    pub(super) one_queue: Rivals,
     two_queues: Rivals,
     lane_bytes: Cell<u64>,
     messages: u32,
