@@ -54,23 +54,7 @@ pub const fn of_watch(error: WatchError) -> c_int {
 /// call itself.
 #[must_use]
 pub fn from_network(number: c_int) -> Option<StackError> {
-    const ALL: [StackError; 14] = [
-        StackError::Refused,
-        StackError::Reset,
-        StackError::Aborted,
-        StackError::TimedOut,
-        StackError::HostUnreachable,
-        StackError::NetworkUnreachable,
-        StackError::ProtocolUnreachable,
-        StackError::HostDown,
-        StackError::Isolated,
-        StackError::SourceRoute,
-        StackError::Malformed,
-        StackError::Prohibited,
-        StackError::NetworkDown,
-        StackError::MessageTooLong,
-    ];
-    ALL.into_iter().find(|&error| of(error) == number)
+    StackError::OF_NETWORK.into_iter().find(|&error| of(error) == number)
 }
 
 #[cfg(test)]

@@ -60,6 +60,27 @@ pub enum StackError {
     NeedPath,
 }
 
+impl StackError {
+    /// Those that come from the network or the peer, and not from the call itself. One may be
+    /// pending on a socket until the program's next call returns it.
+    pub const OF_NETWORK: [Self; 14] = [
+        Self::Refused,
+        Self::Reset,
+        Self::Aborted,
+        Self::TimedOut,
+        Self::HostUnreachable,
+        Self::NetworkUnreachable,
+        Self::ProtocolUnreachable,
+        Self::HostDown,
+        Self::Isolated,
+        Self::SourceRoute,
+        Self::Malformed,
+        Self::Prohibited,
+        Self::NetworkDown,
+        Self::MessageTooLong,
+    ];
+}
+
 impl fmt::Display for StackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

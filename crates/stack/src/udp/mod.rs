@@ -164,25 +164,11 @@ impl Socket {
 mod pending {
     use crate::error::StackError;
 
-    const TABLE: [StackError; 11] = [
-        StackError::Refused,
-        StackError::HostUnreachable,
-        StackError::NetworkUnreachable,
-        StackError::ProtocolUnreachable,
-        StackError::HostDown,
-        StackError::Isolated,
-        StackError::SourceRoute,
-        StackError::Malformed,
-        StackError::Prohibited,
-        StackError::MessageTooLong,
-        StackError::NetworkDown,
-    ];
-
     pub(super) fn code(error: StackError) -> u8 {
-        TABLE.iter().position(|&e| e == error).map_or(0, |i| i as u8 + 1)
+        StackError::OF_NETWORK.iter().position(|&e| e == error).map_or(0, |i| i as u8 + 1)
     }
 
     pub(super) fn error(code: u8) -> Option<StackError> {
-        TABLE.get(usize::from(code).checked_sub(1)?).copied()
+        StackError::OF_NETWORK.get(usize::from(code).checked_sub(1)?).copied()
     }
 }
