@@ -1,5 +1,11 @@
 //! What the programs count.
 
+/// Room for the guard's reasons to refuse a frame (`refused` of `struct lane_counters` in
+/// `bpf/maps.h`).
+const REFUSALS: usize = 8;
+
+const _: () = assert!(super::GuardRefusal::ALL.len() <= REFUSALS);
+
 /// What the programs counted for a lane (on one CPU).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -13,7 +19,7 @@ pub struct LaneCountersValue {
     /// Their bytes.
     pub out_bytes: u64,
     /// Frames that the guard refused, by [`super::GuardRefusal`].
-    pub refused: [u64; 8],
+    pub refused: [u64; REFUSALS],
     /// Those of the packets diverted that were lost because its ring was full.
     pub lost_packets: u64,
 }

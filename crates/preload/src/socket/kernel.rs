@@ -12,8 +12,17 @@ use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_lane::control::Reason;
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
+
+/// Whether the kernel refuses to connect to this name, or to send to it: an IPv4 address from a
+/// socket of IPv6 only; a name of IPv6 (`of_v6`), even of a mapped address, on a socket of IPv4; on
+/// a TCP socket of IPv6 also a name of IPv4.
+pub(crate) fn refuses_name(kind: SocketKind, peer: &Endpoint, of_v6: bool, flags: u64) -> bool {
+    let is_v6 = flags & flag::V6 != 0;
+    let is_foreign = if kind == SocketKind::Tcp { of_v6 != is_v6 } else { of_v6 && !is_v6 };
+    is_foreign || (flags & flag::V6ONLY != 0 && peer.address.family() == Family::V4)
+}
 
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;

@@ -19,7 +19,7 @@ use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
 use tickwire_stack::tcp::{TcpOptions, TcpState};
 use tickwire_stack::time::Span;
-use tickwire_stack::{StackError, TcpId};
+use tickwire_stack::{SocketKind, StackError, TcpId};
 
 /// The longest accept queue, as on Linux by default.
 pub(crate) const SOMAXCONN: c_int = 4096;
@@ -113,7 +113,9 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
                 again = true;
                 break id;
             }
-            (Stage::Fresh, SocketName::Inet { endpoint, v6, .. }) if kernel_refuses(&endpoint, v6, flags) => {
+            (Stage::Fresh, SocketName::Inet { endpoint, v6, .. })
+                if kernel::refuses_name(SocketKind::Tcp, &endpoint, v6, flags) =>
+            {
                 return sys::connect(fd, address);
             }
             (Stage::Fresh, SocketName::Inet { endpoint, scope, .. }) if fits(&endpoint) => {
@@ -143,13 +145,6 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         Err(error @ (Errno(libc::EINTR) | CANCELLED)) => Err(error),
         Err(error) => fail(lane, index, id, error),
     }
-}
-
-/// Whether the kernel refuses to connect to this name: that of another family, even of a mapped
-/// address, or an IPv4 address from a socket of IPv6 only. `of_v6`: the name is that of IPv6.
-fn kernel_refuses(remote: &Endpoint, of_v6: bool, flags: u64) -> bool {
-    let is_v4 = remote.address.family() == Family::V4;
-    of_v6 != (flags & flag::V6 != 0) || (flags & flag::V6ONLY != 0 && is_v4)
 }
 
 fn fits(remote: &Endpoint) -> bool {

@@ -18,7 +18,7 @@ use tickwire_linux_abi::sockaddr::{self, SocketName};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};
-use tickwire_stack::{StackError, UdpId};
+use tickwire_stack::{SocketKind, StackError, UdpId};
 
 /// Sends nothing, but resolves the path.
 const MSG_PROBE: c_int = 0x10;
@@ -224,7 +224,7 @@ pub(crate) fn send(
             |access, _| {
                 let (id, bits) = id_of(access, index)?;
                 socket = Some((id, bits & flag::V6 != 0));
-                if kernel_refuses(destination, of_v6, bits) {
+                if destination.is_some_and(|peer| kernel::refuses_name(SocketKind::Udp, &peer, of_v6, bits)) {
                     return Ok(Sent::Kernel(Reason::None));
                 }
                 attempt(access, index, id, bits, &call, buffers)
@@ -252,13 +252,6 @@ pub(crate) fn send(
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None);
         }
     }
-}
-
-/// Whether the kernel refuses to send to this name: that of another family, even of a mapped
-/// address, or an IPv4 address on a socket of IPv6 only. `of_v6`: the name is that of IPv6.
-fn kernel_refuses(destination: Option<Endpoint>, of_v6: bool, bits: u64) -> bool {
-    let is_v4 = |peer: Endpoint| peer.address.family() == Family::V4;
-    (of_v6 && bits & flag::V6 == 0) || (bits & flag::V6ONLY != 0 && destination.is_some_and(is_v4))
 }
 
 fn attempt(
