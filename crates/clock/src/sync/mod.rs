@@ -253,22 +253,28 @@ impl Sync {
         if reading.variance <= TELLING * TELLING * noise * noise {
             self.told = at;
         }
-        match self.early.take().filter(|early| early.len() < WARM_UP && !matches!(outcome, Outcome::PathChanged(_))) {
-            Some(mut early) => {
-                early.push(Early { at, naive, round_trip: passage.round_trip, stamp_error, root });
-                self.bank = ModelMixture::new(0.0, self.config.rate_error * 1e9);
-                self.certain.anew(0.0);
-                for one in &early {
-                    let excess = one.round_trip - self.path.round_trip();
-                    self.absorb(one.at, self.reading(one.naive, excess, one.stamp_error), one.root);
-                }
-                self.early = Some(early);
-            }
-            None => self.absorb(at, reading, root),
-        }
+        let one = Early { at, naive, round_trip: passage.round_trip, stamp_error, root };
+        self.learn(one, reading, matches!(outcome, Outcome::PathChanged(_)));
         self.certain.moved(self.bank.forecast(at).offset - known_offset);
         self.keep_certain(at);
         Ok(outcome)
+    }
+
+    /// Takes an exchange into the estimate. During the warm-up, which ends when the path changes,
+    /// all of its exchanges are taken in anew.
+    fn learn(&mut self, exchange: Early, reading: Reading, path_changed: bool) {
+        let Some(mut early) = self.early.take().filter(|early| early.len() < WARM_UP && !path_changed) else {
+            self.absorb(exchange.at, reading, exchange.root);
+            return;
+        };
+        early.push(exchange);
+        self.bank = ModelMixture::new(0.0, self.config.rate_error * 1e9);
+        self.certain.anew(0.0);
+        for one in &early {
+            let excess = one.round_trip - self.path.round_trip();
+            self.absorb(one.at, self.reading(one.naive, excess, one.stamp_error), one.root);
+        }
+        self.early = Some(early);
     }
 
     /// Corrects the offset by `by` ns; the true one lies in the interval `certain`. The estimate of

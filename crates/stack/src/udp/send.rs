@@ -1,6 +1,6 @@
 //! Sending datagrams.
 
-use super::{HEADER, MtuDiscover, Socket, shut};
+use super::{HEADER, MtuDiscover, Socket, UdpOptions, shut};
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::checksum::Sum;
@@ -10,7 +10,7 @@ use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::ids::{SendSource, UdpId};
 use crate::ip::output::{IPV4, IPV6, Message};
 use crate::ip::{IpSend, fragment};
-use crate::path::{PathState, Query};
+use crate::path::{Path, PathState, Query};
 use crate::pool::PoolLink;
 use crate::queue::Class;
 use crate::time::Instant;
@@ -68,6 +68,35 @@ const fn bounds(family: Family) -> (usize, usize) {
     match family {
         Family::V4 => (MOST_V4, IPV4),
         Family::V6 => (MOST_V6, IPV6),
+    }
+}
+
+/// The fields of the IP header, and the path, of what a call sends.
+fn header_fields(
+    path: &Path,
+    index: u32,
+    to: &SendTo,
+    query: Query,
+    options: &UdpOptions,
+    source: Address,
+    now: Instant,
+) -> IpSend {
+    let hops = path.info.metrics.hops(options.ttl, options.own_ttl);
+    let ttl = if query.destination.is_multicast() { options.multicast_ttl } else { hops };
+    IpSend {
+        path: index,
+        query,
+        on_guess: false,
+        source,
+        protocol: UDP,
+        ttl: to.ttl.unwrap_or(ttl),
+        tos: to.tos.unwrap_or(options.tos),
+        dont_fragment: match options.mtu_discover {
+            MtuDiscover::Dont | MtuDiscover::Interface => false,
+            MtuDiscover::Want => !path.udp_is_narrow(now),
+            MtuDiscover::Do | MtuDiscover::Probe => true,
+        },
+        class: Class::Prompt,
     }
 }
 
@@ -182,23 +211,7 @@ impl Stack<'_> {
             return Err(StackError::WouldBlock);
         }
         let info = &self.mem.paths[path as usize];
-        let hops = info.info.metrics.hops(options.ttl, options.own_ttl);
-        let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { hops };
-        let send = IpSend {
-            path,
-            query,
-            on_guess: false,
-            source: from,
-            protocol: UDP,
-            ttl: to.ttl.unwrap_or(ttl),
-            tos: to.tos.unwrap_or(options.tos),
-            dont_fragment: match options.mtu_discover {
-                MtuDiscover::Dont | MtuDiscover::Interface => false,
-                MtuDiscover::Want => !info.udp_is_narrow(now),
-                MtuDiscover::Do | MtuDiscover::Probe => true,
-            },
-            class: Class::Prompt,
-        };
+        let send = header_fields(info, path, to, query, &options, from, now);
         let (family, all) = (peer.address.family(), source.remaining());
         let mtu = if options.mtu_discover.ignores_routers() { info.info.mtu } else { info.udp_mtu(now) } as usize;
         let cut = to.segment.unwrap_or(options.segment);

@@ -135,13 +135,13 @@ impl Socket {
         !data || options.block_count > 0 || !(self.recv.has_gap() || self.negotiated.sack && self.recv.has_duplicate())
     }
 
-    /// A segment with an acknowledgement of all but the last `left_out` bytes and with these
+    /// A segment with an acknowledgement of all but the last `withheld` bytes and with these
     /// options is being sent; `data`: it carries data.
     pub(in crate::tcp) fn acknowledged(
         &mut self,
         now: Instant,
         data: bool,
-        left_out: u16,
+        withheld: u16,
         options: &Options,
         config: &TcpConfig,
     ) {
@@ -150,11 +150,11 @@ impl Socket {
         if data && now.since(self.progress.heard) < config.delay() && !self.is_quick() {
             self.ack.quick = 0;
         }
-        self.ack.thinning.acknowledged(now, left_out);
+        self.ack.thinning.acknowledged(now, withheld);
         self.ack.last_sent = self.recv.next;
         self.ack.soon = false;
         self.at.ack = Instant::NEVER;
-        if left_out > 0 {
+        if withheld > 0 {
             self.delay_acknowledgement(now, config.delay());
         }
         // A full segment has no room for SACK blocks, and one with data is no duplicate
@@ -240,7 +240,7 @@ impl Stack<'_> {
     /// Acknowledges received data, and may leave out a segment that more data must follow.
     fn acknowledge_received(&mut self, index: ConnectionIndex, now: Instant) {
         let delay = self.mem.core.tcp.config.delay();
-        let left_out = self.mem.tcp[index].leave_out(now, delay);
-        self.send_ack_of(index, now, left_out);
+        let withheld = self.mem.tcp[index].withhold(now, delay);
+        self.send_ack_of(index, now, withheld);
     }
 }

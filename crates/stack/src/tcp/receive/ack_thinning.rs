@@ -41,7 +41,7 @@ pub(in crate::tcp) struct AckThinning {
     /// window may have become smaller.
     wide: Instant,
     /// When everything was acknowledged; never: something is unacknowledged.
-    told: Instant,
+    all_acknowledged: Instant,
     /// Bytes of the last segment, if it was a full one that more data must follow.
     unpushed: u16,
     /// Bytes below RCV.NXT that the last acknowledgement left out.
@@ -58,7 +58,7 @@ pub(in crate::tcp) struct AckThinning {
     given_up: bool,
 }
 
-shared_layout! { AckThinning { wide, told, unpushed, bytes, waits, waited_for, goes_on, given_up } }
+shared_layout! { AckThinning { wide, all_acknowledged, unpushed, bytes, waits, waited_for, goes_on, given_up } }
 
 impl AckThinning {
     /// In-order data has arrived. Its last segment has `len` bytes; `full` bytes make a full
@@ -75,7 +75,7 @@ impl AckThinning {
         rtt: Option<Span>,
     ) {
         let is_full = len >= u32::from(full);
-        let prompt = rtt.is_none_or(|rtt| now.since(self.told) < rtt.times(2) + PROMPT);
+        let prompt = rtt.is_none_or(|rtt| now.since(self.all_acknowledged) < rtt.times(2) + PROMPT);
         let rest = self.unpushed > 0 && !is_full;
         self.waited_for |= self.given_up && (prompt || rest);
         self.goes_on |= !is_full && (behind || rest && !prompt);
@@ -85,7 +85,7 @@ impl AckThinning {
 
     /// All but the last `bytes` were acknowledged.
     pub(in crate::tcp) fn acknowledged(&mut self, now: Instant, bytes: u16) {
-        self.told = if bytes == 0 { now } else { Instant::NEVER };
+        self.all_acknowledged = if bytes == 0 { now } else { Instant::NEVER };
         (self.bytes, self.waits) = (bytes, false);
     }
 
@@ -106,7 +106,7 @@ impl AckThinning {
 impl Socket {
     /// Before an acknowledgement is sent: how many bytes it leaves out. Other acknowledgements are
     /// sent after `delay`.
-    pub(in crate::tcp) fn leave_out(&mut self, now: Instant, delay: Span) -> u16 {
+    pub(in crate::tcp) fn withhold(&mut self, now: Instant, delay: Span) -> u16 {
         let AckThinning { unpushed, bytes, .. } = self.ack.thinning;
         let unacknowledged = self.recv.next.since(self.ack.last_sent) + u32::from(bytes);
         if self.ack.now {
@@ -115,11 +115,11 @@ impl Socket {
         if unacknowledged >= 3 * u32::from(self.receive_mss) {
             self.ack.thinning.wide = now;
         }
-        if unacknowledged > unpushed.into() && self.may_leave_out(now, delay) { unpushed } else { 0 }
+        if unacknowledged > unpushed.into() && self.may_withhold(now, delay) { unpushed } else { 0 }
     }
 
     /// Whether the last segment may wait for what follows it.
-    fn may_leave_out(&self, now: Instant, delay: Span) -> bool {
+    fn may_withhold(&self, now: Instant, delay: Span) -> bool {
         let AckThinning { unpushed, waited_for, goes_on, wide, .. } = self.ack.thinning;
         // The peer must have room for what is to follow. It must also learn of a gap by SACK, since
         // there would be one duplicate less.
@@ -135,7 +135,7 @@ impl Socket {
     /// Sets the delayed acknowledgement timer, for a segment that arrived alone or for one that was
     /// left out; others wait for `delay`.
     pub(in crate::tcp) fn delay_acknowledgement(&mut self, now: Instant, delay: Span) {
-        let waits = self.may_leave_out(now, delay);
+        let waits = self.may_withhold(now, delay);
         let due = now + if waits { TIMEOUT.max(delay) } else { delay };
         let sooner = self.at.ack.is_never() || due < self.at.ack;
         if sooner {

@@ -101,11 +101,11 @@ impl Socket {
     }
 
     /// The header of a segment at SND.NXT without payload, with an acknowledgement of all but the
-    /// last `left_out` bytes, and the options that every segment carries.
-    pub(in crate::tcp) fn header(&mut self, frames: &Frames<'_>, now: Instant, left_out: u16) -> Segment {
+    /// last `withheld` bytes, and the options that every segment carries.
+    pub(in crate::tcp) fn header(&mut self, frames: &Frames<'_>, now: Instant, withheld: u16) -> Segment {
         let timestamps =
             self.negotiated.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.timestamps.recent });
-        let ack = self.recv.next - u32::from(left_out);
+        let ack = self.recv.next - u32::from(withheld);
         Segment {
             source_port: self.local.port,
             destination_port: self.remote.port,
@@ -348,16 +348,16 @@ impl Stack<'_> {
         self.send_bare_of(index, now, 0, adjust);
     }
 
-    /// The same, with an acknowledgement of all but the last `left_out` bytes.
-    fn send_bare_of(&mut self, index: ConnectionIndex, now: Instant, left_out: u16, adjust: impl FnOnce(&mut Segment)) {
+    /// The same, with an acknowledgement of all but the last `withheld` bytes.
+    fn send_bare_of(&mut self, index: ConnectionIndex, now: Instant, withheld: u16, adjust: impl FnOnce(&mut Segment)) {
         let Some(id) = self.control_frame() else { return };
         let frames = &self.mem.frames;
         let s = &mut self.mem.tcp[index];
-        let mut header = s.header(frames, now, left_out);
+        let mut header = s.header(frames, now, withheld);
         adjust(&mut header);
         if header.has(bit::ACK) && header.bits & (bit::SYN | bit::RST) == 0 {
             s.add_blocks(frames, &mut header.options, MAX_OPTIONS);
-            s.acknowledged(now, false, left_out, &header.options, &self.mem.core.tcp.config);
+            s.acknowledged(now, false, withheld, &header.options, &self.mem.core.tcp.config);
         }
         self.emit(index, now, &header, &MultiFrameSegment::bare(id));
     }
@@ -367,12 +367,12 @@ impl Stack<'_> {
         self.send_ack_of(index, now, 0);
     }
 
-    /// Acknowledges all received data but the last `left_out` bytes.
-    pub(in crate::tcp) fn send_ack_of(&mut self, index: ConnectionIndex, now: Instant, left_out: u16) {
+    /// Acknowledges all received data but the last `withheld` bytes.
+    pub(in crate::tcp) fn send_ack_of(&mut self, index: ConnectionIndex, now: Instant, withheld: u16) {
         if self.mem.tcp[index].suspended {
             return;
         }
-        self.send_bare_of(index, now, left_out, |_| {});
+        self.send_bare_of(index, now, withheld, |_| {});
     }
 
     /// Sends RST for this connection (RFC 9293 §3.5.2).

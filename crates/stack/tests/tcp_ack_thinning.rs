@@ -85,7 +85,7 @@ impl Sender {
 
     /// The number of bytes that the one transmitted segment does not acknowledge.
     #[track_caller]
-    fn left_out(&mut self) -> u32 {
+    fn withheld(&mut self) -> u32 {
         let seg = self.wire.one();
         let edge = seg.ack + u32::from(seg.window);
         assert!(seg.ack.wrapping_sub(self.acked) < 1 << 20, "acknowledgements never go back");
@@ -112,13 +112,13 @@ impl Sender {
 fn the_last_segment_waits_for_what_must_follow_it() {
     let mut sender = Sender::new();
     sender.burst(4);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
     sender.wire.pass(Span::from_millis(12));
     sender.wire.nothing();
     // As with a tail loss probe of the kernel.
     sender.together(&[(500, PSH)]);
     sender.wire.pass(MS.times(4));
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
     assert_eq!(sender.wire.count("TcpExtDelayedACKs"), 1);
 }
 
@@ -126,9 +126,9 @@ fn the_last_segment_waits_for_what_must_follow_it() {
 fn the_end_of_a_message_is_acknowledged_with_all_before_it() {
     let mut sender = Sender::new();
     sender.together(&[(1000, 0), (1000, 0), (1000, 0), (1000, PSH)]);
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
     sender.together(&[(1000, 0), (1000, 0), (1000, 0), (200, 0)]);
-    assert_eq!(sender.left_out(), 0, "what is not full may be the last");
+    assert_eq!(sender.withheld(), 0, "what is not full may be the last");
     sender.wire.pass(Span::from_millis(100));
     sender.wire.nothing();
 }
@@ -140,27 +140,27 @@ fn as_many_acknowledgements_go_as_ever_and_no_sender_stalls() {
     let mut sender = Sender::new();
     for _ in 0..3 {
         sender.burst(2);
-        assert_eq!(sender.left_out(), 0);
+        assert_eq!(sender.withheld(), 0);
     }
     sender.burst(3);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
     for _ in 0..3 {
         sender.burst(1);
         sender.wire.nothing();
         sender.burst(1);
-        assert_eq!(sender.left_out(), 1000);
+        assert_eq!(sender.withheld(), 1000);
         sender.burst(2);
-        assert_eq!(sender.left_out(), 1000);
+        assert_eq!(sender.withheld(), 1000);
     }
     // The sender's window may have become smaller: by a timeout, after a long silence,
     sender.wire.pass(Span::from_millis(200));
     sender.wire.taken();
     sender.burst(2);
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
     // or by a loss, which was reported and repaired a moment ago.
     sender.exchange();
     sender.burst(3);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
     sender.next += 1000;
     sender.burst(1);
     sender.next -= 2000;
@@ -168,7 +168,7 @@ fn as_many_acknowledgements_go_as_ever_and_no_sender_stalls() {
     sender.next += 1000;
     sender.wire.taken();
     sender.burst(2);
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
 }
 
 /// RFC 5681 §4.2 allows 500 ms. With a segment left out a Linux peer probes within 16 ms; waiting
@@ -177,12 +177,12 @@ fn as_many_acknowledgements_go_as_ever_and_no_sender_stalls() {
 fn what_was_left_out_is_acknowledged_when_nothing_follows() {
     let mut sender = Sender::new();
     sender.burst(5);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
     assert_eq!(sender.told_after(), Span::from_millis(20));
     // The next data arrives long after that: the sender was not waiting.
     sender.wire.pass(Span::from_millis(200));
     sender.burst(5);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
 }
 
 /// RFC 896: a sender may keep the small rest of a message until all before it is acknowledged. That
@@ -191,7 +191,7 @@ fn what_was_left_out_is_acknowledged_when_nothing_follows() {
 fn a_sender_that_waits_for_the_acknowledgement_is_known_by_it() {
     let mut sender = Sender::new();
     sender.burst(5);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
     sender.wire.pass(Span::from_millis(20));
     assert_eq!(sender.wire.one().ack, sender.next);
     sender.wire.pass(Span::from_micros(200));
@@ -201,10 +201,10 @@ fn a_sender_that_waits_for_the_acknowledgement_is_known_by_it() {
     for _ in 0..3 {
         sender.exchange();
         sender.burst(5);
-        assert_eq!(sender.left_out(), 0);
+        assert_eq!(sender.withheld(), 0);
         sender.exchange();
         sender.burst(2);
-        assert_eq!(sender.left_out(), 0);
+        assert_eq!(sender.withheld(), 0);
         sender.burst(1);
         assert!(sender.told_after() < MS.times(4));
     }
@@ -219,7 +219,7 @@ fn no_sender_is_delayed_that_may_have_waited_for_the_acknowledgement() {
         (0..40).for_each(|_| sender.exchange_in(round_trip));
         for _ in 0..5 {
             sender.burst(3);
-            assert_eq!(sender.left_out(), 0);
+            assert_eq!(sender.withheld(), 0);
             sender.wire.pass(round_trip);
             sender.together(&[(300, PSH)]);
             sender.wire.pass(MS.times(100));
@@ -243,7 +243,7 @@ fn a_sender_that_seems_not_to_have_waited_is_detected() {
             sender.next += 2000;
             sender.wire.taken();
             sender.burst(3);
-            assert_eq!(sender.left_out(), 0, "what was sent again proves nothing");
+            assert_eq!(sender.withheld(), 0, "what was sent again proves nothing");
             sender.wire.pass(MS.times(200));
             sender.together(&[(300, PSH)]);
             sender.wire.taken();
@@ -251,7 +251,7 @@ fn a_sender_that_seems_not_to_have_waited_is_detected() {
         let mut times = 0;
         for _ in 0..5 {
             sender.burst(3);
-            times += u32::from(sender.left_out() > 0);
+            times += u32::from(sender.withheld() > 0);
             sender.wire.pass(MS.times(20));
             sender.wire.taken();
             sender.wire.pass(MS.times(10));
@@ -278,7 +278,7 @@ fn without_a_round_trip_nothing_is_late() {
     let mut sender = Sender { wire, id, ours, next, acked: next, edge: next };
     for _ in 0..5 {
         sender.burst(3);
-        assert_eq!(sender.left_out(), 0);
+        assert_eq!(sender.withheld(), 0);
         sender.wire.pass(MS.times(30));
         sender.together(&[(300, PSH)]);
         sender.wire.taken();
@@ -291,15 +291,15 @@ fn without_a_round_trip_nothing_is_late() {
 fn a_sender_that_goes_on_just_in_time_has_not_waited() {
     let mut sender = Sender::new();
     sender.burst(4);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
     sender.wire.pass(MS.times(18));
     sender.together(&[(500, PSH)]);
     sender.wire.pass(MS.times(2));
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
     sender.wire.pass(MS);
     sender.exchange();
     sender.burst(4);
-    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.withheld(), 1000);
 }
 
 /// A sender without Nagle's algorithm is recognised by its messages: the rest comes at once, or so
@@ -309,7 +309,7 @@ fn a_sender_that_has_not_waited_is_known_by_the_end_of_a_message() {
     for late in [false, true] {
         let mut sender = Sender::of_nagles_kind();
         sender.burst(3);
-        assert_eq!(sender.left_out(), 0);
+        assert_eq!(sender.withheld(), 0);
         if late {
             sender.wire.pass(MS.times(200));
         } else {
@@ -318,7 +318,7 @@ fn a_sender_that_has_not_waited_is_known_by_the_end_of_a_message() {
         sender.together(&[(300, PSH)]);
         sender.exchange();
         sender.burst(3);
-        assert_eq!(sender.left_out(), 1000);
+        assert_eq!(sender.withheld(), 1000);
     }
 }
 
@@ -326,7 +326,7 @@ fn a_sender_that_has_not_waited_is_known_by_the_end_of_a_message() {
 fn a_single_segment_waits_longer_behind_others_only() {
     let mut sender = Sender::new();
     sender.together(&[(1000, 0), (1000, 0), (1000, PSH)]);
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
     sender.wire.pass(Span::from_micros(300));
     sender.burst(1);
     assert_eq!(sender.told_after(), Span::from_millis(20));
@@ -343,7 +343,7 @@ fn nothing_is_left_out_where_it_would_be_missed() {
     // A peer without SACK counts duplicates.
     let mut sender = Sender::with(&[2, 4, 3, 232]);
     sender.burst(4);
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
     // A gap is reported at once, and so is its end.
     let mut sender = Sender::new();
     sender.next += 1000;
@@ -353,7 +353,7 @@ fn nothing_is_left_out_where_it_would_be_missed() {
     sender.next -= 4000;
     sender.burst(1);
     sender.next += 3000;
-    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.withheld(), 0);
 }
 
 /// The data that follows must have room: a sender that has filled the window waits for it to open.
