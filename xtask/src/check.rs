@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 /// The crates that run on every operating system.
-const SHARED: [&str; 7] = [
+pub(crate) const SHARED: [&str; 7] = [
     "tickwire-stack",
     "tickwire-steer",
     "tickwire-lane",

@@ -127,6 +127,10 @@ pub(crate) const SCALE: [Need; 1] = [VALGRIND];
 pub(crate) const TESTS: [Need; 11] =
     [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA, NODE, STRACE];
 
+/// What building for Windows needs, and running the result.
+pub(crate) const WINDOWS: [Need; 2] =
+    [tool("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64-win32"), tool("/usr/lib/wine/wine64", "wine64")];
+
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =
     [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS, CHRONY];

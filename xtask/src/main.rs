@@ -1,5 +1,5 @@
 //! Development tasks: `cargo xtask demo`, `bench`, `test`, `lab`, `check`, `conformance`, `suites`,
-//! `fuzz`, `soak`, `miscompiled`, `man`, `wheel`, `deps`.
+//! `fuzz`, `soak`, `miscompiled`, `windows`, `man`, `wheel`, `deps`.
 //!
 //! It does not depend on crates that need installed tools (clang, for one): it must build before
 //! these are installed, because it installs them. It builds the other crates with cargo and runs
@@ -38,6 +38,7 @@ mod traffic;
 mod type_names;
 mod unpacked;
 mod wheel;
+mod windows;
 mod words;
 mod workspace;
 
@@ -74,6 +75,9 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Live random lives of two hosts in simulation, and look for anything that breaks
     Soak(soak::Options),
+    /// What runs on Windows, under Wine
+    #[command(subcommand)]
+    Windows(windows::Task),
     /// Write the man pages
     Man(man::Options),
     /// Build the Python package that reads the clock
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Task::Suites(options) => suites::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Soak(options) => soak::run(&options),
+        Task::Windows(task) => windows::run(&task),
         Task::Man(options) => man::run(&options),
         Task::Wheel => wheel::run(),
         Task::Deps => deps::install(&deps::EVERYTHING).and_then(|()| deps::install(&deps::TESTS)),

@@ -8,6 +8,7 @@ use crate::{deps, unpacked, workspace};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,7 +30,7 @@ const ROOT: [&str; 5] = ["lab", "host", "lane-linux", "service", "preload"];
 
 /// A built test program.
 #[derive(Debug, PartialEq, Eq)]
-struct Program {
+pub(crate) struct Program {
     executable: PathBuf,
     /// The crate's folder, in which it runs.
     folder: PathBuf,
@@ -50,13 +51,30 @@ impl Program {
         })
     }
 
+    /// The program.
+    pub(crate) fn executable(&self) -> &Path {
+        &self.executable
+    }
+
+    /// The folder in which it runs.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it tests.
+    pub(crate) fn title(&self) -> String {
+        let folder = self.folder.strip_prefix(workspace::root()).unwrap_or(&self.folder);
+        format!("{}: {}", folder.display(), self.name)
+    }
+
     fn needs_root(&self) -> bool {
         self.folder.file_name().is_some_and(|name| ROOT.iter().any(|root| name == *root))
     }
 }
 
+/// How many tests passed and failed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Sum {
+pub(crate) struct Sum {
     passed: u64,
     failed: u64,
 }
@@ -65,7 +83,7 @@ impl Sum {
     /// Runs a test program (or cargo itself), passes its output on and counts. A nonzero exit
     /// status without a counted failure is a crash or a failed build, and counts as one failure:
     /// the last line must not look like success.
-    fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
+    pub(crate) fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         println!("== {what}");
         let before = self.failed;
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {what}"))?;
@@ -87,6 +105,19 @@ impl Sum {
     }
 }
 
+impl Sum {
+    /// Whether all passed.
+    pub(crate) fn is_success(&self) -> bool {
+        self.failed == 0
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
 /// Runs the tests; the last line of output is `N passed, M failed`.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.no_lab {
@@ -102,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut sum = Sum::default();
     for program in &for_all {
         sum.run(
-            &title(program),
+            &program.title(),
             Command::new(&program.executable).args(filter).env("PATH", unpacked::path()).current_dir(&program.folder),
         )?;
     }
@@ -113,26 +144,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let build = workspace::target()?.join("debug");
         for program in &for_root {
             let mut command = as_root(&program.executable, &build);
-            sum.run(&title(program), command.args(filter).current_dir(&program.folder))?;
+            sum.run(&program.title(), command.args(filter).current_dir(&program.folder))?;
         }
     }
 
-    println!("{} passed, {} failed", sum.passed, sum.failed);
-    if sum.failed > 0 {
+    println!("{sum}");
+    if !sum.is_success() {
         bail!("tests failed");
     }
     Ok(())
 }
 
-fn title(program: &Program) -> String {
-    let folder = program.folder.strip_prefix(workspace::root()).unwrap_or(&program.folder);
-    format!("{}: {}", folder.display(), program.name)
-}
-
 /// Builds all tests and returns the test programs.
 fn build() -> Result<Vec<Program>> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+    built(workspace::cargo().args(["test", "--workspace", "--no-run"]))
+}
+
+/// The test programs that a `cargo test --no-run` builds.
+pub(crate) fn built(cargo: &mut Command) -> Result<Vec<Program>> {
+    cargo.args(["--message-format", "json-render-diagnostics"]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo test")?;
     if !output.status.success() {
         bail!("the tests do not build");
