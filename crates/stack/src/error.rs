@@ -62,7 +62,8 @@ pub enum StackError {
 
 impl StackError {
     /// Those that come from the network or the peer, and not from the call itself. One may be
-    /// pending on a socket until the program's next call returns it.
+    /// pending on a socket until the program's next call returns it, and is stored there by its
+    /// position in this list: the order is part of the layout of a lane's memory.
     pub const OF_NETWORK: [Self; 14] = [
         Self::Refused,
         Self::Reset,

@@ -107,7 +107,7 @@ extern "C" fn load() {
     let _ = super::caught(|| {
         crate::process::exec::inherit();
         // Programs of several threads have them before their first socket.
-        crate::table::protect::make_room();
+        crate::table::protect::make_room_early();
         (0..3).for_each(super::stdio::stand_in);
         Ok(())
     });

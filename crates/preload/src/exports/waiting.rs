@@ -157,8 +157,7 @@ impl Sets<'_> {
     /// Each is null or, if it is accessible at all, holds `count` descriptors, or as many as there
     /// can be open. It is the caller's alone for as long as the value lives.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
-        let most = if count > libc::FD_SETSIZE as c_int { protect::room_of_program() } else { None };
-        let count = most.map_or(count, |most| count.min(most));
+        let count = if count > libc::FD_SETSIZE as c_int { count.min(protect::room_of_program()) } else { count };
         let len = usize::try_from(count).unwrap_or(0).div_ceil(8);
         // SAFETY: by the caller's promise.
         let there = |set: &*mut fd_set| set.is_null() || unsafe { guarded::can_write(set.cast::<u8>(), len) };

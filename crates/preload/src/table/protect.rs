@@ -60,23 +60,40 @@ pub(crate) fn keep(fd: c_int) -> Result<c_int> {
     // A handler that jumped away in between would leave the limit raised.
     let _holding = SignalDeferral::new();
     let _still = still();
-    let limit = sys::descriptor_limit();
-    let floor = (limit - BELOW_LIMIT).max(limit / 2);
-    let moved = sys::duplicate_above_limit(fd)
-        .or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor))
-        .or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3));
+    let moved = high_duplicate(fd).or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3));
     sys::close(fd);
     let moved = moved?;
     TABLE.set(moved, Entry::Lane);
     Ok(moved)
 }
 
+/// A duplicate at one of the numbers for the lane's descriptors.
+fn high_duplicate(fd: c_int) -> Result<c_int> {
+    let limit = sys::descriptor_limit();
+    let floor = (limit - BELOW_LIMIT).max(limit / 2);
+    sys::duplicate_above_limit(fd).or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor))
+}
+
 /// Has the kernel enlarge the process's descriptor table now to what the lane's descriptors need.
 /// The kernel does it within a few microseconds while the process has one thread. Later, with
 /// several, it waits for an RCU grace period (`expand_fdtable`), which takes 10 ms and more.
 pub(crate) fn make_room() {
-    if let Ok(kept) = sys::eventfd().and_then(keep) {
-        release(kept);
+    let _holding = SignalDeferral::new();
+    let _still = still();
+    let Ok(event) = sys::eventfd() else { return };
+    if let Ok(high) = high_duplicate(event) {
+        sys::close(high);
+    }
+    sys::close(event);
+}
+
+/// As [`make_room`], in every program, whether or not it will have a lane. Not where the table
+/// would be large (8 bytes for each possible descriptor), nor under a filter of system calls, which
+/// may kill the program for one of these.
+pub(crate) fn make_room_early() {
+    const MOST: c_int = 32_768;
+    if sys::descriptor_limit() <= MOST && !sys::is_filtered() {
+        make_room();
     }
 }
 
@@ -96,13 +113,21 @@ pub(crate) fn discard(fd: c_int) {
 }
 
 /// How many descriptors the kernel's table of this process would have room for without the lane's,
-/// which are at high numbers. `None` without `/proc`.
-pub(crate) fn room_of_program() -> Option<c_int> {
+/// which are at high numbers.
+pub(crate) fn room_of_program() -> c_int {
     // A descriptor that is being moved would count as the program's highest, and a set would be
     // read far beyond its end.
     let _still = still();
-    let highest = sys::open_descriptors()?.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
-    Some(room_for(highest))
+    let is_programs = |&fd: &c_int| TABLE.get(fd) != Entry::Lane;
+    let highest = match sys::open_descriptors() {
+        Some(open) => open.filter(is_programs).max(),
+        // Without `/proc` each is looked at, which takes some milliseconds.
+        None => {
+            let is_open = |&fd: &c_int| sys::fcntl(fd, libc::F_GETFD, 0).is_ok();
+            (0..sys::descriptor_limit()).rev().filter(is_programs).find(is_open)
+        }
+    };
+    room_for(highest.unwrap_or(0))
 }
 
 /// The size of the kernel's table with this descriptor (`alloc_fdtable` of Linux).
@@ -121,7 +146,7 @@ mod tests {
         let sizes = [0, 63, 64, 127, 128, 255, 256, 1023, 1024, 20_000].map(room_for);
         assert_eq!(sizes, [64, 64, 128, 128, 256, 256, 512, 1024, 2048, 32_768]);
         let kept = keep(sys::eventfd().unwrap()).unwrap();
-        let room = room_of_program().unwrap();
+        let room = room_of_program();
         assert!(room < kept, "{room}, ours is {kept}");
         release(kept);
     }
@@ -139,7 +164,7 @@ mod tests {
                 .unwrap();
             let looking = scope.spawn(|| {
                 looks.store(sys::thread(), Release);
-                room_of_program().unwrap()
+                room_of_program()
             });
             crate::testing::until_it_sleeps(&looks, || looking.is_finished());
             TABLE.set(moved, Entry::Lane);

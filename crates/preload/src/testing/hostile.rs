@@ -476,7 +476,7 @@ impl Program {
             0xff => -1,
             // As `select(getdtablesize(), ...)`, with sets for all descriptors that can be open.
             // (The service is in this process, too, and keeps sockets of closed connections.)
-            0xfe if protect::room_of_program().is_some_and(|room| room <= 1024) => 1 << 20,
+            0xfe if protect::room_of_program() <= 1024 => 1 << 20,
             _ => 1024,
         };
         let [read, write, except] = [0, 1, 2].map(|n| self.places.with(n, &sets[n]).cast());

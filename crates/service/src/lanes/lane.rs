@@ -86,32 +86,28 @@ pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError 
 }
 
 impl Lane {
-    /// Makes what a program's lane has and a blank one lacks.
-    pub(crate) fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Self, LaneError> {
-        let Blank { number, tap, guard, rings } = blank;
-        let region = region::create(number, limits)?;
-        let view = View::map(region.as_fd(), limits)?;
-        let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .map_err(|e| system("making the doorbell")(e.into()))?;
-        Ok(Self {
+    /// A program's lane.
+    pub(super) fn new(blank: Blank, furniture: Furniture, limits: &Limits, least_mtu: u32) -> Self {
+        let (Blank { number, tap, guard, rings }, Furniture { token, region, view, doorbell }) = (blank, furniture);
+        Self {
             number,
             user: 0,
             pid: 0,
             program: Name::new(""),
             limits: *limits,
             bytes: bytes(limits),
-            token: Token(random().map_err(system("drawing a token"))?),
+            token,
             region,
             view,
             rings,
             tap,
-            doorbell: doorbell.into(),
+            doorbell,
             guard,
             bulk: None,
             connections: BTreeSet::new(),
             least_mtu,
             made: Instant::now(),
-        })
+        }
     }
 
     /// Whether it has a device for trains of segments.
@@ -155,6 +151,26 @@ impl Lane {
     /// Whether it reports this one.
     pub(crate) fn has_connection(&self, local: Endpoint, remote: Endpoint) -> bool {
         self.connections_now().any(|ends| ends == (local, remote))
+    }
+}
+
+/// What a program's lane has and a blank one lacks.
+pub(super) struct Furniture {
+    token: Token,
+    region: OwnedFd,
+    view: View,
+    doorbell: OwnedFd,
+}
+
+impl Furniture {
+    /// Makes it.
+    pub(super) fn new(number: LaneId, limits: &Limits) -> Result<Self, LaneError> {
+        let region = region::create(number, limits)?;
+        let view = View::map(region.as_fd(), limits)?;
+        let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(|e| system("making the doorbell")(e.into()))?;
+        let token = Token(random().map_err(system("drawing a token"))?);
+        Ok(Self { token, region, view, doorbell: doorbell.into() })
     }
 }
 

@@ -19,7 +19,7 @@ use std::thread::{Builder, JoinHandle};
 use tickwire_host::RouteNetlink;
 use tickwire_host::link::is_lane_device;
 use tickwire_lane::control::AttachMode;
-use tickwire_lane_linux::sys_tap;
+use tickwire_lane_linux::sys_tap::{self, BULK_DEVICE};
 
 /// At most so many lanes are made at a time.
 pub(crate) const AT_A_TIME: usize = 8;
@@ -65,6 +65,23 @@ struct Removal {
     held: Box<dyn Send>,
 }
 
+/// The way to the thread that removes devices.
+#[derive(Clone)]
+struct Removing {
+    remover: Remover,
+    removals: Sender<Removal>,
+}
+
+impl Removing {
+    /// From here on the device counts as present until it is removed.
+    fn give(&self, removal: Removal) {
+        self.remover.announce(removal.index);
+        if self.removals.send(removal).is_err() {
+            tracing::error!("the thread that removes lanes has ended");
+        }
+    }
+}
+
 /// The threads. When this is dropped, they finish their queued work, and end.
 pub(crate) struct LaneMaker {
     orders: Option<Sender<Order>>,
@@ -73,9 +90,9 @@ pub(crate) struct LaneMaker {
     news: Arc<EventFd>,
     making: Option<JoinHandle<()>>,
     remover: Remover,
-    removals: Option<Sender<Removal>>,
-    /// Removes devices, so that making lanes does not wait for that.
-    removing: Option<JoinHandle<()>>,
+    removing: Option<Removing>,
+    /// It removes devices, so that making lanes does not wait for that.
+    remover_thread: Option<JoinHandle<()>>,
 }
 
 impl LaneMaker {
@@ -95,18 +112,20 @@ impl LaneMaker {
         let bell = Arc::clone(&news);
         let (removals, to_remove) = channel();
         let maps = Arc::clone(programs.ring_maps());
-        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new(), removals: removals.clone() };
+        let removing = Removing { remover: remover.clone(), removals };
+        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new(), removing: removing.clone() };
         let making = Builder::new().name("lanes".into()).spawn(move || maker.run(&to_make, &done, &bell))?;
         let removes = remover.clone();
-        let removing = Builder::new().name("devices".into()).spawn(move || remove_all(&to_remove, &maps, &removes))?;
+        let remover_thread =
+            Builder::new().name("devices".into()).spawn(move || remove_all(&to_remove, &maps, &removes))?;
         Ok(Self {
             orders: Some(orders),
             made,
             news,
             making: Some(making),
             remover,
-            removals: Some(removals),
             removing: Some(removing),
+            remover_thread: Some(remover_thread),
         })
     }
 
@@ -128,15 +147,19 @@ impl LaneMaker {
     }
 
     fn give(&self, removal: Removal) {
-        self.remover.announce(removal.index);
-        if self.removals.as_ref().is_none_or(|removals| removals.send(removal).is_err()) {
-            tracing::error!("the thread that removes lanes has ended");
+        if let Some(removing) = &self.removing {
+            removing.give(removal);
         }
     }
 
     /// Whether a device that was to be removed still exists.
     pub(crate) fn is_removing(&self, index: u32) -> bool {
         self.remover.is_removing(index)
+    }
+
+    /// The numbers of lanes whose removal is not over.
+    pub(crate) fn removing(&self) -> impl Iterator<Item = LaneId> {
+        self.remover.removing().into_iter().map(|index| index & !BULK_DEVICE)
     }
 
     /// The lanes that were made since the last call, and failures.
@@ -156,8 +179,8 @@ impl AsFd for LaneMaker {
 impl Drop for LaneMaker {
     fn drop(&mut self) {
         // The second thread ends after the first, which may have to remove what it has begun.
-        drop((self.orders.take(), self.removals.take()));
-        for thread in [self.making.take(), self.removing.take()].into_iter().flatten() {
+        drop((self.orders.take(), self.removing.take()));
+        for thread in [self.making.take(), self.remover_thread.take()].into_iter().flatten() {
             if thread.join().is_err() {
                 tracing::error!("a thread that makes and removes lanes has failed");
             }
@@ -202,7 +225,7 @@ struct Maker {
     numbers: Numbers,
     /// Slots of the lanes made last, of which the last request may not have known.
     latest: VecDeque<u32>,
-    removals: Sender<Removal>,
+    removing: Removing,
 }
 
 impl Maker {
@@ -222,15 +245,13 @@ impl Maker {
                         continue;
                     }
                 };
-                let number = guarded.number;
                 let maps = Arc::clone(self.programs.ring_maps());
-                let removals = self.removals.clone();
-                let finish = move || answer(guarded.with_rings(&maps, &removals));
+                let removing = self.removing.clone();
+                let finish = move || answer(guarded.with_rings(&maps, &removing));
                 let begun = Builder::new().name("rings".into()).stack_size(256 << 10).spawn_scoped(scope, finish);
                 if let Err(error) = begun {
-                    // The device went with the closure.
+                    // The device went with the closure, which had its only descriptor.
                     answer(Err(MakeError::Thread(error)));
-                    let _ = self.removals.send(Removal { index: number, has_rings: false, held: Box::new(()) });
                 }
             }
         });
@@ -252,7 +273,7 @@ impl Maker {
                 Ok(Guarded { number, tap, guard })
             }
             Err(error) => {
-                let _ = self.removals.send(Removal { index: number, has_rings: false, held: Box::new(tap) });
+                self.removing.give(Removal { index: number, has_rings: false, held: Box::new(tap) });
                 Err(error)
             }
         }
@@ -288,12 +309,12 @@ struct Guarded {
 
 impl Guarded {
     /// Makes its rings.
-    fn with_rings(self, maps: &RingMaps, removals: &Sender<Removal>) -> Result<Blank, MakeError> {
+    fn with_rings(self, maps: &RingMaps, removing: &Removing) -> Result<Blank, MakeError> {
         let Self { number, tap, guard } = self;
         match maps.add_lane(number) {
             Ok(rings) => Ok(Blank { number, tap, guard, rings }),
             Err(error) => {
-                let _ = removals.send(Removal { index: number, has_rings: true, held: Box::new((tap, guard)) });
+                removing.give(Removal { index: number, has_rings: true, held: Box::new((tap, guard)) });
                 Err(error.into())
             }
         }

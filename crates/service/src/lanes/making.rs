@@ -89,9 +89,10 @@ impl Lanes {
         failures
     }
 
-    /// The numbers of live lanes, and of those whose devices still exist, or exist already.
+    /// The numbers of live lanes, and of those whose devices or rings still exist, or exist
+    /// already.
     fn all_numbers(&self) -> impl Iterator<Item = LaneId> {
-        let gone = self.dying.iter().map(|dying| dying.id);
+        let gone = self.dying.iter().map(|dying| dying.id).chain(self.maker.removing());
         self.all.keys().copied().chain(gone).chain(self.ready.numbers())
     }
 

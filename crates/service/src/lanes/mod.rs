@@ -38,7 +38,7 @@ use crate::config::LaneConfig;
 use crate::paths::{Nics, mode_name};
 use crate::registry::LaneId;
 use crate::usage::Usage;
-use lane::{bytes, lane_limits, system};
+use lane::{Furniture, bytes, lane_limits, system};
 use lane_maker::Blank;
 use ready_lanes::ReadyLanes;
 use remains::Remains;
@@ -132,15 +132,26 @@ impl Lanes {
         least_mtu: u32,
     ) -> Result<Answer, Reason> {
         let number = blank.number;
-        let made = Lane::furnish(blank, &self.limits(), least_mtu).and_then(|lane| {
-            let answer = lane.answer().map_err(system("handing it over"))?;
-            Ok((lane, answer))
-        });
-        let (mut new, answer) = made.map_err(|error| {
+        let failed = |error| {
             tracing::error!(pid, %error, "a lane could not be made");
-            self.maker.remove(number, ());
             Reason::ServiceError
-        })?;
+        };
+        let limits = self.limits();
+        let furniture = match Furniture::new(number, &limits) {
+            Ok(furniture) => furniture,
+            Err(error) => {
+                self.remove_blank(blank);
+                return Err(failed(error));
+            }
+        };
+        let mut new = Lane::new(blank, furniture, &limits, least_mtu);
+        let answer = match new.answer() {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.remove(new);
+                return Err(failed(system("handing it over")(error)));
+            }
+        };
         (new.user, new.pid, new.program) = (uid, pid, program);
         new.connections.insert(id);
         tracing::info!(lane = number, devices = new.device(), pid, uid, %program, guard = mode_name(new.guard.mode()), "lane made");

@@ -22,8 +22,8 @@ const AT_A_TIME: usize = 4;
 struct Open {
     /// The devices whose removal is announced or under way.
     devices: BTreeSet<u32>,
-    /// Threads that remove one.
-    threads: usize,
+    /// Those of them that a thread is removing and that have not taken too long yet.
+    awaited: BTreeSet<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -37,19 +37,41 @@ impl Removals {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for as long as this is so; false if that takes too long.
-    fn wait_while(&self, is_so: impl Fn(&Open) -> bool) -> bool {
-        let waiting = self.fewer.wait_timeout_while(self.open(), TIMEOUT, |open| is_so(open));
-        !waiting.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    /// Waits until at most so many devices are awaited. Those that take too long are not awaited
+    /// any longer.
+    fn wait_for(&self, most: usize) {
+        let waiting = self.fewer.wait_timeout_while(self.open(), TIMEOUT, |open| open.awaited.len() > most);
+        let (mut open, result) = waiting.unwrap_or_else(PoisonError::into_inner);
+        if result.timed_out() {
+            let devices = std::mem::take(&mut open.awaited);
+            tracing::warn!(
+                ?devices,
+                "devices of lanes are removed later: some process is still in the midst of using them"
+            );
+        }
     }
+}
 
-    /// A device is removed.
-    fn end(&self, index: u32) {
-        let mut open = self.open();
-        open.devices.remove(&index);
-        open.threads -= 1;
+/// A removal that is under way; it is over when this is dropped.
+struct Running {
+    removals: Arc<Removals>,
+    index: u32,
+}
+
+impl Running {
+    fn begin(removals: &Arc<Removals>, index: u32) -> Self {
+        removals.open().awaited.insert(index);
+        Self { removals: Arc::clone(removals), index }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut open = self.removals.open();
+        open.devices.remove(&self.index);
+        open.awaited.remove(&self.index);
         drop(open);
-        self.fewer.notify_all();
+        self.removals.fewer.notify_all();
     }
 }
 
@@ -68,38 +90,40 @@ impl Remover {
         self.0.open().devices.contains(&index)
     }
 
+    /// The devices whose removal is announced or under way.
+    pub(crate) fn removing(&self) -> Vec<u32> {
+        self.0.open().devices.iter().copied().collect()
+    }
+
     /// Begins to remove a device: `before` runs first, and `held` is dropped at the end. If several
     /// others are being removed, waits for one of them, but for a limited time.
     pub(crate) fn begin(&self, index: u32, before: impl FnOnce() + Send + 'static, held: impl Send + 'static) {
         self.announce(index);
-        if !self.0.wait_while(|open| open.threads >= AT_A_TIME) {
-            tracing::warn!("devices of lanes are removed later: some process is still in the midst of using them");
-        }
-        let removals = Arc::clone(&self.0);
-        self.0.open().threads += 1;
+        self.0.wait_for(AT_A_TIME - 1);
+        let job = Arc::new(Mutex::new(Some((before, held, Running::begin(&self.0, index)))));
+        let taken = |job: &Mutex<Option<_>>| job.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let own = Arc::clone(&job);
         let begun = Builder::new().name("removing".into()).stack_size(256 << 10).spawn(move || {
+            let Some((before, held, running)) = taken(&own) else { return };
             before();
             if let Err(error) = RouteNetlink::open().and_then(|mut host| host.delete_link(index)) {
                 tracing::warn!(index, %error, "a lane's device could not be removed");
             }
-            drop(held);
-            removals.end(index);
+            drop((held, running));
         });
         if let Err(error) = begun {
             tracing::error!(index, %error, "no thread to remove a lane's device: raise the service's limit of tasks (TasksMax)");
-            self.0.end(index);
+            // The device goes with its last descriptor, which the program may have.
+            if let Some((before, held, running)) = taken(&job) {
+                before();
+                drop((held, running));
+            }
         }
     }
 
     /// Waits until all devices are removed whose removal has begun, but for a limited time.
     pub(crate) fn wait(&self) {
-        if !self.0.wait_while(|open| open.threads > 0) {
-            let left = self.0.open().threads;
-            tracing::warn!(
-                left,
-                "devices of lanes are removed later: some process is still in the midst of using them"
-            );
-        }
+        self.0.wait_for(0);
     }
 }
 
@@ -129,12 +153,18 @@ mod tests {
             );
         }
         assert!(begun.elapsed() < TIMEOUT && remover.is_removing(NONE) && !remover.is_removing(7));
-        // All threads are taken.
+        // One of them would have to end. Once it has taken too long, no other waits for it.
         let another = NONE - AT_A_TIME as u32;
         remover.begin(another, || (), ());
         assert!(begun.elapsed() >= TIMEOUT);
-        drop(end);
+        let begun = Instant::now();
+        remover.begin(another - 1, || (), ());
         remover.wait();
-        assert!(!remover.is_removing(NONE) && !remover.is_removing(another));
+        assert!(begun.elapsed() < TIMEOUT);
+        assert_eq!(remover.removing().len(), AT_A_TIME);
+        drop(end);
+        while !remover.removing().is_empty() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -28,7 +28,9 @@ fn short_program(address: SocketAddr) -> String {
 /// The interpreter itself: where several are installed, `python3` may be a script that chooses one.
 fn interpreter() -> Result<String> {
     let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    Ok(String::from_utf8(output.context("starting Python")?.stdout)?.trim().to_owned())
+    let output = output.context("starting Python")?;
+    ensure!(output.status.success(), "Python: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 impl Topology {
@@ -70,7 +72,8 @@ impl Topology {
         let mut server = start_server(pair, Ends::Kernel, PORT, &[&program("connections")?, "greet", &address])?;
         let mut recorder = Recorder::new();
         let mut ran = Duration::ZERO;
-        traffic::proven(self.one_queue.witnesses(ends), STARTS.into(), || {
+        // Of each connection at least a SYN and a FIN arrive.
+        traffic::proven(self.one_queue.witnesses(ends), (2 * STARTS).into(), || {
             for _ in 0..STARTS {
                 std::thread::sleep(pause);
                 let begun = Instant::now();
