@@ -18,7 +18,8 @@
 //! | `reading` | the cost of reading a clock, ours and others' |
 //! | `system_clock` | saves the kernel's clock before another daemon steers it, and restores it |
 //!
-//! `probe`, `reading`, `system_clock` and the programs belong to the benchmark (feature `rivals`).
+//! `probe`, `reading`, `system_clock` and the programs belong to the benchmark (feature
+//! `other-clocks`).
 //!
 //! This crate may depend on clock, tickclock, ntp, stamping, timekeeper, the simulation's random
 //! numbers and scenarios, and the operating system. Of the product, only the testbed depends on it.
@@ -26,14 +27,14 @@
 
 pub mod function;
 pub mod path;
-#[cfg(feature = "rivals")]
+#[cfg(feature = "other-clocks")]
 pub mod probe;
-#[cfg(feature = "rivals")]
+#[cfg(feature = "other-clocks")]
 pub mod reading;
 pub mod server;
 mod socket;
 pub mod stamp;
-#[cfg(feature = "rivals")]
+#[cfg(feature = "other-clocks")]
 pub mod system_clock;
 mod walk;
 

@@ -534,8 +534,8 @@ fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
             assert_eq!((all, counters.tcp_timeouts.get(), counters.tcp_retrans_segs.get()), (true, 0, 1));
             let now = pair.now();
             let srtt = pair.stack(0).tcp_info(client, now).unwrap().srtt;
-            let held_back = Span::from_micros(if messages > 1 { 3_750 + 2 * micros } else { 0 });
-            let limit = srtt.times(2) + Span::from_millis(5) + held_back + Span::from_micros(micros + 10);
+            let ack_delay = Span::from_micros(if messages > 1 { 3_750 + 2 * micros } else { 0 });
+            let limit = srtt.times(2) + Span::from_millis(5) + ack_delay + Span::from_micros(micros + 10);
             assert!(took <= limit, "{} us, {} us each way", took.as_micros(), micros);
         }
     }

@@ -71,7 +71,7 @@ struct Progress {
 
 impl Progress {
     /// The shortest time that a line is shown, so that it can be read.
-    const LEGIBLE: Duration = Duration::from_millis(500);
+    const LEAST_SHOWN: Duration = Duration::from_millis(500);
 
     fn new(page: &Path, arguments: &ClockWait) -> Self {
         let shown = std::io::stderr().is_terminal();
@@ -87,7 +87,7 @@ impl Progress {
     }
 
     fn show(&mut self, state: &str) {
-        let due = self.changed.is_none_or(|changed| changed.elapsed() >= Self::LEGIBLE);
+        let due = self.changed.is_none_or(|changed| changed.elapsed() >= Self::LEAST_SHOWN);
         if self.shown && due && self.line != state {
             self.line = state.to_owned();
             self.changed = Some(Instant::now());

@@ -377,15 +377,15 @@ fn threads_asleep_in_an_instance_hear_of_the_first_socket_that_is_added() {
     for epfd in [create(), sys::epoll_create(0).unwrap()] {
         let bell = sys::eventfd().unwrap();
         add(epfd, bell, IN, 1);
-        let sleepers = [(); 3].map(|()| std::thread::spawn(move || wait_for(epfd, -1)));
+        let waiters = [(); 3].map(|()| std::thread::spawn(move || wait_for(epfd, -1)));
         std::thread::sleep(std::time::Duration::from_millis(50));
         let fd = connected(7);
         add(epfd, fd, IN, 2);
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(sleepers.iter().all(|sleeper| !sleeper.is_finished()), "nothing has been told");
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "nothing has been told");
         send(fd, b"x", 0, None).unwrap();
-        for sleeper in sleepers {
-            assert_eq!(sleeper.join().unwrap(), [(2, IN)]);
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), [(2, IN)]);
         }
         sys::ring(bell);
         assert_eq!(ready(epfd), [(1, IN), (2, IN)]);

@@ -179,7 +179,7 @@ impl Nics {
     }
 
     /// Addresses of accelerated interfaces for which there is no room.
-    pub(crate) fn left_out(&self) -> usize {
+    pub(crate) fn without_room(&self) -> usize {
         self.own.number_left_out()
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct OwnAddresses {
     /// By address and Ethernet address, the interface to leave by.
     sources: BTreeMap<(Address, [u8; 6]), u32>,
     /// Those for which the maps have no room.
-    left_out: BTreeSet<Address>,
+    without_room: BTreeSet<Address>,
 }
 
 impl OwnAddresses {
@@ -50,7 +50,7 @@ impl OwnAddresses {
         programs: &mut Programs,
     ) {
         let mut all: BTreeSet<Address> = self.received.keys().map(|key| key.0).collect();
-        all.extend(&self.left_out);
+        all.extend(&self.without_room);
         all.extend(interfaces.clone().flat_map(|(.., own)| own));
         all.into_iter().for_each(|address| self.settle_one(address, interfaces.clone(), programs));
     }
@@ -78,7 +78,7 @@ impl OwnAddresses {
         if let Err(error) = self.enter(&wanted, programs) {
             self.take_out(address, programs);
             self.leave_out(address, &error);
-        } else if self.left_out.remove(&address) && self.left_out.is_empty() {
+        } else if self.without_room.remove(&address) && self.without_room.is_empty() {
             tracing::info!("there is room for all addresses of the host again");
         }
     }
@@ -119,29 +119,29 @@ impl OwnAddresses {
     /// An address is in no map. It stays with the kernel, and is tried again with the next change
     /// that concerns it. Only the first one is logged.
     fn leave_out(&mut self, address: Address, error: &BpfError) {
-        if self.left_out.is_empty() {
+        if self.without_room.is_empty() {
             let most = MOST_ADDRESSES;
             tracing::error!(
                 %address, %error, most,
                 "there is no room for this address of the host, nor for more: what is sent from and to them stays on the kernel"
             );
         }
-        self.left_out.insert(address);
+        self.without_room.insert(address);
     }
 
     /// How many addresses are left to the kernel for want of room.
     pub(crate) fn number_left_out(&self) -> usize {
-        self.left_out.len()
+        self.without_room.len()
     }
 
     /// One of them.
     pub(crate) fn first_left_out(&self) -> Option<Address> {
-        self.left_out.first().copied()
+        self.without_room.first().copied()
     }
 
     /// Whether this is one of them.
     pub(crate) fn is_left_out(&self, address: Address) -> bool {
-        self.left_out.contains(&address)
+        self.without_room.contains(&address)
     }
 
     /// Whether the guard lets packets from an address out by an interface that has this Ethernet

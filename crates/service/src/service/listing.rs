@@ -113,7 +113,7 @@ impl Service {
         let figures = match of {
             CountersOf::Host => {
                 let mut figures = self.ledger.programs.host_counters().to_vec();
-                figures.push(self.paths.nics.left_out() as u64);
+                figures.push(self.paths.nics.without_room() as u64);
                 Figures::new(&figures)
             }
             CountersOf::Lane if self.may_see(id, lane) => {

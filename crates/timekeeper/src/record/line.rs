@@ -7,7 +7,7 @@ use tickwire_clock::{Exchange, ServerState};
 
 /// Increases when the meaning of any line changes, and with every change of the algorithm that
 /// makes another page of the same exchanges.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,6 @@ pub(super) enum Line {
     Begin(Begin),
     Exchange(ExchangeRecord),
     /// The silence timeout of a server from now on.
-    #[serde(rename = "patience")]
     SilenceTimeout {
         server: usize,
         ns: i64,

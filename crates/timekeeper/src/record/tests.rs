@@ -95,7 +95,7 @@ fn figures(value: &Value, at: &str, to: &mut Vec<String>) {
 fn no_figure_makes_a_replay_panic() {
     let record = String::from_utf8(record()).unwrap();
     let mut lines: Vec<_> = record.lines().take(64).map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
-    lines.push(serde_json::json!({"patience": {"server": 1, "ns": 130_000_000_000_i64}}));
+    lines.push(serde_json::json!({"silence_timeout": {"server": 1, "ns": 130_000_000_000_i64}}));
     let others = [0.into(), 1.into(), (-1).into(), i32::MAX.into(), i64::MAX.into(), i64::MIN.into(), u64::MAX.into()];
     let others: Vec<Value> = others.into_iter().chain([1e308.into(), 1e-308.into()]).collect();
     let mut replays = 0;
@@ -165,7 +165,7 @@ fn what_is_wrong_in_a_record_is_told_with_its_line() {
             2,
             "there is no server 7",
         ),
-        (&format!("{begin}\n{{\"patience\":{{\"server\":3,\"ns\":1}}}}\n"), 2, "there is no server 3"),
+        (&format!("{begin}\n{{\"silence_timeout\":{{\"server\":3,\"ns\":1}}}}\n"), 2, "there is no server 3"),
         (&long, 2, "longer than any line"),
     ] {
         match replay_from(text.as_bytes(), |_| ()) {

@@ -23,7 +23,7 @@ pub(super) enum Keeper {
 
 /// The release of ClockBound, and where it is installed below the build directory.
 const CLOCKBOUND: &str = "3.0.0-rc.0";
-const RIVALS: &str = "rivals";
+const OTHER_CLOCKS: &str = "other-clocks";
 
 impl Keeper {
     pub(super) const fn name(self) -> &'static str {
@@ -52,7 +52,7 @@ impl Keeper {
                 }
                 let mut cargo = workspace::cargo();
                 cargo.args(["install", "--locked", "--features", "daemon", "--version", CLOCKBOUND, "--root"]);
-                workspace::run(cargo.arg(rivals()?).arg("clock-bound"))
+                workspace::run(cargo.arg(other_clocks()?).arg("clock-bound"))
             }
         }
     }
@@ -94,10 +94,10 @@ impl Keeper {
     }
 }
 
-fn rivals() -> Result<PathBuf> {
-    Ok(workspace::target()?.join(RIVALS))
+fn other_clocks() -> Result<PathBuf> {
+    Ok(workspace::target()?.join(OTHER_CLOCKS))
 }
 
 fn clockbound() -> Result<PathBuf> {
-    Ok(rivals()?.join("bin/clockbound"))
+    Ok(other_clocks()?.join("bin/clockbound"))
 }

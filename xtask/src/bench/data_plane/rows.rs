@@ -31,7 +31,7 @@ const TCP_SPIN: Traffic = Traffic { transport: "tcp", wait: Wait::Spin };
 const TCP_SLEEP: Traffic = Traffic { transport: "tcp", wait: Wait::Sleep };
 const TCP_REAL_TIME: Traffic = Traffic { transport: "tcp", wait: Wait::RealTime };
 
-/// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
+/// All rows. HostPairs are adjacent, so that the machine's drift affects them alike.
 pub(crate) static ROWS: [Row; 40] = [
     Row { name: "raw lane, native", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
     Row { name: "raw lane, tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },

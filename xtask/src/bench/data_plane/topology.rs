@@ -2,7 +2,7 @@
 //! one, and pairs that never had a service.
 
 use super::figures::Measured;
-use crate::bench::harness::rivals::{CLIENT_CPU, SERVER_CPU, program};
+use crate::bench::harness::host_pairs::{CLIENT_CPU, SERVER_CPU, program};
 use crate::sockperf::Report;
 use crate::traffic;
 use anyhow::{Context, Result, bail};

@@ -3,7 +3,7 @@
 
 use super::reach::{self, Counts};
 use super::rows::{Flood, Row};
-use crate::bench::harness::rivals::{CLIENT_CPU, SERVER_CPU, program, start};
+use crate::bench::harness::host_pairs::{CLIENT_CPU, SERVER_CPU, program, start};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `selection` | which rows; what is checked before a build that takes minutes |
-//! | `rivals` | hosts with and without a service, and programs on them |
+//! | `host_pairs` | hosts with and without a service, and programs on them |
 //! | `rounds` | the round loop, and the outcome of each row |
 //! | `medians` | the figures of all rounds as one |
 //! | `host_state` | load, steal time and what a wakeup costs |
@@ -18,10 +18,10 @@
 //! | `report` | prints the tables, writes the JSON file |
 
 pub(super) mod conditions;
+pub(super) mod host_pairs;
 pub(super) mod host_state;
 pub(super) mod medians;
 pub(super) mod report;
-pub(super) mod rivals;
 pub(super) mod rounds;
 pub(super) mod selection;
 pub(super) mod table;

@@ -22,7 +22,7 @@ impl fmt::Display for Cell {
 /// Bytes of a message.
 pub(super) const SIZES: [u32; 2] = [20_000, 640_000];
 
-/// The cells of some rows. Rivals are adjacent, so that the machine's drift affects them alike.
+/// The cells of some rows. HostPairs are adjacent, so that the machine's drift affects them alike.
 pub(super) fn cells(rows: &[&'static Row]) -> Vec<Cell> {
     let of_size = |row, size| Ends::ALL.map(|ends| Cell { row, size, ends });
     rows.iter().flat_map(|&row| SIZES.into_iter().flat_map(move |size| of_size(row, size))).collect()

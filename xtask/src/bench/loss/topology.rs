@@ -4,7 +4,7 @@
 use super::ends::Ends;
 use super::rows::Cell;
 use crate::bench::harness::Figures;
-use crate::bench::harness::rivals::{program, start};
+use crate::bench::harness::host_pairs::{program, start};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
 use std::fmt;

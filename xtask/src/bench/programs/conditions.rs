@@ -1,8 +1,8 @@
 //! The conditions of the measurement: the machine, the cost of a wakeup on it, and the load.
 
 use super::figure::median;
+use crate::bench::harness::host_pairs::program;
 use crate::bench::harness::host_state::{Ticks, load};
-use crate::bench::harness::rivals::program;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt;

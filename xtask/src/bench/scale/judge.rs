@@ -3,7 +3,7 @@
 use super::instructions::Cost;
 use super::rows::{self, Row};
 use super::topology::Measured;
-use crate::bench::harness::rivals::Ends;
+use crate::bench::harness::host_pairs::Ends;
 use crate::bench::harness::{Bound, Outcome, Verdict};
 
 struct Rows<'a>(&'a [Outcome<&'static Row, Measured>]);

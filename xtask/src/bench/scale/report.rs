@@ -90,7 +90,7 @@ pub(super) fn costs_json(costs: &[Cost]) -> Vec<Value> {
 pub(super) mod tests {
     use super::super::rows::{self, ROWS};
     use super::*;
-    use crate::bench::harness::rivals::Ends;
+    use crate::bench::harness::host_pairs::Ends;
 
     /// A row with one round.
     pub(in super::super) fn outcome(name: &str, ends: Ends, rate: f64) -> Outcome<&'static Row, Measured> {

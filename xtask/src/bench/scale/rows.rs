@@ -1,7 +1,7 @@
 //! The rows, measured in this order in every round.
 
 use super::topology::{Cable, Load, Measured, Stream, Topology};
-use crate::bench::harness::rivals::Ends;
+use crate::bench::harness::host_pairs::Ends;
 use anyhow::Result;
 use std::fmt;
 
@@ -52,7 +52,7 @@ const fn row(
     Row { name, ends, unit, measure }
 }
 
-/// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
+/// All rows. HostPairs are adjacent, so that the machine's drift affects them alike.
 pub(super) static ROWS: [Row; 30] = [
     row(FEW, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(FEW, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),

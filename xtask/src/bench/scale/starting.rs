@@ -1,7 +1,7 @@
 //! What a program pays at its start: its first socket, and a short program from end to end.
 
 use super::topology::{Measured, Topology};
-use crate::bench::harness::rivals::{CLIENT_CPU, Ends, PORT, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::host_pairs::{CLIENT_CPU, Ends, PORT, TIMEOUT, at, program, start_client, start_server};
 use crate::traffic;
 use anyhow::{Context, Result, ensure};
 use std::net::SocketAddr;

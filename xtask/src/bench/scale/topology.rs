@@ -1,7 +1,7 @@
 //! The hosts that the rows run on: pairs with a service on each host, and pairs that never had a
 //! service, on cables with one queue and with two.
 
-use crate::bench::harness::rivals::{Ends, PORT, Rivals, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::host_pairs::{Ends, HostPairs, PORT, TIMEOUT, at, program, start_client, start_server};
 use crate::bench::harness::{Figures, median};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
@@ -54,8 +54,8 @@ impl Figures for Measured {
 
 /// The testbed of all rows.
 pub(super) struct Topology {
-    pub(super) one_queue: Rivals,
-    two_queues: Rivals,
+    pub(super) one_queue: HostPairs,
+    two_queues: HostPairs,
     lane_bytes: Cell<u64>,
     messages: u32,
     seconds: u32,
@@ -83,7 +83,7 @@ pub(super) enum Stream {
 impl Topology {
     pub(super) fn new(messages: u32, seconds: u32, attach: &str) -> Result<Self> {
         let config = format!("[lane]\ntcp = {LANE_CONNECTIONS}\n");
-        let (one_queue, two_queues) = (Rivals::new(1, attach, &config)?, Rivals::new(2, attach, &config)?);
+        let (one_queue, two_queues) = (HostPairs::new(1, attach, &config)?, HostPairs::new(2, attach, &config)?);
         Ok(Self { one_queue, two_queues, lane_bytes: Cell::new(0), messages, seconds })
     }
 
@@ -94,11 +94,11 @@ impl Topology {
 
     /// Messages over some of many connections.
     pub(super) fn exchange(&self, cable: Cable, ends: Ends, load: Load) -> Result<Measured> {
-        let rivals = match cable {
+        let pairs = match cable {
             Cable::OneQueue => &self.one_queue,
             Cable::TwoQueues => &self.two_queues,
         };
-        let pair = rivals.pair(ends);
+        let pair = pairs.pair(ends);
         let (program, address) = (program("connections")?, at(pair, PORT));
         let before = if ends.ours()[1] { 0 } else { kernel_packets(&pair.b)? };
         let mut server = start_server(pair, ends, PORT, &[&program, "serve", &address])?;
@@ -106,14 +106,14 @@ impl Topology {
         let (count, warm_up) = (self.messages.to_string(), (self.messages / 5).to_string());
         let mut client = vec![&*program, "hold", &address, "--connections", &connections, "--active", &active];
         client.extend(["--count", &count, "--warmup", &warm_up, "--parallel", PARALLEL, "--stay"]);
-        let mut client = traffic::proven(rivals.witnesses(ends), self.messages.into(), || {
+        let mut client = traffic::proven(pairs.witnesses(ends), self.messages.into(), || {
             let mut client = start_client(pair, ends, &client)?;
             client.wait_for("}\n", TIMEOUT)?;
             Ok(client)
         })?;
         let after =
-            if ends.ours()[1] { lane_packets(&rivals.services[1], server.id())? } else { kernel_packets(&pair.b)? };
-        self.note_lanes(rivals)?;
+            if ends.ours()[1] { lane_packets(&pairs.services[1], server.id())? } else { kernel_packets(&pair.b)? };
+        self.note_lanes(pairs)?;
         server.kill();
         client.kill();
         let exchange: ExchangeFigures =
@@ -143,10 +143,10 @@ impl Topology {
 
     /// Streams of `programs` programs at a time, each to a program of its own.
     pub(super) fn streams(&self, ends: Ends, programs: u16) -> Result<Measured> {
-        let (rivals, program) = (&self.one_queue, program("pingpong")?);
-        let pair = rivals.pair(ends);
+        let (pairs, program) = (&self.one_queue, program("pingpong")?);
+        let pair = pairs.pair(ends);
         let seconds = self.seconds.to_string();
-        let printed = traffic::proven(rivals.witnesses(ends), traffic::FEWEST, || {
+        let printed = traffic::proven(pairs.witnesses(ends), traffic::FEWEST, || {
             let ports: Vec<u16> = (0..programs).map(|number| PORT + number).collect();
             let sink = |&port: &u16| start_server(pair, ends, port, &[&program, "sink", &at(pair, port)]);
             let mut sinks = ports.iter().map(sink).collect::<Result<Vec<_>>>()?;
@@ -168,8 +168,8 @@ impl Topology {
 
     /// Messages one at a time, alone or beside a stream.
     pub(super) fn ping_pong(&self, ends: Ends, stream: Stream) -> Result<Measured> {
-        let (rivals, program) = (&self.one_queue, program("pingpong")?);
-        let pair = rivals.pair(ends);
+        let (pairs, program) = (&self.one_queue, program("pingpong")?);
+        let pair = pairs.pair(ends);
         let address = at(pair, PORT);
         let mut server = start_server(pair, ends, PORT, &[&program, "server", "tcp", &address])?;
         // Fewer than in other rows: beside a stream a message waits for the processor.
@@ -179,7 +179,7 @@ impl Topology {
         if stream == Stream::Own {
             client.extend(["--stream", &sink]);
         }
-        let printed = traffic::proven(rivals.witnesses(ends), (self.messages / 10).into(), || {
+        let printed = traffic::proven(pairs.witnesses(ends), (self.messages / 10).into(), || {
             let mut others = Vec::new();
             if stream != Stream::None {
                 others.push(start_server(pair, ends, OTHER_PORT, &[&program, "sink", &sink])?);
@@ -214,8 +214,8 @@ impl Topology {
     }
 
     /// Records the memory of the largest lane. The server still has its lane.
-    fn note_lanes(&self, rivals: &Rivals) -> Result<()> {
-        let stat = rivals.services[1].stat()?;
+    fn note_lanes(&self, pairs: &HostPairs) -> Result<()> {
+        let stat = pairs.services[1].stat()?;
         let lanes = stat.all_lanes();
         let bytes = lanes.iter().filter_map(|lane| lane["memory_bytes"].as_u64()).max().unwrap_or(0);
         self.lane_bytes.set(self.lane_bytes.get().max(bytes));

@@ -2,7 +2,7 @@
 
 use super::rows::{self, Row};
 use super::topology::Measured;
-use crate::bench::harness::rivals::Ends;
+use crate::bench::harness::host_pairs::Ends;
 use crate::bench::harness::{Bound, Outcome, Verdict};
 
 /// The rows whose round trips a second are compared with the kernel's, and the least allowed ratio.

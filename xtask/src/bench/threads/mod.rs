@@ -6,8 +6,8 @@ mod report;
 mod rows;
 mod topology;
 
+use super::harness::host_pairs::HostPairs;
 use super::harness::host_state::Before;
-use super::harness::rivals::Rivals;
 use super::harness::{Conditions, Report, Rounds, selection, verdict};
 use crate::prepare;
 use crate::progress::Progress;
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn measure(options: &Options, rows: Vec<&'static Row>) -> Result<()> {
     let Options { rounds, trips, sends, .. } = *options;
     let start = Instant::now();
-    let topology = Topology { rivals: Rivals::new(1, &options.attach, "")?, trips, sends };
+    let topology = Topology { pairs: HostPairs::new(1, &options.attach, "")?, trips, sends };
     let before = Before::now();
     let all_rounds = Rounds { progress: &mut Progress::new(), number: rounds, what: format!("{} rows", rows.len()) };
     let outcomes = all_rounds.measure(rows, |row, _| (row.measure)(&topology, row.ends));

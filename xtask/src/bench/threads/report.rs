@@ -39,7 +39,7 @@ pub(super) fn json(outcomes: &[Outcome<&'static Row, Measured>]) -> Vec<Value> {
 pub(super) mod tests {
     use super::super::rows::{self, ROWS};
     use super::*;
-    use crate::bench::harness::rivals::Ends;
+    use crate::bench::harness::host_pairs::Ends;
     use tickwire_bench::latency::Latency;
 
     /// A row with one round.

@@ -1,7 +1,7 @@
 //! The rows, measured in this order in every round.
 
 use super::topology::{Idle, Measured, Topology};
-use crate::bench::harness::rivals::Ends;
+use crate::bench::harness::host_pairs::Ends;
 use anyhow::Result;
 use std::fmt;
 
@@ -35,7 +35,7 @@ const fn row(name: &'static str, ends: Ends, measure: fn(&Topology, Ends) -> Res
     Row { name, ends, measure }
 }
 
-/// All rows. Rivals are adjacent, so that the machine's drift affects them alike.
+/// All rows. HostPairs are adjacent, so that the machine's drift affects them alike.
 pub(super) static ROWS: [Row; 23] = [
     row(ONE, Ends::Kernel, |bed, ends| bed.threads(ends, 1)),
     row(ONE, Ends::Client, |bed, ends| bed.threads(ends, 1)),

@@ -1,6 +1,6 @@
 //! How each row is measured.
 
-use crate::bench::harness::rivals::{Ends, PORT, Rivals, TIMEOUT, at, program, start_client, start_server};
+use crate::bench::harness::host_pairs::{Ends, HostPairs, PORT, TIMEOUT, at, program, start_client, start_server};
 use crate::bench::harness::{Figures, median};
 use crate::traffic;
 use anyhow::{Context, Result};
@@ -28,7 +28,7 @@ impl Figures for Measured {
 
 /// The hosts, and how much is measured.
 pub(super) struct Topology {
-    pub(super) rivals: Rivals,
+    pub(super) pairs: HostPairs,
     pub(super) trips: u32,
     pub(super) sends: u32,
 }
@@ -67,7 +67,7 @@ impl Topology {
         let options = [&["--count", &count], options].concat();
         let roles = ["serve", "exchange"];
         let exchange: ExchangeFigures =
-            self.rivals.figures_of(ends, starter, "threads", roles, &options, self.trips.into())?;
+            self.pairs.figures_of(ends, starter, "threads", roles, &options, self.trips.into())?;
         Ok(Measured { rate: Some(exchange.per_second), latency: exchange.latency })
     }
 
@@ -76,19 +76,19 @@ impl Topology {
     pub(super) fn sends(&self, ends: Ends) -> Result<Measured> {
         let count = self.sends.to_string();
         let options = ["--count", &*count, "--priority", PRIORITY];
-        let latency = self.rivals.figures(ends, "threads", ["mirror", "send"], &options, (self.sends / 10).into())?;
+        let latency = self.pairs.figures(ends, "threads", ["mirror", "send"], &options, (self.sends / 10).into())?;
         Ok(Measured { rate: None, latency })
     }
 
     /// Round trips of one thread while another of the program streams.
     pub(super) fn beside_own_stream(&self, ends: Ends) -> Result<Measured> {
         let program = program("pingpong")?;
-        let pair = self.rivals.pair(ends);
+        let pair = self.pairs.pair(ends);
         let (address, sink) = (at(pair, PORT), at(pair, SINK));
         let trips = (self.trips / 10).to_string();
         let mut server = start_server(pair, ends, PORT, &[&program, "server", "tcp", &address])?;
         let client = [&*program, "client", "tcp", &address, "--count", &trips, "--stream", &sink];
-        let printed = traffic::proven(self.rivals.witnesses(ends), (self.trips / 10).into(), || {
+        let printed = traffic::proven(self.pairs.witnesses(ends), (self.trips / 10).into(), || {
             let mut sink = start_server(pair, ends, SINK, &[&program, "sink", &sink])?;
             let printed = start_client(pair, ends, &client)?.success(TIMEOUT)?;
             sink.success(TIMEOUT)?;

@@ -53,12 +53,12 @@ pub(in crate::tcp) struct AckThinning {
     /// for what is left out.
     waited_for: bool,
     /// The peer has sent the small rest of a message without waiting for an acknowledgement.
-    goes_on: bool,
+    keeps_sending: bool,
     /// What was left out has been acknowledged because the time was over.
     given_up: bool,
 }
 
-shared_layout! { AckThinning { wide, all_acknowledged, unpushed, bytes, waits, waited_for, goes_on, given_up } }
+shared_layout! { AckThinning { wide, all_acknowledged, unpushed, bytes, waits, waited_for, keeps_sending, given_up } }
 
 impl AckThinning {
     /// In-order data has arrived. Its last segment has `len` bytes; `full` bytes make a full
@@ -78,7 +78,7 @@ impl AckThinning {
         let prompt = rtt.is_none_or(|rtt| now.since(self.all_acknowledged) < rtt.times(2) + PROMPT);
         let rest = self.unpushed > 0 && !is_full;
         self.waited_for |= self.given_up && (prompt || rest);
-        self.goes_on |= !is_full && (behind || rest && !prompt);
+        self.keeps_sending |= !is_full && (behind || rest && !prompt);
         self.given_up = false;
         self.unpushed = if len == u32::from(full) && !pushed { full } else { 0 };
     }
@@ -120,7 +120,7 @@ impl Socket {
 
     /// Whether the last segment may wait for what follows it.
     fn may_withhold(&self, now: Instant, delay: Span) -> bool {
-        let AckThinning { unpushed, waited_for, goes_on, wide, .. } = self.ack.thinning;
+        let AckThinning { unpushed, waited_for, keeps_sending, wide, .. } = self.ack.thinning;
         // The peer must have room for what is to follow. It must also learn of a gap by SACK, since
         // there would be one duplicate less.
         let room = self.open_window() >= 2 * u32::from(unpushed);
@@ -129,7 +129,7 @@ impl Socket {
             && !self.closing.fin_received
             && !self.is_quick()
             && !self.recv.has_duplicate();
-        unpushed > 0 && goes_on && !waited_for && wanted && now.since(wide) < delay
+        unpushed > 0 && keeps_sending && !waited_for && wanted && now.since(wide) < delay
     }
 
     /// Sets the delayed acknowledgement timer, for a segment that arrived alone or for one that was

@@ -36,7 +36,7 @@ impl Peer {
 
     /// Sends a message whose acknowledgement is delayed by `delay`, unless a probe arrives. Returns
     /// whether it did.
-    fn held_back(&mut self, delay: Span) -> bool {
+    fn delays_ack(&mut self, delay: Span) -> bool {
         let first = self.ours;
         self.wire.send(self.id, &[2; 100]).unwrap();
         self.ours += 100;
@@ -98,7 +98,7 @@ fn a_peer_that_holds_acknowledgements_back_is_soon_probed_no_more() {
     let probed: Vec<bool> = (0..40)
         .map(|_| {
             peer.quick(4);
-            peer.held_back(Span::from_millis(40))
+            peer.delays_ack(Span::from_millis(40))
         })
         .collect();
     assert_eq!(probed.iter().filter(|&&p| p).count() as u64, peer.probes());
@@ -115,7 +115,7 @@ fn what_was_learnt_delays_one_repair_and_is_forgotten_with_it() {
     assert!(peer.lost() < Span::from_millis(6));
     peer.quick(1);
     for _ in 0..10 {
-        peer.held_back(Span::from_millis(40));
+        peer.delays_ack(Span::from_millis(40));
         peer.quick(50);
     }
     let first = peer.lost();
@@ -129,12 +129,12 @@ fn what_was_learnt_delays_one_repair_and_is_forgotten_with_it() {
 fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
     let mut peer = Peer::new();
     peer.quick(50);
-    assert!(peer.held_back(Span::from_millis(40)));
+    assert!(peer.delays_ack(Span::from_millis(40)));
     peer.quick(1);
     let doubled = peer.lost();
     assert!((Span::from_millis(10)..Span::from_millis(12)).contains(&doubled), "{} us", doubled.as_micros());
     peer.quick(50);
-    assert!(peer.held_back(Span::from_millis(40)));
+    assert!(peer.delays_ack(Span::from_millis(40)));
     for _ in 0..100 {
         peer.quick(1);
         peer.wire.pass(Span::from_millis(100));
@@ -145,17 +145,17 @@ fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
 /// RFC 8985 §7.2: a long round trip alone is no sign of delayed acknowledgements.
 #[test]
 fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_smallest_allowance() {
-    let (way, held_back) = (Span::from_millis(50), Span::from_millis(90));
+    let (way, ack_delay) = (Span::from_millis(50), Span::from_millis(90));
     let mut peer = Peer::new();
     peer.answered(100, way);
-    while peer.held_back(held_back) {
+    while peer.delays_ack(ack_delay) {
         peer.answered(20, way);
     }
     assert_eq!(peer.probes(), 4);
     peer.answered(100, way);
-    assert!(!peer.held_back(held_back), "kept for as long as it is of use");
+    assert!(!peer.delays_ack(ack_delay), "kept for as long as it is of use");
     peer.answered(100, way);
-    assert!(!peer.held_back(held_back));
+    assert!(!peer.delays_ack(ack_delay));
     peer.answered(200, way);
     let first = peer.lost();
     assert!(first < Span::from_millis(62), "{} us", first.as_micros());
@@ -168,7 +168,7 @@ fn what_was_learnt_is_forgotten_when_acknowledgements_show_a_loss() {
     let mut peer = Peer::new();
     peer.quick(50);
     for _ in 0..10 {
-        peer.held_back(Span::from_millis(40));
+        peer.delays_ack(Span::from_millis(40));
         peer.quick(50);
     }
     peer.gap();

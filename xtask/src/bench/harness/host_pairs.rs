@@ -51,14 +51,14 @@ impl fmt::Display for Ends {
 }
 
 /// Two hosts with a service each, and two without.
-pub(crate) struct Rivals {
+pub(crate) struct HostPairs {
     // Fields drop in order: the services end before their hosts.
     pub(crate) services: [Service; 2],
     with: LabPair,
     without: LabPair,
 }
 
-impl Rivals {
+impl HostPairs {
     /// Makes the hosts, on cables with `queues` queues; the services have this configuration.
     pub(crate) fn new(queues: u32, attach: &str, config: &str) -> Result<Self> {
         let cable = CableOptions { queues, ..CableOptions::default() };
