@@ -14,7 +14,10 @@ use wine::Wine;
 
 /// The Rust target, and the variable in which cargo looks for its linker.
 const TARGET: &str = "x86_64-pc-windows-gnu";
-const LINKER: (&str, &str) = ("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", "x86_64-w64-mingw32-gcc");
+const LINKER: &str = "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER";
+
+/// The C compiler, which is also the linker.
+const CC: &str = "x86_64-w64-mingw32-gcc";
 
 /// Crates beside the shared ones that have no code for one operating system.
 const FURTHER: [&str; 2] = ["tickwire-report", "tickwire-settings"];
@@ -45,7 +48,7 @@ fn test(options: &Options) -> Result<()> {
     let mut cargo = workspace::cargo();
     // In a shared crate, code for an operating system is behind a default feature.
     cargo.args(["test", "--no-run", "--locked", "--no-default-features", "--tests", "--target", TARGET]);
-    cargo.args(SHARED.into_iter().chain(FURTHER).flat_map(|package| ["--package", package])).env(LINKER.0, LINKER.1);
+    cargo.args(SHARED.into_iter().chain(FURTHER).flat_map(|package| ["--package", package])).env(LINKER, CC);
     let programs = built(&mut cargo)?;
     let wine = Wine::new()?;
     let mut sum = Sum::default();

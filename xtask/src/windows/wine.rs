@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 
 const WINE: &str = "/usr/lib/wine/wine64";
 const SERVER: &str = "/usr/lib/wine/wineserver64";
-const CC: &str = "x86_64-w64-mingw32-gcc";
 const SOURCE: &str = include_str!("bcryptprimitives.c");
 
 /// A prefix. Its processes end when it is dropped.
@@ -34,7 +33,7 @@ impl Wine {
         if !library.exists() {
             let source = wine.prefix.join("bcryptprimitives.c");
             fs::write(&source, SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
-            let mut compile = Command::new(CC);
+            let mut compile = Command::new(super::CC);
             compile.args(["-O2", "-Wall", "-Werror", "-shared", "-o"]).args([&library, &source]).arg("-ladvapi32");
             workspace::run(&mut compile)?;
         }

@@ -87,8 +87,8 @@ pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError 
 
 impl Lane {
     /// A program's lane.
-    pub(super) fn new(blank: Blank, furniture: Furniture, limits: &Limits, least_mtu: u32) -> Self {
-        let (Blank { number, tap, guard, rings }, Furniture { token, region, view, doorbell }) = (blank, furniture);
+    pub(super) fn new(blank: Blank, parts: ProgramParts, limits: &Limits, least_mtu: u32) -> Self {
+        let (Blank { number, tap, guard, rings }, ProgramParts { token, region, view, doorbell }) = (blank, parts);
         Self {
             number,
             user: 0,
@@ -155,14 +155,14 @@ impl Lane {
 }
 
 /// What a program's lane has and a blank one lacks.
-pub(super) struct Furniture {
+pub(super) struct ProgramParts {
     token: Token,
     region: OwnedFd,
     view: View,
     doorbell: OwnedFd,
 }
 
-impl Furniture {
+impl ProgramParts {
     /// Makes it.
     pub(super) fn new(number: LaneId, limits: &Limits) -> Result<Self, LaneError> {
         let region = region::create(number, limits)?;

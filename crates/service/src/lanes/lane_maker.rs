@@ -142,8 +142,8 @@ impl LaneMaker {
     }
 
     /// Removes another device of a lane.
-    pub(crate) fn remove_device(&self, index: u32, held: impl Send + 'static) {
-        self.give(Removal { index, has_rings: false, held: Box::new(held) });
+    pub(crate) fn remove_device(&self, index: u32) {
+        self.give(Removal { index, has_rings: false, held: Box::new(()) });
     }
 
     fn give(&self, removal: Removal) {

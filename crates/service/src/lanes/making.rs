@@ -101,7 +101,7 @@ impl Lanes {
     pub(super) fn remove(&self, lane: Lane) {
         let number = lane.number;
         if lane.has_bulk() {
-            self.maker.remove_device(number | BULK_DEVICE, ());
+            self.maker.remove_device(number | BULK_DEVICE);
         }
         self.maker.remove(number, lane);
     }
@@ -135,7 +135,7 @@ impl Lanes {
             let copy = tap.try_clone().map_err(system("handing it over"))?;
             Ok((BulkDevice::new(tap, guard), copy))
         })();
-        let (device, copy) = made.inspect_err(|_: &LaneError| self.maker.remove_device(index, ()))?;
+        let (device, copy) = made.inspect_err(|_: &LaneError| self.maker.remove_device(index))?;
         if let Some(lane) = self.all.get_mut(&number) {
             lane.bulk = Some(device);
         }

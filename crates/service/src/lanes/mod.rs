@@ -38,7 +38,7 @@ use crate::config::LaneConfig;
 use crate::paths::{Nics, mode_name};
 use crate::registry::LaneId;
 use crate::usage::Usage;
-use lane::{Furniture, bytes, lane_limits, system};
+use lane::{ProgramParts, bytes, lane_limits, system};
 use lane_maker::Blank;
 use ready_lanes::ReadyLanes;
 use remains::Remains;
@@ -137,14 +137,14 @@ impl Lanes {
             Reason::ServiceError
         };
         let limits = self.limits();
-        let furniture = match Furniture::new(number, &limits) {
-            Ok(furniture) => furniture,
+        let parts = match ProgramParts::new(number, &limits) {
+            Ok(parts) => parts,
             Err(error) => {
                 self.remove_blank(blank);
                 return Err(failed(error));
             }
         };
-        let mut new = Lane::new(blank, furniture, &limits, least_mtu);
+        let mut new = Lane::new(blank, parts, &limits, least_mtu);
         let answer = match new.answer() {
             Ok(answer) => answer,
             Err(error) => {
