@@ -1,10 +1,11 @@
 //! The boot ID of the machine. Counters restart at each boot, so a page from an earlier boot is
 //! invalid.
 
-/// The kernel's random UUID of this boot; empty if it cannot be read (no /proc).
+/// The system's identifier of this boot, hexadecimal: on Linux the kernel's random UUID, on Windows
+/// the number of the boot. Empty if there is none (no /proc).
 #[must_use]
 pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    crate::os::boot_id()
 }
 
 /// The boot ID as a number of 64 bits; 0 if there is none.
@@ -12,7 +13,7 @@ pub(crate) fn boot() -> u64 {
     number(&boot_id())
 }
 
-/// The first 64 bits of a UUID.
+/// The first 64 bits of an identifier.
 fn number(id: &str) -> u64 {
     id.chars().filter_map(|digit| digit.to_digit(16)).take(16).fold(0, |number, digit| number << 4 | u64::from(digit))
 }

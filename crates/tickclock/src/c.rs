@@ -2,9 +2,8 @@
 //!
 //! Nothing here panics: readings are saturating integers, whatever the page holds.
 
-use crate::{Clock, OpenError};
-use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
+use crate::{Clock, OpenError, os};
+use std::ffi::{CStr, c_char, c_int};
 use tickwire_clockpage::{Count, Nanos, Parameters, Reading};
 
 /// `TICKCLOCK_NO_TIME`: the value of an unknown time.
@@ -45,13 +44,6 @@ impl Time {
     }
 }
 
-/// An environment variable; `None` in a program that runs with more privileges than its user.
-pub(crate) fn secure_variable(name: &str) -> Option<OsString> {
-    // SAFETY: reads the auxiliary vector of the process.
-    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    std::env::var_os(name).filter(|value| !secure && !value.is_empty())
-}
-
 /// Opens a page: null for the default one.
 ///
 /// # Safety
@@ -65,7 +57,7 @@ pub unsafe extern "C" fn tickclock_open(clock: *mut *mut Clock, path: *const c_c
         Clock::open_default()
     } else {
         // SAFETY: as the caller promises.
-        Clock::open(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()))
+        Clock::open(os::path(unsafe { CStr::from_ptr(path) }))
     };
     let (pointer, code) = match opened {
         Ok(opened) => (Box::into_raw(Box::new(opened)), 0),
@@ -76,10 +68,10 @@ pub unsafe extern "C" fn tickclock_open(clock: *mut *mut Clock, path: *const c_c
     code
 }
 
-const fn code(error: &OpenError) -> c_int {
+fn code(error: &OpenError) -> c_int {
     match error {
         OpenError::Missing(_) => libc::ENOENT,
-        OpenError::System(_, errno) => *errno as c_int,
+        OpenError::System(_, error) => os::errno(error),
         OpenError::Fault(_, crate::PageFault::Version(_)) => libc::EPROTO,
         OpenError::Fault(..) | OpenError::Kind(_) => libc::EBADMSG,
         OpenError::Counter(..) | OpenError::Moved(..) => libc::ENOTSUP,

@@ -2,21 +2,23 @@
 
 use crate::counter::{self, Moved};
 use crate::map::{MapFault, Mapping};
-use nix::errno::Errno;
+use crate::os;
+use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickwire_clockpage::{Count, CounterKind, PageFault, Parameters, Reading};
 
-/// The path of the service's page.
+/// The path of the service's page on Linux.
 pub const DEFAULT_PATH: &str = "/run/tickwire/clock";
 /// The environment variable that names another page.
 pub const VARIABLE: &str = "TICKWIRE_CLOCK";
 
-/// The default page: that of [`VARIABLE`], or else [`DEFAULT_PATH`]. The variable is ignored in a
-/// program with more privileges than its user, as for `secure_getenv(3)`.
+/// The default page: that of [`VARIABLE`], or else the service's: [`DEFAULT_PATH`], and on Windows
+/// `Tickwire\clock` in the machine's folder for program data. The variable is ignored in a program
+/// with more privileges than its user, as for `secure_getenv(3)`.
 #[must_use]
 pub fn default_path() -> PathBuf {
-    crate::c::secure_variable(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from)
+    os::secure_variable(VARIABLE).map_or_else(os::service_page, PathBuf::from)
 }
 
 /// Why a page cannot be read.
@@ -29,7 +31,7 @@ pub enum OpenError {
     Missing(PathBuf),
     /// The system refused.
     #[error("cannot open the clock at {0}: {1}")]
-    System(PathBuf, Errno),
+    System(PathBuf, io::Error),
     /// The file is not a page, or not one that this program supports.
     #[error("{0} cannot be read as a clock: {1}")]
     Fault(PathBuf, PageFault),
@@ -67,8 +69,12 @@ impl Clock {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let (mapping, counter) = Mapping::reader(path).map_err(|fault| match fault {
-            MapFault::System(Errno::ENOENT | Errno::ENOTDIR) => OpenError::Missing(path.into()),
-            MapFault::System(errno) => OpenError::System(path.into(), errno),
+            MapFault::System(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                OpenError::Missing(path.into())
+            }
+            MapFault::System(error) => OpenError::System(path.into(), error),
             MapFault::Kind => OpenError::Kind(path.into()),
             MapFault::Page(fault) => OpenError::Fault(path.into(), fault),
         })?;

@@ -22,14 +22,16 @@
 //! | `boot` | the boot ID of the machine |
 //! | `wait` | waits until an instant |
 //! | `c` | the C API |
+//! | `os` | what differs between operating systems |
 //!
-//! `unsafe` is in `counter` (instructions, I/O ports and mapped registers), `map` and `c`.
+//! `unsafe` is in `counter` (instructions, I/O ports and mapped registers), `map`, `os` and `c`.
 
 mod boot;
 pub mod c;
 mod clock;
 pub mod counter;
 mod map;
+mod os;
 mod wait;
 
 pub use boot::boot_id;

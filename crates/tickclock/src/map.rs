@@ -2,15 +2,9 @@
 
 use crate::boot::boot;
 use crate::counter::Moved;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
-use nix::unistd::{ftruncate, geteuid};
-use std::fs::File;
-use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use crate::os;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -29,49 +23,45 @@ unsafe impl Sync for Mapping {}
 /// Why a file cannot be mapped.
 #[derive(Debug)]
 pub(crate) enum MapFault {
-    System(Errno),
+    System(io::Error),
     /// Not a regular file.
     Kind,
     Page(PageFault),
 }
 
-impl From<Errno> for MapFault {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno)
+impl From<io::Error> for MapFault {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
     }
 }
 
 impl Mapping {
     /// Maps the page in a file. A reader cannot change it.
     pub(crate) fn reader(path: &Path) -> Result<(Self, CounterKind), MapFault> {
-        // Non-blocking, because the path may name a FIFO.
-        let file = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty())?;
-        let page = Self::map(&file, ProtFlags::PROT_READ).and_then(|mapping| {
+        let file = os::open_to_read(path)?;
+        let page = Self::map(&file, false).and_then(|mapping| {
             let (_, counter) = Page::open(mapping.words(), boot()).map_err(MapFault::Page)?;
             Ok((mapping, counter))
         });
         match page {
             // A daemon is just making the page, or none has run since boot.
             Err(MapFault::Page(PageFault::Size(0) | PageFault::Blank | PageFault::Boot)) => {
-                Err(MapFault::System(Errno::ENOENT))
+                Err(MapFault::System(io::ErrorKind::NotFound.into()))
             }
             page => page,
         }
     }
 
-    fn map(file: impl AsFd, access: ProtFlags) -> Result<Self, MapFault> {
-        let stat = fstat(&file)?;
-        if stat.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFREG.bits() {
+    fn map(file: &File, writable: bool) -> Result<Self, MapFault> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(MapFault::Kind);
         }
-        if stat.st_size != SIZE as i64 {
-            return Err(MapFault::Page(PageFault::Size(stat.st_size.unsigned_abs())));
+        if metadata.len() != SIZE as u64 {
+            return Err(MapFault::Page(PageFault::Size(metadata.len())));
         }
-        let size = const { NonZeroUsize::new(SIZE).unwrap() };
-        // SAFETY: a new mapping of a file that is as long as the mapping; the file's owner, the
-        // daemon, never truncates it.
-        let start = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file, 0) }?;
-        Ok(Self(start.cast()))
+        // The file is as long as the mapping, and its owner, the daemon, never truncates it.
+        Ok(Self(os::map(file, SIZE, writable)?.cast()))
     }
 
     #[inline]
@@ -90,9 +80,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and nothing borrows from it any more. An error
-        // would only leak the mapping.
-        let _ = unsafe { munmap(self.0.cast(), SIZE) };
+        // SAFETY: mapped by `map` with this length, and nothing borrows from it any more.
+        unsafe { os::unmap(self.0.cast(), SIZE) };
     }
 }
 
@@ -100,20 +89,17 @@ impl Drop for Mapping {
 /// umask, because the page is for all of them. Any other missing directory is taken for a typing
 /// error.
 fn make_directory(directory: &Path) -> Result<(), CreateError> {
-    use std::os::unix::fs::PermissionsExt;
     if directory.is_dir() {
         return Ok(());
     }
-    if Path::new(crate::DEFAULT_PATH).parent() != Some(directory) {
+    if os::service_page().parent() != Some(directory) {
         return Err(CreateError::Directory(directory.into()));
     }
-    let system = |what| move |error| CreateError::System(what, directory.into(), error);
-    match std::fs::create_dir(directory) {
+    match os::make_directory(directory) {
         // Another daemon has created it meanwhile.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => return Ok(()),
-        made => made.map_err(system("make the directory"))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
+        made => made.map_err(|error| CreateError::System("make the directory", directory.into(), error)),
     }
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).map_err(system("let others into"))
 }
 
 /// Why the page cannot be made.
@@ -124,7 +110,7 @@ pub enum CreateError {
     Busy(PathBuf),
     /// The system refused.
     #[error("cannot {0} {1}: {2}")]
-    System(&'static str, PathBuf, std::io::Error),
+    System(&'static str, PathBuf, io::Error),
     /// Its directory does not exist.
     #[error("there is no directory {0}: make it, or choose another page with --page")]
     Directory(PathBuf),
@@ -136,7 +122,7 @@ pub enum CreateError {
     /// Its owner could modify it concurrently, or truncate it, which would kill its readers with
     /// SIGBUS.
     #[error("{0} belongs to user {1} and could be changed at any time; remove it, or choose another page with --page")]
-    Owner(PathBuf, u32),
+    Owner(PathBuf, String),
     /// The counter's offset in this program's time namespace cannot be determined.
     #[error("the counter {name} cannot be published by this program: {1}", name = .0.name())]
     Moved(CounterKind, Moved),
@@ -145,16 +131,10 @@ pub enum CreateError {
     Foreign(PathBuf),
 }
 
-/// Whether an open file is still the one at this path.
-fn has_name(file: &File, path: &Path) -> bool {
-    let both = file.metadata().and_then(|file| Ok((file, std::fs::symlink_metadata(path)?)));
-    both.is_ok_and(|(file, named)| (file.dev(), file.ino()) == (named.dev(), named.ino()))
-}
-
 /// Ends a page: notifies its readers and removes its file.
-fn end(mapping: &Mapping, path: &Path) -> std::io::Result<()> {
+fn end(mapping: &Mapping, path: &Path) -> io::Result<()> {
     mapping.page().retire();
-    std::fs::remove_file(path)
+    os::remove(path)
 }
 
 /// The only writer of a page. Readers keep using the page after the writer is gone, so its file
@@ -164,13 +144,13 @@ pub struct Writer {
     mapping: Mapping,
     path: PathBuf,
     /// Locked as long as this process writes the page.
-    file: Flock<File>,
+    file: File,
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // A daemon that could not start must not leave an unmaintained page behind.
-        if self.is_blank() && has_name(&self.file, &self.path) {
+        if self.is_blank() && os::has_name(&self.file, &self.path) {
             // A reader that has already opened it finds the status retired.
             let _ = end(&self.mapping, &self.path);
         }
@@ -203,31 +183,27 @@ impl Writer {
 
     /// `None`: the file was replaced meanwhile, or had to be; the caller retries.
     fn attempt(path: &Path, counter: CounterKind) -> Result<Option<Self>, CreateError> {
-        let system = |what| move |errno: Errno| CreateError::System(what, path.into(), errno.into());
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = open(path, flags, Mode::from_bits_truncate(0o644)).map_err(|errno| match errno {
-            Errno::ELOOP => CreateError::Link(path.into()),
-            errno => system("open")(errno),
-        })?;
-        let file = File::from(file);
-        let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-            Errno::EWOULDBLOCK => CreateError::Busy(path.into()),
-            errno => system("lock")(errno),
-        })?;
-        let stat = fstat(&*file).map_err(system("look at"))?;
-        if !has_name(&file, path) {
+        let system = |what| move |error: io::Error| CreateError::System(what, path.into(), error);
+        let file = os::open_to_write(path).map_err(system("open"))?.ok_or_else(|| CreateError::Link(path.into()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(CreateError::Busy(path.into())),
+            Err(TryLockError::Error(error)) => return Err(system("lock")(error)),
+        }
+        let metadata = file.metadata().map_err(system("look at"))?;
+        if !os::has_name(&file, path) {
             return Ok(None);
         }
-        if stat.st_uid != geteuid().as_raw() && stat.st_uid != 0 {
-            return Err(CreateError::Owner(path.into(), stat.st_uid));
+        if let Some(owner) = os::stranger(&file).map_err(system("look at"))? {
+            return Err(CreateError::Owner(path.into(), owner));
         }
-        if stat.st_size == 0 {
-            fchmod(&*file, Mode::from_bits_truncate(0o644)).map_err(system("let others read"))?;
-            ftruncate(&*file, SIZE as i64).map_err(system("lengthen"))?;
+        if metadata.len() == 0 && metadata.is_file() {
+            os::let_all_read(&file).map_err(system("let others read"))?;
+            file.set_len(SIZE as u64).map_err(system("lengthen"))?;
         }
-        let mapping = match Mapping::map(&*file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) {
+        let mapping = match Mapping::map(&file, true) {
             Ok(mapping) => mapping,
-            Err(MapFault::System(errno)) => return Err(system("map")(errno)),
+            Err(MapFault::System(error)) => return Err(system("map")(error)),
             Err(MapFault::Kind | MapFault::Page(_)) => return Err(CreateError::Foreign(path.into())),
         };
         match Page::open(mapping.words(), boot()) {

@@ -1,9 +1,7 @@
 //! Waits until an instant with little jitter: sleeps until shortly before it, then spins on the
 //! counter.
 
-use crate::Clock;
-use nix::errno::Errno;
-use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use crate::{Clock, os};
 use std::time::Duration;
 use tickwire_clockpage::{Nanos, Reading};
 
@@ -33,11 +31,7 @@ impl Clock {
                 return Ok(now);
             }
             if left > EARLY {
-                let nap = Duration::from_nanos((left - EARLY).min(NAP).unsigned_abs());
-                match clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::empty(), &nap.into()) {
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(_) => std::thread::yield_now(),
-                }
+                os::nap(Duration::from_nanos((left - EARLY).min(NAP).unsigned_abs()));
             } else {
                 std::hint::spin_loop();
             }

@@ -1,4 +1,5 @@
 //! The same page read by C and by Python, as their users write it.
+#![cfg(target_os = "linux")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! A page for `CLOCK_MONOTONIC_RAW` that is written in one time namespace and read in another.
+#![cfg(target_os = "linux")]
 
 mod common;
 

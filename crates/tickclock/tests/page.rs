@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
 use tickclock::{Clock, Count, CounterKind, CreateError, Nanos, OpenError, PageFault, Parameters, Status, Writer};
 
@@ -50,7 +51,7 @@ fn a_page_on_which_nothing_was_published_goes_with_its_writer() {
     drop(writer);
     assert!(!path.exists() && early.now().status.contains(Status::RETIRED), "and its reader is notified");
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    std::fs::rename(&path, directory.path().join("away")).unwrap();
     let next = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     drop(writer);
     assert!(path.exists(), "but not another one of the same name");
@@ -96,15 +97,18 @@ fn what_is_no_page_is_refused_and_left_alone() {
     assert!(matches!(reader, OpenError::Fault(_, PageFault::Magic)), "{reader}");
     assert!(matches!(writer, CreateError::Foreign(_)), "{writer}");
     let (reader, writer) = refused(directory.path());
-    assert!(matches!(reader, OpenError::Kind(_)), "{reader}");
+    // Windows opens no directory as a file.
+    assert!(matches!(reader, OpenError::Kind(_)) || cfg!(windows), "{reader}");
     assert!(matches!(writer, CreateError::System(..)), "{writer}");
     let lost = directory.path().join("no/such/clock");
     let error = Writer::create(&lost, CounterKind::MonotonicRaw).unwrap_err();
     assert!(matches!(&error, CreateError::Directory(path) if lost.parent() == Some(path)), "{error}");
     assert!(!directory.path().join("no").exists(), "nothing is made");
-    let link = directory.path().join("link");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(Writer::create(&link, CounterKind::MonotonicRaw), Err(CreateError::Link(_))), "follows no link");
+}
+
+/// Replaces the bytes of a file that may be mapped: Windows does not let it be truncated then.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all(bytes).unwrap();
 }
 
 #[test]
@@ -117,7 +121,7 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
     let reader = Clock::open(&path).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[8..16].copy_from_slice(&99u64.to_ne_bytes());
-    std::fs::write(&path, &bytes).unwrap();
+    overwrite(&path, &bytes);
     let error = Clock::open(&path).unwrap_err();
     assert!(matches!(error, OpenError::Fault(_, PageFault::Version(99))), "{error}");
     assert!(reader.now().is_known());
@@ -131,6 +135,10 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
 
 #[test]
 fn a_page_from_before_the_machine_was_started_is_no_clock() {
+    // Without a boot's identifier, as under Wine, any page is of this one.
+    if tickclock::boot_id().is_empty() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
@@ -139,12 +147,13 @@ fn a_page_from_before_the_machine_was_started_is_no_clock() {
     assert!(Clock::open(&path).unwrap().now().is_known());
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[32..40].copy_from_slice(&99u64.to_ne_bytes());
-    std::fs::write(&path, &bytes).unwrap();
+    overwrite(&path, &bytes);
     assert!(matches!(Clock::open(&path), Err(OpenError::Missing(_))));
     let _writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     assert!(!Clock::open(&path).unwrap().now().is_known(), "what it said is forgotten");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_of_another_user_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -153,7 +162,7 @@ fn a_file_of_another_user_is_left_alone() {
     let given = std::os::unix::fs::chown(&path, Some(65_534), None);
     let created = Writer::create(&path, CounterKind::MonotonicRaw);
     match given {
-        Ok(()) => assert!(matches!(created, Err(CreateError::Owner(_, 65_534))), "{created:?}"),
+        Ok(()) => assert!(matches!(&created, Err(CreateError::Owner(_, owner)) if owner == "65534"), "{created:?}"),
         // Only root can change the owner of a file; without root the file stays ours.
         Err(error) => assert!(error.kind() == std::io::ErrorKind::PermissionDenied && created.is_ok(), "{error}"),
     }
@@ -223,6 +232,7 @@ fn waiting_ends_at_the_instant_and_not_before() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_page_behind_a_link_is_read_but_not_written() {
     let directory = tempfile::tempdir().unwrap();

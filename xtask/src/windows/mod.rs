@@ -19,8 +19,9 @@ const LINKER: &str = "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER";
 /// The C compiler, which is also the linker.
 const CC: &str = "x86_64-w64-mingw32-gcc";
 
-/// Crates beside the shared ones that have no code for one operating system.
-const FURTHER: [&str; 2] = ["tickwire-report", "tickwire-settings"];
+/// Crates beside the shared ones: two without code for one operating system, and one with code for
+/// each.
+const FURTHER: [&str; 3] = ["tickwire-report", "tickwire-settings", "tickclock"];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {

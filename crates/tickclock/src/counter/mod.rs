@@ -1,13 +1,22 @@
-//! The counters of this machine. Clocks use those of [`read`]; the two on the bus ([`Hpet`],
-//! [`AcpiPm`]) serve only for comparison.
+//! The counters of this machine. Clocks use those of [`read`]; the two on the bus (`Hpet`, `AcpiPm`)
+//! serve only for comparison, and only on Linux.
 
+#[cfg(target_os = "linux")]
 mod acpi_pm;
+#[cfg(target_os = "linux")]
 mod hpet;
+mod moved;
+#[cfg(unix)]
+mod raw;
+#[cfg(windows)]
+#[path = "performance.rs"]
 mod raw;
 
+#[cfg(target_os = "linux")]
 pub use acpi_pm::AcpiPm;
+#[cfg(target_os = "linux")]
 pub use hpet::Hpet;
-pub use raw::Moved;
+pub use moved::Moved;
 
 use tickwire_clockpage::{Count, CounterKind};
 

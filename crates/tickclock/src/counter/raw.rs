@@ -7,25 +7,14 @@
 //! The offset is read once. A child that is forked into a new namespace later must execute a
 //! program that opens the page itself.
 
+use super::Moved;
 use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
-use thiserror::Error;
 use tickwire_clockpage::Count;
 
 const SECOND: i64 = 1_000_000_000;
-
-/// Why the offset of the clock in this program's time namespace cannot be determined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Moved {
-    /// The namespace that the kernel reports is that of the program's children.
-    #[error("it has made a time namespace for its children, and the kernel tells of that one only")]
-    Between,
-    /// The kernel's file cannot be read (no /proc, or that of another PID namespace) or parsed.
-    #[error("/proc/self/timens_offsets cannot be read")]
-    Unread,
-}
 
 /// The counter; wrong where [`moved`] is an error.
 pub(super) fn read() -> Count {
