@@ -17,9 +17,10 @@ pub(crate) struct Options {
 }
 
 /// The crates that run on every operating system.
-pub(crate) const SHARED: [&str; 7] = [
+pub(crate) const SHARED: [&str; 8] = [
     "tickwire-stack",
     "tickwire-steer",
+    "tickwire-registry",
     "tickwire-lane",
     "tickwire-clockpage",
     "tickwire-clock",
@@ -28,9 +29,10 @@ pub(crate) const SHARED: [&str; 7] = [
 ];
 
 /// The allowed packages: pure computation, or code that runs only in the compiler.
-const ALLOWED: [&str; 45] = [
+const ALLOWED: [&str; 46] = [
     "tickwire-stack",
     "tickwire-steer",
+    "tickwire-registry",
     "tickwire-lane",
     "tickwire-clockpage",
     "tickwire-clock",

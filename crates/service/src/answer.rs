@@ -1,9 +1,9 @@
 //! Answers to requests, and the reasons that they give.
 
-use crate::registry::ClaimId;
 use std::os::fd::OwnedFd;
 use tickwire_host::PathRefusal;
 use tickwire_lane::control::{Reason, Reply};
+use tickwire_registry::ClaimId;
 
 /// An answer to be sent.
 #[derive(Debug)]

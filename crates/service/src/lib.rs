@@ -21,7 +21,6 @@
 //! | `programs` | the BPF programs and their maps |
 //! | `usage` | what each user uses, and the limits |
 //! | `answer` | an answer to a request |
-//! | `registry` | the rules for ports, flows and groups, without system calls |
 //! | `farewell` | the time that programs have to leave their lanes |
 //! | `clock` | the clock daemon's thread |
 //! | `rights` | the service's privileges |
@@ -42,7 +41,6 @@ mod lanes;
 mod ledger;
 mod paths;
 mod programs;
-mod registry;
 mod rights;
 mod run;
 mod service;

@@ -50,7 +50,7 @@ impl Protocol {
 }
 
 /// The ends of a connection, seen from this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     /// Its protocol.
     pub protocol: Protocol,
@@ -100,7 +100,7 @@ pub enum Handshake {
 }
 
 /// A bound port. The address is the bound one, or that of any address of its family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortKey {
     /// Its protocol.
     pub protocol: Protocol,
@@ -120,7 +120,7 @@ pub struct PortShare {
 
 /// A multicast group and port on a network card. Port 0 stands for any port: a later fragment that
 /// arrives before its first one names none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
     /// The network card.
     pub nic: NicIndex,

@@ -3,12 +3,12 @@
 
 use super::port_proof::{Duty, is_connected, right};
 use crate::clients::{Foreign, Queue};
-use crate::registry::ClaimId;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tickwire_lane_linux::sys_socket;
+use tickwire_registry::ClaimId;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// A socket that does not answer for so long proves nothing.

@@ -6,11 +6,12 @@ use crate::clients::Foreign;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::paths::{Nics, Paths};
-use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, Protocol};
 use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_lane::control::{ClaimKind, Reason};
+use tickwire_registry::{Bound, ClaimId, LaneId, TableChange};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::{FlowKey, Protocol};
 
 /// What a program wants to claim.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ impl Claims {
     fn enter(
         &mut self,
         claim: ClaimId,
-        changes: Vec<Change>,
+        changes: Vec<TableChange>,
         lanes: &Lanes,
         nics: &Nics,
         ledger: &mut Ledger,

@@ -7,14 +7,15 @@ use crate::clients::Foreign;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::paths::Nics;
-use crate::registry::{Bound, ClaimId, FlowKey, LaneId, Protocol};
 use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use tickwire_lane::control::{Claim, ClaimPart, Parts, Reason, Remotes};
 use tickwire_lane_linux::sys_socket;
+use tickwire_registry::{Bound, ClaimId, LaneId};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::{FlowKey, Protocol};
 
 /// What a program reports of a listener that closes, in one of several messages.
 pub(crate) struct Closing<'a> {

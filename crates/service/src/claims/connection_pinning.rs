@@ -12,12 +12,13 @@ use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::paths::Nics;
 use crate::programs::Programs;
-use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tickwire_host::Ends;
 use tickwire_lane_linux::bpf;
+use tickwire_registry::{ClaimId, LaneId, TableChange};
 use tickwire_stack::addr::Endpoint;
+use tickwire_steer::tables::{FlowKey, PortKey, Protocol};
 
 /// A handshake that takes longer is begun anew (RFC 6298: after one second, then two).
 pub(crate) const SETTLE: Duration = Duration::from_secs(3);
@@ -29,9 +30,9 @@ const LANES: usize = 8;
 pub(crate) type Joined = (PortKey, Vec<LaneId>);
 
 /// The shared TCP ports that a new lane joins by these changes.
-pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
-    let of = |change: &Change| match change {
-        Change::Port { key, before, after }
+pub(crate) fn joined(changes: &[TableChange]) -> Vec<Joined> {
+    let of = |change: &TableChange| match change {
+        TableChange::Port { key, before, after }
             if key.protocol == Protocol::Tcp && !before.is_empty() && after.len() > before.len() =>
         {
             Some((*key, after.clone()))

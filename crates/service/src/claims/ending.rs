@@ -2,11 +2,12 @@
 
 use super::{Claims, HeldClaim, LostClaim};
 use crate::ledger::Ledger;
-use crate::registry::{ClaimId, LaneId, Protocol};
 use crate::usage::Usage;
 use std::sync::Arc;
 use tickwire_lane::control::Reason;
 use tickwire_lane_linux::sys_socket;
+use tickwire_registry::{ClaimId, LaneId};
+use tickwire_steer::tables::Protocol;
 
 /// So many sockets are closed in one job of a user's thread: a small part of the time for which the
 /// service waits for a job.

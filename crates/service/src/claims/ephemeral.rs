@@ -10,13 +10,14 @@ use super::{Claims, HeldClaim, reason_of_conflict};
 use crate::clients::{Foreign, Queue};
 use crate::ledger::Ledger;
 use crate::paths::Nics;
-use crate::registry::{Bound, LaneId, Protocol};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use tickwire_lane::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason};
+use tickwire_registry::{Bound, LaneId};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::Protocol;
 
 /// Ports that are bound for a lane.
 pub(crate) struct BoundPorts {

@@ -2,17 +2,18 @@
 //! kernel's connections are queried in the background, and all at once: a busy host has many.
 
 use crate::clients::Queue;
-use crate::registry::{FlowKey, Listed, Registry};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use tickwire_host::{Connections, Ends};
+use tickwire_registry::{ListedFlow, Registry};
+use tickwire_steer::tables::FlowKey;
 
 /// So many flows are checked at a time: some milliseconds.
 const SLICE: usize = 4096;
 
 /// The result of a check: the diagnostics socket, which is given back, and the flows that are over.
-type Answer = (Connections, Vec<Listed>);
+type Answer = (Connections, Vec<ListedFlow>);
 
 /// The state of the check.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl FlowGc {
     }
 
     /// The result of the last check, empty if there was none; `None` while one is under way.
-    pub(crate) fn found(&mut self) -> Option<Vec<Listed>> {
+    pub(crate) fn found(&mut self) -> Option<Vec<ListedFlow>> {
         match self.under_way.as_ref().map(Receiver::try_recv) {
             None => Some(Vec::new()),
             Some(Err(TryRecvError::Empty)) => {
@@ -51,14 +52,14 @@ impl FlowGc {
     }
 
     /// The next flows to be checked.
-    pub(crate) fn next(&mut self, registry: &Registry) -> Vec<Listed> {
+    pub(crate) fn next(&mut self, registry: &Registry) -> Vec<ListedFlow> {
         let (some, last) = registry.some_flows(self.after, SLICE);
         self.after = last;
         some
     }
 
     /// Asks the kernel which of these connections it no longer has.
-    pub(crate) fn ask(&mut self, kernels: Vec<Listed>) {
+    pub(crate) fn ask(&mut self, kernels: Vec<ListedFlow>) {
         let Some(mut connections) = self.connections.take_if(|_| !kernels.is_empty()) else { return };
         let (tell, found) = sync_channel(1);
         self.under_way = Some(found);
@@ -76,7 +77,7 @@ impl FlowGc {
 }
 
 /// Those that are not among the live ones.
-fn over(mut kernels: Vec<Listed>, live: &HashSet<Ends>) -> Vec<Listed> {
+fn over(mut kernels: Vec<ListedFlow>, live: &HashSet<Ends>) -> Vec<ListedFlow> {
     kernels.retain(|flow| !live.contains(&(flow.key.local, flow.key.remote)));
     kernels
 }
@@ -84,8 +85,9 @@ fn over(mut kernels: Vec<Listed>, live: &HashSet<Ends>) -> Vec<Listed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Bound, Protocol};
+    use tickwire_registry::Bound;
     use tickwire_stack::addr::{Address, Endpoint};
+    use tickwire_steer::tables::Protocol;
 
     #[test]
     fn only_the_very_connection_keeps_its_flow() {

@@ -2,11 +2,12 @@
 //! it since.
 
 use crate::clients::{ConnectionId, Foreign};
-use crate::registry::{Bound, FlowKey, LaneId, Protocol};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tickwire_lane::control::ClaimKind;
+use tickwire_registry::{Bound, LaneId};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::{FlowKey, Protocol};
 
 /// A claim as the service holds it.
 #[derive(Debug)]

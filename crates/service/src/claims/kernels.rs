@@ -4,11 +4,12 @@ use super::Claims;
 use crate::lanes::{Lane, Lanes};
 use crate::ledger::Ledger;
 use crate::paths::Nics;
-use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, any_of};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tickwire_host::Ends;
 use tickwire_lane::control::Reason;
+use tickwire_registry::{Bound, ClaimId, LaneId, TableChange, any_of};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::{FlowKey, PortKey, Protocol};
 
 /// Up to so many flows are looked up in the kernel's table one by one. Each look-up takes some
 /// microseconds, where a dump takes milliseconds, however few connections there are.
@@ -81,7 +82,7 @@ impl Claims {
         bound: Bound,
         nics: &Nics,
         ledger: &mut Ledger,
-    ) -> Result<Vec<Change>, Reason> {
+    ) -> Result<Vec<TableChange>, Reason> {
         if bound.protocol != Protocol::Tcp {
             return Ok(Vec::new());
         }
@@ -90,7 +91,7 @@ impl Claims {
     }
 
     /// The changes that leave these connections of the kernel's under a claim to the kernel.
-    fn except(&mut self, lane: LaneId, claim: ClaimId, ends: &[Ends], ledger: &mut Ledger) -> Vec<Change> {
+    fn except(&mut self, lane: LaneId, claim: ClaimId, ends: &[Ends], ledger: &mut Ledger) -> Vec<TableChange> {
         for &(local, remote) in ends {
             self.forget_given(&FlowKey { protocol: Protocol::Tcp, local, remote }, ledger);
         }

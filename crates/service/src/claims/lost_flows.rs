@@ -3,16 +3,17 @@
 
 use super::Claims;
 use crate::ledger::Ledger;
-use crate::registry::{FlowKey, Listed, Protocol, Title};
 use tickwire_lane::control::{ClaimKind, Reason};
+use tickwire_registry::{FlowOwner, ListedFlow};
+use tickwire_steer::tables::{FlowKey, Protocol};
 
 impl Claims {
     /// Removes flows that are over or given away. Called every second.
     pub(crate) fn verify_flows(&mut self, ledger: &mut Ledger) {
         let Some(over) = self.flow_gc.found() else { return };
         over.iter().for_each(|flow| self.forget_flow(flow, ledger));
-        let (kernels, lanes): (Vec<Listed>, Vec<Listed>) =
-            self.flow_gc.next(&self.registry).into_iter().partition(|flow| flow.title == Title::Kernel);
+        let (kernels, lanes): (Vec<ListedFlow>, Vec<ListedFlow>) =
+            self.flow_gc.next(&self.registry).into_iter().partition(|flow| flow.owner == FlowOwner::Kernel);
         for flow in lanes {
             self.forget_if_given(&flow, ledger);
         }
@@ -29,13 +30,13 @@ impl Claims {
 
     /// Divert gives it to the listener that has got a connection between its ends from the other
     /// side (see `flows` of maps.h).
-    fn forget_if_given(&mut self, flow: &Listed, ledger: &mut Ledger) {
+    fn forget_if_given(&mut self, flow: &ListedFlow, ledger: &mut Ledger) {
         if flow.key.protocol == Protocol::Tcp && !ledger.programs.has_flow(&flow.key) {
             self.forget_flow(flow, ledger);
         }
     }
 
-    fn forget_flow(&mut self, flow: &Listed, ledger: &mut Ledger) {
+    fn forget_flow(&mut self, flow: &ListedFlow, ledger: &mut Ledger) {
         let (mut claims, changes) = self.registry.forget_flow(flow);
         ledger.programs.apply_best(changes);
         claims.dedup();

@@ -4,12 +4,13 @@ use super::Claims;
 use super::group_filter::filter;
 use crate::ledger::Ledger;
 use crate::paths::Nics;
-use crate::registry::{ClaimId, GroupKey, LaneId, Member, Protocol};
 use std::sync::Arc;
 use tickwire_lane::control::{ClaimKind, Interfaces, Reason};
 use tickwire_lane_linux::group_filter::has_joined;
 use tickwire_lane_linux::sys_socket;
+use tickwire_registry::{ClaimId, LaneId, Member};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::{GroupKey, Protocol};
 
 impl Claims {
     /// Makes the lane a member of a group where the claim's socket is one. Returns the accelerated
@@ -25,7 +26,7 @@ impl Claims {
         let port = self.group_port(lane, claim, group)?;
         let interfaces = self.joined_by_kernel(claim, group, nics)?;
         let wanted: Vec<GroupKey> =
-            interfaces.iter().map(|&interface| GroupKey { group: Endpoint::new(group, port), interface }).collect();
+            interfaces.iter().map(|&nic| GroupKey { nic, group: Endpoint::new(group, port) }).collect();
         let changed = self.members_become(lane, claim, group, &wanted, ledger);
         // Without the filter the kernel would deliver each datagram a second time.
         changed.and_then(|()| self.filter_kernel_copies(claim, nics)).inspect_err(|_| {
@@ -128,8 +129,7 @@ impl Claims {
     /// Keeps the kernel from delivering what the lane receives already (see `group_filter`).
     fn filter_kernel_copies(&mut self, claim: ClaimId, nics: &Nics) -> Result<(), Reason> {
         let Some(held) = self.held.get_mut(&claim) else { return Err(Reason::BadRequest) };
-        let on_lane =
-            |(key, _): &(GroupKey, Member)| nics.contains(key.interface).then_some((key.group.address, key.interface));
+        let on_lane = |(key, _): &(GroupKey, Member)| nics.contains(key.nic).then_some((key.group.address, key.nic));
         let joined: Vec<(Address, u32)> = self.groups.of_claim(claim).iter().filter_map(on_lane).collect();
         let program = if joined.is_empty() { None } else { Some(filter(&joined).ok_or(Reason::ShareLimit)?) };
         if program.is_none() && !held.filtered {

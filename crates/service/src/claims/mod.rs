@@ -41,7 +41,6 @@ pub(crate) use takeover::Departure;
 
 use crate::ledger::Ledger;
 use crate::programs::Programs;
-use crate::registry::{Change, ClaimId, Conflict, Groups, LaneId, PortKey, Registry};
 use crate::usage::Usage;
 use claim_recheck::ClaimRecheck;
 use flow_gc::FlowGc;
@@ -49,6 +48,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use tickwire_host::Connections;
 use tickwire_lane::control::Reason;
+use tickwire_registry::{ClaimId, Conflict, Groups, LaneId, Registry, TableChange};
+use tickwire_steer::tables::PortKey;
 
 /// All claims.
 pub(crate) struct Claims {
@@ -113,7 +114,13 @@ impl Claims {
 
     /// Charges a claim's entries to its user and enters the changes into the maps. If there is no
     /// room for all of them, the claim is removed.
-    fn apply(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>, ledger: &mut Ledger) -> Result<(), Reason> {
+    fn apply(
+        &mut self,
+        lane: LaneId,
+        claim: ClaimId,
+        changes: Vec<TableChange>,
+        ledger: &mut Ledger,
+    ) -> Result<(), Reason> {
         let entered = self.charge(claim, &mut ledger.usage).and_then(|()| {
             ledger.programs.apply(changes.clone()).map_err(|error| {
                 tracing::error!(lane, %error, "a claim could not be entered");
@@ -125,7 +132,7 @@ impl Claims {
 
     /// Removes a claim whose `not_entered` changes are not in the maps: these must not be undone
     /// there.
-    fn take_back(&mut self, lane: LaneId, claim: ClaimId, not_entered: &[Change], programs: &mut Programs) {
+    fn take_back(&mut self, lane: LaneId, claim: ClaimId, not_entered: &[TableChange], programs: &mut Programs) {
         let mut undo = self.registry.release(lane, claim).unwrap_or_default();
         undo.retain(|change| !not_entered.iter().any(|done| done.clone().inverse() == *change));
         programs.apply_best(undo);

@@ -1,12 +1,13 @@
 //! The proof of a claim: what the kernel reports about the socket that a program passed. Nothing
 //! that the program says counts.
 
-use crate::registry::{Bound, Protocol};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use tickwire_lane_linux::sys_socket;
+use tickwire_registry::Bound;
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::Protocol;
 
 /// What the kernel reports about a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

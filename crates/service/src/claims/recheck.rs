@@ -6,10 +6,10 @@ use super::{Claims, HeldClaim};
 use crate::clients::UserWorkers;
 use crate::ledger::Ledger;
 use crate::paths::Nics;
-use crate::registry::Protocol;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tickwire_lane::control::{ClaimKind, Reason};
+use tickwire_steer::tables::Protocol;
 
 /// What a claim's socket must continue to do.
 fn duty(held: &HeldClaim) -> Duty {

@@ -12,7 +12,6 @@ use crate::clients::Foreign;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
-use crate::registry::{Change, ClaimId, FlowKey, LaneId, Protocol};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::unistd::{Uid, fchown};
 use std::fs::File;
@@ -23,9 +22,11 @@ use std::time::{Duration, Instant};
 use tickwire_host::Query;
 use tickwire_lane::control::{ClaimKind, Reason};
 use tickwire_lane_linux::sys_repair::Repair;
+use tickwire_registry::{ClaimId, LaneId, TableChange};
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
 use tickwire_stack::tcp::Leaving;
+use tickwire_steer::tables::{FlowKey, Protocol};
 
 /// For so long after the kernel did not take the end of a connection nothing of that user's is
 /// tried that needs one: the service's loop waits for it.
@@ -244,13 +245,13 @@ impl Claims {
 
 /// Merges the changes of one flow into one step: in between, packets would go to the port's
 /// listener.
-fn merged(changes: Vec<Change>, flow: &FlowKey) -> Vec<Change> {
+fn merged(changes: Vec<TableChange>, flow: &FlowKey) -> Vec<TableChange> {
     let mut first = None;
     let mut last = None;
     let mut others = Vec::with_capacity(changes.len() + 1);
     for change in changes {
         match change {
-            Change::Flow { key, before, after } if key == *flow => {
+            TableChange::Flow { key, before, after } if key == *flow => {
                 first = first.or(Some(before));
                 last = Some(after);
             }
@@ -260,7 +261,7 @@ fn merged(changes: Vec<Change>, flow: &FlowKey) -> Vec<Change> {
     if let (Some(before), Some(after)) = (first, last)
         && before != after
     {
-        others.insert(0, Change::Flow { key: *flow, before, after });
+        others.insert(0, TableChange::Flow { key: *flow, before, after });
     }
     others
 }
@@ -290,9 +291,9 @@ fn read(file: BorrowedFd<'_>, state: &Leaving, most: usize) -> io::Result<Bytes>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Title;
     use std::io::Write;
     use std::os::fd::AsFd;
+    use tickwire_registry::FlowOwner;
     use tickwire_stack::addr::{Address, Endpoint};
 
     fn end(last: u8) -> Endpoint {
@@ -328,8 +329,8 @@ mod tests {
     fn a_flow_changes_hands_in_one_step() {
         let flow = FlowKey { protocol: Protocol::Tcp, local: end(1), remote: end(2) };
         let other = FlowKey { remote: end(3), ..flow };
-        let change = |key, before, after| Change::Flow { key, before, after };
-        let (ours, kernels) = (Some(Title::Lane(1)), Some(Title::Kernel));
+        let change = |key, before, after| TableChange::Flow { key, before, after };
+        let (ours, kernels) = (Some(FlowOwner::Lane(1)), Some(FlowOwner::Kernel));
         let changes = vec![change(flow, ours, None), change(other, ours, None), change(flow, None, kernels)];
         assert_eq!(merged(changes, &flow), [change(flow, ours, kernels), change(other, ours, None)]);
         assert_eq!(merged(vec![change(flow, ours, None), change(flow, None, ours)], &flow), []);

@@ -15,8 +15,8 @@ use super::{Claims, HeldClaim};
 use crate::clients::ConnectionId;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
-use crate::registry::{ClaimId, LaneId};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use tickwire_registry::{ClaimId, LaneId};
 
 /// The rows of at most so many lanes are read at one look. A lane has thousands of rows, and the
 /// event loop waits meanwhile, whatever programs leave behind.

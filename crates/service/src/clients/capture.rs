@@ -11,12 +11,12 @@
 
 use super::ConnectionId;
 use crate::programs::Programs;
-use crate::registry::LaneId;
 use aya::maps::{MapData, RingBuf};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, setsockopt, socketpair, sockopt};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tickwire_lane_linux::bpf::CaptureRecord;
+use tickwire_registry::LaneId;
 
 /// Bytes of a record before the packet's.
 const HEADER: usize = 32;

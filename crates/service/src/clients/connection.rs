@@ -4,7 +4,6 @@
 use super::rate::Bucket;
 use super::user_workers::{Foreign, Queue};
 use crate::answer::Answer;
-use crate::registry::{ClaimId, LaneId};
 use crate::usage::Returns;
 use std::collections::VecDeque;
 use std::io;
@@ -14,6 +13,7 @@ use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_lane::control::{Name, Push, Reason};
 use tickwire_lane_linux::control::{Channel, Incoming};
+use tickwire_registry::{ClaimId, LaneId};
 
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;

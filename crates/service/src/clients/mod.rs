@@ -28,7 +28,6 @@ pub(crate) use user_workers::{Foreign, Queue, UserWorkers};
 use crate::answer::Answer;
 use crate::paths::Paths;
 use crate::programs::Programs;
-use crate::registry::{ClaimId, LaneId};
 use crate::usage::Usage;
 use acceptor::Visitor;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -42,6 +41,7 @@ use tickwire_host::Query;
 use tickwire_lane::control::{Name, Push, Reason};
 use tickwire_lane_linux::control::Channel;
 use tickwire_lane_linux::sys_socket;
+use tickwire_registry::{ClaimId, LaneId};
 
 /// The first number of a connection. The event loop has those below for what else it watches.
 const FIRST: ConnectionId = 16;

@@ -5,9 +5,10 @@
 
 use super::lane::Lane;
 use super::reset::{End, How};
-use crate::registry::{ClaimId, LaneId, Protocol, Registry};
+use tickwire_registry::{ClaimId, LaneId, Registry};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::table::{SocketRow, kind};
+use tickwire_steer::tables::Protocol;
 
 /// A lane whose program is gone, and whose peers are being notified.
 pub(crate) struct DyingLane {

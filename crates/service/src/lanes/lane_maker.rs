@@ -8,7 +8,6 @@
 use super::numbers::Numbers;
 use super::remover::Remover;
 use crate::programs::{BpfError, GuardLink, LanePrograms, LaneRings, RingMaps};
-use crate::registry::LaneId;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -20,6 +19,7 @@ use tickwire_host::RouteNetlink;
 use tickwire_host::link::is_lane_device;
 use tickwire_lane::control::AttachMode;
 use tickwire_lane_linux::sys_tap::{self, BULK_DEVICE};
+use tickwire_registry::LaneId;
 
 /// At most so many lanes are made at a time.
 pub(crate) const AT_A_TIME: usize = 8;

@@ -8,12 +8,12 @@ use super::ready_lanes::Waiting;
 use crate::clients::{Clients, ConnectionId};
 use crate::paths::Nics;
 use crate::programs::Programs;
-use crate::registry::LaneId;
 use crate::usage::Usage;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use tickwire_host::RouteNetlink;
 use tickwire_lane_linux::sys_tap::{self, BULK_DEVICE};
+use tickwire_registry::LaneId;
 
 /// How many lanes are kept ready if the configuration does not say.
 const READY: u32 = 4;

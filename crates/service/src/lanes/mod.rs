@@ -36,7 +36,6 @@ use crate::answer::Answer;
 use crate::clients::{Connection, ConnectionId, Peer};
 use crate::config::LaneConfig;
 use crate::paths::{Nics, mode_name};
-use crate::registry::LaneId;
 use crate::usage::Usage;
 use lane::{ProgramParts, bytes, lane_limits, system};
 use lane_maker::Blank;
@@ -46,6 +45,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeBounds;
 use std::os::fd::{AsFd, BorrowedFd};
 use tickwire_lane::control::{Name, Reason, Reply, Token};
+use tickwire_registry::LaneId;
 use tickwire_stack::{Limits, Memory};
 
 /// All lanes, from the first step of their making to the last of their removal.

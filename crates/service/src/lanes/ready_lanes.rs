@@ -3,10 +3,10 @@
 
 use super::lane_maker::{AT_A_TIME, Blank};
 use crate::clients::ConnectionId;
-use crate::registry::LaneId;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use tickwire_lane::control::Name;
+use tickwire_registry::LaneId;
 
 /// After a failure, none is made in advance for so long.
 const REST: Duration = Duration::from_secs(1);

@@ -14,10 +14,10 @@ use super::lane::Lane;
 use super::remains::Remains;
 use super::reset::{End, frame};
 use crate::paths::Nics;
-use crate::registry::{ClaimId, LaneId, Registry};
 use crate::usage::Usage;
 use std::io;
 use std::time::Instant;
+use tickwire_registry::{ClaimId, LaneId, Registry};
 
 /// So many frames are sent in one turn: about a millisecond.
 const AT_ONCE: usize = 256;

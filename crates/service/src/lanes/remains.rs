@@ -4,10 +4,10 @@
 //! memory; one that is writing to the lane's device keeps that. The lane stays charged to its user
 //! for so long.
 
-use crate::registry::LaneId;
 use std::time::{Duration, Instant};
 use tickwire_lane_linux::sys_bpf;
 use tickwire_lane_linux::sys_tap::BULK_DEVICE;
+use tickwire_registry::LaneId;
 
 /// What is still held is checked again after this time, then after twice as long each time.
 const SOON: Duration = Duration::from_millis(20);

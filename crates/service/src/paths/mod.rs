@@ -20,12 +20,12 @@ pub(crate) use nics::{Effect, Nics, mode_name};
 
 use crate::answer::reason_of;
 use crate::programs::Programs;
-use crate::registry::LaneId;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use subscriptions::{PathSubscriptions, differs};
 use tickwire_host::{Answer, Monitor, Query, RouteNetlink, XdpInfo};
 use tickwire_lane::control::{Push, Reason};
+use tickwire_registry::LaneId;
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
 

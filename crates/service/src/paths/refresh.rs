@@ -4,9 +4,9 @@
 use super::subscriptions::differs;
 use super::{Changed, Paths};
 use crate::programs::Programs;
-use crate::registry::LaneId;
 use std::collections::BTreeMap;
 use tickwire_host::{Neighbour, NetworkEvent, Query, Reachability};
+use tickwire_registry::LaneId;
 
 /// At most so many paths are resolved again before the loop continues: some milliseconds.
 const SLICE: usize = 64;

@@ -1,9 +1,9 @@
 //! The counters of lanes and of the host.
 
 use super::{BpfError, Programs, Result};
-use crate::registry::LaneId;
 use aya::maps::PerCpuValues;
 use tickwire_lane_linux::bpf::{HostCounter, LaneCountersValue};
+use tickwire_registry::LaneId;
 
 impl Programs {
     /// Resets the counters of a lane.

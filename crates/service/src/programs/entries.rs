@@ -2,19 +2,20 @@
 
 use super::port_uses::PortUses;
 use super::{Programs, Result};
-use crate::registry::{Change, FlowKey, GroupChange, LaneId, Members, PortKey, Protocol, Share, Title};
 use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
 use tickwire_lane_linux::bpf::{self, port_kind};
+use tickwire_registry::{FlowOwner, GroupChange, LaneId, Members, Share, TableChange};
+use tickwire_steer::tables::{FlowKey, PortKey, Protocol};
 
 impl Programs {
     /// Applies changes in order; if one fails, undoes those before it.
-    pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<()> {
+    pub(crate) fn apply(&mut self, changes: Vec<TableChange>) -> Result<()> {
         let mut done = Vec::with_capacity(changes.len());
         for change in changes {
             if let Err(error) = self.apply_one(&change) {
                 for change in done.into_iter().rev() {
-                    let _ = self.apply_one(&Change::inverse(change));
+                    let _ = self.apply_one(&TableChange::inverse(change));
                 }
                 return Err(error);
             }
@@ -24,7 +25,7 @@ impl Programs {
     }
 
     /// Applies changes as far as possible: an entry that is gone already needs no removal.
-    pub(crate) fn apply_best(&mut self, changes: Vec<Change>) {
+    pub(crate) fn apply_best(&mut self, changes: Vec<TableChange>) {
         for change in changes {
             if let Err(error) = self.apply_one(&change) {
                 tracing::debug!(%error, ?change, "a map did not take a change");
@@ -32,18 +33,18 @@ impl Programs {
         }
     }
 
-    fn apply_one(&mut self, change: &Change) -> Result<()> {
+    fn apply_one(&mut self, change: &TableChange) -> Result<()> {
         match change {
-            Change::Port { key, before, after } => self.set_port(*key, before, after),
-            Change::Flow { key, before, after } => self.set_flow(key, before.is_none(), *after),
-            Change::Owned { lane, key, before, after } => self.set_owned(*lane, *key, before.is_none(), *after),
+            TableChange::Port { key, before, after } => self.set_port(*key, before, after),
+            TableChange::Flow { key, before, after } => self.set_flow(key, before.is_none(), *after),
+            TableChange::Owned { lane, key, before, after } => self.set_owned(*lane, *key, before.is_none(), *after),
         }
     }
 
     fn set_port(&mut self, key: PortKey, before: &[LaneId], after: &[LaneId]) -> Result<()> {
         let kind = if key.local.address.is_unspecified() { port_kind::ANY } else { port_kind::BOUND };
         let row = Row {
-            key: bpf::PortMapKey::new(key.protocol as u8, key.local),
+            key: bpf::PortMapKey::new(key.protocol.number(), key.local),
             value: self.port_value(key, before, after),
             is_new: before.is_empty(),
             counted: (key, kind),
@@ -51,10 +52,10 @@ impl Programs {
         row.enter(&mut self.ports, &mut self.port_uses)
     }
 
-    fn set_flow(&mut self, key: &FlowKey, is_new: bool, after: Option<Title>) -> Result<()> {
+    fn set_flow(&mut self, key: &FlowKey, is_new: bool, after: Option<FlowOwner>) -> Result<()> {
         let &FlowKey { protocol, local, remote } = key;
         let row = Row {
-            key: bpf::FlowMapKey::new(protocol as u8, local, remote),
+            key: bpf::FlowMapKey::new(protocol.number(), local, remote),
             value: after.map(flow_value),
             is_new,
             counted: (PortKey { protocol, local }, port_kind::FLOWS),
@@ -70,7 +71,7 @@ impl Programs {
             Share::Flows => bpf::OwnedValue::FLOWS,
         });
         let row = Row {
-            key: bpf::OwnedMapKey::new(lane, key.protocol as u8, key.local),
+            key: bpf::OwnedMapKey::new(lane, key.protocol.number(), key.local),
             value,
             is_new,
             counted: (key, kind),
@@ -108,7 +109,7 @@ impl Programs {
     pub(crate) fn settle(&mut self, key: PortKey, lanes: &[LaneId]) {
         if self.joining.remove(&key).is_some()
             && let Some(value) = bpf::PortValue::new(lanes)
-            && let Err(error) = self.ports.insert(bpf::PortMapKey::new(key.protocol as u8, key.local), value, 0)
+            && let Err(error) = self.ports.insert(bpf::PortMapKey::new(key.protocol.number(), key.local), value, 0)
         {
             tracing::warn!(%error, "a shared port stays as it is");
         }
@@ -117,12 +118,12 @@ impl Programs {
     /// The lane that received a connection's handshake, if that began while a lane was joining its
     /// port.
     pub(crate) fn handshake(&self, key: &FlowKey) -> Option<LaneId> {
-        self.handshakes.get(&bpf::FlowMapKey::new(key.protocol as u8, key.local, key.remote), 0).ok()
+        self.handshakes.get(&bpf::FlowMapKey::new(key.protocol.number(), key.local, key.remote), 0).ok()
     }
 
     /// Whether divert knows a flow; true if the map cannot be read.
     pub(crate) fn has_flow(&self, key: &FlowKey) -> bool {
-        let key = bpf::FlowMapKey::new(key.protocol as u8, key.local, key.remote);
+        let key = bpf::FlowMapKey::new(key.protocol.number(), key.local, key.remote);
         !matches!(self.flows.get(&key, 0), Err(MapError::KeyNotFound))
     }
 
@@ -135,7 +136,7 @@ impl Programs {
     }
 
     fn set_group(&mut self, members: &Members, value: Option<bpf::GroupValue>) -> Result<()> {
-        let key = bpf::GroupMapKey::new(members.key.group, members.key.interface);
+        let key = bpf::GroupMapKey::new(members.key.group, members.key.nic);
         match value {
             _ if members.before == members.after => {}
             Some(value) => self.groups.insert(key, value, 0)?,
@@ -178,10 +179,10 @@ impl<K: Pod, V: Pod> Row<K, V> {
 }
 
 /// The map value for the owner of a flow.
-fn flow_value(title: Title) -> bpf::FlowValue {
-    match title {
-        Title::Kernel => bpf::FlowValue::KERNEL,
-        Title::Lane(lane) => bpf::FlowValue::new(lane),
+fn flow_value(owner: FlowOwner) -> bpf::FlowValue {
+    match owner {
+        FlowOwner::Kernel => bpf::FlowValue::KERNEL,
+        FlowOwner::Lane(lane) => bpf::FlowValue::new(lane),
     }
 }
 
@@ -203,10 +204,10 @@ mod tests {
         let local = Endpoint::new(Address::v4([10, 0, 0, 1]), 80);
         let flow = |port| {
             let remote = Endpoint::new(Address::v4([10, 0, 0, 2]), port);
-            Change::Flow {
+            TableChange::Flow {
                 key: FlowKey { protocol: Protocol::Tcp, local, remote },
                 before: None,
-                after: Some(Title::Lane(7)),
+                after: Some(FlowOwner::Lane(7)),
             }
         };
         programs.apply((0..1020).map(flow).collect()).unwrap();

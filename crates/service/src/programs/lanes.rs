@@ -3,7 +3,6 @@
 
 use super::classifiers::LaneClassifiers;
 use super::{BpfError, Programs, Result, xdp};
-use crate::registry::LaneId;
 use aya::programs::tc::SchedClassifierLink;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +13,7 @@ use tickwire_lane::rx_ring::RING_BYTES;
 use tickwire_lane_linux::bpf::program;
 use tickwire_lane_linux::standby_ring::STANDBY_RING_BYTES;
 use tickwire_lane_linux::sys_bpf;
+use tickwire_registry::LaneId;
 
 /// How the guard is attached to a lane's TAP device; dropping it detaches.
 #[derive(Debug)]

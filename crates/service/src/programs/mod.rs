@@ -30,7 +30,6 @@ pub(crate) use nics::NicHook;
 pub(crate) use ring_probe::ring_is_safe;
 
 use crate::config::ServiceLimits;
-use crate::registry::{LaneId, PortKey};
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::Xdp;
@@ -43,6 +42,8 @@ use std::collections::HashMap as Table;
 use std::os::fd::AsFd;
 use tickwire_lane_linux::bpf::{self, LaneCountersValue, map, program};
 use tickwire_lane_linux::mapped_array::MappedArray;
+use tickwire_registry::LaneId;
+use tickwire_steer::tables::PortKey;
 
 type Result<T> = std::result::Result<T, BpfError>;
 

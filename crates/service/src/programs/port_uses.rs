@@ -1,10 +1,10 @@
 //! Which ports have entries of which kind. Divert and guard look there first: most packets are to
 //! ports that have none.
 
-use crate::registry::{PortKey, Protocol};
 use std::collections::HashMap;
 use tickwire_lane_linux::bpf::{self, port_kind};
 use tickwire_lane_linux::mapped_array::MappedArray;
+use tickwire_steer::tables::{PortKey, Protocol};
 
 /// The kinds of entries that each port has.
 pub(super) struct PortUses {
@@ -54,7 +54,7 @@ impl PortUses {
     }
 
     fn flip(&self, key: PortKey, kind: u8) {
-        let (word, shift) = bpf::port_kinds(key.protocol as u8, key.local.port);
+        let (word, shift) = bpf::port_kinds(key.protocol.number(), key.local.port);
         self.kinds.flip(word, u64::from(kind) << shift);
     }
 }

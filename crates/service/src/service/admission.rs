@@ -5,8 +5,8 @@ use super::Service;
 use crate::answer::{Answer, refused};
 use crate::clients::ConnectionId;
 use crate::lanes::Waiting;
-use crate::registry::LaneId;
 use tickwire_lane::control::{Name, Push, Reason, Reply, Token};
+use tickwire_registry::LaneId;
 
 impl Service {
     /// Answers [`tickwire_lane::control::Request::Hello`]; `None` if the answer has to wait for a

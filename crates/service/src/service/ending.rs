@@ -7,9 +7,9 @@ use super::Service;
 use crate::clients::{ConnectionId, End};
 use crate::farewell::Farewell;
 use crate::lanes::{DyingLane, FrameBudget};
-use crate::registry::LaneId;
 use std::time::{Duration, Instant};
 use tickwire_lane::control::{Push, Reason};
+use tickwire_registry::LaneId;
 
 impl Service {
     /// Ends a connection, and its lane with the last one.

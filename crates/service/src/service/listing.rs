@@ -6,11 +6,11 @@
 use super::Service;
 use crate::answer::Answer;
 use crate::clients::ConnectionId;
-use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Reason, Reply};
 use tickwire_lane_linux::bpf::GuardRefusal;
 use tickwire_lane_linux::region::read_only;
+use tickwire_registry::LaneId;
 use tickwire_stack::addr::Endpoint;
 
 /// Cursors of programs without a lane lie above those of lanes.
@@ -95,7 +95,7 @@ impl Service {
                 let held = ClaimInfo {
                     claim: Claim(claim),
                     kind: held.kind,
-                    protocol: held.bound.protocol as u8,
+                    protocol: held.bound.protocol.number(),
                     local: held.bound.local,
                     remote: match held.kind {
                         ClaimKind::Flow => held.remote,

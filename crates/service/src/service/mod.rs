@@ -26,9 +26,9 @@ use crate::farewell::Farewell;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::paths::{Changed, Paths};
-use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_lane::control::{Claim, Push};
+use tickwire_registry::LaneId;
 
 /// The service.
 pub(crate) struct Service {

@@ -4,10 +4,10 @@ use super::Service;
 use crate::answer::{Answer, refused};
 use crate::claims::{Closing, Departure, Wanted};
 use crate::clients::{ConnectionId, Foreign};
-use crate::registry::LaneId;
 use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_lane::control::{Claim, Interfaces, Parts, Reason, Reply, Request};
+use tickwire_registry::LaneId;
 use tickwire_stack::addr::Address;
 use tickwire_stack::tcp::Leaving;
 

@@ -1,5 +1,5 @@
-//! The counters of this machine. Clocks use those of [`read`]; the two on the bus (`Hpet`, `AcpiPm`)
-//! serve only for comparison, and only on Linux.
+//! The counters of this machine. Clocks use those of [`read`]; the two on the bus (`Hpet`,
+//! `AcpiPm`) serve only for comparison, and only on Linux.
 
 #[cfg(target_os = "linux")]
 mod acpi_pm;

@@ -1,5 +1,5 @@
-//! Windows' performance counter, in nanoseconds: what `CLOCK_MONOTONIC_RAW` is on Linux. It runs from
-//! the machine's start at a rate that nothing steers, in steps of 100 ns on most machines.
+//! Windows' performance counter, in nanoseconds: what `CLOCK_MONOTONIC_RAW` is on Linux. It runs
+//! from the machine's start at a rate that nothing steers, in steps of 100 ns on most machines.
 
 use super::Moved;
 use std::sync::OnceLock;

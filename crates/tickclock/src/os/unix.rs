@@ -33,7 +33,7 @@ pub(crate) fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// Sleeps, by a clock that nobody sets; a signal may end it.
+/// Sleeps, by a clock that is never set; a signal may end it.
 pub(crate) fn nap(time: Duration) {
     match clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::empty(), &time.into()) {
         Ok(_) | Err(Errno::EINTR) => {}

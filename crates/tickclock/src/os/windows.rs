@@ -49,7 +49,7 @@ pub(crate) fn boot_id() -> String {
     if number == 0 { String::new() } else { format!("{number:016x}") }
 }
 
-/// Sleeps, by a clock that nobody sets.
+/// Sleeps, by a clock that is never set.
 pub(crate) fn nap(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,27 +1,28 @@
 //! Flows under a claimed port that are the kernel's: every claim of the port leaves them to it.
 
-use super::{Change, ClaimId, Conflict, FlowKey, LaneId, Registry, Title};
+use super::{ClaimId, Conflict, FlowOwner, LaneId, Registry, TableChange};
 use tickwire_stack::addr::Endpoint;
+use tickwire_steer::tables::FlowKey;
 
 impl Registry {
     /// Leaves flows that fall under a claim to the kernel: connections that its stack has.
-    pub(crate) fn except(
+    pub fn except(
         &mut self,
         lane: LaneId,
         id: ClaimId,
         flows: &[(Endpoint, Endpoint)],
-    ) -> Result<Vec<Change>, Conflict> {
+    ) -> Result<Vec<TableChange>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
         for &(local, remote) in flows {
             let key = FlowKey { protocol: bound.protocol, local, remote };
-            let free = self.flows.get(&key).is_none_or(|flow| flow.title == Title::Kernel);
+            let free = self.flows.get(&key).is_none_or(|flow| flow.owner == FlowOwner::Kernel);
             if !bound.covers(local) || !free {
                 continue;
             }
             let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
             if claim.exceptions.insert(key) {
-                self.hold_flow(id, key, Title::Kernel, &mut changes);
+                self.hold_flow(id, key, FlowOwner::Kernel, &mut changes);
             } else if let Some(flow) = self.flows.get_mut(&key) {
                 self.seen += 1;
                 flow.seen = self.seen;
@@ -31,7 +32,7 @@ impl Registry {
     }
 
     /// An exception has not been entered into the maps.
-    pub(crate) fn take_exception_back(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) {
+    pub fn take_exception_back(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) {
         if self.claim(lane, id).is_ok()
             && let Some(claim) = self.claims.get_mut(&id)
             && claim.exceptions.remove(key)

@@ -6,23 +6,14 @@
 use super::{ClaimId, LaneId};
 use std::collections::{BTreeMap, HashMap};
 use tickwire_stack::addr::Endpoint;
-
-/// At most so many lanes receive copies of one group's datagrams: the size of the map's value.
-const MAX_MEMBERS: usize = 16;
-
-/// A group on a port of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct GroupKey {
-    pub(crate) group: Endpoint,
-    pub(crate) interface: u32,
-}
+use tickwire_steer::tables::{GroupKey, MAX_MEMBERS};
 
 /// One membership: of a lane, by the socket of a claim. Sources are filtered by the stack.
-pub(crate) type Member = (LaneId, ClaimId);
+pub type Member = (LaneId, ClaimId);
 
 /// All memberships.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub struct Groups {
     members: HashMap<GroupKey, Vec<Member>>,
     /// How many memberships each lane has in a group of an interface, at all ports together (the
     /// key's is 0).
@@ -33,33 +24,36 @@ pub(crate) struct Groups {
 
 /// The lanes that receive copies, before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Members {
-    pub(crate) key: GroupKey,
-    pub(crate) before: Vec<LaneId>,
-    pub(crate) after: Vec<LaneId>,
+pub struct Members {
+    /// The group.
+    pub key: GroupKey,
+    /// The lanes before.
+    pub before: Vec<LaneId>,
+    /// The lanes after.
+    pub after: Vec<LaneId>,
 }
 
 /// What entering or removing a membership changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupChange {
-    pub(crate) port: Members,
-    pub(crate) any_port: Members,
+pub struct GroupChange {
+    /// At the port of the membership.
+    pub port: Members,
+    /// At port 0, which stands for any.
+    pub any_port: Members,
 }
 
-impl GroupKey {
-    /// The key of the group at any port.
-    fn any_port(self) -> Self {
-        Self { group: Endpoint::new(self.group.address, 0), ..self }
-    }
+/// The key of the group at any port.
+fn any_port(key: GroupKey) -> GroupKey {
+    GroupKey { group: Endpoint::new(key.group.address, 0), ..key }
 }
 
 impl Groups {
     /// Enters a membership; `None` if there are too many members. A second entry of the same
     /// membership changes nothing.
-    pub(crate) fn join(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
+    pub fn join(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
         let members = self.members.entry(key).or_default();
         let before = lanes(members);
-        let any = self.any_port.entry(key.any_port()).or_default();
+        let any = self.any_port.entry(any_port(key)).or_default();
         let any_before: Vec<_> = any.keys().copied().collect();
         if !members.contains(&member) {
             if !before.contains(&member.0) && before.len() >= MAX_MEMBERS || members.len() >= MAX_ENTRIES {
@@ -72,11 +66,11 @@ impl Groups {
         }
         let port = Members { key, before, after: lanes(members) };
         let any_after = any.keys().copied().collect();
-        Some(GroupChange { port, any_port: Members { key: key.any_port(), before: any_before, after: any_after } })
+        Some(GroupChange { port, any_port: Members { key: any_port(key), before: any_before, after: any_after } })
     }
 
     /// Removes a membership; `None` if there is none.
-    pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
+    pub fn leave(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
         let members = self.members.get_mut(&key)?;
         let at = members.iter().position(|m| *m == member)?;
         let before = lanes(members);
@@ -102,7 +96,7 @@ impl Groups {
 
     /// Removes a lane's membership at one of the ports.
     fn leave_any_port(&mut self, key: GroupKey, lane: LaneId) -> Members {
-        let key = key.any_port();
+        let key = any_port(key);
         let lanes = self.any_port.entry(key).or_default();
         let before = lanes.keys().copied().collect();
         if let Some(number) = lanes.get_mut(&lane) {
@@ -119,12 +113,14 @@ impl Groups {
     }
 
     /// The memberships of a claim.
-    pub(crate) fn of_claim(&self, claim: ClaimId) -> &[(GroupKey, Member)] {
+    #[must_use]
+    pub fn of_claim(&self, claim: ClaimId) -> &[(GroupKey, Member)] {
         self.of_claims.get(&claim).map_or(&[], Vec::as_slice)
     }
 
     /// How many memberships a lane has.
-    pub(crate) fn of_lane(&self, lane: LaneId) -> u32 {
+    #[must_use]
+    pub fn of_lane(&self, lane: LaneId) -> u32 {
         self.of_lanes.get(&lane).copied().unwrap_or(0)
     }
 }
@@ -145,7 +141,7 @@ mod tests {
     use tickwire_stack::addr::Address;
 
     const GROUP: Address = Address::v4([239, 1, 1, 1]);
-    const KEY: GroupKey = GroupKey { group: Endpoint::new(GROUP, 5000), interface: 3 };
+    const KEY: GroupKey = GroupKey { group: Endpoint::new(GROUP, 5000), nic: 3 };
 
     #[test]
     fn each_lane_counts_once_however_many_sockets_joined() {
@@ -167,7 +163,7 @@ mod tests {
     fn a_lane_has_a_group_at_any_port_as_long_as_at_one() {
         let mut groups = Groups::default();
         let other = GroupKey { group: Endpoint::new(GROUP, 5001), ..KEY };
-        let elsewhere = GroupKey { interface: 4, ..KEY };
+        let elsewhere = GroupKey { nic: 4, ..KEY };
         assert_eq!(groups.join(KEY, (1, 10)).unwrap().any_port.after, [1]);
         let second = groups.join(other, (1, 11)).unwrap().any_port;
         assert_eq!((second.key.group.port, second.before, second.after), (0, vec![1], vec![1]));

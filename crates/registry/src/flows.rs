@@ -1,12 +1,13 @@
 //! Flows: connections that are told apart from all other packets to their port.
 
-use super::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, PortKey, Registry, Share};
+use super::{Bound, ClaimId, Conflict, LaneId, Registry, Share, TableChange};
 use std::ops::Bound::{Excluded, Unbounded};
 use tickwire_stack::addr::Endpoint;
+use tickwire_steer::tables::{FlowKey, PortKey};
 
 /// The owner of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Title {
+pub enum FlowOwner {
     /// The kernel has this connection: nothing of it is diverted.
     Kernel,
     /// A lane's, which connects from here or reports that it has accepted this connection. A
@@ -15,9 +16,9 @@ pub(crate) enum Title {
     Lane(LaneId),
 }
 
-impl Title {
+impl FlowOwner {
     /// The lane that receives the flow's packets.
-    pub(crate) fn lane(self) -> Option<LaneId> {
+    pub fn lane(self) -> Option<LaneId> {
         match self {
             Self::Kernel => None,
             Self::Lane(lane) => Some(lane),
@@ -27,30 +28,32 @@ impl Title {
 
 /// A flow as the registry holds it.
 #[derive(Debug)]
-pub(super) struct Flow {
-    pub(super) title: Title,
+pub(crate) struct Flow {
+    pub(crate) owner: FlowOwner,
     /// The claims that hold it, each as often as it does.
-    pub(super) claims: Vec<ClaimId>,
+    pub(crate) claims: Vec<ClaimId>,
     /// When it was last entered or seen to live: the registry's count of such events.
-    pub(super) seen: u64,
+    pub(crate) seen: u64,
 }
 
 /// A flow as other modules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
-    pub(crate) key: FlowKey,
-    pub(crate) title: Title,
+pub struct ListedFlow {
+    /// The flow.
+    pub key: FlowKey,
+    /// Its owner.
+    pub owner: FlowOwner,
     seen: u64,
 }
 
 impl Registry {
     /// Claims one connection of a bound socket.
-    pub(crate) fn claim_flow(
+    pub fn claim_flow(
         &mut self,
         lane: LaneId,
         bound: Bound,
         remote: Endpoint,
-    ) -> Result<(ClaimId, Vec<Change>), Conflict> {
+    ) -> Result<(ClaimId, Vec<TableChange>), Conflict> {
         let key = FlowKey { protocol: bound.protocol, local: bound.local, remote };
         if !self.is_open_to(lane, &key) {
             return Err(Conflict::Flow);
@@ -66,7 +69,7 @@ impl Registry {
     /// Turns the claim of a closing listener into exact flows: new connections are no longer
     /// diverted, the live ones stay. A flow that another lane or the kernel has is left out. What
     /// the lane may send shrinks to these flows: the port may have another owner next.
-    pub(crate) fn convert(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Result<Vec<Change>, Conflict> {
+    pub fn convert(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Result<Vec<TableChange>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
         let pinned = self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.flows)).unwrap_or_default();
@@ -95,7 +98,7 @@ impl Registry {
 
     /// Enters flows of connections that a claim's lane has, so that they stay with it when others
     /// join the port.
-    pub(crate) fn pin(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Vec<Change> {
+    pub fn pin(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Vec<TableChange> {
         let mut changes = Vec::new();
         if self.claim(lane, id).is_ok() {
             flows.iter().for_each(|&key| self.enter_flow(id, key, lane, &mut changes));
@@ -104,7 +107,7 @@ impl Registry {
     }
 
     /// Takes one such flow out.
-    pub(crate) fn unpin(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) -> Vec<Change> {
+    pub fn unpin(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) -> Vec<TableChange> {
         let mut changes = Vec::new();
         if self.claim(lane, id).is_ok()
             && let Some(claim) = self.claims.get_mut(&id)
@@ -117,12 +120,7 @@ impl Registry {
     }
 
     /// Takes the flows with one remote end out of a claim.
-    pub(crate) fn release_flows(
-        &mut self,
-        lane: LaneId,
-        id: ClaimId,
-        remote: Endpoint,
-    ) -> Result<Vec<Change>, Conflict> {
+    pub fn release_flows(&mut self, lane: LaneId, id: ClaimId, remote: Endpoint) -> Result<Vec<TableChange>, Conflict> {
         self.claim(lane, id)?;
         let mut changes = Vec::new();
         let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
@@ -134,36 +132,36 @@ impl Registry {
     }
 
     /// Whether a flow is a lane's.
-    pub(crate) fn holds_flow(&self, lane: LaneId, key: &FlowKey) -> bool {
-        self.flows.get(key).is_some_and(|flow| flow.title.lane() == Some(lane))
+    pub fn holds_flow(&self, lane: LaneId, key: &FlowKey) -> bool {
+        self.flows.get(key).is_some_and(|flow| flow.owner.lane() == Some(lane))
     }
 
     /// Whether a flow has an owner.
-    pub(crate) fn knows_flow(&self, key: &FlowKey) -> bool {
+    pub fn knows_flow(&self, key: &FlowKey) -> bool {
         self.flows.contains_key(key)
     }
 
     /// A flow that is a lane's.
-    pub(crate) fn lanes_flow(&self, key: &FlowKey) -> Option<Listed> {
-        let flow = self.flows.get(key).filter(|flow| flow.title != Title::Kernel)?;
-        Some(Listed { key: *key, title: flow.title, seen: flow.seen })
+    pub fn lanes_flow(&self, key: &FlowKey) -> Option<ListedFlow> {
+        let flow = self.flows.get(key).filter(|flow| flow.owner != FlowOwner::Kernel)?;
+        Some(ListedFlow { key: *key, owner: flow.owner, seen: flow.seen })
     }
 
     /// At most so many flows after one, in order, and after which to continue; `None`: there are no
     /// more.
-    pub(crate) fn some_flows(&self, after: Option<FlowKey>, number: usize) -> (Vec<Listed>, Option<FlowKey>) {
+    pub fn some_flows(&self, after: Option<FlowKey>, number: usize) -> (Vec<ListedFlow>, Option<FlowKey>) {
         let behind = self.flows.range((after.map_or(Unbounded, Excluded), Unbounded));
-        let listed = behind.map(|(&key, flow)| Listed { key, title: flow.title, seen: flow.seen });
-        let some: Vec<Listed> = listed.take(number).collect();
+        let listed = behind.map(|(&key, flow)| ListedFlow { key, owner: flow.owner, seen: flow.seen });
+        let some: Vec<ListedFlow> = listed.take(number).collect();
         let last = some.last().filter(|_| some.len() == number).map(|flow| flow.key);
         (some, last)
     }
 
     /// Removes a flow from all claims, unless it has been entered or seen since it was listed;
     /// returns these claims.
-    pub(crate) fn forget_flow(&mut self, listed: &Listed) -> (Vec<ClaimId>, Vec<Change>) {
+    pub fn forget_flow(&mut self, listed: &ListedFlow) -> (Vec<ClaimId>, Vec<TableChange>) {
         let key = listed.key;
-        let same = |flow: &&Flow| flow.title == listed.title && flow.seen == listed.seen;
+        let same = |flow: &&Flow| flow.owner == listed.owner && flow.seen == listed.seen;
         let mut changes = Vec::new();
         let claims = self.flows.get(&key).filter(same).map(|flow| flow.claims.clone()).unwrap_or_default();
         for &id in &claims {
@@ -178,40 +176,40 @@ impl Registry {
 
     /// Whether a flow is free, or this lane's already.
     fn is_open_to(&self, lane: LaneId, key: &FlowKey) -> bool {
-        self.flows.get(key).is_none_or(|flow| flow.title.lane() == Some(lane))
+        self.flows.get(key).is_none_or(|flow| flow.owner.lane() == Some(lane))
     }
 
-    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, lane: LaneId, changes: &mut Vec<Change>) {
+    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, lane: LaneId, changes: &mut Vec<TableChange>) {
         let Some(claim) = self.claims.get_mut(&id) else { return };
-        let title = Title::Lane(lane);
-        if self.flows.get(&key).is_some_and(|flow| flow.title != title) {
+        let owner = FlowOwner::Lane(lane);
+        if self.flows.get(&key).is_some_and(|flow| flow.owner != owner) {
             return;
         }
         claim.flows.push(key);
-        self.hold_flow(id, key, title, changes);
+        self.hold_flow(id, key, owner, changes);
     }
 
     /// Notes that a claim holds a flow, which is free or of the same lane.
-    pub(super) fn hold_flow(&mut self, id: ClaimId, key: FlowKey, title: Title, changes: &mut Vec<Change>) {
+    pub(crate) fn hold_flow(&mut self, id: ClaimId, key: FlowKey, owner: FlowOwner, changes: &mut Vec<TableChange>) {
         self.seen += 1;
         let flow = self.flows.entry(key).or_insert_with(|| {
-            changes.push(Change::Flow { key, before: None, after: Some(title) });
-            Flow { title, claims: Vec::new(), seen: 0 }
+            changes.push(TableChange::Flow { key, before: None, after: Some(owner) });
+            Flow { owner, claims: Vec::new(), seen: 0 }
         });
         flow.claims.push(id);
         flow.seen = self.seen;
     }
 
     /// Notes that a claim no longer holds a flow.
-    pub(super) fn leave_flow(&mut self, id: ClaimId, key: FlowKey, changes: &mut Vec<Change>) {
+    pub(crate) fn leave_flow(&mut self, id: ClaimId, key: FlowKey, changes: &mut Vec<TableChange>) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         if let Some(at) = flow.claims.iter().position(|&claim| claim == id) {
             flow.claims.swap_remove(at);
         }
         if flow.claims.is_empty() {
-            let before = Some(flow.title);
+            let before = Some(flow.owner);
             self.flows.remove(&key);
-            changes.push(Change::Flow { key, before, after: None });
+            changes.push(TableChange::Flow { key, before, after: None });
         }
     }
 }

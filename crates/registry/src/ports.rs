@@ -1,14 +1,12 @@
 //! Ports: the lanes that receive their packets, and the lanes that share them.
 
 use super::keys::any_of;
-use super::{Bound, Change, ClaimId, Conflict, LaneId, PortKey, Protocol, Registry, Share};
+use super::{Bound, ClaimId, Conflict, LaneId, Registry, Share, TableChange};
 use tickwire_stack::addr::{Address, Endpoint};
-
-/// At most so many lanes share one port (`SO_REUSEPORT`): the size of the map's value.
-const MAX_SHARED: usize = 8;
+use tickwire_steer::tables::{MAX_SHARED, PortKey, Protocol};
 
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(crate) struct Holder {
     lane: LaneId,
     claim: ClaimId,
     bound: Bound,
@@ -16,7 +14,7 @@ pub(super) struct Holder {
 
 impl Registry {
     /// Claims all packets to a bound socket.
-    pub(crate) fn claim_bound(&mut self, lane: LaneId, bound: Bound) -> Result<(ClaimId, Vec<Change>), Conflict> {
+    pub fn claim_bound(&mut self, lane: LaneId, bound: Bound) -> Result<(ClaimId, Vec<TableChange>), Conflict> {
         bound.keys().try_for_each(|key| self.is_free(lane, bound, key))?;
         let id = self.new_claim(lane, bound);
         let mut changes = Vec::new();
@@ -49,7 +47,7 @@ impl Registry {
     /// Changes the address for which packets go to a claim of a port: to one address of a socket
     /// that is bound to any, and back. The lane may still send from all of them, as a program may
     /// in the kernel (`IP_PKTINFO`).
-    pub(crate) fn cover(&mut self, lane: LaneId, id: ClaimId, address: Address) -> Result<Vec<Change>, Conflict> {
+    pub fn cover(&mut self, lane: LaneId, id: ClaimId, address: Address) -> Result<Vec<TableChange>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let keys: Vec<PortKey> = if address == bound.local.address {
             bound.keys().collect()
@@ -70,11 +68,11 @@ impl Registry {
     }
 
     /// The lanes that hold a port, with the claims by which they do.
-    pub(crate) fn holders(&self, key: PortKey) -> Vec<(LaneId, ClaimId)> {
+    pub fn holders(&self, key: PortKey) -> Vec<(LaneId, ClaimId)> {
         self.ports.get(&key).into_iter().flatten().map(|h| (h.lane, h.claim)).collect()
     }
 
-    fn hold(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<Change>) {
+    fn hold(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<TableChange>) {
         let Some(claim) = self.claims.get_mut(&id) else { return };
         claim.ports.push(key);
         let holders = self.ports.entry(key).or_default();
@@ -82,11 +80,11 @@ impl Registry {
         holders.push(Holder { lane: claim.lane, claim: id, bound: claim.bound });
         let after = lanes_of(holders);
         if before != after {
-            changes.push(Change::Port { key, before, after });
+            changes.push(TableChange::Port { key, before, after });
         }
     }
 
-    pub(super) fn unhold(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<Change>) {
+    pub(crate) fn unhold(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<TableChange>) {
         let Some(holders) = self.ports.get_mut(&key) else { return };
         let before = lanes_of(holders);
         holders.retain(|holder| holder.claim != id);
@@ -95,7 +93,7 @@ impl Registry {
             self.ports.remove(&key);
         }
         if before != after {
-            changes.push(Change::Port { key, before, after });
+            changes.push(TableChange::Port { key, before, after });
         }
     }
 }

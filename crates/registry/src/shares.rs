@@ -1,12 +1,13 @@
 //! What lanes may send: the whole of a port, or a part.
 
 use super::keys::any_of;
-use super::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, Registry};
+use super::{ClaimId, LaneId, Registry, TableChange};
 use tickwire_stack::addr::Endpoint;
+use tickwire_steer::tables::{FlowKey, PortKey, Protocol};
 
 /// How much of a port a lane owns: the remote ends to which it may send from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub enum Share {
     /// To all: the port is its own.
     Whole,
     /// To one remote end: other programs may have other connections of the port.
@@ -17,7 +18,7 @@ pub(crate) enum Share {
 
 /// The claims of one lane on one port, by what they give.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     whole: u32,
     flows: u32,
     remotes: Vec<Endpoint>,
@@ -56,7 +57,7 @@ impl Shares {
 
 impl Registry {
     /// Whether a lane may send from an address and port to a remote end, as the guard sees it.
-    pub(crate) fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint, remote: Endpoint) -> bool {
+    pub fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint, remote: Endpoint) -> bool {
         [local.address, any_of(local.address)].into_iter().any(|address| {
             let key = PortKey { protocol, local: Endpoint::new(address, local.port) };
             match self.owned.get(&(lane, key)).and_then(Shares::sum) {
@@ -68,7 +69,7 @@ impl Registry {
         })
     }
 
-    pub(super) fn own(&mut self, id: ClaimId, key: PortKey, share: Share, changes: &mut Vec<Change>) {
+    pub(crate) fn own(&mut self, id: ClaimId, key: PortKey, share: Share, changes: &mut Vec<TableChange>) {
         let Some(claim) = self.claims.get_mut(&id) else { return };
         claim.owned.push((key, share));
         let lane = claim.lane;
@@ -77,11 +78,11 @@ impl Registry {
         shares.add(share);
         let after = shares.sum();
         if before != after {
-            changes.push(Change::Owned { lane, key, before, after });
+            changes.push(TableChange::Owned { lane, key, before, after });
         }
     }
 
-    pub(super) fn disown(&mut self, lane: LaneId, key: PortKey, share: Share, changes: &mut Vec<Change>) {
+    pub(crate) fn disown(&mut self, lane: LaneId, key: PortKey, share: Share, changes: &mut Vec<TableChange>) {
         let Some(shares) = self.owned.get_mut(&(lane, key)) else { return };
         let before = shares.sum();
         shares.remove(share);
@@ -90,7 +91,7 @@ impl Registry {
             self.owned.remove(&(lane, key));
         }
         if before != after {
-            changes.push(Change::Owned { lane, key, before, after });
+            changes.push(TableChange::Owned { lane, key, before, after });
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::Protocol;
 
 const HERE: Address = Address::v4([10, 0, 0, 1]);
 const THERE: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 9000);
@@ -20,8 +21,8 @@ fn a_claim_diverts_and_owns_and_its_release_undoes_both() {
     assert_eq!(
         changes,
         [
-            Change::Owned { lane: 1, key: key(&bound), before: None, after: Some(Share::Whole) },
-            Change::Port { key: key(&bound), before: vec![], after: vec![1] },
+            TableChange::Owned { lane: 1, key: key(&bound), before: None, after: Some(Share::Whole) },
+            TableChange::Port { key: key(&bound), before: vec![], after: vec![1] },
         ]
     );
     assert!(registry.owns(1, Protocol::Udp, bound.local, THERE));
@@ -30,7 +31,7 @@ fn a_claim_diverts_and_owns_and_its_release_undoes_both() {
     );
     let undone = registry.release(1, id).unwrap();
     assert_eq!(undone.len(), 2);
-    assert!(changes.into_iter().map(Change::inverse).all(|c| undone.contains(&c)));
+    assert!(changes.into_iter().map(TableChange::inverse).all(|c| undone.contains(&c)));
     assert!(registry.claims.is_empty() && registry.owned.is_empty() && registry.ports.is_empty());
     assert_eq!(registry.release(1, id), Err(Conflict::Unknown));
 }
@@ -39,7 +40,7 @@ fn a_claim_diverts_and_owns_and_its_release_undoes_both() {
 fn a_dual_stack_socket_is_entered_for_both_families() {
     let mut registry = Registry::default();
     let (id, changes) = registry.claim_bound(1, Bound { dual: true, ..udp(Address::ANY, 53) }).unwrap();
-    let ports = changes.iter().filter(|c| matches!(c, Change::Port { .. })).count();
+    let ports = changes.iter().filter(|c| matches!(c, TableChange::Port { .. })).count();
     assert_eq!(ports, 2);
     assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53), THERE));
     assert!(registry.owns(1, Protocol::Udp, Endpoint::new(Address([0xfd; 16]), 53), THERE));
@@ -92,7 +93,7 @@ fn another_lane_is_refused_unless_both_share() {
     let mut registry = Registry::default();
     for lane in 1..=8 {
         let (_, changes) = registry.claim_bound(lane, sharing).unwrap();
-        assert!(matches!(&changes[1], Change::Port { after, .. } if after.len() == lane as usize));
+        assert!(matches!(&changes[1], TableChange::Port { after, .. } if after.len() == lane as usize));
     }
     assert_eq!(registry.claim_bound(9, sharing).unwrap_err(), Conflict::TooManySharing);
     assert_eq!(registry.claim_bound(9, udp(HERE, 53)).unwrap_err(), Conflict::Port);
@@ -104,10 +105,10 @@ fn with_reuseaddr_unicast_goes_to_the_last_that_bound() {
     let bound = Bound { reuses: true, ..udp(Address::ANY_V4, 5000) };
     registry.claim_bound(1, bound).unwrap();
     let (second, changes) = registry.claim_bound(2, bound).unwrap();
-    assert_eq!(changes[1], Change::Port { key: key(&bound), before: vec![1], after: vec![2] });
+    assert_eq!(changes[1], TableChange::Port { key: key(&bound), before: vec![1], after: vec![2] });
     assert!(registry.owns(1, Protocol::Udp, bound.local, THERE), "both still send");
     let changes = registry.release(2, second).unwrap();
-    assert!(changes.contains(&Change::Port { key: key(&bound), before: vec![2], after: vec![1] }));
+    assert!(changes.contains(&TableChange::Port { key: key(&bound), before: vec![2], after: vec![1] }));
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn connections_that_the_kernel_has_stay_with_it() {
     let (here, elsewhere) = (Endpoint::new(HERE, 80), Endpoint::new(HERE, 81));
     let changes = registry.except(1, id, &[(here, THERE), (here, THERE), (elsewhere, THERE)]).unwrap();
     let key = FlowKey { protocol: Protocol::Tcp, local: here, remote: THERE };
-    assert_eq!(changes, [Change::Flow { key, before: None, after: Some(Title::Kernel) }]);
+    assert_eq!(changes, [TableChange::Flow { key, before: None, after: Some(FlowOwner::Kernel) }]);
     let (exceptions, last) = registry.some_flows(None, 8);
     assert_eq!((exceptions[0].key, exceptions.len(), last), (key, 1, None));
     let bound = Bound { local: here, dual: false, ..listener };
@@ -133,7 +134,7 @@ fn connections_that_the_kernel_has_stay_with_it() {
     assert_eq!(registry.release_flows(1, id, THERE).unwrap(), [], "not the program's to release");
     assert!(registry.pin(1, id, &[key]).is_empty() && registry.unpin(1, id, &key).is_empty());
     let undone = registry.release(1, id).unwrap();
-    assert!(undone.contains(&Change::Flow { key, before: Some(Title::Kernel), after: None }));
+    assert!(undone.contains(&TableChange::Flow { key, before: Some(FlowOwner::Kernel), after: None }));
     assert!(registry.flows.is_empty());
 }
 
@@ -147,7 +148,7 @@ fn an_exception_is_every_claims_and_lasts_until_it_is_not_seen_any_more() {
     assert_eq!(registry.except(2, claims[1], &[ends]).unwrap(), [], "the maps know it already");
     assert_eq!(registry.entries_of(claims[1]), 2);
     let (before, _) = registry.some_flows(None, 8);
-    let flows = |changes: &[Change]| changes.iter().filter(|c| matches!(c, Change::Flow { .. })).count();
+    let flows = |changes: &[TableChange]| changes.iter().filter(|c| matches!(c, TableChange::Flow { .. })).count();
     assert_eq!(flows(&registry.release(1, claims[0]).unwrap()), 0, "the other lane keeps the port");
     registry.except(2, claims[1], &[ends]).unwrap();
     assert_eq!(registry.forget_flow(&before[0]), (vec![], vec![]), "it was seen since");
@@ -168,7 +169,7 @@ fn a_closed_listener_keeps_what_was_pinned_and_has_nothing_of_the_kernels() {
     registry.pin(1, id, &[key]);
     registry.except(1, id, &[(listener.local, other)]).unwrap();
     let changes = registry.convert(1, id, &[key, FlowKey { remote: other, ..key }]).unwrap();
-    let of_key = |change: &Change| matches!(change, Change::Flow { key: changed, .. } if *changed == key);
+    let of_key = |change: &TableChange| matches!(change, TableChange::Flow { key: changed, .. } if *changed == key);
     assert!(!changes.iter().any(of_key), "it is entered already");
     assert!(registry.holds_flow(1, &key) && registry.flows.len() == 1);
 }
@@ -178,7 +179,7 @@ fn a_flow_gives_no_right_to_the_rest_of_its_port() {
     let mut registry = Registry::default();
     let bound = Bound { protocol: Protocol::Tcp, ..udp(HERE, 40000) };
     let (first, changes) = registry.claim_flow(1, bound, THERE).unwrap();
-    let owned = |before, after| Change::Owned { lane: 1, key: key(&bound), before, after };
+    let owned = |before, after| TableChange::Owned { lane: 1, key: key(&bound), before, after };
     assert_eq!(changes[0], owned(None, Some(Share::One(THERE))));
     let other = Endpoint::new(THERE.address, 9001);
     assert!(registry.owns(1, Protocol::Tcp, bound.local, THERE));
@@ -218,9 +219,9 @@ fn a_closed_listener_keeps_its_connections_only() {
     assert_eq!(
         changes,
         [
-            Change::Flow { key: flow, before: None, after: Some(Title::Lane(1)) },
-            Change::Port { key: key(&listener), before: vec![1], after: vec![] },
-            Change::Owned { lane: 1, key: key(&listener), before: Some(Share::Whole), after: Some(Share::Flows) },
+            TableChange::Flow { key: flow, before: None, after: Some(FlowOwner::Lane(1)) },
+            TableChange::Port { key: key(&listener), before: vec![1], after: vec![] },
+            TableChange::Owned { lane: 1, key: key(&listener), before: Some(Share::Whole), after: Some(Share::Flows) },
         ],
         "an IPv4 listener has no IPv6 connections"
     );
@@ -229,7 +230,7 @@ fn a_closed_listener_keeps_its_connections_only() {
     assert!(!registry.owns(1, Protocol::Tcp, local, other), "but nothing else does");
     registry.claim_bound(2, listener).expect("a new server may listen");
     let closed = registry.release_flows(1, id, THERE).unwrap();
-    assert!(matches!(closed[..], [Change::Flow { after: None, .. }]));
+    assert!(matches!(closed[..], [TableChange::Flow { after: None, .. }]));
     registry.convert(1, id, &[flow]).unwrap();
     assert_eq!(registry.release(1, id).unwrap().len(), 2);
     assert!(!registry.owns(1, Protocol::Tcp, local, THERE));

@@ -1,8 +1,18 @@
-//! The ownership of ports and flows, and the memberships of groups: the rules, without any system
-//! call.
+//! Which lane may have which port, flow and multicast group: the rules of claims, without any
+//! system call. They are the same on every operating system.
 //!
-//! Every change of the registry returns the [`Change`]s that make the BPF maps agree with it; the
-//! caller applies them and, if the kernel refuses one, undoes them with [`Change::inverse`].
+//! Every change of the registry returns the [`TableChange`]s that make the tables of divert and
+//! guard (`tickwire_steer::tables`; on Linux the BPF maps) agree with it. The caller applies them
+//! and, if the system refuses one, undoes them with [`TableChange::inverse`].
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `keys` | sockets that prove a right to a port, and the keys of their packets |
+//! | `ports`, `flows`, `exceptions` | which lane receives: ports, flows, flows that stay the kernel's |
+//! | `shares` | what a lane may send from a port |
+//! | `groups` | memberships of multicast groups |
+//! | `change` | the changes of the tables |
+#![forbid(unsafe_code)]
 
 mod change;
 mod exceptions;
@@ -14,26 +24,27 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use change::Change;
-pub(crate) use flows::{Listed, Title};
-pub(crate) use groups::{GroupChange, GroupKey, Groups, Member, Members};
-pub(crate) use keys::{Bound, FlowKey, PortKey, Protocol, any_of};
-pub(crate) use shares::Share;
+pub use change::TableChange;
+pub use flows::{FlowOwner, ListedFlow};
+pub use groups::{GroupChange, Groups, Member, Members};
+pub use keys::{Bound, any_of};
+pub use shares::Share;
 
 use flows::Flow;
 use ports::Holder;
 use shares::Shares;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
+use tickwire_steer::tables::{FlowKey, PortKey};
 
 /// The number of a lane.
-pub(crate) type LaneId = u32;
+pub type LaneId = tickwire_steer::tables::LaneNumber;
 /// The number of a claim; never used twice.
-pub(crate) type ClaimId = u64;
+pub type ClaimId = u64;
 
 /// Why a claim is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Conflict {
+pub enum Conflict {
     /// Another lane has that port, and they do not both share it.
     Port,
     /// Another lane has that flow.
@@ -58,7 +69,7 @@ struct Claim {
 
 /// The registry of one service.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
+pub struct Registry {
     claims: BTreeMap<ClaimId, Claim>,
     ports: HashMap<PortKey, Vec<Holder>>,
     flows: BTreeMap<FlowKey, Flow>,
@@ -69,7 +80,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Takes a claim out.
-    pub(crate) fn release(&mut self, lane: LaneId, id: ClaimId) -> Result<Vec<Change>, Conflict> {
+    pub fn release(&mut self, lane: LaneId, id: ClaimId) -> Result<Vec<TableChange>, Conflict> {
         self.claim(lane, id)?;
         let mut changes = Vec::new();
         if let Some(claim) = self.claims.remove(&id) {
@@ -87,19 +98,19 @@ impl Registry {
     }
 
     /// The claims of a lane.
-    pub(crate) fn of_lane(&self, lane: LaneId) -> Vec<ClaimId> {
+    pub fn of_lane(&self, lane: LaneId) -> Vec<ClaimId> {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
     }
 
     /// The claim of a lane that comes after another, to visit them one by one: a lane may have
     /// thousands.
-    pub(crate) fn next_of_lane(&self, lane: LaneId, after: ClaimId) -> Option<ClaimId> {
+    pub fn next_of_lane(&self, lane: LaneId, after: ClaimId) -> Option<ClaimId> {
         let mut later = self.claims.range((Excluded(after), Unbounded));
         later.find(|(_, claim)| claim.lane == lane).map(|(&id, _)| id)
     }
 
     /// How many entries a claim has in the maps of ports and flows.
-    pub(crate) fn entries_of(&self, id: ClaimId) -> usize {
+    pub fn entries_of(&self, id: ClaimId) -> usize {
         self.claims.get(&id).map_or(0, |claim| claim.flows.len() + claim.exceptions.len() + claim.ports.len())
     }
 
