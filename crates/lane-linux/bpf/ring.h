@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* Delivery to a lane: one copy of the frame into the lane's BPF ring buffer, which the program has
- * mapped read-only. crates/lane/src/rx_ring.rs reads what is written here.
+ * mapped read-only. crates/lane/src/record_ring reads what is written here.
  * A reservation has a constant size, so frames go into size classes. After a frame its record holds
  * what an earlier record of the same lane left there.
  * A sleeping consumer is woken only if it had caught up with the record. A polling one never has
- * (see rx_ring.rs), so it costs no wakeup. The lowest bits of the consumer position, which
+ * (see record_ring), so it costs no wakeup. The lowest bits of the consumer position, which
  * counts in eights, say which thread is to be woken. The ring buffer itself wakes by an interrupt
  * to its own processor, which took 4 us in a virtual machine: longer than all else that is done for
  * a packet. So, where it is possible, the packet continues to the lane's TAP device as a *wake

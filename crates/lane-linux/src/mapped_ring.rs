@@ -1,5 +1,5 @@
-//! The memory of a receive ring ([`tickwire_lane::rx_ring`]) on Linux: a BPF ring buffer, filled by
-//! divert (`bpf/ring.h`), mapped by the program.
+//! The memory of a receive ring ([`tickwire_lane::record_ring`]) on Linux: a BPF ring buffer,
+//! filled by divert (`bpf/ring.h`), mapped by the program.
 //!
 //! The kernel owns the producer position and the data, which are mapped read-only. Of the consumer
 //! page it reads the first word, and nothing else.
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use tickwire_lane::rx_ring::{ConsumerPage, RingMemory};
+use tickwire_lane::record_ring::{ConsumerPage, RingMemory};
 use tickwire_stack::memory::PAGE;
 
 /// The page that the kernel writes.

@@ -11,7 +11,7 @@ use crate::tx_batch::{TxBatch, TxBatches};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use tickwire_lane::port;
-use tickwire_lane::rx_ring::RxRing;
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
@@ -21,7 +21,7 @@ const MOST_WAKE_FRAMES: u32 = 512;
 /// A lane's ring and TAP device in one process.
 #[derive(Debug)]
 pub struct Port {
-    rx: RxRing<MappedRing>,
+    rx: RecordRing<MappedRing>,
     tap: OwnedFd,
     bulk: OnceLock<Bulk>,
     batches: TxBatches,
@@ -31,7 +31,7 @@ impl Port {
     /// A port over a lane's receive ring and the TAP device that [`crate::sys_tap::create`] has
     /// made.
     #[must_use]
-    pub fn new(rx: RxRing<MappedRing>, tap: OwnedFd) -> Self {
+    pub fn new(rx: RecordRing<MappedRing>, tap: OwnedFd) -> Self {
         Self { rx, tap, bulk: OnceLock::new(), batches: TxBatches::new() }
     }
 
@@ -48,7 +48,7 @@ impl Port {
 
     /// The receive ring.
     #[must_use]
-    pub fn rx(&self) -> &RxRing<MappedRing> {
+    pub fn rx(&self) -> &RecordRing<MappedRing> {
         &self.rx
     }
 

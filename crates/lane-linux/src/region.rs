@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tickwire_lane::layout::{Layout, RegionIdentity, Waiting};
 use tickwire_lane::lock::{LaneLock, RawLock};
-use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::record_ring::RING_BYTES;
 use tickwire_lane::stream_turn::StreamTurn;
 use tickwire_stack::memory::{PAGE, Place, SECTIONS};
 use tickwire_stack::table::{Counters, SocketRow};

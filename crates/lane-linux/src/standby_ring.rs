@@ -2,8 +2,8 @@
 //! when a packet arrives while no thread polls, and none sleeps for packets (`bpf/wake.h`). It
 //! carries no data.
 //!
-//! The receive ring's consumer position tells when that is so ([`tickwire_lane::rx_ring`]), without
-//! a system call.
+//! The receive ring's consumer position tells when that is so ([`tickwire_lane::record_ring`]),
+//! without a system call.
 
 use crate::mapping::Mapping;
 use std::io;

@@ -13,7 +13,7 @@ mod topology;
 use common::have_root;
 use raw::{Raw, packet};
 use std::os::fd::{AsFd, AsRawFd};
-use tickwire_lane::rx_ring::RxRing;
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_linux::mapped_ring::MappedRing;
 use tickwire_lane_linux::standby_ring::StandbyRing;
 use topology::{Divert, Guard, Host, Lane, PORT};
@@ -34,7 +34,7 @@ fn readable<const N: usize>(fds: [&dyn AsFd; N], timeout: libc::c_int) -> [bool;
 }
 
 /// Waits until so many packets have arrived, which are taken out of the ring.
-fn take(ring: &RxRing<MappedRing>, wanted: u32) {
+fn take(ring: &RecordRing<MappedRing>, wanted: u32) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(3);
     let mut got = 0;
     while got < wanted {
@@ -44,7 +44,7 @@ fn take(ring: &RxRing<MappedRing>, wanted: u32) {
 }
 
 /// A packet wakes the standby thread, which takes it in.
-fn wakes(ring: &RxRing<MappedRing>, standby: &StandbyRing, send: &mut dyn FnMut()) {
+fn wakes(ring: &RecordRing<MappedRing>, standby: &StandbyRing, send: &mut dyn FnMut()) {
     send();
     assert_eq!(readable([standby], 3000), [true]);
     take(ring, 1);
@@ -52,7 +52,7 @@ fn wakes(ring: &RxRing<MappedRing>, standby: &StandbyRing, send: &mut dyn FnMut(
 }
 
 /// A packet wakes a thread that sleeps for packets; another one takes it in.
-fn wakes_sleepers(ring: &RxRing<MappedRing>, tap: &dyn AsFd, send: &mut dyn FnMut()) {
+fn wakes_sleepers(ring: &RecordRing<MappedRing>, tap: &dyn AsFd, send: &mut dyn FnMut()) {
     send();
     let [device, packets] = readable([tap, ring.memory()], 3000);
     assert!(device || packets);
@@ -69,7 +69,7 @@ fn take_wake_frames(tap: &dyn AsFd) {
 }
 
 /// A lane and what sends to it, in each of the ways in which packets come.
-fn each_way(test: impl Fn(&RxRing<MappedRing>, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
+fn each_way(test: impl Fn(&RecordRing<MappedRing>, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
     for (divert, frames) in [(Divert::Tc, true), (Divert::Native, true), (Divert::Native, false)] {
         let [(a, from), (mut b, to)] = topology::cable(1500, false).unwrap().map(|host| with_lane(host, divert));
         if frames {

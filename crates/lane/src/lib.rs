@@ -8,8 +8,9 @@
 //! | [`layout`] | where everything lies in a region; the shared state of waiting threads |
 //! | [`lock`], [`stream_turn`] | the lock of a lane, and the turn to send packets of streams |
 //! | [`mutex`] | what the operating system gives for both |
+//! | [`packet_sink`] | where packets are copied to that leave a stack |
 //! | [`port`] | a stack between ring and devices: what is taken in and out, and in which order |
-//! | [`rx_ring`] | the receive ring: records, positions, which thread a record wakes |
+//! | [`record_ring`] | the receive ring: records, positions, which thread a record wakes |
 //! | [`train`] | which segments go as one packet, and its header |
 //! | [`tx_batch`] | packets that a thread sends after it has released the lock |
 //!
@@ -23,8 +24,9 @@ pub mod duty;
 pub mod layout;
 pub mod lock;
 pub mod mutex;
+pub mod packet_sink;
 pub mod port;
-pub mod rx_ring;
+pub mod record_ring;
 pub mod stream_turn;
 #[cfg(test)]
 mod testing;

@@ -1,8 +1,9 @@
-//! A stack between a lane's ring and its devices: packets in from the receive ring, packets out
-//! into batches that are sent when the lane's lock has been released. All of it is done under that
-//! lock.
+//! A stack between a lane's ring and what it sends by: packets in from the receive ring, packets
+//! out into batches that are sent when the lane's lock has been released, or into a transmit ring.
+//! All of it is done under that lock.
 
-use crate::rx_ring::{RingMemory, RxRing};
+use crate::packet_sink::PacketSink;
+use crate::record_ring::{RecordRing, RingMemory};
 use crate::tx_batch::{Batch, PacketPart};
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::time::Instant;
@@ -17,7 +18,7 @@ const RX_BATCH: u32 = 64;
 const BULK_FROM: usize = 3;
 
 /// Receives the packets in the ring. Returns how many there were.
-pub fn poll<M: RingMemory>(rx: &RxRing<M>, stack: &mut Stack<'_>, now: Instant) -> u32 {
+pub fn poll<M: RingMemory>(rx: &RecordRing<M>, stack: &mut Stack<'_>, now: Instant) -> u32 {
     if rx.is_empty() {
         return 0;
     }
@@ -34,28 +35,66 @@ pub fn has_trains(stack: &Stack<'_>) -> bool {
     stack.stream_len() >= BULK_FROM
 }
 
-/// Copies packets that are not of streams out of the stack into a batch. Returns whether that is
-/// all: if not, there is no room for more.
-#[must_use]
-pub fn take_prompt<P: PacketPart>(stack: &mut Stack<'_>, batch: &mut Batch<'_, P>) -> bool {
-    while stack.prompt_len() > 0 {
-        let mut pieces = [TransmitDescriptor { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
-        let mut len = 0;
-        stack.prompt_next(|piece| {
+/// The pieces of a packet.
+struct Pieces {
+    pieces: [TransmitDescriptor; MOST_PIECES],
+    len: usize,
+}
+
+impl Pieces {
+    const NONE: Self =
+        Self { pieces: [TransmitDescriptor { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES], len: 0 };
+
+    /// Takes a piece, if it is the first and the sink has room for its packet, or a further one.
+    fn take(&mut self, piece: TransmitDescriptor, sink: &impl PacketSink) -> bool {
+        let is_next = match self.all().last() {
+            None => sink.has_room(&piece),
             // Only a region that its own program has overwritten has more pieces than a packet may
             // have.
-            let takes = len < MOST_PIECES && (len > 0 || batch.has_room(&piece));
-            if takes {
-                pieces[len] = piece;
-                len += 1;
-            }
-            takes
-        });
-        if len == 0 {
+            Some(last) => last.more && self.len < MOST_PIECES,
+        };
+        if is_next {
+            self.pieces[self.len] = piece;
+            self.len += 1;
+        }
+        is_next
+    }
+
+    fn all(&self) -> &[TransmitDescriptor] {
+        &self.pieces[..self.len]
+    }
+}
+
+/// Copies packets that are not of streams out of the stack into a batch, or a ring. Returns whether
+/// that is all: if not, there is no room for more.
+#[must_use]
+pub fn take_prompt(stack: &mut Stack<'_>, sink: &mut impl PacketSink) -> bool {
+    while stack.prompt_len() > 0 {
+        let mut packet = Pieces::NONE;
+        stack.prompt_next(|piece| packet.take(piece, sink));
+        if packet.len == 0 {
             return false;
         }
-        batch.copy(stack, &pieces[..len]);
-        pieces[..len].iter().for_each(|&piece| stack.prompt_gone(piece));
+        sink.copy(stack, packet.all());
+        packet.all().iter().for_each(|&piece| stack.prompt_gone(piece));
+    }
+    true
+}
+
+/// Copies packets of streams out of the stack into a ring, and none before all that is not of
+/// streams. Returns whether that is all: if not, there is no room for more.
+#[must_use]
+pub fn copy_streams(stack: &mut Stack<'_>, sink: &mut impl PacketSink) -> bool {
+    while stack.stream_len() > 0 {
+        let mut packet = Pieces::NONE;
+        stack.stream_begin(|piece| packet.take(piece, sink));
+        if packet.len > 0 {
+            sink.copy(stack, packet.all());
+        }
+        stack.stream_end(packet.all().iter().copied());
+        if packet.len == 0 {
+            return false;
+        }
     }
     true
 }
@@ -75,7 +114,8 @@ pub fn take_streams<P: PacketPart>(stack: &mut Stack<'_>, batch: &mut Batch<'_, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rx_ring::tests::ring;
+    use crate::record_ring::tests::{TestProducer, ring};
+    use crate::record_ring::{OwnedRing, RecordProducer};
     use crate::train::VIRTIO;
     use crate::tx_batch::tests::{memory, sent};
     use tickwire_sim::SimulatedPair;
@@ -195,5 +235,38 @@ mod tests {
             assert!(!pair.stack(0).stream_is_begun());
             assert!(!has_trains(&pair.stack(0)));
         }
+    }
+    #[test]
+    fn packets_go_into_a_ring_as_far_as_there_is_room_and_none_is_lost() {
+        let data: Vec<u8> = (0..20_000_u32).map(|n| (n * 7 / 5) as u8).collect();
+        let mut pair = SimulatedPair::seeded(1);
+        stream(&mut pair, &data);
+        let from = udp(&mut pair, 0, 1000);
+        let destination = Endpoint::new(pair.host(1).addresses[0], 2000);
+        send(&mut pair, from, destination, b"prompt");
+        let memory = OwnedRing::new(8192);
+        let (mut tx, ring) = (RecordProducer::new(memory.clone()), RecordRing::new(memory));
+        let (mut packets, mut rounds) = (Vec::new(), 0);
+        loop {
+            let mut stack = pair.stack(0);
+            let is_all = take_prompt(&mut stack, &mut tx) && copy_streams(&mut stack, &mut tx);
+            assert!(!stack.stream_is_begun());
+            let _ = tx.publish();
+            ring.read(64, |packet, read| {
+                let mut bytes = vec![0; packet.len as usize];
+                read(0, &mut bytes);
+                packets.push(bytes);
+            });
+            // The room of what has been read is the producer's again.
+            ring.arm(0);
+            rounds += 1;
+            if is_all {
+                break;
+            }
+        }
+        assert!(rounds > 1);
+        assert!(packets[0].ends_with(b"prompt"), "before what is of a stream");
+        let sent: usize = packets[1..].iter().map(|packet| packet.len() - 14 - 20 - 32).sum();
+        assert!((8000..=data.len()).contains(&sent), "as the congestion window allows: {sent}");
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Which memory batches have, and what sends them, is the operating system's part.
 
+use crate::packet_sink::PacketSink;
 use crate::train::{self, HEADER, VIRTIO};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tickwire_stack::frame::{FRAME_SIZE, MOST_PIECES};
@@ -183,26 +184,6 @@ impl<'m, P: PacketPart> Batch<'m, P> {
         (self.copies, self.headers, self.parts, self.writes) = (0, 0, 0, 0);
     }
 
-    /// Whether there is room for a copy of a packet that begins so.
-    pub(crate) fn has_room(&self, first: &TransmitDescriptor) -> bool {
-        let most = if first.more { ROOM } else { usize::from(first.len) };
-        self.copies + most <= ROOM && self.writes < COPIES
-    }
-
-    /// Copies a packet, given in its pieces, which there is room for.
-    pub(crate) fn copy(&mut self, stack: &Stack<'_>, pieces: &[TransmitDescriptor]) {
-        let begin = self.copies;
-        for &piece in pieces {
-            let bytes = train::bytes(stack, piece);
-            let Some(room) = self.memory.copies.get_mut(self.copies..self.copies + bytes.len()) else { return };
-            room.copy_from_slice(bytes);
-            self.copies += bytes.len();
-        }
-        let copy = P::of(&self.memory.copies[begin..self.copies]);
-        self.part(copy);
-        self.write(false, 1, 1);
-    }
-
     /// Takes a frame of a stream; `false` if there is no room for a whole packet.
     pub(crate) fn take_frame(&mut self, frame: TransmitDescriptor) -> bool {
         let within = self.frames().last().is_some_and(|last| last.more);
@@ -269,6 +250,26 @@ impl<'m, P: PacketPart> Batch<'m, P> {
     fn write(&mut self, bulk: bool, parts: usize, packets: usize) {
         self.memory.writes[self.writes] = DeviceWrite { bulk, parts: parts as u16, packets: packets as u16 };
         self.writes += 1;
+    }
+}
+
+impl<P: PacketPart> PacketSink for Batch<'_, P> {
+    fn has_room(&self, first: &TransmitDescriptor) -> bool {
+        let most = if first.more { ROOM } else { usize::from(first.len) };
+        self.copies + most <= ROOM && self.writes < COPIES
+    }
+
+    fn copy(&mut self, stack: &Stack<'_>, pieces: &[TransmitDescriptor]) {
+        let begin = self.copies;
+        for &piece in pieces {
+            let bytes = train::bytes(stack, piece);
+            let Some(room) = self.memory.copies.get_mut(self.copies..self.copies + bytes.len()) else { return };
+            room.copy_from_slice(bytes);
+            self.copies += bytes.len();
+        }
+        let copy = P::of(&self.memory.copies[begin..self.copies]);
+        self.part(copy);
+        self.write(false, 1, 1);
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Instant;
 use tickwire_lane::control::{
     Accelerated, AttachMode, ClaimInfo, ClaimKind, CountersOf, LaneInfo, Reason, Reply, Request,
 };
-use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::record_ring::RING_BYTES;
 use tickwire_lane_linux::bpf::GuardRefusal;
 use tickwire_lane_linux::region::View;
 use tickwire_stack::table::{SocketRow, kind};

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tickwire_lane::rx_ring::RxRing;
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_linux::mapped_ring::MappedRing;
 
 /// Ethernet, IPv4 and UDP headers.
@@ -17,13 +17,13 @@ const LONGEST: usize = 1 << 17;
 
 /// A lane's ring and TAP device without a stack.
 pub struct Raw {
-    rx: RxRing<MappedRing>,
+    rx: RecordRing<MappedRing>,
     tap: std::fs::File,
     buffer: Vec<u8>,
 }
 
 impl Raw {
-    pub fn new((rx, tap): (RxRing<MappedRing>, OwnedFd)) -> Self {
+    pub fn new((rx, tap): (RecordRing<MappedRing>, OwnedFd)) -> Self {
         Self { rx, tap: tap.into(), buffer: vec![0; LONGEST] }
     }
 

@@ -15,7 +15,7 @@ use aya::Ebpf;
 use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
-use tickwire_lane::rx_ring::{RING_BYTES, RxRing};
+use tickwire_lane::record_ring::{RING_BYTES, RecordRing};
 use tickwire_lane_linux::bpf::{self, map, port_kind, program};
 use tickwire_lane_linux::mapped_ring::MappedRing;
 use tickwire_lane_linux::standby_ring::{STANDBY_RING_BYTES, StandbyRing};
@@ -307,7 +307,7 @@ impl Lane {
     }
 
     /// What the program makes of the descriptors.
-    pub fn open(&self) -> Result<(RxRing<MappedRing>, OwnedFd)> {
-        Ok((RxRing::new(MappedRing::map(self.ring.try_clone()?, RING_BYTES)?), self.tap.try_clone()?))
+    pub fn open(&self) -> Result<(RecordRing<MappedRing>, OwnedFd)> {
+        Ok((RecordRing::new(MappedRing::map(self.ring.try_clone()?, RING_BYTES)?), self.tap.try_clone()?))
     }
 }

@@ -13,7 +13,7 @@ pub const PORT_KINDS: &str = "port_kinds";
 pub const PORT_KINDS_LEN: u32 = 16_384;
 /// [`super::GroupMapKey`] -> [`super::GroupValue`].
 pub const GROUPS: &str = "groups";
-/// Slot of a lane ([`super::LANE_MASK`]) -> its receive ring ([`tickwire_lane::rx_ring`]).
+/// Slot of a lane ([`super::LANE_MASK`]) -> its receive ring ([`tickwire_lane::record_ring`]).
 pub const RINGS: &str = "rings";
 /// Slot of a lane -> the ring that wakes the standby thread ([`crate::standby_ring`]).
 pub const STANDBY_RINGS: &str = "standby_rings";

@@ -6,7 +6,7 @@ use crate::{End, pair, udp};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
-use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::record_ring::RING_BYTES;
 use tickwire_lane_linux::port::Port;
 
 /// More than the ring holds is lost, and counted; what comes after there is room again is not.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use tickwire_lane::rx_ring::{RING_BYTES, RxRing};
+use tickwire_lane::record_ring::{RING_BYTES, RecordRing};
 use tickwire_lane_linux::bpf::{self, HostCounter, map, port_kind, program};
 use tickwire_lane_linux::mapped_ring::MappedRing;
 use tickwire_lane_linux::sys_packet::PacketSender;
@@ -124,7 +124,7 @@ pub(crate) type Counters = (HostCounters, Vec<LaneCounters>);
 /// The host.
 pub(crate) struct Host {
     bpf: Ebpf,
-    rings: Vec<(LaneNumber, RxRing<MappedRing>)>,
+    rings: Vec<(LaneNumber, RecordRing<MappedRing>)>,
     counted: Counters,
     /// The words of the ports' kinds that are not zero.
     kinds: Vec<u32>,
@@ -165,7 +165,7 @@ impl Host {
             let ring = sys_bpf::create_ring(RING_BYTES)?;
             let Some(Map::ArrayOfMaps(array)) = bpf.map_mut(map::RINGS) else { anyhow::bail!("an array of maps") };
             sys_bpf::set_inner(array.fd().as_fd(), lane & bpf::DEFAULT_LANE_MASK, ring.as_fd())?;
-            rings.push((lane, RxRing::new(MappedRing::map(ring, RING_BYTES)?)));
+            rings.push((lane, RecordRing::new(MappedRing::map(ring, RING_BYTES)?)));
         }
         let sockets = sockets(far)?;
         let counted = (HostCounters::default(), vec![LaneCounters::default(); LANES.len()]);

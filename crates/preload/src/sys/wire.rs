@@ -4,7 +4,7 @@
 use crate::sys;
 use core::ffi::c_int;
 use std::io;
-use tickwire_lane::rx_ring::RxRing;
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_linux::mapped_ring::MappedRing;
 use tickwire_lane_linux::port::Port;
 use tickwire_lane_linux::region::Region;
@@ -28,7 +28,7 @@ impl Wire {
     /// # Errors
     /// As [`MappedRing::map`].
     pub(crate) fn attach(ring: c_int, tap: c_int, region: &Region) -> io::Result<Self> {
-        let rx = RxRing::new(MappedRing::map(sys::owned(ring), region.ring())?);
+        let rx = RecordRing::new(MappedRing::map(sys::owned(ring), region.ring())?);
         Ok(Self::Port(Box::leak(Box::new(Port::new(rx, sys::owned(tap))))))
     }
 

@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use tickwire_lane::control::{Name, Reply, Token};
-use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::record_ring::RING_BYTES;
 use tickwire_lane_linux::region::{self, RegionError, View};
 use tickwire_lane_linux::standby_ring::STANDBY_RING_BYTES;
 use tickwire_lane_linux::sys_bpf;

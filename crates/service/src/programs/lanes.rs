@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::Builder;
 use tickwire_lane::control::AttachMode;
-use tickwire_lane::rx_ring::RING_BYTES;
+use tickwire_lane::record_ring::RING_BYTES;
 use tickwire_lane_linux::bpf::program;
 use tickwire_lane_linux::standby_ring::STANDBY_RING_BYTES;
 use tickwire_lane_linux::sys_bpf;

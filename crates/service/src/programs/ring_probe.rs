@@ -6,7 +6,7 @@ use aya::Ebpf;
 use aya::maps::Map;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 use std::os::fd::AsFd;
-use tickwire_lane::rx_ring::RxRing;
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_linux::bpf::{self, PROBE_RING_BYTES, map, program};
 use tickwire_lane_linux::mapped_ring::MappedRing;
 
@@ -21,7 +21,7 @@ pub(crate) fn ring_is_safe() -> Result<bool, BpfError> {
         return Err(BpfError::Missing(map::PROBE_RING));
     };
     let fd = ring.fd().as_fd().try_clone_to_owned().map_err(system)?;
-    let ring = RxRing::new(MappedRing::map(fd, PROBE_RING_BYTES).map_err(system)?);
+    let ring = RecordRing::new(MappedRing::map(fd, PROBE_RING_BYTES).map_err(system)?);
     ring.forge_consumer(u64::from(PROBE_RING_BYTES / 4 * 3));
     let probe: &mut Xdp = ebpf.program_mut(program::PROBE).ok_or(BpfError::Missing(program::PROBE))?.try_into()?;
     probe.load()?;

@@ -16,7 +16,7 @@ use tickwire_lab::LabPair;
 use tickwire_lane::control::{
     Claim, ClaimKind, ClaimPart, CountersOf, Name, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
-use tickwire_lane::rx_ring::RxRing;
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_linux::control::{Channel, Descriptors};
 use tickwire_lane_linux::mapped_ring::MappedRing;
 use tickwire_lane_linux::port::Port;
@@ -525,7 +525,7 @@ impl LaneOf {
         let region = descriptors.take(0).unwrap();
         let region = Region::map(region.as_fd(), lane, &limits).unwrap();
         let [ring, tap] = [1, 2].map(|place| descriptors.take(place).unwrap());
-        let port = Port::new(RxRing::new(MappedRing::map(ring, region.ring()).unwrap()), tap.try_clone().unwrap());
+        let port = Port::new(RecordRing::new(MappedRing::map(ring, region.ring()).unwrap()), tap.try_clone().unwrap());
         Self { lane, token, limits, region, port, tap, carried: Cell::new(0) }
     }
 

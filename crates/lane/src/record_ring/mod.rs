@@ -1,23 +1,35 @@
-//! The receive ring of a lane: a ring of records that a producer fills (on Linux the kernel, by
-//! divert: `bpf/ring.h`) and the lane's processes read.
+//! A ring of records: a lane's receive ring, which a producer fills (on Linux the kernel, by
+//! divert: `bpf/ring.h`; elsewhere the service, by [`RecordProducer`]) and the lane's processes
+//! read. Where a program sends through memory too, its transmit ring is the same with the sides
+//! exchanged.
 //!
 //! The producer owns its position and the data, which are mapped read-only. The consumer page is
-//! the lane's own: the producer reads the first word of it, the consumer position, and nothing
+//! the reader's own: the producer reads the first word of it, the consumer position, and nothing
 //! else. The lane's processes keep beside it how far they have read. They use the ring under the
 //! lane's lock.
 //!
 //! **Wakeups.** When a record is committed, waiters are woken only if the consumer position had
 //! reached that record: by a frame that divert sends to the lane's TAP device, or by the ring's own
 //! descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and records cost no
-//! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and checks the
-//! ring once more. It sleeps on both descriptors. The ring's is readable while there is something
-//! to read, the device's while wake frames wait there. Wake frames that a sleep leaves behind make
-//! the next wakeup spurious, unless they are removed before. So one is sent to waiters, and no
-//! more until one of them arms the ring again. While no thread sleeps so and none polls, the
+//! wakeup. Before a thread sleeps it publishes the true position ([`RecordRing::arm`]) and checks
+//! the ring once more. It sleeps on both descriptors. The ring's is readable while there is
+//! something to read, the device's while wake frames wait there. Wake frames that a sleep leaves
+//! behind make the next wakeup spurious, unless they are removed before. So one is sent to waiters,
+//! and no more until one of them arms the ring again. While no thread sleeps so and none polls, the
 //! position's lowest bits have the standby thread woken ([`crate::duty`]).
 //!
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an
 //! empty ring or a skipped record, never an access outside.
+
+#[cfg(any(test, feature = "owned"))]
+mod owned;
+mod producer;
+#[cfg(test)]
+pub(crate) mod tests;
+
+#[cfg(any(test, feature = "owned"))]
+pub use owned::OwnedRing;
+pub use producer::{ProducerMemory, RecordProducer, Wakes};
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -79,6 +91,15 @@ impl Default for ConsumerPage {
     }
 }
 
+impl ConsumerPage {
+    /// The consumer position, for a producer.
+    #[must_use]
+    #[inline]
+    pub fn consumer(&self) -> u64 {
+        self.consumer.load(SeqCst)
+    }
+}
+
 /// The memory of a ring in one process. The other side may write what it likes there, at any time.
 pub trait RingMemory {
     /// Bytes of data: a power of two.
@@ -94,14 +115,15 @@ pub trait RingMemory {
     /// [`RingMemory::size`]. Loaded before anything else of the record ([`Acquire`]).
     fn header(&self, at: usize) -> u32;
 
-    /// Copies bytes out of the data, which lies twice, one behind the other, so that no record
-    /// wraps. Copies nothing if they are not inside of it.
+    /// Copies bytes out of the data. No record wraps: either the data lies twice, one behind the
+    /// other, or the producer leaves out what is left at its end. If they are not inside of it,
+    /// bytes that are not are not copied.
     fn copy(&self, at: usize, to: &mut [u8]);
 }
 
 /// A lane's receive ring in one process.
 #[derive(Debug)]
-pub struct RxRing<M> {
+pub struct RecordRing<M> {
     memory: M,
     /// Bytes of data.
     size: u64,
@@ -115,7 +137,7 @@ struct Record {
     at: usize,
 }
 
-impl<M: RingMemory> RxRing<M> {
+impl<M: RingMemory> RecordRing<M> {
     /// The ring in this memory.
     ///
     /// # Panics
@@ -231,6 +253,14 @@ impl<M: RingMemory> RxRing<M> {
         frames
     }
 
+    /// Skips all that waits, complete or not: for a producer that does not keep to the rules.
+    pub fn skip_all(&self) {
+        let own = self.own();
+        let position = self.memory.producer().load(Acquire);
+        own.read.store(position, Relaxed);
+        own.consumer.store(position & !7, Release);
+    }
+
     /// Returns the room of what has been read up to `position` to the producer; the last record
     /// began at `last`.
     fn publish(&self, last: u64, position: u64) {
@@ -252,7 +282,7 @@ impl<M: RingMemory> RxRing<M> {
 
     /// A thread of the process with this slot is about to sleep on the ring's descriptor, which
     /// becomes readable with the next record. The caller has the lane's lock, and must check
-    /// [`RxRing::is_empty`] after this. Until [`RxRing::disarm`].
+    /// [`RecordRing::is_empty`] after this. Until [`RecordRing::disarm`].
     pub fn arm(&self, process: usize) {
         let own = &self.own().waiters_of[process % PROCESSES];
         own.store(own.load(Relaxed).wrapping_add(1), Relaxed);
@@ -261,7 +291,7 @@ impl<M: RingMemory> RxRing<M> {
     }
 
     /// Records for which no thread sleeps wake the standby thread, of which there is one. The
-    /// caller has the lane's lock. Until [`RxRing::disarm_standby`]; each may be called again.
+    /// caller has the lane's lock. Until [`RecordRing::disarm_standby`]; each may be called again.
     ///
     /// False, and it is not armed, if something waits to be read. Only a record that finds the ring
     /// read to its end wakes, so those records would wake no thread, nor would each that follows
@@ -320,7 +350,7 @@ impl<M: RingMemory> RxRing<M> {
     }
 
     /// The thread no longer sleeps. The caller has the lane's lock. The standby thread is disarmed
-    /// if something waits to be read ([`RxRing::arm_standby`]).
+    /// if something waits to be read ([`RecordRing::arm_standby`]).
     pub fn disarm(&self, process: usize) {
         let own = &self.own().waiters_of[process % PROCESSES];
         if let Some(fewer) = own.load(Relaxed).checked_sub(1) {
@@ -343,207 +373,5 @@ impl<M: RingMemory> RxRing<M> {
         if self.standby_is_armed() {
             let _ = self.arm_standby();
         }
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    const SIZE: u64 = 4096;
-
-    /// A ring whose producer is the test.
-    pub(crate) struct Memory {
-        page: ConsumerPage,
-        producer: AtomicU64,
-        words: Vec<AtomicU32>,
-    }
-
-    impl RingMemory for Memory {
-        fn size(&self) -> u64 {
-            SIZE
-        }
-        fn consumer_page(&self) -> &ConsumerPage {
-            &self.page
-        }
-        fn producer(&self) -> &AtomicU64 {
-            &self.producer
-        }
-        fn header(&self, at: usize) -> u32 {
-            assert!(at.is_multiple_of(8));
-            self.words[at / 4].load(Acquire)
-        }
-        fn copy(&self, at: usize, to: &mut [u8]) {
-            assert!(at + to.len() <= 2 * SIZE as usize);
-            for (n, byte) in to.iter_mut().enumerate() {
-                let at = (at + n) % SIZE as usize;
-                *byte = self.words[at / 4].load(Relaxed).to_ne_bytes()[at % 4];
-            }
-        }
-    }
-
-    impl Memory {
-        fn set(&self, position: u64, bytes: &[u8]) {
-            for (n, &byte) in bytes.iter().enumerate() {
-                let at = ((position & (SIZE - 1)) as usize + n) % SIZE as usize;
-                let mut word = self.words[at / 4].load(Relaxed).to_ne_bytes();
-                word[at % 4] = byte;
-                self.words[at / 4].store(u32::from_ne_bytes(word), Relaxed);
-            }
-        }
-
-        /// A record with this first word of its header.
-        fn record(&self, header: u32, bytes: &[u8]) {
-            let position = self.producer.load(Relaxed);
-            self.set(position, &[&header.to_ne_bytes()[..], &[0; 4], bytes].concat());
-            self.producer.store(position.wrapping_add((bytes.len() as u64 + HEADER + 7) & !7), Release);
-        }
-
-        /// A frame, as divert puts it into the ring. Returns the bits of the consumer position that
-        /// say which thread it wakes; `None` if the position has not caught up with it.
-        pub(crate) fn put(&self, frame: &[u8]) -> Option<u64> {
-            let position = self.producer.load(Relaxed);
-            let consumer = self.page.consumer.load(SeqCst);
-            let bytes = described(frame.len() as u32, frame);
-            self.record(bytes.len() as u32, &bytes);
-            (consumer & !7 == position).then_some(consumer & 7)
-        }
-    }
-
-    /// What lies in a record: a frame's description, and the frame.
-    fn described(len: u32, frame: &[u8]) -> Vec<u8> {
-        let mut bytes = 5_u64.to_ne_bytes().to_vec();
-        bytes.extend(len.to_ne_bytes());
-        bytes.extend(100_u16.to_ne_bytes());
-        bytes.extend(CHECKSUM_GOOD.to_ne_bytes());
-        bytes.extend(3_u32.to_ne_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend(frame);
-        bytes
-    }
-
-    pub(crate) fn ring() -> RxRing<Memory> {
-        let words = (0..SIZE / 4).map(|_| AtomicU32::new(0)).collect();
-        RxRing::new(Memory { page: ConsumerPage::default(), producer: AtomicU64::new(0), words })
-    }
-
-    fn frames(ring: &RxRing<Memory>) -> Vec<Vec<u8>> {
-        let mut got = Vec::new();
-        let count = ring.read(64, |packet, read| {
-            let mut frame = vec![0; packet.len as usize];
-            read(0, &mut frame);
-            got.push(frame);
-        });
-        assert_eq!(count as usize, got.len());
-        got
-    }
-
-    #[test]
-    fn frames_come_out_as_they_were_put_in_and_none_wraps() {
-        let ring = ring();
-        assert!(ring.is_empty());
-        for n in 0..200_u32 {
-            let frame: Vec<u8> = (0..60 + n).map(|at| (at + n) as u8).collect();
-            ring.memory().put(&frame);
-            assert!(!ring.is_empty());
-            assert_eq!(frames(&ring), [frame]);
-            assert!(ring.is_empty());
-        }
-        ring.memory().put(&[7; 60]);
-        let mut seen = None;
-        ring.read(1, |packet, _| seen = Some(packet));
-        let at = Instant::from_nanos(5);
-        assert_eq!(seen, Some(ReceiveMetadata { len: 60, segment: 100, checksum: Checksum::Good, at, interface: 3 }));
-    }
-
-    #[test]
-    fn at_most_as_many_records_are_read_as_are_wanted_and_none_before_it_is_complete() {
-        let ring = ring();
-        for n in 0..3 {
-            ring.memory().put(&[n; 60]);
-        }
-        assert_eq!(ring.read(2, |_, _| ()), 2);
-        let position = ring.memory().producer.load(Relaxed);
-        ring.memory().record(BUSY | 84, &described(60, &[9; 60]));
-        assert_eq!(frames(&ring), [[2_u8; 60]]);
-        assert!(frames(&ring).is_empty() && !ring.is_empty());
-        ring.memory().set(position, &84_u32.to_ne_bytes());
-        assert_eq!(frames(&ring), [[9_u8; 60]]);
-    }
-
-    #[test]
-    fn what_is_no_frame_is_skipped() {
-        let ring = ring();
-        ring.memory().record(DISCARDED | 84, &described(60, &[1; 60]));
-        ring.memory().record(8, &[0; 8]);
-        // More than the record has.
-        ring.memory().record(84, &described(61, &[1; 60]));
-        ring.memory().put(&[2; 60]);
-        assert_eq!(frames(&ring), [[2_u8; 60]]);
-        assert!(ring.is_empty());
-    }
-
-    #[test]
-    fn whatever_is_written_into_the_memory_no_read_goes_outside_and_the_ring_recovers() {
-        let ring = ring();
-        for read in [1, 7, 8, SIZE - 1, SIZE + 8, 1 << 40, u64::MAX - 7, u64::MAX] {
-            for header in [0, 1, 84, SIZE as u32 - 8, SIZE as u32, BUSY - 1, u32::MAX, BUSY, DISCARDED] {
-                for behind in [0, 8, 96, SIZE, SIZE + 1, u64::MAX] {
-                    ring.memory().page.read.store(read, Relaxed);
-                    ring.memory().producer.store(read.wrapping_add(behind), Relaxed);
-                    ring.memory().set(read & !7, &header.to_ne_bytes());
-                    frames(&ring);
-                    ring.forge_consumer(read);
-                    ring.arm(read as usize);
-                    ring.disarm(read as usize);
-                }
-            }
-            // The producer goes on from where it was.
-            ring.memory().producer.store(read & !7, Relaxed);
-            frames(&ring);
-            ring.memory().page.read.store(read & !7, Relaxed);
-            ring.memory().put(&[4; 60]);
-            assert_eq!(frames(&ring), [[4_u8; 60]]);
-        }
-    }
-
-    #[test]
-    fn a_record_wakes_waiters_only_while_the_ring_is_armed_and_never_while_threads_poll() {
-        let ring = ring();
-        assert_eq!(ring.memory().put(&[0; 60]), Some(0), "nothing has been read yet");
-        for _ in 0..100 {
-            frames(&ring);
-            assert_eq!(ring.memory().put(&[0; 60]), None, "a thread polls");
-        }
-        frames(&ring);
-        ring.arm(3);
-        assert!(ring.is_empty());
-        assert_eq!(ring.memory().put(&[0; 60]), Some(0));
-        // Another thread reads it before the woken one is awake.
-        frames(&ring);
-        assert_eq!(ring.memory().put(&[0; 60]), Some(WAKES_NONE));
-        frames(&ring);
-        ring.disarm(3);
-        ring.arm(3);
-        assert_eq!(ring.memory().put(&[0; 60]), Some(0));
-    }
-
-    #[test]
-    fn the_standby_thread_is_woken_while_none_sleeps_for_packets_and_none_polls() {
-        let ring = ring();
-        assert!(ring.arm_standby() && ring.standby_is_armed());
-        assert_eq!(ring.memory().put(&[0; 60]), Some(WAKES_STANDBY));
-        assert!(!ring.arm_standby(), "something waits to be read");
-        frames(&ring);
-        assert!(ring.arm_standby());
-        ring.arm(1);
-        assert_eq!(ring.memory().put(&[0; 60]), Some(0), "one that sleeps for packets");
-        frames(&ring);
-        // It was killed in its sleep.
-        ring.forget_process(1);
-        assert_eq!(ring.memory().put(&[0; 60]), Some(WAKES_STANDBY));
-        frames(&ring);
-        ring.disarm_standby();
-        assert_eq!(ring.memory().put(&[0; 60]), Some(WAKES_NONE), "a thread polls");
     }
 }
