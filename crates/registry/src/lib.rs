@@ -12,12 +12,14 @@
 //! | `shares` | what a lane may send from a port |
 //! | `groups` | memberships of multicast groups |
 //! | `change` | the changes of the tables |
+//! | `justification` | which sockets give a right to what |
 #![forbid(unsafe_code)]
 
 mod change;
 mod exceptions;
 mod flows;
 mod groups;
+mod justification;
 mod keys;
 mod ports;
 mod shares;
@@ -27,6 +29,7 @@ mod tests;
 pub use change::TableChange;
 pub use flows::{FlowOwner, ListedFlow};
 pub use groups::{GroupChange, Groups, Member, Members};
+pub use justification::{ProvenSocket, justifies};
 pub use keys::{Bound, any_of};
 pub use shares::Share;
 
@@ -35,6 +38,7 @@ use ports::Holder;
 use shares::Shares;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
+use tickwire_lane::control::Reason;
 use tickwire_steer::tables::{FlowKey, PortKey};
 
 /// The number of a lane.
@@ -53,6 +57,16 @@ pub enum Conflict {
     TooManySharing,
     /// No such claim of this lane.
     Unknown,
+}
+
+impl From<Conflict> for Reason {
+    fn from(conflict: Conflict) -> Self {
+        match conflict {
+            Conflict::Port | Conflict::Flow => Self::PortTaken,
+            Conflict::TooManySharing => Self::ShareLimit,
+            Conflict::Unknown => Self::BadRequest,
+        }
+    }
 }
 
 #[derive(Debug)]

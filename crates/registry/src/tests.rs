@@ -1,6 +1,6 @@
 use super::*;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_steer::tables::Protocol;
+use tickwire_steer::tables::{Owned, OwnedKey, Protocol, Tables};
 
 const HERE: Address = Address::v4([10, 0, 0, 1]);
 const THERE: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 9000);
@@ -234,4 +234,32 @@ fn a_closed_listener_keeps_its_connections_only() {
     registry.convert(1, id, &[flow]).unwrap();
     assert_eq!(registry.release(1, id).unwrap().len(), 2);
     assert!(!registry.owns(1, Protocol::Tcp, local, THERE));
+}
+
+#[test]
+fn plain_tables_follow_every_change_and_its_inverse() {
+    let mut registry = Registry::default();
+    let mut tables = Tables::default();
+    let bound = udp(HERE, 53);
+    let tcp = Bound { protocol: Protocol::Tcp, ..udp(HERE, 80) };
+    let apply = |tables: &mut Tables, changes: &[TableChange]| changes.iter().for_each(|change| change.apply(tables));
+    let (port, changes) = registry.claim_bound(1, bound).unwrap();
+    apply(&mut tables, &changes);
+    let (_, further) = registry.claim_flow(1, tcp, THERE).unwrap();
+    apply(&mut tables, &further);
+    assert_eq!(tables.ports[&key(&bound)].lanes, [1]);
+    let owned = |bound: &Bound| OwnedKey { lane: 1, protocol: bound.protocol, local: bound.local };
+    assert_eq!(tables.owned[&owned(&bound)], Owned::Whole);
+    assert_eq!(tables.owned[&owned(&tcp)], Owned::One(THERE));
+    let flow = FlowKey { protocol: Protocol::Tcp, local: tcp.local, remote: THERE };
+    assert_eq!(tables.flows[&flow].owner, Some(1));
+    let with_both = tables.clone();
+    apply(&mut tables, &registry.release(1, port).unwrap());
+    assert!(tables.ports.is_empty() && tables.owned.len() == 1);
+    apply(&mut tables, &changes);
+    assert_eq!(format!("{tables:?}"), format!("{with_both:?}"));
+    for change in further.into_iter().chain(changes) {
+        change.inverse().apply(&mut tables);
+    }
+    assert_eq!(format!("{tables:?}"), format!("{:?}", Tables::default()));
 }

@@ -14,6 +14,7 @@
 //! | module | rule |
 //! |---|---|
 //! | [`tables`], [`counters`] | what is known, and what is counted |
+//! | [`bounds`] | how much of what packets teach is remembered |
 //! | `header`, `parse`, `extensions` | where a frame's addresses, ports and end are |
 //! | `vlan` | which tagged frames are looked at |
 //! | `merged` | as how many packets a frame counts that the receiver has merged |
@@ -35,6 +36,7 @@
 
 extern crate alloc;
 
+pub mod bounds;
 pub mod counters;
 pub mod divert;
 mod extensions;

@@ -1,7 +1,7 @@
 //! A program claims a bound port or a flow.
 
 use super::port_proof::{Flaw, PortProof};
-use super::{Claims, HeldClaim, connection_pinning, reason_of_conflict};
+use super::{Claims, HeldClaim, connection_pinning};
 use crate::clients::Foreign;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
@@ -9,7 +9,7 @@ use crate::paths::{Nics, Paths};
 use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_lane::control::{ClaimKind, Reason};
-use tickwire_registry::{Bound, ClaimId, LaneId, TableChange};
+use tickwire_registry::{Bound, ClaimId, LaneId, TableChange, justifies};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_steer::tables::{FlowKey, Protocol};
 
@@ -56,7 +56,7 @@ impl Claims {
             ClaimKind::Bound | ClaimKind::Ephemeral => self.registry.claim_bound(number, bound),
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
         };
-        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| ledger.usage.give_flow(user))?;
+        let (claim, changes) = entered.map_err(Reason::from).inspect_err(|_| ledger.usage.give_flow(user))?;
         let held =
             HeldClaim { interface: proof.interface, ..HeldClaim::new(number, user, kind, bound, remote, socket) };
         self.held.insert(claim, held);
@@ -126,25 +126,7 @@ impl Claims {
             return Err(Reason::ServiceError);
         }
         let ours = nics.has_address(local.address);
-        match kind {
-            // The service binds such a port itself.
-            ClaimKind::Ephemeral => Err(Reason::BadRequest),
-            // A TCP socket that is bound but does not listen has no right to the packets to its
-            // port: they may be for connections of other sockets.
-            ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
-            ClaimKind::Bound if local.address.is_loopback() => Err(Reason::BoundLoopback),
-            ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
-            ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
-            // A connection of the kernel's stays with the kernel; and its socket's port may be
-            // shared with other connections.
-            ClaimKind::Flow if !proof.idle => Err(Reason::BadRequest),
-            ClaimKind::Flow if remote.port == 0 || remote.address.is_unspecified() => Err(Reason::BadRequest),
-            ClaimKind::Flow if remote.address.family() != local.address.family() => Err(Reason::BadRequest),
-            ClaimKind::Flow if remote.address.is_loopback() => Err(Reason::Loopback),
-            ClaimKind::Flow if local.address.is_unspecified() => Err(Reason::NotBound),
-            ClaimKind::Flow if ours => Ok(()),
-            _ => Err(Reason::Address),
-        }
+        justifies(&proof.socket(), kind, remote, ours)
     }
 
     /// Ends the claims of sockets that are bound to an interface and have lost the right to their
@@ -178,7 +160,7 @@ impl Claims {
                 }
                 entered.err()
             }
-            Err(conflict) => Some(reason_of_conflict(conflict)),
+            Err(conflict) => Some(Reason::from(conflict)),
         };
         if let Some(reason) = reason {
             self.lose([claim], reason, ledger);

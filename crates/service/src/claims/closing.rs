@@ -2,7 +2,7 @@
 
 use super::held_claim::Closed;
 use super::port_proof::local_name;
-use super::{Claims, HeldClaim, reason_of_conflict};
+use super::{Claims, HeldClaim};
 use crate::clients::Foreign;
 use crate::lanes::Lanes;
 use crate::ledger::Ledger;
@@ -92,7 +92,7 @@ impl Claims {
         // flows are entered.
         let others = self.connections_of_others(lane, bound, lanes, nics);
         flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));
-        let changes = self.registry.convert(lane, claim, &flows).map_err(reason_of_conflict)?;
+        let changes = self.registry.convert(lane, claim, &flows).map_err(Reason::from)?;
         ledger.programs.apply_best(changes);
         if let Some(held) = self.held.get_mut(&claim) {
             held.pinned.clear();

@@ -6,7 +6,7 @@
 //! that has a connection. So, unlike a single flow, such a port belongs to its lane as a whole.
 
 use super::port_proof::local_name;
-use super::{Claims, HeldClaim, reason_of_conflict};
+use super::{Claims, HeldClaim};
 use crate::clients::{Foreign, Queue};
 use crate::ledger::Ledger;
 use crate::paths::Nics;
@@ -76,7 +76,7 @@ impl Claims {
         };
         let bound = Bound { protocol: Protocol::Tcp, local, dual: false, shares: false, reuses: false };
         let entered = self.registry.claim_bound(lane, bound);
-        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| ledger.usage.give_flow(user))?;
+        let (claim, changes) = entered.map_err(Reason::from).inspect_err(|_| ledger.usage.give_flow(user))?;
         let socket = Foreign::new(socket, Arc::clone(queue));
         let held = HeldClaim::new(lane, user, ClaimKind::Ephemeral, bound, Endpoint::default(), socket);
         self.held.insert(claim, held);

@@ -48,7 +48,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use tickwire_host::Connections;
 use tickwire_lane::control::Reason;
-use tickwire_registry::{ClaimId, Conflict, Groups, LaneId, Registry, TableChange};
+use tickwire_registry::{ClaimId, Groups, LaneId, Registry, TableChange};
 use tickwire_steer::tables::PortKey;
 
 /// All claims.
@@ -156,13 +156,5 @@ impl Claims {
         usage.give_flows(held.user, held.charged.saturating_sub(entries));
         usage.take_flows(held.user, entries.saturating_sub(held.charged));
         held.charged = entries;
-    }
-}
-
-fn reason_of_conflict(conflict: Conflict) -> Reason {
-    match conflict {
-        Conflict::Port | Conflict::Flow => Reason::PortTaken,
-        Conflict::TooManySharing => Reason::ShareLimit,
-        Conflict::Unknown => Reason::BadRequest,
     }
 }

@@ -5,7 +5,7 @@ use nix::sys::socket::{SockaddrLike, SockaddrStorage, getpeername, getsockname, 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use tickwire_lane_linux::sys_socket;
-use tickwire_registry::Bound;
+use tickwire_registry::{Bound, ProvenSocket};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_steer::tables::Protocol;
 
@@ -22,6 +22,13 @@ pub(crate) struct PortProof {
     pub(crate) interface: u32,
     /// The type of service of its packets of IPv4, and of those of IPv6.
     pub(crate) services: [u8; 2],
+}
+
+impl PortProof {
+    /// What it says about the socket.
+    pub(crate) const fn socket(&self) -> ProvenSocket {
+        ProvenSocket { bound: self.bound, listens: self.listens, idle: self.idle }
+    }
 }
 
 /// Why a socket proves nothing.
