@@ -13,9 +13,12 @@
 //! | `groups` | memberships of multicast groups |
 //! | `change` | the changes of the tables |
 //! | `justification` | which sockets give a right to what |
+//! | `ended_connections`, `end_segment` | what the peers of a program that is gone are told |
 #![forbid(unsafe_code)]
 
 mod change;
+mod end_segment;
+mod ended_connections;
 mod exceptions;
 mod flows;
 mod groups;
@@ -27,6 +30,8 @@ mod shares;
 mod tests;
 
 pub use change::TableChange;
+pub use end_segment::{EndKind, EndSegment, end_frame};
+pub use ended_connections::end_segments;
 pub use flows::{FlowOwner, ListedFlow};
 pub use groups::{GroupChange, Groups, Member, Members};
 pub use justification::{ProvenSocket, justifies};

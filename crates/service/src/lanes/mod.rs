@@ -7,7 +7,7 @@
 //! | `making`, `ready_lanes` | lanes that are made in advance, and programs that wait for one |
 //! | `guards` | the guard of every lane, in the mode that the interfaces allow |
 //! | `lane_maker`, `remover`, `numbers` | threads that make and remove lanes; the lanes' numbers |
-//! | `reaper`, `dying_lane`, `reset` | the end of a lane; the frames that end its connections |
+//! | `reaper`, `dying_lane` | the end of a lane |
 //! | `remains` | what processes still hold of lanes that have ended |
 //! | `realtime` | real-time priorities |
 
@@ -22,7 +22,6 @@ mod realtime;
 mod reaper;
 mod remains;
 mod remover;
-mod reset;
 
 pub(crate) use dying_lane::DyingLane;
 pub(crate) use lane::Lane;

@@ -12,12 +12,11 @@ use super::Lanes;
 use super::dying_lane::{DyingLane, ends};
 use super::lane::Lane;
 use super::remains::Remains;
-use super::reset::{End, frame};
 use crate::paths::Nics;
 use crate::usage::Usage;
 use std::io;
 use std::time::Instant;
-use tickwire_registry::{ClaimId, LaneId, Registry};
+use tickwire_registry::{ClaimId, EndSegment, LaneId, Registry, end_frame};
 
 /// So many frames are sent in one turn: about a millisecond.
 const AT_ONCE: usize = 256;
@@ -25,7 +24,7 @@ const AT_ONCE: usize = 256;
 /// A lane that has just ended, and the segments that will end its connections.
 pub(crate) struct EndedLane {
     pub(crate) lane: Lane,
-    pub(crate) ends: Vec<End>,
+    pub(crate) ends: Vec<EndSegment>,
 }
 
 /// How many frames may still be sent in a turn of step two.
@@ -105,6 +104,6 @@ impl Lanes {
     }
 }
 
-fn tell(end: &End, nics: &mut Nics) -> io::Result<()> {
-    frame(end).map_or(Ok(()), |bytes| nics.send(end.local.address, end.source_mac, &bytes))
+fn tell(end: &EndSegment, nics: &mut Nics) -> io::Result<()> {
+    end_frame(end).map_or(Ok(()), |bytes| nics.send(end.local.address, end.source_mac, &bytes))
 }

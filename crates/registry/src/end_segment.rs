@@ -2,16 +2,16 @@
 
 use tickwire_stack::addr::{Address, Endpoint, Family, Mac};
 
-/// How a connection ends.
+/// EndKind a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum EndKind {
     /// At once, by a RST.
     Reset,
     /// In order, by a FIN.
     Finish,
 }
 
-impl How {
+impl EndKind {
     /// The segment's flags (RFC 9293 §3.1).
     fn flags(self) -> u8 {
         const FIN: u8 = 0x01;
@@ -26,16 +26,21 @@ impl How {
 
 /// A segment that ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
-    pub(crate) how: How,
-    pub(crate) source_mac: Mac,
-    pub(crate) next_hop_mac: Mac,
-    pub(crate) local: Endpoint,
-    pub(crate) remote: Endpoint,
+pub struct EndSegment {
+    /// How it ends it.
+    pub how: EndKind,
+    /// This host's Ethernet address.
+    pub source_mac: Mac,
+    /// The next hop's Ethernet address.
+    pub next_hop_mac: Mac,
+    /// This host's end.
+    pub local: Endpoint,
+    /// The peer's end.
+    pub remote: Endpoint,
     /// Its sequence number. A peer obeys only a RST with the one it expects next (RFC 5961 §3.2).
-    pub(crate) sequence: u32,
-    /// What we expected next from the peer.
-    pub(crate) acknowledgement: u32,
+    pub sequence: u32,
+    /// What this host expected next from the peer.
+    pub acknowledgement: u32,
 }
 
 const ETHERNET: usize = 14;
@@ -44,7 +49,8 @@ const TTL: u8 = 64;
 const PROTOCOL_TCP: u8 = 6;
 
 /// The frame with the segment, or `None` if the two ends are of different families.
-pub(crate) fn frame(end: &End) -> Option<Vec<u8>> {
+#[must_use]
+pub fn end_frame(end: &EndSegment) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(ETHERNET + 40 + TCP);
     out.extend(end.next_hop_mac.0);
     out.extend(end.source_mac.0);
@@ -107,9 +113,9 @@ fn fold(mut sum: u32) -> u16 {
 mod tests {
     use super::*;
 
-    fn end(local: Address, remote: Address) -> End {
-        End {
-            how: How::Reset,
+    fn end(local: Address, remote: Address) -> EndSegment {
+        EndSegment {
+            how: EndKind::Reset,
             source_mac: Mac([2, 0, 0, 0, 0, 1]),
             next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
             local: Endpoint::new(local, 4000),
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn an_ipv4_reset_is_a_whole_and_correct_frame() {
         let (local, remote) = (Address::v4([10, 0, 0, 1]), Address::v4([10, 0, 0, 255]));
-        let bytes = frame(&end(local, remote)).unwrap();
+        let bytes = end_frame(&end(local, remote)).unwrap();
         assert_eq!(bytes.len(), 14 + 20 + 20);
         assert_eq!(&bytes[..14], &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
         assert_eq!(fold(sum(&bytes[14..34])), 0, "IPv4 header checksum");
@@ -130,14 +136,14 @@ mod tests {
         assert_eq!(&bytes[34..38], &[0x0f, 0xa0, 0, 80]);
         assert_eq!(&bytes[38..46], &[1, 2, 3, 4, 0xa0, 0xb0, 0xc0, 0xd0]);
         assert_eq!(bytes[47], 0x14);
-        let bytes = frame(&End { how: How::Finish, ..end(local, remote) }).unwrap();
+        let bytes = end_frame(&EndSegment { how: EndKind::Finish, ..end(local, remote) }).unwrap();
         assert_eq!((bytes[47], fold(sum(&bytes[34..]) + pseudo_header(local, remote))), (0x11, 0));
     }
 
     #[test]
     fn an_ipv6_reset_is_a_whole_and_correct_frame() {
         let (local, remote) = (Address([0xfd; 16]), Address([0xfc; 16]));
-        let bytes = frame(&end(local, remote)).unwrap();
+        let bytes = end_frame(&end(local, remote)).unwrap();
         assert_eq!(bytes.len(), 14 + 40 + 20);
         assert_eq!(&bytes[12..14], &[0x86, 0xdd]);
         assert_eq!(fold(sum(&bytes[54..]) + pseudo_header(local, remote)), 0, "TCP checksum");
@@ -145,6 +151,6 @@ mod tests {
 
     #[test]
     fn ends_of_different_families_make_no_frame() {
-        assert_eq!(frame(&end(Address::v4([10, 0, 0, 1]), Address([0xfd; 16]))), None);
+        assert_eq!(end_frame(&end(Address::v4([10, 0, 0, 1]), Address([0xfd; 16]))), None);
     }
 }
