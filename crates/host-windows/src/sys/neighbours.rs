@@ -1,0 +1,70 @@
+//! Neighbours (`GetIpNetEntry2`, `GetIpNetTable2`).
+
+use super::library::ip_helper;
+use super::sockaddr::{family_number, from_address, to_address};
+use super::table::{MibTable, RowRef, field};
+use super::{FAMILIES, refused};
+use crate::error::Result;
+use crate::interface::ethernet_address;
+use crate::neighbour::{NeighbourEntry, NeighbourState};
+use std::mem::{transmute, zeroed};
+use std::sync::OnceLock;
+use tickwire_stack::addr::Address;
+use windows_sys::Win32::Foundation::{ERROR_FILE_NOT_FOUND, ERROR_NOT_FOUND, ERROR_NOT_SUPPORTED};
+use windows_sys::Win32::NetworkManagement::IpHelper::{GetIpNetTable2, MIB_IPNET_ROW2, MIB_IPNET_TABLE2};
+
+/// `GetIpNetEntry2`, which Wine lacks.
+type GetIpNetEntry2 = unsafe extern "system" fn(*mut MIB_IPNET_ROW2) -> u32;
+
+/// Calls a function for each entry of the kernel's table.
+pub(crate) fn for_each_neighbour(mut take: impl FnMut(NeighbourEntry)) -> Result<()> {
+    for family in FAMILIES {
+        table(family)?.rows().filter_map(entry).for_each(&mut take);
+    }
+    Ok(())
+}
+
+/// The kernel's entry of a neighbour; `None` if it has none.
+pub(crate) fn neighbour(interface: u32, address: Address) -> Result<Option<NeighbourEntry>> {
+    let Some(look_up) = single_look_up() else {
+        let table = table(family_number(address.family()))?;
+        let mut entries = table.rows().filter_map(entry);
+        return Ok(entries.find(|entry| (entry.interface, entry.address) == (interface, address)));
+    };
+    // SAFETY: all-zero is a valid value.
+    let mut row: MIB_IPNET_ROW2 = unsafe { zeroed() };
+    row.InterfaceIndex = interface;
+    row.Address = from_address(address, interface);
+    // SAFETY: a row with interface and address.
+    match unsafe { look_up(&raw mut row) } {
+        // SAFETY: a whole row, which lives until the end of this function.
+        0 => Ok(entry(unsafe { RowRef::new(&raw const row) })),
+        // The last one: the interface is gone.
+        ERROR_NOT_FOUND | ERROR_NOT_SUPPORTED | ERROR_FILE_NOT_FOUND => Ok(None),
+        code => Err(refused("look up a neighbour", code)),
+    }
+}
+
+fn single_look_up() -> Option<GetIpNetEntry2> {
+    static FOUND: OnceLock<Option<GetIpNetEntry2>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let found = ip_helper(c"GetIpNetEntry2")?;
+        // SAFETY: the function of this name has this type.
+        Some(unsafe { transmute::<unsafe extern "system" fn() -> isize, GetIpNetEntry2>(found) })
+    })
+}
+
+fn table(family: u16) -> Result<MibTable<MIB_IPNET_TABLE2>> {
+    // SAFETY: it stores such a table.
+    unsafe { MibTable::read("list the neighbours", |place| GetIpNetTable2(family, place)) }
+}
+
+fn entry(row: RowRef<'_, MIB_IPNET_ROW2>) -> Option<NeighbourEntry> {
+    let (bytes, length) = (field!(row.PhysicalAddress), field!(row.PhysicalAddressLength));
+    Some(NeighbourEntry {
+        interface: field!(row.InterfaceIndex),
+        address: to_address(&field!(row.Address))?,
+        mac: bytes.get(..length as usize).and_then(ethernet_address),
+        state: NeighbourState::from_number(field!(row.State)),
+    })
+}
