@@ -1,0 +1,30 @@
+//! A lane on Windows, as both of its sides see it. On other systems this crate is empty.
+//!
+//! What is the same on every operating system is in `tickwire-lane`: messages, layout, and the
+//! discipline of rings. Here are the calls of Windows under it.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`control`] | the connection between program and service |
+//! | [`port`] | the program's side of a lane, coupled to a stack |
+//! | [`lane_memory`] | the rings of a lane in two sections |
+//! | [`stack_memory`] | the memory of a program's stack |
+//! | [`section`], [`event`] | memory that processes share; what they wake each other by |
+//! | [`pulled_socket`] | a program's socket, in the service |
+//! | [`clock`] | the time of lanes |
+//!
+//! May depend on `tickwire-lane`, the stack and on the operating system (Windows). It makes no policy: the
+//! service decides which programs may have a lane, and which flows.
+//!
+//! `unsafe` is allowed here, for calls of Windows and for mapped memory; every block says why it is
+//! sound. Nothing that another process can write (messages, handle values) is trusted.
+#![cfg(windows)]
+
+pub mod clock;
+pub mod control;
+pub mod event;
+pub mod lane_memory;
+pub mod port;
+pub mod pulled_socket;
+pub mod section;
+pub mod stack_memory;
