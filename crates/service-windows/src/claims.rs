@@ -1,0 +1,203 @@
+//! The claims of all lanes, and the sockets that justify them.
+
+use std::collections::BTreeMap;
+use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, Parts, Reason};
+use tickwire_registry::{ClaimId, LaneId, ProvenSocket, Registry, TableChange, justifies};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_steer::tables::Protocol;
+
+/// At most so many claims at a time for one lane.
+const MOST_OF_LANE: usize = 16_384;
+
+/// A claim, and the socket that justifies it. While the service has a copy of the socket, the port
+/// is no other program's, even if the program that has the lane has been killed.
+#[derive(Debug)]
+struct HeldClaim<S> {
+    lane: LaneId,
+    kind: ClaimKind,
+    protocol: Protocol,
+    local: Endpoint,
+    remote: Endpoint,
+    socket: S,
+}
+
+/// All claims. `S`: a socket, which is closed when its claim ends.
+#[derive(Debug)]
+pub struct Claims<S> {
+    registry: Registry,
+    held: BTreeMap<ClaimId, HeldClaim<S>>,
+}
+
+impl<S> Default for Claims<S> {
+    fn default() -> Self {
+        Self { registry: Registry::default(), held: BTreeMap::new() }
+    }
+}
+
+/// A new claim: to be [forgotten](Claims::end) if its changes cannot be applied.
+#[derive(Debug)]
+pub struct NewClaim {
+    /// Its number.
+    pub claim: Claim,
+    /// What is to change in the tables.
+    pub changes: Vec<TableChange>,
+}
+
+impl<S> Claims<S> {
+    /// Claims for a lane what a socket justifies. `is_ours`: whether an address is one of the
+    /// accelerated network cards.
+    ///
+    /// # Errors
+    /// Why the socket stays on the kernel.
+    pub fn claim(
+        &mut self,
+        lane: LaneId,
+        (kind, remote): (ClaimKind, Endpoint),
+        (socket, proven): (S, ProvenSocket),
+        is_ours: impl Fn(Address) -> bool,
+    ) -> Result<NewClaim, Reason> {
+        let bound = proven.bound;
+        justifies(&proven, kind, remote, is_ours(bound.local.address))?;
+        if self.held.values().filter(|held| held.lane == lane).count() >= MOST_OF_LANE {
+            return Err(Reason::LaneFull);
+        }
+        let (id, changes) = match kind {
+            ClaimKind::Flow => self.registry.claim_flow(lane, bound, remote)?,
+            ClaimKind::Bound | ClaimKind::Ephemeral => self.registry.claim_bound(lane, bound)?,
+        };
+        let held = HeldClaim { lane, kind, protocol: bound.protocol, local: bound.local, remote, socket };
+        self.held.insert(id, held);
+        Ok(NewClaim { claim: Claim(id), changes })
+    }
+
+    /// Ends a lane's claims. Returns what is to change in the tables, and the sockets, which are to
+    /// be closed after that.
+    ///
+    /// # Errors
+    /// [`Reason::BadRequest`] if one was not the lane's; the others are ended even so.
+    pub fn release(&mut self, lane: LaneId, parts: &Parts) -> (Vec<TableChange>, Vec<S>, Result<(), Reason>) {
+        let (mut changes, mut sockets, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
+        for part in parts.as_slice() {
+            let released = if part.remote.port == 0 {
+                self.end(lane, part.claim).map(|(changes, socket)| {
+                    sockets.extend(socket);
+                    changes
+                })
+            } else {
+                self.registry.release_flows(lane, part.claim.0, part.remote).map_err(Reason::from)
+            };
+            match released {
+                Ok(more) => changes.extend(more),
+                Err(reason) => outcome = Err(reason),
+            }
+        }
+        (changes, sockets, outcome)
+    }
+
+    /// Ends one claim of a lane.
+    ///
+    /// # Errors
+    /// [`Reason::BadRequest`] if it is not the lane's.
+    pub fn end(&mut self, lane: LaneId, Claim(claim): Claim) -> Result<(Vec<TableChange>, Option<S>), Reason> {
+        let changes = self.registry.release(lane, claim)?;
+        Ok((changes, self.held.remove(&claim).map(|held| held.socket)))
+    }
+
+    /// Ends all claims of a lane.
+    pub fn end_lane(&mut self, lane: LaneId) -> (Vec<TableChange>, Vec<S>) {
+        let (mut changes, mut sockets) = (Vec::new(), Vec::new());
+        for claim in self.registry.of_lane(lane) {
+            if let Ok((more, socket)) = self.end(lane, Claim(claim)) {
+                changes.extend(more);
+                sockets.extend(socket);
+            }
+        }
+        (changes, sockets)
+    }
+
+    /// Whether a lane may send from one end of a TCP connection to the other.
+    #[must_use]
+    pub fn owns(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
+        self.registry.owns(lane, Protocol::Tcp, local, remote)
+    }
+
+    /// How many claims a lane has.
+    #[must_use]
+    pub fn count(&self, lane: LaneId) -> usize {
+        self.held.values().filter(|held| held.lane == lane).count()
+    }
+
+    /// The claim of a lane that comes after another.
+    #[must_use]
+    pub fn next(&self, lane: LaneId, Claim(after): Claim) -> Option<ClaimInfo> {
+        let claim = self.registry.next_of_lane(lane, after)?;
+        let held = self.held.get(&claim)?;
+        let HeldClaim { kind, local, remote, .. } = *held;
+        Some(ClaimInfo { claim: Claim(claim), kind, protocol: held.protocol.number(), local, remote })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+    use tickwire_lane::control::ClaimPart;
+    use tickwire_registry::Bound;
+
+    const HERE: Address = Address::v4([10, 0, 0, 1]);
+    const THERE: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 9000);
+
+    fn proven(protocol: Protocol, port: u16) -> ProvenSocket {
+        let bound = Bound { protocol, local: Endpoint::new(HERE, port), dual: false, shares: false, reuses: false };
+        ProvenSocket { bound, listens: false, idle: protocol == Protocol::Tcp }
+    }
+
+    fn claim(
+        claims: &mut Claims<Rc<()>>,
+        lane: LaneId,
+        wanted: (ClaimKind, Endpoint),
+        proven: ProvenSocket,
+        socket: &Rc<()>,
+    ) -> Result<NewClaim, Reason> {
+        claims.claim(lane, wanted, (Rc::clone(socket), proven), |address| address == HERE)
+    }
+
+    #[test]
+    fn a_claim_keeps_itssocket_until_it_ends() {
+        let (mut claims, socket) = (Claims::default(), Rc::new(()));
+        let udp = claim(&mut claims, 1, (ClaimKind::Bound, THERE), proven(Protocol::Udp, 53), &socket).unwrap();
+        let tcp = claim(&mut claims, 1, (ClaimKind::Flow, THERE), proven(Protocol::Tcp, 80), &socket).unwrap();
+        assert!(!udp.changes.is_empty() && !tcp.changes.is_empty());
+        assert_eq!((claims.count(1), Rc::strong_count(&socket)), (2, 3));
+        let first = claims.next(1, Claim(0)).unwrap();
+        assert_eq!((first.claim, first.protocol, first.local.port), (udp.claim, 17, 53));
+        let second = claims.next(1, first.claim).unwrap();
+        assert_eq!((second.kind, second.remote), (ClaimKind::Flow, THERE));
+        assert!(claims.next(1, second.claim).is_none());
+        let (changes, sockets, outcome) = claims.release(
+            1,
+            &Parts::new(&[
+                ClaimPart { claim: Claim(99), remote: Endpoint::default() },
+                ClaimPart { claim: udp.claim, remote: Endpoint::default() },
+            ]),
+        );
+        assert_eq!((changes.len(), sockets.len(), outcome), (2, 1, Err(Reason::BadRequest)));
+        drop(sockets);
+        let (changes, sockets) = claims.end_lane(1);
+        assert!(!changes.is_empty() && sockets.len() == 1);
+        drop(sockets);
+        assert_eq!(Rc::strong_count(&socket), 1);
+    }
+
+    #[test]
+    fn what_another_lane_has_or_asocket_does_not_justify_is_refused_and_itssocket_closed() {
+        let (mut claims, socket) = (Claims::default(), Rc::new(()));
+        let bound = (ClaimKind::Bound, Endpoint::default());
+        claim(&mut claims, 1, bound, proven(Protocol::Udp, 53), &socket).unwrap();
+        let refused = |claims: &mut _, lane, proven| claim(claims, lane, bound, proven, &socket).err();
+        assert_eq!(refused(&mut claims, 2, proven(Protocol::Udp, 53)), Some(Reason::PortTaken));
+        assert_eq!(refused(&mut claims, 2, proven(Protocol::Tcp, 80)), Some(Reason::NotBound));
+        assert_eq!(Rc::strong_count(&socket), 2);
+        assert!(claims.end(2, Claim(1)).is_err(), "another lane's");
+    }
+}

@@ -1,0 +1,24 @@
+//! The service on Windows. There the kernel runs no programs of ours, so the service does what the
+//! BPF programs do on Linux: it takes packets from a network card's driver, gives those of lanes to
+//! their programs, and sends what programs may send.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`claims`] | what lanes have claimed, and the sockets that justify it |
+//! | `service` | programs that connect, their lanes and claims (Windows) |
+//! | `socket_proof` | what Windows says about the socket of a claim (Windows) |
+//! | [`packet_thread`] | the thread that owns card, lanes and rules |
+//! | `claimed_ports` | of which ports the driver has to take packets |
+//! | [`forwarder`] | packets between a network card and lanes: divert and guard, on private copies |
+//!
+//! The others make no system call, so their tests run on every operating system.
+#![forbid(unsafe_code)]
+
+mod claimed_ports;
+pub mod claims;
+pub mod forwarder;
+pub mod packet_thread;
+#[cfg(windows)]
+pub mod service;
+#[cfg(windows)]
+mod socket_proof;

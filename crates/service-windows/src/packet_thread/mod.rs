@@ -1,0 +1,226 @@
+//! The thread that moves packets between a network card and its lanes. It owns the card, the rings
+//! and the rules; other threads of the service have it run jobs.
+
+use crate::claimed_ports::ClaimedPorts;
+use crate::forwarder::{Forwarder, LONGEST, LaneRings, OutgoingFrame, RingLosses};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tickwire_card_windows::card::{CardWaker, PacketCard, ReceivedFrame};
+use tickwire_lane::record_ring::{ProducerMemory, RingMemory, Wakes};
+use tickwire_registry::TableChange;
+use tickwire_stack::addr::Endpoint;
+use tickwire_steer::counters::LaneCounters;
+use tickwire_steer::tables::LaneNumber;
+
+use tickwire_steer::{FrameArrival, Kernel, KernelSocket, Merged};
+
+/// At most so many frames are received before lanes may send.
+const BATCH: u32 = 64;
+
+/// For so long after a packet the thread polls, before it sleeps.
+const POLL: Duration = Duration::from_micros(100);
+
+/// How often what packets have taught is tidied up.
+const TIDY: Duration = Duration::from_secs(1);
+
+/// Wakes the threads of a lane's program.
+pub trait LaneWaker: Send {
+    /// Wakes those.
+    fn wake(&self, wakes: Wakes);
+}
+
+/// What the thread has.
+pub struct PacketPath<R, P> {
+    card: Box<dyn PacketCard>,
+    forwarder: Forwarder<R, P>,
+    wakers: BTreeMap<LaneNumber, Box<dyn LaneWaker>>,
+    claimed: ClaimedPorts,
+    frame: Vec<u8>,
+    now_ns: fn() -> u64,
+    /// Frames that the card could not send.
+    unsent: u64,
+}
+
+/// A kernel of which nothing is known about its sockets: a peer's SYN between the ends of a lane's
+/// flow is the flow's.
+struct UnknownKernel;
+
+impl Kernel for UnknownKernel {
+    fn tcp_socket(&self, _: Endpoint, _: Endpoint) -> Option<KernelSocket> {
+        None
+    }
+}
+
+impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
+    fn new(card: Box<dyn PacketCard>, now_ns: fn() -> u64) -> Self {
+        let frame = vec![0; LONGEST];
+        let (forwarder, wakers, claimed) = (Forwarder::new(), BTreeMap::new(), ClaimedPorts::default());
+        Self { card, forwarder, wakers, claimed, frame, now_ns, unsent: 0 }
+    }
+
+    /// Lanes, rules and counters.
+    pub fn forwarder(&mut self) -> &mut Forwarder<R, P> {
+        &mut self.forwarder
+    }
+
+    /// Frames that the card could not send.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// A lane begins.
+    pub fn add_lane(&mut self, lane: LaneNumber, rings: LaneRings<R, P>, waker: Box<dyn LaneWaker>) {
+        self.forwarder.add_lane(lane, rings);
+        self.wakers.insert(lane, waker);
+    }
+
+    /// Sends frames on behalf of a lane whose program is gone.
+    pub fn send_for(&mut self, lane: LaneNumber, frames: Vec<Vec<u8>>) {
+        let Self { card, forwarder, unsent, .. } = self;
+        let send = |frame: OutgoingFrame<'_>| *unsent += u64::from(card.send(frame.bytes).is_err());
+        forwarder.send_for(lane, frames, (self.now_ns)(), send);
+    }
+
+    /// A lane has ended. Returns what it has received and sent, and lost.
+    pub fn remove_lane(&mut self, lane: LaneNumber) -> (LaneCounters, RingLosses) {
+        let Self { card, forwarder, unsent, .. } = self;
+        self.wakers.remove(&lane);
+        forwarder.remove_lane(lane, (self.now_ns)(), |frame| *unsent += u64::from(card.send(frame.bytes).is_err()))
+    }
+
+    /// Follows the registry of claims, and has the driver take the packets of claimed ports.
+    ///
+    /// # Errors
+    /// If the driver refuses a port: then nothing has changed.
+    pub fn apply(&mut self, changes: &[TableChange]) -> io::Result<()> {
+        self.claimed.follow(changes, &mut *self.card)?;
+        self.forwarder.apply(changes);
+        Ok(())
+    }
+
+    /// Moves what there is. Returns whether there was something.
+    fn turn(&mut self) -> io::Result<bool> {
+        let nic = self.card.nic();
+        let mut received = 0;
+        while received < BATCH {
+            let Some(ReceivedFrame { packet, tag }) = self.card.receive(&mut self.frame)? else { break };
+            received += 1;
+            let segment = u32::from(packet.segment);
+            let merged = (segment > 0).then_some(Merged { segment, packets: None });
+            let frame = &self.frame[..(packet.len as usize).min(LONGEST)];
+            let now_ns = packet.at.as_nanos();
+            let arrival = FrameArrival { nic, now_ns, tag, merged, kernel: &UnknownKernel };
+            if self.forwarder.receive(frame, &packet, &arrival) {
+                self.card.pass(frame)?;
+            }
+        }
+        let wakers = &self.wakers;
+        self.forwarder.publish(|lane, wakes| {
+            if let Some(waker) = wakers.get(&lane) {
+                waker.wake(wakes);
+            }
+        });
+        let Self { card, forwarder, unsent, .. } = self;
+        let sent = forwarder.transmit((self.now_ns)(), |frame| *unsent += u64::from(card.send(frame.bytes).is_err()));
+        Ok(received > 0 || sent > 0)
+    }
+
+    fn sleep(&mut self) {
+        if self.forwarder.arm() {
+            self.card.wait(TIDY);
+        }
+        self.forwarder.disarm();
+    }
+}
+
+type Job<R, P> = Box<dyn FnOnce(&mut PacketPath<R, P>) + Send>;
+
+/// The thread, as the rest of the service has it. It ends when this is dropped.
+pub struct PacketThread<R, P> {
+    jobs: Option<Sender<Job<R, P>>>,
+    waker: Arc<dyn CardWaker>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl<R: RingMemory + 'static, P: ProducerMemory + 'static> PacketThread<R, P> {
+    /// Starts it. `now_ns`: the clock by which arrivals are stamped.
+    ///
+    /// # Errors
+    /// If there is no room for a thread.
+    pub fn start(card: Box<dyn PacketCard>, now_ns: fn() -> u64) -> io::Result<Self> {
+        let waker = card.waker();
+        let (jobs, received) = channel();
+        let begin = move || run(card, now_ns, &received);
+        let thread = std::thread::Builder::new().name("packets".into()).spawn(begin)?;
+        Ok(Self { jobs: Some(jobs), waker, thread: Some(thread) })
+    }
+
+    /// Has the thread do something, and waits for its answer. `None`: the thread has ended, because
+    /// the card is gone.
+    pub fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut PacketPath<R, P>) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = sync_channel(1);
+        let job: Job<R, P> = Box::new(move |path| {
+            let _ = answer.send(job(path));
+        });
+        self.jobs.as_ref()?.send(job).ok()?;
+        self.waker.wake();
+        answered.recv().ok()
+    }
+
+    /// What ends the thread's sleep: for programs that have put something into a transmit ring.
+    #[must_use]
+    pub fn waker(&self) -> Arc<dyn CardWaker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// Whether the thread has ended, because the card is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl<R, P> Drop for PacketThread<R, P> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run<R: RingMemory, P: ProducerMemory>(
+    card: Box<dyn PacketCard>,
+    now_ns: fn() -> u64,
+    jobs: &Receiver<Job<R, P>>,
+) -> io::Result<()> {
+    let mut path = PacketPath::new(card, now_ns);
+    let (mut busy, mut tidied) = (Instant::now(), Instant::now());
+    loop {
+        match jobs.try_recv() {
+            Ok(job) => job(&mut path),
+            Err(TryRecvError::Empty) => (),
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+        let has_moved = path.turn()?;
+        let now = Instant::now();
+        if has_moved {
+            busy = now;
+        } else if now.duration_since(busy) > POLL {
+            path.sleep();
+        }
+        if now.duration_since(tidied) > TIDY || path.forwarder.tables().is_crowded() {
+            path.forwarder.tidy(now_ns());
+            tidied = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+use super::*;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex};
+use tickwire_lane::record_ring::{OwnedRing, RecordProducer, RecordRing};
+use tickwire_registry::{Bound, Registry};
+use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::{Checksum, ReceiveMetadata};
+use tickwire_steer::tables::{AddressKey, EgressNic, NicIndex, Protocol, SourceKey};
+
+const NIC: NicIndex = 3;
+const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const HERE: [u8; 4] = [10, 77, 0, 1];
+const PEER: [u8; 4] = [10, 77, 0, 2];
+
+/// A card of which the test is the wire.
+#[derive(Default)]
+struct Wire {
+    state: Mutex<WireState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WireState {
+    received: VecDeque<Vec<u8>>,
+    sent: Vec<Vec<u8>>,
+    passed: Vec<Vec<u8>>,
+    claimed: Vec<(Protocol, u16)>,
+    refuses: Option<u16>,
+    is_woken: bool,
+    is_asleep: bool,
+    is_gone: bool,
+}
+
+impl Wire {
+    /// Waits until something is so.
+    fn until<T>(&self, mut check: impl FnMut(&mut WireState) -> Option<T>) -> T {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            if let Some(found) = check(&mut state) {
+                return found;
+            }
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut WireState)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+}
+
+struct TestCard(Arc<Wire>);
+
+impl PacketCard for TestCard {
+    fn nic(&self) -> NicIndex {
+        NIC
+    }
+
+    fn receive(&mut self, frame: &mut [u8]) -> io::Result<Option<ReceivedFrame>> {
+        let mut state = self.0.state.lock().unwrap();
+        if state.is_gone {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let at = tickwire_stack::time::Instant::from_nanos(5);
+        Ok(state.received.pop_front().map(|bytes| {
+            frame[..bytes.len()].copy_from_slice(&bytes);
+            let (len, checksum) = (bytes.len() as u32, Checksum::Good);
+            let packet = ReceiveMetadata { len, segment: 0, checksum, at, interface: NIC };
+            ReceivedFrame { packet, tag: None }
+        }))
+    }
+
+    fn pass(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.0.change(|state| state.passed.push(frame.to_vec()));
+        Ok(())
+    }
+
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.0.change(|state| state.sent.push(frame.to_vec()));
+        Ok(())
+    }
+
+    fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()> {
+        let mut state = self.0.state.lock().unwrap();
+        if state.refuses == Some(port) && is_claimed {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        state.claimed.retain(|claimed| *claimed != (protocol, port));
+        if is_claimed {
+            state.claimed.push((protocol, port));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) {
+        self.0.change(|state| state.is_asleep = true);
+        self.0.until(|state| (state.is_woken || !state.received.is_empty() || state.is_gone).then_some(()));
+        self.0.change(|state| (state.is_asleep, state.is_woken) = (false, false));
+    }
+
+    fn waker(&self) -> Arc<dyn CardWaker> {
+        Arc::new(TestWaker(Arc::clone(&self.0)))
+    }
+}
+
+struct TestWaker(Arc<Wire>);
+
+impl CardWaker for TestWaker {
+    fn wake(&self) {
+        self.0.change(|state| state.is_woken = true);
+    }
+}
+
+struct Woken(Sender<Wakes>);
+
+impl LaneWaker for Woken {
+    fn wake(&self, wakes: Wakes) {
+        let _ = self.0.send(wakes);
+    }
+}
+
+/// An Ethernet frame with a UDP datagram over IPv4.
+fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), data: &[u8]) -> Vec<u8> {
+    let (transport, total) = (8 + data.len() as u16, 28 + data.len() as u16);
+    let mut frame = [MAC.0, MAC.0].concat();
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend(total.to_be_bytes());
+    frame.extend([0, 1, 0, 0, 64, 17, 0, 0]);
+    frame.extend([from.0, to.0].concat());
+    for word in [from.1, to.1, transport, 0] {
+        frame.extend(word.to_be_bytes());
+    }
+    frame.extend(data);
+    frame
+}
+
+/// A thread whose lane 7 has a program, which is the test.
+struct Host {
+    wire: Arc<Wire>,
+    thread: PacketThread<Arc<OwnedRing>, Arc<OwnedRing>>,
+    receive: RecordRing<Arc<OwnedRing>>,
+    transmit: RecordProducer<Arc<OwnedRing>>,
+    woken: Receiver<Wakes>,
+    registry: Registry,
+}
+
+impl Host {
+    fn new() -> Self {
+        let wire = Arc::new(Wire::default());
+        let thread = PacketThread::start(Box::new(TestCard(Arc::clone(&wire))), || 5).unwrap();
+        let (receive, transmit) = (OwnedRing::new(1 << 16), OwnedRing::new(1 << 16));
+        let rings = LaneRings {
+            receive: RecordProducer::new(Arc::clone(&receive)),
+            transmit: RecordRing::new(Arc::clone(&transmit)),
+        };
+        let (waker, woken) = channel();
+        thread
+            .call(move |path| {
+                let tables = path.forwarder().tables_mut();
+                let address = Address::v4(HERE);
+                tables.nics.insert(NIC, EgressNic { mtu: 1500 });
+                tables.addresses.insert(AddressKey { nic: NIC, address }, MAC);
+                tables.sources.insert(SourceKey { address, mac: MAC }, NIC);
+                path.add_lane(7, rings, Box::new(Woken(waker)));
+            })
+            .unwrap();
+        let (receive, transmit) = (RecordRing::new(receive), RecordProducer::new(transmit));
+        Self { wire, thread, receive, transmit, woken, registry: Registry::default() }
+    }
+
+    fn claim(&mut self, port: u16) -> io::Result<()> {
+        let local = Endpoint::new(Address::v4(HERE), port);
+        let bound = Bound { protocol: Protocol::Udp, local, dual: false, shares: false, reuses: false };
+        let (id, changes) = self.registry.claim_bound(7, bound).unwrap();
+        let done = self.thread.call(move |path| path.apply(&changes)).unwrap();
+        if done.is_err() {
+            let _ = self.registry.release(7, id);
+        }
+        done
+    }
+
+    fn asleep(&self) {
+        self.wire.until(|state| state.is_asleep.then_some(()));
+    }
+}
+
+#[test]
+fn packets_cross_while_the_thread_sleeps_and_wake_both_sides() {
+    let mut host = Host::new();
+    host.claim(9).unwrap();
+    host.asleep();
+    host.receive.arm(0);
+    let (own, others) = (udp((PEER, 5), (HERE, 9), b"in"), udp((PEER, 5), (HERE, 10), b"kernel"));
+    host.wire.change(|state| state.received.extend([own.clone(), others.clone()]));
+    assert_eq!(host.woken.recv(), Ok(Wakes::Waiters));
+    let mut seen = Vec::new();
+    host.receive.read(8, |packet, read| {
+        seen.resize(packet.len as usize, 0);
+        read(0, &mut seen);
+    });
+    assert_eq!(seen, own);
+    assert_eq!(host.wire.until(|state| state.passed.pop()), others);
+    host.asleep();
+    let answer = udp((HERE, 9), (PEER, 5), b"out");
+    let packet = ReceiveMetadata {
+        len: 0,
+        segment: 0,
+        checksum: Checksum::Unknown,
+        at: tickwire_stack::time::Instant::from_nanos(0),
+        interface: 0,
+    };
+    assert!(host.transmit.put(&packet, &[&answer]));
+    assert_eq!(host.transmit.publish(), Wakes::Waiters);
+    host.thread.waker().wake();
+    assert_eq!(host.wire.until(|state| state.sent.pop()), answer);
+}
+
+#[test]
+fn the_driver_takes_the_packets_of_claimed_ports_and_a_refusal_changes_nothing() {
+    let mut host = Host::new();
+    host.claim(9).unwrap();
+    host.wire.change(|state| state.refuses = Some(11));
+    assert_eq!(host.claim(11).map_err(|error| error.kind()), Err(io::ErrorKind::PermissionDenied));
+    assert_eq!(host.wire.until(|state| Some(state.claimed.clone())), [(Protocol::Udp, 9)]);
+    let ports = host.thread.call(|path| path.forwarder().tables().ports.len());
+    assert_eq!(ports, Some(1));
+    let claims = host.registry.of_lane(7);
+    for claim in claims {
+        let changes = host.registry.release(7, claim).unwrap();
+        host.thread.call(move |path| path.apply(&changes)).unwrap().unwrap();
+    }
+    assert!(host.wire.until(|state| Some(state.claimed.is_empty())));
+}
+
+#[test]
+fn a_card_that_is_gone_ends_the_thread() {
+    let host = Host::new();
+    host.wire.change(|state| state.is_gone = true);
+    while host.thread.call(|_| ()).is_some() {}
+    drop(host);
+}

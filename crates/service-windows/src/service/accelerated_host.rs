@@ -1,0 +1,93 @@
+//! The host, as far as a network card and its lanes are concerned.
+
+use std::time::Duration;
+use tickwire_host_windows::{HostTables, IpHelperError, ResolutionLimits, ResolvedPath, WindowsHost};
+use tickwire_lane::control::Reason;
+use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::path::{PathInfo, PathState, Query};
+use tickwire_steer::tables::{AddressKey, EgressNic, NicIndex, SourceKey, Tables};
+
+/// How often a path is looked at whose neighbour is being resolved, and any other.
+const SOON: Duration = Duration::from_millis(2);
+const LATER: Duration = Duration::from_secs(1);
+
+/// A network card that is accelerated.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceleratedNic {
+    /// The index of its interface.
+    pub index: NicIndex,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Its longest packet, without the Ethernet header.
+    pub mtu: u32,
+}
+
+/// The host.
+#[derive(Debug)]
+pub struct AcceleratedHost {
+    host: WindowsHost,
+    nic: AcceleratedNic,
+}
+
+impl AcceleratedHost {
+    /// Reads what Windows knows.
+    ///
+    /// # Errors
+    /// If a table cannot be read.
+    pub fn open(nic: AcceleratedNic) -> Result<Self, IpHelperError> {
+        Ok(Self { host: WindowsHost::open(ResolutionLimits::default())?, nic })
+    }
+
+    /// What divert and guard are to know of the host.
+    #[must_use]
+    pub fn tables(&self) -> Tables {
+        let AcceleratedNic { index: nic, mac, mtu } = self.nic;
+        let mut tables = Tables::default();
+        tables.nics.insert(nic, EgressNic { mtu });
+        for address in addresses(self.host.tables(), nic) {
+            tables.addresses.insert(AddressKey { nic, address }, mac);
+            tables.sources.insert(SourceKey { address, mac }, nic);
+        }
+        tables
+    }
+
+    /// Whether an address is one of the card.
+    pub(super) fn is_ours(&self, address: Address) -> bool {
+        addresses(self.host.tables(), self.nic.index).any(|own| own == address)
+    }
+
+    /// The longest packet of the card.
+    pub(super) fn mtu(&self) -> u32 {
+        self.nic.mtu
+    }
+
+    /// The path to a destination.
+    pub(super) fn resolve(&mut self, query: &Query) -> ResolvedPath {
+        let nic = self.nic.index;
+        let is_ours: Vec<Address> = addresses(self.host.tables(), nic).collect();
+        let accelerated = |interface, source: Address| match interface {
+            _ if interface != nic => Err(Reason::Interface),
+            _ if is_ours.contains(&source) => Ok(()),
+            _ => Err(Reason::Address),
+        };
+        self.host.resolve(query, accelerated).unwrap_or_else(|error| {
+            tracing::warn!(%error, destination = %query.destination, "a path cannot be found");
+            let path = PathInfo { query: *query, state: PathState::Unreachable, ..PathInfo::default() };
+            ResolvedPath { path, next_hop: None, reason: Reason::ServiceError }
+        })
+    }
+
+    /// Looks at a path again. Returns whether it has changed.
+    pub(super) fn update(&mut self, path: &mut ResolvedPath) -> bool {
+        self.host.update(path).unwrap_or(false)
+    }
+}
+
+/// When a path is to be looked at again.
+pub(super) fn interval(path: &ResolvedPath) -> Duration {
+    if path.path.state == PathState::Resolving { SOON } else { LATER }
+}
+
+fn addresses(tables: &HostTables, nic: NicIndex) -> impl Iterator<Item = Address> {
+    tables.addresses_of(nic).iter().map(|own| own.address)
+}
