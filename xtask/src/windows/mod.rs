@@ -1,7 +1,18 @@
 //! `cargo xtask windows test`: the shared crates are built for Windows, and their tests run under
-//! Wine. There is no Windows machine among those that test this project.
+//! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. There is no Windows
+//! machine among those that test this project.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `wine` | the Wine prefix, and programs outside of the lab |
+//! | `wine_host` | Wine on a host of the lab |
+//! | `lab_card` | the network card of Windows programs in the lab |
+//! | `lab` | the cases that need the lab |
 
+mod lab;
+mod lab_card;
 mod wine;
+mod wine_host;
 
 use crate::check::SHARED;
 use crate::test::{Sum, built};
@@ -19,14 +30,24 @@ const LINKER: &str = "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER";
 /// The C compiler, which is also the linker.
 const CC: &str = "x86_64-w64-mingw32-gcc";
 
-/// Crates beside the shared ones: two without code for one operating system, and one with code for
-/// each.
-const FURTHER: [&str; 3] = ["tickwire-report", "tickwire-settings", "tickclock"];
+/// Crates beside the shared ones: without code for one operating system, with code for each, and
+/// those for Windows.
+const FURTHER: [&str; 7] = [
+    "tickwire-report",
+    "tickwire-settings",
+    "tickclock",
+    "tickwire-lane-windows",
+    "tickwire-host-windows",
+    "tickwire-card-windows",
+    "tickwire-service-windows",
+];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Build the shared crates for Windows and run their tests under Wine
+    /// Build the shared crates for Windows and run their tests under Wine, then those of the lab
     Test(Options),
+    /// Run Windows programs on hosts of the lab, under Wine
+    Lab(lab::Options),
 }
 
 /// Which tests.
@@ -34,34 +55,53 @@ pub(crate) enum Task {
 pub(crate) struct Options {
     /// Only tests whose name contains this
     filter: Option<String>,
+
+    /// Leave out the tests that need root
+    #[arg(long)]
+    no_lab: bool,
 }
 
 pub(crate) fn run(task: &Task) -> Result<()> {
     match task {
         Task::Test(options) => test(options),
+        Task::Lab(options) => lab::run(options),
     }
 }
 
 /// Runs the tests; the last line of output is `N passed, M failed (Wine)`.
 fn test(options: &Options) -> Result<()> {
+    if !options.no_lab {
+        workspace::ask_for_root().context("the lab's tests need root; --no-lab leaves them out")?;
+    }
     deps::install(&deps::WINDOWS)?;
     add_target()?;
     let mut cargo = workspace::cargo();
     // In a shared crate, code for an operating system is behind a default feature.
-    cargo.args(["test", "--no-run", "--locked", "--no-default-features", "--tests", "--target", TARGET]);
-    cargo.args(SHARED.into_iter().chain(FURTHER).flat_map(|package| ["--package", package])).env(LINKER, CC);
-    let programs = built(&mut cargo)?;
+    cargo.args(["test", "--no-run", "--locked", "--no-default-features", "--tests"]);
+    cargo.args(SHARED.into_iter().chain(FURTHER).flat_map(|package| ["--package", package]));
+    let programs = built(cross(&mut cargo))?;
     let wine = Wine::new()?;
     let mut sum = Sum::default();
     for program in &programs {
         let mut command = wine.run(program.executable());
         sum.run(&program.title(), command.args(&options.filter).current_dir(program.folder()))?;
     }
+    drop(wine);
+    if !options.no_lab {
+        // A process of its own, which becomes root.
+        let mut cases = Command::new(std::env::current_exe().context("cannot find the running program")?);
+        sum.run("the lab", cases.args(["windows", "lab"]).args(&options.filter))?;
+    }
     println!("{sum} (Wine)");
     if !sum.is_success() {
         bail!("tests failed");
     }
     Ok(())
+}
+
+/// Lets cargo build for Windows.
+fn cross(cargo: &mut Command) -> &mut Command {
+    cargo.args(["--target", TARGET]).env(LINKER, CC)
 }
 
 /// Installs the standard library for Windows, if it is not there.

@@ -1,0 +1,133 @@
+//! A lane: a Windows program with the stack, the service, and a peer on the kernel of another host.
+
+use crate::windows::wine_host::WineHost;
+use crate::windows::{TARGET, cross};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+use tickwire_lab::{LabPair, tools};
+
+/// Within this a packet is answered, and a program says what it has done.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The port of the echo.
+const PORT: u16 = 7;
+
+/// Datagrams, and connections.
+const DATAGRAMS: u16 = 1000;
+const CONNECTIONS: usize = 100;
+
+/// Bytes of the stream, several times what the rings hold.
+const STREAM: usize = 16 << 20;
+
+/// Builds the service and the program.
+pub(super) fn build() -> Result<()> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--locked", "--package", "tickwire-service-windows", "--examples"]);
+    workspace::run(cross(&mut cargo))
+}
+
+fn program(name: &str) -> Result<PathBuf> {
+    Ok(workspace::target()?.join(TARGET).join("debug/examples").join(format!("{name}.exe")))
+}
+
+/// Datagrams, a stream and many connections are echoed through the lane, which counts them. When
+/// the program is killed its peers are told, its lane ends, and the port is the kernel's again.
+pub(super) fn echo() -> Result<()> {
+    let pair = LabPair::new()?;
+    let wine = WineHost::new(&pair.a)?;
+    let mut service = wine.spawn(&program("lab_service")?, &["eth0"])?;
+    service.wait_for("ready", TIMEOUT)?;
+    let address = pair.a_v4();
+    let mut echo = wine.spawn(&program("lab_echo")?, &[&address, &PORT.to_string()])?;
+    echo.wait_for("ready", TIMEOUT)?;
+    let open = pair.b.within(|| {
+        datagrams(&address).context("datagrams")?;
+        stream(&address).context("a stream")?;
+        connections(&address).context("connections")
+    })??;
+    echo.kill();
+    let is_reset = |mut stream: TcpStream| {
+        stream.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    };
+    ensure!(open.into_iter().all(is_reset), "the peers of a killed program are not told");
+    service.wait_for("a lane has ended", TIMEOUT)?;
+    let output = service.stdout();
+    let count = |name: &str| -> Result<u64> {
+        let found = output.split([' ', '\n']).find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        found.with_context(|| format!("no {name} in {output}"))?.parse().context("no number")
+    };
+    let least = u64::from(DATAGRAMS) + (STREAM / 1448) as u64;
+    for name in ["in_packets", "out_packets"] {
+        ensure!(count(name)? > least, "the lane has not had the packets: {output}");
+    }
+    for name in ["refused", "ring_full", "malformed"] {
+        ensure!(count(name)? == 0, "{name}: {output}");
+    }
+    tools::until("the port is the kernel's again", TIMEOUT, || {
+        let refused = |socket: &UdpSocket| socket.send(&[0]).and_then(|_| socket.recv(&mut [0])).is_err();
+        matches!(pair.b.within(|| connected(&address).map(|socket| refused(&socket))), Ok(Ok(true)))
+    })
+}
+
+fn connected(address: &str) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.connect((address, PORT))?;
+    Ok(socket)
+}
+
+fn datagrams(address: &str) -> Result<()> {
+    let socket = connected(address)?;
+    for number in 0..DATAGRAMS {
+        let sent = [number.to_le_bytes()[0]; 64];
+        let mut answer = [0; 100];
+        socket.send(&sent)?;
+        let length = socket.recv(&mut answer).with_context(|| format!("datagram {number}"))?;
+        ensure!(answer[..length] == sent, "datagram {number} has another answer");
+    }
+    Ok(())
+}
+
+fn connect(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect((address, PORT))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+fn stream(address: &str) -> Result<()> {
+    let data: Vec<u8> = (0..STREAM as u32).map(|n| (n * 7 / 5) as u8).collect();
+    let mut reader = connect(address)?;
+    let mut writer = reader.try_clone()?;
+    let mut echoed = Vec::new();
+    thread::scope(|scope| -> Result<()> {
+        let written = scope.spawn(|| {
+            writer.write_all(&data)?;
+            writer.shutdown(Shutdown::Write)
+        });
+        reader.read_to_end(&mut echoed)?;
+        written.join().expect("it does not panic")?;
+        Ok(())
+    })?;
+    ensure!(echoed == data, "{} of {} bytes came back, or they are others", echoed.len(), data.len());
+    Ok(())
+}
+
+/// Returns them open.
+fn connections(address: &str) -> Result<Vec<TcpStream>> {
+    let mut all = (0..CONNECTIONS).map(|_| connect(address)).collect::<Result<Vec<_>>>()?;
+    for (number, stream) in all.iter_mut().enumerate() {
+        stream.write_all(&[number as u8])?;
+    }
+    for (number, stream) in all.iter_mut().enumerate() {
+        let mut answer = [0];
+        stream.read_exact(&mut answer)?;
+        ensure!(answer == [number as u8], "connection {number} has another's answer");
+    }
+    Ok(all)
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask windows lab`: Windows programs on hosts of the lab, under Wine. Each case has a lab
+//! of its own.
+
+mod card;
+mod lane;
+
+use super::{lab_card, wine};
+use crate::{deps, prepare, workspace};
+use anyhow::{Result, ensure};
+use std::time::Instant;
+
+/// Which cases.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only cases whose name contains this
+    filter: Option<String>,
+}
+
+/// A case: its name, and what it does.
+type Case = (&'static str, fn() -> Result<()>);
+
+const CASES: [Case; 2] = [
+    ("a_lab_card_has_the_packets_of_claimed_ports", card::claims),
+    ("a_program_and_the_service_share_a_lane", lane::echo),
+];
+
+/// Runs the cases, after building what they need and becoming root.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if !prepare::is_done() {
+        return prepare();
+    }
+    let is_asked_for = |(name, _): &&Case| options.filter.as_deref().is_none_or(|filter| name.contains(filter));
+    let (mut passed, mut failed) = (0, 0);
+    for (name, case) in CASES.iter().filter(is_asked_for) {
+        let begin = Instant::now();
+        let result = case();
+        let seconds = begin.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => {
+                passed += 1;
+                println!("test {name} ... ok ({seconds:.1} s)");
+            }
+            Err(error) => {
+                tickwire_lab::wait_if_interrupted();
+                failed += 1;
+                println!("test {name} ... FAILED ({seconds:.1} s)\n{error:#}");
+            }
+        }
+    }
+    // In the words of Rust's own test programs.
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {passed} passed; {failed} failed");
+    ensure!(failed == 0, "cases failed");
+    Ok(())
+}
+
+/// Returns only on failure.
+fn prepare() -> Result<()> {
+    workspace::ask_for_root()?;
+    deps::install(&deps::WINDOWS)?;
+    deps::install(&deps::WINDOWS_LAB)?;
+    super::add_target()?;
+    wine::make()?;
+    lab_card::build()?;
+    lane::build()?;
+    workspace::again_as_root(&workspace::target()?.join("debug"))
+}

@@ -1,0 +1,82 @@
+//! Wine on a host of the lab: Windows programs in its network namespace.
+//!
+//! Wine makes the ordinary sockets of a prefix in the process `wineserver`, which the first program
+//! of the prefix would start. So each host has a prefix and a server of its own, and the server
+//! starts in the host's namespace before any program does.
+
+use super::{lab_card, wine};
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tickwire_lab::{LabHost, Process};
+
+/// Within this Wine starts, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Wine on a host. Its processes end when it is dropped; its files go away with the lab.
+pub(super) struct WineHost {
+    host: LabHost,
+    prefix: PathBuf,
+    libraries: PathBuf,
+}
+
+impl WineHost {
+    /// Starts Wine in a copy of [`wine::prefix`].
+    pub(super) fn new(host: &LabHost) -> Result<Self> {
+        let wine = Self { host: host.clone(), prefix: host.directory().join("wine"), libraries: lab_card::folder()? };
+        copy(&wine::prefix()?, &wine.prefix)?;
+        let placeholder = wine.prefix.join(wine::SYSTEM).join(lab_card::DLL);
+        fs::copy(lab_card::placeholder()?, placeholder).context("the lab card has not been built")?;
+        // It stays until the end (`-p`).
+        let mut server = wine.prepared(wine::SERVER);
+        let status = server.arg("-p").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = status.context("cannot run wineserver")?;
+        ensure!(status.success(), "no wineserver on host {} ({status})", host.name());
+        // Starts Wine's services, so that the first program need not.
+        wine.spawn(Path::new("wineboot"), &[] as &[&str])?.success(TIMEOUT)?;
+        Ok(wine)
+    }
+
+    /// A Windows program, to be run on the host; it finds the lab card's DLL.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = self.prepared(wine::WINE);
+        command.arg(program);
+        command
+    }
+
+    /// Starts a Windows program; it is killed when the value is dropped.
+    pub(super) fn spawn(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Process> {
+        let mut command = self.command(program);
+        command.args(arguments);
+        Process::spawn(command)
+    }
+
+    fn prepared(&self, program: &str) -> Command {
+        let mut command = self.host.command(program);
+        // (The lab names a socket of Linux to a host's programs.)
+        wine::environment(&mut command, &self.prefix).env("WINEDLLPATH", &self.libraries).env_remove("TICKWIRE_SOCKET");
+        command
+    }
+}
+
+impl Drop for WineHost {
+    fn drop(&mut self) {
+        wine::end(&self.prefix);
+    }
+}
+
+/// Makes a prefix of the calling user with the contents of another. Files are links, except for the
+/// registry, which Wine writes.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for name in ["system.reg", "user.reg", "userdef.reg", ".update-timestamp"] {
+        fs::copy(from.join(name), to.join(name)).with_context(|| format!("no {name} in {}", from.display()))?;
+    }
+    let (from, to) = (|name| from.join(name).display().to_string(), to.display().to_string());
+    tickwire_lab::run(&["cp", "--recursive", "--no-dereference", &from("dosdevices"), &to])?;
+    tickwire_lab::run(&["cp", "--recursive", "--symbolic-link", &from("drive_c"), &to])?;
+    Ok(())
+}
