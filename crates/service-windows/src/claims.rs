@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_keeps_itssocket_until_it_ends() {
+    fn a_claim_keeps_its_socket_until_it_ends() {
         let (mut claims, socket) = (Claims::default(), Rc::new(()));
         let udp = claim(&mut claims, 1, (ClaimKind::Bound, THERE), proven(Protocol::Udp, 53), &socket).unwrap();
         let tcp = claim(&mut claims, 1, (ClaimKind::Flow, THERE), proven(Protocol::Tcp, 80), &socket).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_lane_has_or_asocket_does_not_justify_is_refused_and_itssocket_closed() {
+    fn what_another_lane_has_or_a_socket_does_not_justify_is_refused_and_its_socket_closed() {
         let (mut claims, socket) = (Claims::default(), Rc::new(()));
         let bound = (ClaimKind::Bound, Endpoint::default());
         claim(&mut claims, 1, bound, proven(Protocol::Udp, 53), &socket).unwrap();
