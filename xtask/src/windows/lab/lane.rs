@@ -4,18 +4,25 @@ use crate::windows::wine_host::WineHost;
 use crate::windows::{TARGET, cross};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
-use tickwire_lab::{LabPair, tools};
+use std::time::{Duration, Instant};
+use tickwire_lab::{LabPair, Process, tools};
 
 /// Within this a packet is answered, and a program says what it has done.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port of the echo.
 const PORT: u16 = 7;
+
+/// The port of another program's echo.
+const OTHER_PORT: u16 = 9;
+
+/// How often a program is killed.
+const KILLED: u8 = 20;
 
 /// Datagrams, and connections.
 const DATAGRAMS: u16 = 1000;
@@ -51,9 +58,8 @@ pub(super) fn echo() -> Result<()> {
         connections(&address).context("connections")
     })??;
     echo.kill();
-    let is_reset = |mut stream: TcpStream| {
-        stream.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
-    };
+    let is_reset =
+        |mut stream: TcpStream| stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
     ensure!(open.into_iter().all(is_reset), "the peers of a killed program are not told");
     service.wait_for("a lane has ended", TIMEOUT)?;
     let output = service.stdout();
@@ -72,6 +78,68 @@ pub(super) fn echo() -> Result<()> {
         let refused = |socket: &UdpSocket| socket.send(&[0]).and_then(|_| socket.recv(&mut [0])).is_err();
         matches!(pair.b.within(|| connected(&address).map(|socket| refused(&socket))), Ok(Ok(true)))
     })
+}
+
+/// Programs are killed while peers send to them. Each time all peers are told within two seconds,
+/// the port is free again, and another program goes on.
+pub(super) fn killed() -> Result<()> {
+    let pair = LabPair::new()?;
+    let wine = WineHost::new(&pair.a)?;
+    let mut service = wine.spawn(&program("lab_service")?, &["eth0"])?;
+    service.wait_for("ready", TIMEOUT)?;
+    let address = pair.a_v4();
+    let spawn = |port: u16| -> Result<Process> {
+        let mut echo = wine.spawn(&program("lab_echo")?, &[&address, &port.to_string()])?;
+        echo.wait_for("ready", TIMEOUT)?;
+        Ok(echo)
+    };
+    let _other = spawn(OTHER_PORT)?;
+    let mut others = pair.b.within(|| connect(&address, OTHER_PORT))??;
+    for round in 1..=KILLED {
+        let mut echo = spawn(PORT)?;
+        let streams = pair.b.within(|| (0..4).map(|_| connect(&address, PORT)).collect::<Result<Vec<_>>>())??;
+        let (busy, is_busy) = channel();
+        let senders: Vec<_> = streams
+            .into_iter()
+            .map(|stream| {
+                let busy = busy.clone();
+                thread::spawn(move || until_reset(stream, &busy))
+            })
+            .collect();
+        (0..4).try_for_each(|_| is_busy.recv_timeout(TIMEOUT)).context("a stream does not flow")?;
+        echo.kill();
+        let begin = Instant::now();
+        let are_told = senders.into_iter().all(|sender| sender.join().is_ok_and(|is_reset| is_reset));
+        ensure!(are_told && begin.elapsed() < Duration::from_secs(2), "round {round}: not all peers are told");
+        exchange(&mut others, round).context("another program")?;
+        let ended = || service.stdout().matches("a lane has ended").count() >= usize::from(round);
+        tools::until("the lane ends", TIMEOUT, ended)?;
+    }
+    Ok(())
+}
+
+/// Sends to a program, and reads, until the connection ends. Says so when it flows. Returns whether
+/// it was reset.
+fn until_reset(mut stream: TcpStream, busy: &Sender<()>) -> bool {
+    for round in 0.. {
+        if let Err(error) = exchange(&mut stream, round as u8) {
+            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            return matches!(kind, Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
+        }
+        if round == 50 {
+            let _ = busy.send(());
+        }
+    }
+    false
+}
+
+/// One message, and its echo.
+fn exchange(stream: &mut TcpStream, byte: u8) -> Result<()> {
+    let (sent, mut answer) = ([byte; 1000], [0; 1000]);
+    stream.write_all(&sent)?;
+    stream.read_exact(&mut answer)?;
+    ensure!(answer == sent, "another answer");
+    Ok(())
 }
 
 fn connected(address: &str) -> Result<UdpSocket> {
@@ -93,8 +161,8 @@ fn datagrams(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn connect(address: &str) -> Result<TcpStream> {
-    let stream = TcpStream::connect((address, PORT))?;
+fn connect(address: &str, port: u16) -> Result<TcpStream> {
+    let stream = TcpStream::connect((address, port))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
@@ -102,7 +170,7 @@ fn connect(address: &str) -> Result<TcpStream> {
 
 fn stream(address: &str) -> Result<()> {
     let data: Vec<u8> = (0..STREAM as u32).map(|n| (n * 7 / 5) as u8).collect();
-    let mut reader = connect(address)?;
+    let mut reader = connect(address, PORT)?;
     let mut writer = reader.try_clone()?;
     let mut echoed = Vec::new();
     thread::scope(|scope| -> Result<()> {
@@ -120,7 +188,7 @@ fn stream(address: &str) -> Result<()> {
 
 /// Returns them open.
 fn connections(address: &str) -> Result<Vec<TcpStream>> {
-    let mut all = (0..CONNECTIONS).map(|_| connect(address)).collect::<Result<Vec<_>>>()?;
+    let mut all = (0..CONNECTIONS).map(|_| connect(address, PORT)).collect::<Result<Vec<_>>>()?;
     for (number, stream) in all.iter_mut().enumerate() {
         stream.write_all(&[number as u8])?;
     }

@@ -19,9 +19,10 @@ pub(crate) struct Options {
 /// A case: its name, and what it does.
 type Case = (&'static str, fn() -> Result<()>);
 
-const CASES: [Case; 2] = [
+const CASES: [Case; 3] = [
     ("a_lab_card_has_the_packets_of_claimed_ports", card::claims),
     ("a_program_and_the_service_share_a_lane", lane::echo),
+    ("the_peers_of_killed_programs_are_told", lane::killed),
 ];
 
 /// Runs the cases, after building what they need and becoming root.
